@@ -1,0 +1,143 @@
+"""What the command line prints: tables for people, JSON for programs.
+
+Every number is shown with its interval, its source and what it cost.  Intervals are rounded
+outwards and confidence down, so that what is printed claims no more than what was computed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from proxy.engine import Answer, Result
+
+
+def console() -> Console:
+    """Return a console that prints texts as they are, and cuts no table when it is piped."""
+    width = None if sys.stdout.isatty() else 10_000
+    return Console(markup=False, highlight=False, emoji=False, width=width)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[float], None]]:
+    """Give a function of the share done that moves a bar on standard error, if a person looks."""
+    columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
+    screen = Console(stderr=True)
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+        task = bar.add_task(what, total=1.0)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def plain(value: Any) -> Any:
+    """Return ``value`` in the types of JSON; dataclasses become objects, other types texts."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, Decimal):
+        value = float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no NaN
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON value."""
+    click.echo(json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def result(result: Result, as_json: bool) -> None:
+    """Print the result of a statement, what it cost, and what is left."""
+    if as_json:
+        names = ("columns", "rows", "answers", "cost", "left", "notices")
+        print_json({name: getattr(result, name) for name in names})
+        return
+    out = console()
+    out.print(_answers(result) if result.columns else result.tag)
+    for notice in result.notices:
+        out.print(f"notice: {notice}")
+    out.print(f"cost {amount(result.cost)}, left {amount(result.left)}")
+
+
+def _answers(result: Result) -> Table:
+    """Lay out one line for each row of the result, each number followed by how it is known."""
+    numeric = {place for places in result.places for place in places}
+    headers: list[tuple[str, bool]] = []
+    for place, column in enumerate(result.columns):
+        headers.append((column.name, column.type not in ("text", "boolean", "date", "timestamp")))
+        if place in numeric:
+            headers += [("interval", False), ("source", False), ("cost", True)]
+    lines = []
+    for row, answers, places in zip(result.rows, result.answers, result.places, strict=True):
+        known = dict(zip(places, answers, strict=True))
+        line: list[str] = []
+        for place, value in enumerate(row):
+            answer = known.get(place)
+            if answer is None:
+                line += [text(value)] + [""] * 3 * (place in numeric)
+            else:
+                cost = amount(answer.cost) if answer.cost else "free"
+                line += [number(value, decimals(answer)), interval(answer), answer.source, cost]
+        lines.append(line)
+    return table(headers, lines)
+
+
+def table(headers: Sequence[tuple[str, bool]], lines: Sequence[Sequence[str]]) -> Table:
+    """Return a table of texts; a header says whether its column is set to the right."""
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for header, right in headers:
+        grid.add_column(header, justify="right" if right else "left")
+    for line in lines:
+        grid.add_row(*line)
+    return grid
+
+
+def text(value: Any) -> str:
+    """Return a value that is no number of the aggregation; NULL is shown as nothing."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
+def number(value: float | Decimal | None, places: int) -> str:
+    """Return a number as people read it, its digits in threes."""
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.{places}f}"
+
+
+def decimals(answer: Answer) -> int:
+    """Return how many decimals are worth showing: two digits of the interval's length."""
+    length = answer.high - answer.low
+    if not 0 < length < math.inf:
+        return 2
+    return min(max(1 - math.floor(math.log10(length)), 0), 12)
+
+
+def interval(answer: Answer) -> str:
+    """Return an answer's interval, rounded outwards, and its confidence, rounded down."""
+    places = decimals(answer)
+    scale = 10.0**places
+    low = math.floor(answer.low * scale) / scale + 0.0  # + 0.0: no "-0"
+    high = math.ceil(answer.high * scale) / scale + 0.0
+    confidence = math.floor(answer.confidence * 10_000 + 1e-6) / 100
+    return f"[{low:,.{places}f}, {high:,.{places}f}] {confidence:g}%"
+
+
+def amount(alpha: float) -> str:
+    """Return an amount of privacy budget, in four digits."""
+    return f"{alpha:.4g}"

@@ -1,0 +1,13 @@
+"""The protected data as cell counts: the only part of the proxy that reads private data.
+
+``build`` reads a policy's source once and writes a cube: one row for each non-empty cell, with its
+count of records and its exact sums of quanta.  ``Cube`` opens it and answers families of linear
+queries, exactly.  ``survey`` tells the data steward what each rule of the policy meets in the data.
+What comes out of here is exact, hence as secret as the data; only the engine may call it.
+"""
+
+from proxy.cube.build import Report, Rule, build, survey
+from proxy.cube.cells import Cube
+from proxy.cube.sources.duckdb import fingerprint
+
+__all__ = ["Cube", "Report", "Rule", "build", "fingerprint", "survey"]

@@ -1,0 +1,374 @@
+"""From a policy's source to a cube file: records -> codes and quanta -> cells.
+
+The file is written in a folder of mode 0700 beside its place, flushed to disk and renamed: after a
+crash there is the old cube or none.  Invariant: a record adds to one cell, and a privacy unit's
+records are at most ``max_rows``, chosen by the unit's own records alone.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from proxy.cube.file import FORMAT, digest, flush
+from proxy.cube.sources import coding
+from proxy.cube.sources.duckdb import RECORDS, columns, connected, guarded, name, text
+from proxy.cube.sources.rowwise import check_expression, missing
+from proxy.domain import Attribute, Measure
+from proxy.errors import PolicyError, SourceError
+from proxy.policy import Policy
+
+Progress = Callable[[float], None]
+INSIDE, CLIPPED, UNREADABLE, NO_VALUE = range(4)  # what a measure's value is
+POLL = 0.1  # seconds
+LARGEST_SUM = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What the rules of one attribute or measure meet in the source's rows."""
+
+    name: str
+    nulls: int
+    outside: int  # not in the domain, clamped ones included; of a measure, not a number
+    clipped: int  # moved into the domain or the clip
+    dropped: int  # rows that this rule drops, which others may drop too
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a policy makes of its source: exact, so for the data steward only."""
+
+    rows: int  # in the source
+    kept: int  # records of the cube
+    unitless: int  # rows without a privacy unit, dropped
+    beyond: int  # rows beyond max_rows of their unit, dropped
+    attributes: tuple[Rule, ...]
+    measures: tuple[Rule, ...]
+
+
+def build(
+    policy: Policy, path: Path, ledger_id: str, progress: Progress | None = None
+) -> Report:
+    """Build the cube of a policy at ``path``, for one ledger; ``progress`` gets 0 to 1.
+
+    Raises:
+        SourceError: the source is missing, unreadable or malformed, lacks a column, has more than
+            max_records records, or a value where the policy says ``error``.
+        PolicyError: an expression or the query is not row by row, or does not fit its columns.
+    """
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder:
+        with connected(policy, Path(folder)) as connection:
+            work = _Work(policy, connection, progress)
+            report = work.code()
+            work.refuse_errors()
+            if report.kept > policy.max_records:
+                raise SourceError(
+                    f"the source has more records than max_records: {policy.max_records}"
+                )
+            work.write(ledger_id)
+        made = Path(folder) / "cells.duckdb"
+        made.chmod(0o600)
+        flush(made)
+        made.replace(path)
+    flush(path.parent)
+    if progress:
+        progress(1.0)
+    return report
+
+
+def survey(policy: Policy, progress: Progress | None = None) -> Report:
+    """Return what a policy makes of its source, without building anything.
+
+    Raises:
+        SourceError: the source is missing, unreadable or malformed, or lacks a column.
+        PolicyError: an expression or the query is not row by row, or does not fit its columns.
+    """
+    with tempfile.TemporaryDirectory() as folder, connected(policy, Path(folder)) as connection:
+        report = _Work(policy, connection, progress).code()
+    if progress:
+        progress(1.0)
+    return report
+
+
+class _Work:
+    """One run over a source; its temporary tables ``coded`` and ``kept`` stay in the sandbox."""
+
+    def __init__(
+        self, policy: Policy, connection: duckdb.DuckDBPyConnection, progress: Progress | None
+    ) -> None:
+        self.policy = policy
+        self.connection = connection
+        self.progress = progress
+        self.axes = policy.domain.attributes
+        self.measures = policy.domain.measures
+        for measure in self.measures:
+            if max(map(abs, measure.bounds)) * policy.max_records > LARGEST_SUM:
+                raise PolicyError("sums pass 2^63 quanta", key=f"measures.{measure.name}")
+
+    def code(self) -> Report:
+        """Make ``coded``, a row for each row of the source, and ``kept``, and count."""
+        self._run(self._coded(), 0.0, 0.75)
+        self._run(self._kept(), 0.75, 0.8)
+        counts = ["count(*)", "count_if(unit IS NULL)"]
+        counts += [c for i, a in enumerate(self.axes) for c in _axis_counts(i, a)]
+        counts += [c for k, m in enumerate(self.measures) for c in _measure_counts(k, m)]
+        found = iter(self._one(f"SELECT {', '.join(counts)} FROM temp.main.coded"))
+        rows, unitless = next(found), next(found)
+        rules = [Rule(a.name, *(next(found) for _ in range(4))) for a in self.axes]
+        sums = [Rule(m.name, *(next(found) for _ in range(4))) for m in self.measures]
+        (kept,) = self._one("SELECT count(*) FROM temp.main.kept")
+        (good,) = self._one(f"SELECT count_if({self._keep()}) FROM temp.main.coded")
+        return Report(rows, kept, unitless, good - kept, tuple(rules), tuple(sums))
+
+    def refuse_errors(self) -> None:
+        """Refuse a source in which a rule that says ``error`` is met."""
+        conditions = [(a.name, _when(i, a, "error")) for i, a in enumerate(self.axes)]
+        conditions += [
+            (m.name, f"m{k} >= {UNREADABLE}")
+            for k, m in enumerate(self.measures)
+            if m.nulls == "error"
+        ]
+        for named, condition in conditions:
+            if self._one(f"SELECT count_if({condition}) FROM temp.main.coded")[0]:
+                raise SourceError(
+                    f"{named}: NULL, or a value outside the domain, where the policy says error",
+                    hint="privacy-proxy check shows how many; group or drop would go on",
+                )
+
+    def write(self, ledger_id: str) -> None:
+        """Write the cells and what they are to the connection's own database."""
+        codes = [
+            f"CAST({_final(i, axis)} AS {_unsigned(axis.size)}) AS c{i}"
+            for i, axis in enumerate(self.axes)
+        ]
+        sums = ["count(*) AS n"]
+        for k, measure in enumerate(self.measures):
+            sums.append(f"CAST(coalesce(sum(q{k}), 0) AS HUGEINT) AS s{k}")
+            if measure.nullable:
+                sums.append(f"count(q{k}) AS p{k}")
+        names = ", ".join(f"c{i}" for i in range(len(self.axes)))
+        self._run(
+            f"CREATE TABLE cells.main.cells AS SELECT {names}, * EXCLUDE ({names}) FROM ("
+            f"SELECT {', '.join(codes + sums)} FROM temp.main.kept GROUP BY ALL) ORDER BY {names}",
+            0.8,
+            0.98,
+        )
+        meta = {
+            "format": FORMAT,
+            "id": uuid.uuid4().hex,
+            "ledger": ledger_id,
+            "domain": digest(self.policy.domain),
+            "max_records": str(self.policy.max_records),
+        }
+        rows = ", ".join(f"({text(key)}, {text(value)})" for key, value in meta.items())
+        table = f"CREATE TABLE cells.main.meta AS FROM (VALUES {rows}) AS t(key, value)"
+        self._run(table, 0.98, 0.98)
+        self._run("CHECKPOINT cells", 0.98, 0.99)
+
+    def _coded(self) -> str:
+        """Return the SQL of ``coded``: codes c<i>, quanta q<k>, states m<k>, unit and mix."""
+        kinds = self._kinds()
+        joins: list[str] = []
+        given = [f"{_source(part)} AS e{i}" for i, (_, part) in enumerate(self._parts())]
+        typed, told, coded = ["unit", "mix"], ["*"], ["unit", "mix"]
+        for i, axis in enumerate(self.axes):
+            kind = {"integer": "number", "decimal": "number"}.get(axis.type, axis.type)
+            far = coding.double(f"e{i}", f"k{i}") if kind == "number" else "NULL"
+            typed += [f"e{i}", f"{coding.key(axis, f'e{i}', kinds[i])} AS k{i}"]
+            told += [f"{far} AS d{i}", f"{coding.null(f'e{i}', f'k{i}', kind)} AS z{i}"]
+            coded.append(f"CAST({self._code(i, axis, joins)} AS INTEGER) AS c{i}")
+        for k, measure in enumerate(self.measures):
+            e = f"e{len(self.axes) + k}"
+            places, _ = coding.quanta(measure)
+            typed += [e, f"{coding.number(e, kinds[len(self.axes) + k], places)} AS x{k}"]
+            told += [f"{coding.double(e, f'x{k}')} AS f{k}"]
+            told += [f"{coding.null(e, f'x{k}', 'number')} AS y{k}"]
+            coded += _measured(k, measure)
+        unit, mix = self._unit()
+        given += [f"{unit} AS unit", f"{mix} AS mix"]
+        rows = f'SELECT {", ".join(given)} FROM {RECORDS} AS "a record"'
+        rows = f"SELECT {', '.join(told)} FROM (SELECT {', '.join(typed)} FROM ({rows}))"
+        return (
+            f"CREATE TEMP TABLE coded AS SELECT {', '.join(coded)} FROM ({rows}) AS t"
+            f" {' '.join(joins)}"
+        )
+
+    def _kept(self) -> str:
+        """Return the SQL of ``kept``: the rows that no rule drops, at most max_rows of a unit."""
+        condition, bound = f"{self._keep()}", ""
+        if self.policy.privacy.unit.column is not None:
+            content = [f"c{i}" for i in range(len(self.axes))]
+            content += [c for k in range(len(self.measures)) for c in (f"q{k}", f"m{k}")]
+            bound = (
+                " QUALIFY row_number() OVER (PARTITION BY unit"
+                f" ORDER BY mix, {', '.join(content)}) <= {self.policy.privacy.unit.max_rows}"
+            )
+        kind = "TABLE" if bound else "VIEW"
+        return f"CREATE TEMP {kind} kept AS SELECT * FROM temp.main.coded WHERE {condition}{bound}"
+
+    def _keep(self) -> str:
+        """Return the SQL condition that no rule drops a row."""
+        conditions = ["unit IS NOT NULL"]
+        conditions += [f"NOT {_when(i, axis, 'drop')}" for i, axis in enumerate(self.axes)]
+        conditions += [
+            f"m{k} < {UNREADABLE}" for k, m in enumerate(self.measures) if m.nulls == "drop"
+        ]
+        return " AND ".join(conditions)
+
+    def _kinds(self) -> list[str]:
+        """Return the SQL types of the expressions of attributes and measures, once checked."""
+        known = list(columns(self.connection))
+        kinds = []
+        for key, part in self._parts():
+            if part.source is None and part.name.lower() not in {c.lower() for c in known}:
+                raise missing(part.name, known, key)
+            check_expression(self.connection, _source(part), known, key)
+            with guarded(self.policy.path, key):
+                found = columns(self.connection, f"SELECT {_source(part)} AS e FROM {RECORDS}")
+            kinds.append(found["e"])
+        unit = self.policy.privacy.unit.column
+        if unit is not None and unit.lower() not in {c.lower() for c in known}:
+            raise missing(unit, known, "privacy.unit.column")
+        return kinds
+
+    def _parts(self) -> Iterator[tuple[str, Attribute | Measure]]:
+        for axis in self.axes:
+            yield f"attributes.{axis.name}", axis
+        for measure in self.measures:
+            yield f"measures.{measure.name}", measure
+
+    def _unit(self) -> tuple[str, str]:
+        """Return SQL for a row's unit, and for what chooses among the rows of a unit."""
+        unit = self.policy.privacy.unit
+        if unit.column is None:
+            return "0", "0"
+        content = f'{text(unit.seed)} || CAST("a record" AS VARCHAR)'
+        return name(unit.column), f"md5_number_lower({content})"
+
+    def _code(self, i: int, axis: Attribute, joins: list[str]) -> str:
+        """Return SQL for an axis's code; tables of values or cuts are made and joined as needed."""
+        exact = cut = "NULL"
+        if axis.edges is None:
+            self._values(f"exact{i}", axis, [coding.written(value) for value in axis.values])
+            joins.append(f"LEFT JOIN temp.main.exact{i} ON exact{i}.v = t.k{i}")
+            exact = f"exact{i}.code"
+        if axis.edges is not None or axis.outside == "clamp":
+            between = coding.cuts(axis)
+            cut = coding.tree(f"k{i}", between) if len(between) <= coding.TREE else f"cut{i}.code"
+            if len(between) > coding.TREE:
+                self._values(f"cut{i}", axis, between)
+                joins.append(f"ASOF LEFT JOIN temp.main.cut{i} ON t.k{i} >= cut{i}.v")
+                cut = f"coalesce(cut{i}.code + 1, 0)"
+        return coding.code(axis, f"k{i}", f"d{i}", f"z{i}", exact, cut)
+
+    def _values(self, table: str, axis: Attribute, values: list[str]) -> None:
+        """Make a temporary table of values and their codes."""
+        self.connection.execute(
+            f"CREATE TEMP TABLE {table} AS SELECT"
+            f" CAST(unnest(?::VARCHAR[]) AS {coding.key_type(axis)}) AS v,"
+            f" CAST(unnest(range({len(values)})) AS INTEGER) AS code",
+            [values],
+        )
+
+    def _one(self, sql: str) -> tuple[int, ...]:
+        """Return the one row of a query."""
+        row = self.connection.execute(sql).fetchone()
+        return tuple(row) if row else ()
+
+    def _run(self, sql: str, start: float, end: float) -> None:
+        """Run one statement, reporting progress from start to end."""
+        if self.progress is None:
+            self.connection.execute(sql)
+            return
+        failed: list[duckdb.Error] = []
+
+        def execute() -> None:
+            try:
+                self.connection.execute(sql)
+            except duckdb.Error as error:
+                failed.append(error)
+
+        reached = 0.0
+        thread = threading.Thread(target=execute)
+        thread.start()
+        try:
+            while thread.is_alive():
+                share = max(0.0, self.connection.query_progress()) / 100
+                reached = max(reached, min(share, 1.0))
+                self.progress(start + (end - start) * reached)
+                thread.join(POLL)
+        except BaseException:
+            self.connection.interrupt()
+            raise
+        finally:
+            thread.join()
+        if failed:
+            raise failed[0]
+        self.progress(end)
+
+
+def _source(part: Attribute | Measure) -> str:
+    """Return the SQL expression of an attribute or measure."""
+    return f"(\n{part.source}\n)" if part.source is not None else name(part.name)
+
+
+def _when(i: int, axis: Attribute, rule: str) -> str:
+    """Return the SQL condition that an axis's rules meet a value and say ``rule``."""
+    # what cannot be clamped, being no value of the type at all, goes the way of NULL
+    outside = axis.nulls if axis.outside == "clamp" else axis.outside
+    met = [str(code) for code, says in ((coding.NULL, axis.nulls), (coding.OUTSIDE, outside))
+           if says == rule]
+    return f"(c{i} IN ({', '.join(met)}))" if met else "(false)"
+
+
+def _final(i: int, axis: Attribute) -> str:
+    """Return SQL for the code of a row that is kept."""
+    return (
+        f"CASE WHEN c{i} >= 0 THEN c{i} WHEN c{i} <= {coding.CLAMPED} THEN {coding.CLAMPED} - c{i}"
+        f" ELSE {len(axis.values)} END"
+    )
+
+
+def _axis_counts(i: int, axis: Attribute) -> list[str]:
+    return [
+        f"count_if(c{i} = {coding.NULL})",
+        f"count_if(c{i} <= {coding.OUTSIDE})",
+        f"count_if(c{i} <= {coding.CLAMPED})",
+        f"count_if({_when(i, axis, 'drop')})",
+    ]
+
+
+def _measured(k: int, measure: Measure) -> list[str]:
+    """Return SQL for a measure's quanta q<k> and state m<k>."""
+    least, most = coding.ends(measure)
+    quanta = coding.rounded(measure, f"x{k}", f"f{k}")
+    state = (
+        f"CASE WHEN y{k} THEN {NO_VALUE} WHEN coalesce(x{k}, f{k}) IS NULL THEN {UNREADABLE}"
+        f" WHEN x{k} >= {least} AND x{k} <= {most} THEN {INSIDE} ELSE {CLIPPED} END"
+    )
+    return [
+        f"CASE WHEN NOT y{k} THEN {quanta} END AS q{k}",
+        f"CAST({state} AS UTINYINT) AS m{k}",
+    ]
+
+
+def _measure_counts(k: int, measure: Measure) -> list[str]:
+    drop = f"m{k} >= {UNREADABLE}" if measure.nulls == "drop" else "false"
+    return [
+        f"count_if(m{k} = {NO_VALUE})",
+        f"count_if(m{k} = {UNREADABLE})",
+        f"count_if(m{k} = {CLIPPED})",
+        f"count_if({drop})",
+    ]
+
+
+def _unsigned(size: int) -> str:
+    """Return the smallest unsigned SQL type for codes below ``size``."""
+    return "UTINYINT" if size <= 2**8 else "USMALLINT" if size <= 2**16 else "UINTEGER"

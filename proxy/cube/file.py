@@ -1,0 +1,86 @@
+"""The cube file, a DuckDB database: what is in it, and how it comes to be whole or not at all.
+
+``cells``: one row for each non-empty cell: a code for each attribute (c0, c1, ...), the number of
+its records (n), and for measure k the exact sum of its quanta (s<k>) and, where the measure may be
+NULL, the count of records in which it is not (p<k>).  ``meta``: key and value, whose cube it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from proxy.domain import Domain
+from proxy.errors import IntegrityError
+
+FORMAT = "1"
+CONFIG: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+
+
+def digest(domain: Domain) -> str:
+    """Return the SHA-256 of all that the codes and sums of a cube mean, in hex."""
+    axes = [
+        (a.name, a.type, _texts(a.values), _texts(a.edges or ()), a.nulls, a.outside, a.source)
+        for a in domain.attributes
+    ]
+    sums = [
+        (m.name, str(m.low), str(m.high), str(m.quantum), m.nulls, m.source)
+        for m in domain.measures
+    ]
+    return hashlib.sha256(repr((axes, sums)).encode()).hexdigest()
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a read-only connection to a cube file.
+
+    Raises:
+        IntegrityError: it is no cube file, or damaged.
+    """
+    try:
+        with contextlib.closing(duckdb.connect(str(path), True, CONFIG)) as connection:
+            yield connection
+    except duckdb.Error:
+        raise IntegrityError("the cube file is damaged", hint="build it anew") from None
+
+
+def meta(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """Return whose cube it is: format, id, ledger, domain, max_records."""
+    return dict(connection.execute("SELECT key, value FROM meta").fetchall())
+
+
+def columns(
+    connection: duckdb.DuckDBPyConnection, domain: Domain, max_records: int
+) -> dict[str, NDArray[np.generic]]:
+    """Return the cells by column: codes and counts as they fit, sums as int64."""
+    counts = "UINTEGER" if max_records < 2**32 else "BIGINT"
+    names = [f"c{i}" for i in range(len(domain.attributes))] + [f"CAST(n AS {counts}) AS n"]
+    for k, measure in enumerate(domain.measures):
+        names.append(f"CAST(s{k} AS BIGINT) AS s{k}")
+        if measure.nullable:
+            names.append(f"CAST(p{k} AS {counts}) AS p{k}")
+    found = connection.execute(f"SELECT {', '.join(names)} FROM cells").fetchnumpy()
+    return {name: np.ascontiguousarray(column) for name, column in found.items()}
+
+
+def flush(path: Path) -> None:
+    """Bring a file, or the names in a folder, to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _texts(values: Sequence[object]) -> list[str]:
+    return [str(value) for value in values]

@@ -1,0 +1,1 @@
+"""Where the data lives, and how a cube is built there."""

@@ -1,0 +1,227 @@
+"""A CSV, Parquet or DuckDB file as the relation RECORDS of a sandboxed DuckDB connection.
+
+The connection may read the one source file and write its own folder, nothing else: no other file,
+no network, no extension; its configuration is locked before any SQL of the policy runs.
+
+How a CSV is read, so that nothing depends on its content: UTF-8; the first line is the header; the
+delimiter is the one of , ; tab | that gives the header the most columns; quotes are ``"``, doubled
+inside; every column is text, white space kept; an empty field is NULL, a quoted empty one is ''.
+
+Invariant: no message has a value or an engine's text in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import hashlib
+import hmac
+import io
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+
+from proxy.cube.sources.rowwise import check_columns, check_query
+from proxy.errors import PolicyError, SourceError
+from proxy.policy import Policy
+from proxy.policy.kinds import nearest
+
+RECORDS = '"the records"'
+FILE = "source"  # what a query calls the table of a CSV or Parquet file
+DELIMITERS = ",;\t|"
+
+
+@contextlib.contextmanager
+def connected(policy: Policy, folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a connection with RECORDS in it, whose own database is folder/cells.duckdb.
+
+    Raises:
+        SourceError: the source, or its table, is missing, unreadable or malformed.
+        PolicyError: the policy's query is not row by row.
+    """
+    path = policy.source.path
+    if policy.source.engine != "duckdb" or path is None:
+        raise PolicyError(f"engine {policy.source.engine} is not built in", key="source.engine")
+    kind = _kind(path)
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "temp_directory": str(folder / "spill"),
+        "preserve_insertion_order": "false",
+    }
+    connection = duckdb.connect(str(folder / "cells.duckdb"), config=config)
+    with contextlib.closing(connection), guarded(path):
+        connection.execute(f"SET TimeZone = {text(policy.timezone)}")
+        connection.execute("SET enable_progress_bar = true")
+        connection.execute("SET enable_progress_bar_print = false")
+        if kind == "database":
+            connection.execute(f"ATTACH {text(str(path))} AS src (READ_ONLY)")
+        connection.execute(f"SET allowed_paths = [{text(str(path))}]")
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+        if kind == "database":
+            connection.execute("USE src")
+            _no_shadows(connection)
+        else:
+            connection.execute(f"CREATE TEMP VIEW {FILE} AS SELECT * FROM {_reader(path, kind)}")
+        connection.execute(f"CREATE TEMP VIEW {RECORDS} AS ({_rows(policy, connection)}\n)")
+        yield connection
+
+
+def columns(connection: duckdb.DuckDBPyConnection, relation: str = RECORDS) -> dict[str, str]:
+    """Return the columns of a relation with their types."""
+    return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {relation}").fetchall()}
+
+
+@contextlib.contextmanager
+def guarded(path: Path, key: str = "source") -> Iterator[None]:
+    """Turn DuckDB's errors into ours, without their text, which may hold data."""
+    try:
+        yield
+    except duckdb.OutOfMemoryException:
+        raise SourceError("not enough memory, or disk for its overflow, to read it") from None
+    except (duckdb.ConversionException, duckdb.OutOfRangeException):
+        raise SourceError(
+            "an expression of the policy fails on some record",
+            hint="use TRY_CAST for what may not convert; NULL then follows the nulls rule",
+        ) from None
+    except (duckdb.BinderException, duckdb.CatalogException):
+        raise PolicyError(
+            "the SQL does not fit the types of the source's columns",
+            key=key,
+            hint="columns of a CSV are text: write CAST(column AS INTEGER)",
+        ) from None
+    except duckdb.Error:
+        raise SourceError(
+            f"{path} cannot be read to its end: it is damaged, or a line has not as many fields "
+            "as the header, or it is not UTF-8, or another process has it open, or the disk is full"
+        ) from None
+
+
+def fingerprint(policy: Policy, key: bytes) -> str:
+    """Return the HMAC-SHA-256 of the source, in hex: of a file's bytes, of a table's rows.
+
+    Equal sources have equal fingerprints; the order of a table's rows does not matter.
+
+    Raises:
+        SourceError: the source cannot be read.
+    """
+    path = policy.source.path
+    if path is not None and _kind(path) != "database":
+        digest = hmac.new(key, digestmod=hashlib.sha256)
+        with path.open("rb") as file:
+            while block := file.read(2**20):
+                digest.update(block)
+        return digest.hexdigest()
+    with tempfile.TemporaryDirectory() as folder, connected(policy, Path(folder)) as connection:
+        found = connection.execute(
+            "SELECT count(*), sum(md5_number_lower(r)), bit_xor(md5_number_upper(r))"
+            f" FROM (SELECT CAST(t AS VARCHAR) AS r FROM {RECORDS} AS t)"
+        ).fetchone()
+        names = sorted(columns(connection).items())
+    return hmac.new(key, repr((names, found)).encode(), hashlib.sha256).hexdigest()
+
+
+def text(value: str) -> str:
+    """Return a string as an SQL literal."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def name(value: str) -> str:
+    """Return a string as an SQL identifier."""
+    return '"' + value.replace('"', '""') + '"'
+
+
+def _kind(path: Path) -> str:
+    """Return what a file is, by its first bytes: csv, csv.gz, parquet or database."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(12)
+    except FileNotFoundError:
+        raise SourceError(f"{path} does not exist", hint="see source.path in the policy") from None
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror}") from None
+    if start[8:12] == b"DUCK":
+        return "database"
+    if start[:4] == b"PAR1":
+        return "parquet"
+    return "csv.gz" if start[:2] == b"\x1f\x8b" else "csv"
+
+
+def _reader(path: Path, kind: str) -> str:
+    """Return the table function that reads a CSV or Parquet file."""
+    if kind == "parquet":
+        return f"read_parquet({text(str(path))})"
+    delimiter, header = _header(path, kind)
+    types = ", ".join(f"{text(column)}: 'VARCHAR'" for column in header)
+    compression = "gzip" if kind == "csv.gz" else "none"
+    return (
+        f"read_csv({text(str(path))}, auto_detect = false, header = true, columns = {{{types}}},"
+        f" delim = {text(delimiter)}, quote = '\"', escape = '\"', allow_quoted_nulls = false,"
+        f" compression = '{compression}')"
+    )
+
+
+def _header(path: Path, kind: str) -> tuple[str, list[str]]:
+    """Return the delimiter and the columns of a CSV file."""
+    try:
+        with gzip.open(path) if kind == "csv.gz" else path.open("rb") as file:
+            start = io.TextIOWrapper(file, "utf-8-sig", newline="").read(2**16)
+        first = [next(csv.reader(io.StringIO(start, newline=""), delimiter=d)) for d in DELIMITERS]
+    except StopIteration:
+        raise SourceError(f"{path} is empty; the first line names the columns") from None
+    except (OSError, EOFError):
+        raise SourceError(f"{path} is damaged") from None
+    except (UnicodeDecodeError, csv.Error):
+        raise SourceError(f"{path} is not a CSV file in UTF-8") from None
+    best = max(range(len(first)), key=lambda i: (len(first[i]), -i))
+    seen: set[str] = set()
+    for column in first[best]:
+        if not column or column.lower() in seen:
+            raise SourceError(f'{path} has {"no name for" if not column else "twice"} a column')
+        seen.add(column.lower())
+    return DELIMITERS[best], first[best]
+
+
+def _no_shadows(connection: duckdb.DuckDBPyConnection) -> None:
+    """Refuse a database whose macros hide built-in functions, which our own SQL uses."""
+    hidden = connection.execute(
+        "SELECT count(*) FROM duckdb_functions() AS mine JOIN duckdb_functions() AS built"
+        " USING (function_name) WHERE NOT mine.internal AND built.internal"
+    ).fetchone()
+    if hidden != (0,):
+        raise SourceError("the database has a macro that hides a function of DuckDB; rename it")
+
+
+def _rows(policy: Policy, connection: duckdb.DuckDBPyConnection) -> str:
+    """Return the SELECT of the records: the file, the table, or the checked query."""
+    source, joins = policy.source, policy.privacy.unit.column is not None
+    tables = _tables(connection, views=joins)
+    if source.query is None:
+        wanted = source.table or FILE
+        found = {table.lower(): quoted for table, quoted in tables.items()}.get(wanted.lower())
+        if found is None:
+            raise SourceError(
+                f'the source has no table "{wanted}"{nearest(wanted, tables)}',
+                hint=None if joins else "a view needs a privacy unit: it may join or aggregate",
+            )
+        return f"SELECT * FROM {found}"
+    query = source.query.strip().removesuffix(";")
+    read = check_query(connection, query, tables, joins)
+    known = [column for table in read for column in columns(connection, tables[table])]
+    check_columns(connection, query, known)
+    return query
+
+
+def _tables(connection: duckdb.DuckDBPyConnection, views: bool) -> dict[str, str]:
+    """Return the source's tables as SQL, by name: table (if in main) and schema.table."""
+    rows = connection.execute(
+        "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = 'src'"
+        " UNION SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal"
+        f" AND (database_name = 'src' AND {views} OR temporary) ORDER BY ALL"
+    ).fetchall()
+    main = {table: name(table) for schema, table in rows if schema == "main"}
+    return main | {f"{s}.{t}": f"{name(s)}.{name(t)}" for s, t in rows}

@@ -1,0 +1,301 @@
+"""The Python door (PEP 249): ``proxy.connect(policy)`` gives connections and cursors.
+
+A cursor holds the finished results of what it executed; nothing is computed, and nothing paid,
+while rows are fetched.  What was released is charged for good, so ``commit`` and ``rollback`` have
+nothing to do.  Beside PEP 249, a cursor has the ``answers``, ``cost``, ``left`` and ``notices`` of
+its result.
+
+The embedded connection has the data in its own process: it protects what leaves through the SQL,
+and is no boundary against the person who runs the process.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import proxy.errors as errors
+
+if TYPE_CHECKING:
+    from proxy.engine import Answer, Engine, Result
+
+apilevel = "2.0"
+threadsafety = 1  # threads may share the module, not a connection
+paramstyle = "pyformat"
+
+Parameters = Mapping[str, Any] | Sequence[Any]
+Row = tuple[Any, ...]
+Description = tuple[str, str, None, None, None, None, None]
+
+
+class TypeObject:
+    """Equal to the type codes (PostgreSQL's names of types) of one PEP 249 kind of column."""
+
+    __hash__ = None  # type: ignore[assignment]  # equal to several codes: no hash would be right
+
+    def __init__(self, *codes: str) -> None:
+        self.codes = frozenset(codes)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, TypeObject):
+            return self.codes == other.codes
+        return other in self.codes if isinstance(other, str) else NotImplemented
+
+    def __repr__(self) -> str:
+        return f"TypeObject({', '.join(map(repr, sorted(self.codes)))})"
+
+
+STRING = TypeObject("text")
+NUMBER = TypeObject("bigint", "integer", "numeric", "double precision", "boolean")
+DATETIME = TypeObject("date", "timestamp")
+BINARY = TypeObject("bytea")
+ROWID = TypeObject("oid")
+
+Date = datetime.date
+Time = datetime.time
+Timestamp = datetime.datetime
+Binary = bytes
+DateFromTicks = datetime.date.fromtimestamp
+TimestampFromTicks = datetime.datetime.fromtimestamp
+
+
+def TimeFromTicks(ticks: float) -> datetime.time:
+    """Return the local time of day at ``ticks`` seconds after the epoch."""
+    return datetime.datetime.fromtimestamp(ticks).time()
+
+
+def connect(
+    policy: str | Path,
+    *,
+    state: str | Path | None = None,
+    utility: tuple[float, float] | None = None,
+    user: str | None = None,
+    dialect: str = "postgres",
+) -> Connection:
+    """Connect to the dataset of a policy file, whose state ``privacy-proxy init`` has made.
+
+    ``utility`` is (half_width, delta), for the statements that bring none; ``user`` is the analyst
+    of the policy on whose account the statements run.
+
+    Raises:
+        PolicyError: the policy file is missing or wrong.
+        StateError: no state yet, or it belongs to another policy.
+        NotSupportedError: ``policy`` is the URL of a server.
+    """
+    if str(policy).startswith(("postgresql:", "postgres:")):
+        raise errors.NotSupportedError(
+            "connecting to a running proxy is not supported yet",
+            hint='give the path of a policy, as in proxy.connect("policies/cps1988.yaml")',
+        )
+    # Imported here, since DuckDB, SciPy and OpenDP take a second that `import proxy` need not wait.
+    from proxy.engine import Engine
+
+    return Connection(Engine.open(policy, state), user=user, utility=utility, dialect=dialect)
+
+
+class Connection:
+    """One analyst's session.  It closes at the end of a ``with`` block."""
+
+    Warning = errors.Warning
+    Error = errors.Error
+    InterfaceError = errors.InterfaceError
+    DatabaseError = errors.DatabaseError
+    DataError = errors.DataError
+    OperationalError = errors.OperationalError
+    IntegrityError = errors.IntegrityError
+    InternalError = errors.InternalError
+    ProgrammingError = errors.ProgrammingError
+    NotSupportedError = errors.NotSupportedError
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        user: str | None = None,
+        utility: tuple[float, float] | None = None,
+        dialect: str = "postgres",
+    ) -> None:
+        self.closed = False
+        self._engine = engine
+        try:
+            self._session = engine.session(user=user, utility=utility, dialect=dialect)
+        except BaseException:
+            engine.close()
+            raise
+
+    def cursor(self) -> Cursor:
+        """Return a new cursor; all cursors of a connection share its session settings."""
+        self._check_open()
+        return Cursor(self)
+
+    def execute(self, operation: str, parameters: Parameters | None = None) -> Cursor:
+        """Execute one statement in a cursor of its own, and return that cursor."""
+        return self.cursor().execute(operation, parameters)
+
+    def commit(self) -> None:
+        """Do nothing: every answer was charged, durably, before it was seen."""
+        self._check_open()
+
+    def rollback(self) -> None:
+        """Do nothing: what has been seen cannot be unseen, so it stays charged."""
+        self._check_open()
+
+    def close(self) -> None:
+        """Close the connection and its cursors; closing twice is no error."""
+        if not self.closed:
+            self.closed = True
+            self._session.close()
+            self._engine.close()
+
+    def _run(self, operation: str, parameters: Parameters | None) -> Result:
+        self._check_open()
+        return self._session.execute(operation, parameters)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise errors.InterfaceError("the connection is closed")
+
+    def __enter__(self) -> Self:
+        self._check_open()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Cursor:
+    """Executes statements one at a time, and holds the result of the last one."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.arraysize = 1
+        self.closed = False
+        self._results: list[Result] = []  # the current one first; more only after executemany
+        self._next = 0  # the row of the current result that is fetched next
+
+    def execute(self, operation: str, parameters: Parameters | None = None) -> Self:
+        """Execute one statement; ``%(name)s`` stands for a parameter only if some are given."""
+        self._check_open()
+        self._results, self._next = [], 0
+        self._results = [self.connection._run(operation, parameters)]
+        return self
+
+    def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> Self:
+        """Execute one statement with each of the parameters; ``nextset`` goes from one to the next.
+
+        If one fails, what the ones before it released stays charged, and is free to ask again.
+        """
+        self._check_open()
+        self._results, self._next = [], 0
+        self._results = [self.connection._run(operation, each) for each in seq_of_parameters]
+        return self
+
+    def nextset(self) -> bool | None:
+        """Go to the next result of ``executemany``; None when there is none."""
+        self._check_open()
+        self._results, self._next = self._results[1:], 0
+        return True if self._results else None
+
+    @property
+    def description(self) -> list[Description] | None:
+        """Name and type of each column; None where the last statement returned no rows."""
+        result = self._result
+        if result is None or not result.columns:
+            return None
+        return [(c.name, c.type, None, None, None, None, None) for c in result.columns]
+
+    @property
+    def rowcount(self) -> int:
+        """The number of rows of the result; -1 where there is none."""
+        return len(self._results[0].rows) if self.description else -1
+
+    @property
+    def statusmessage(self) -> str | None:
+        """PostgreSQL's command tag of the last statement, such as ``SELECT 3``."""
+        return self._result and self._result.tag
+
+    @property
+    def answers(self) -> list[list[Answer]]:
+        """For each row of the result, one Answer for each of its numbers, fetched or not."""
+        return self._result.answers if self._result else []
+
+    @property
+    def cost(self) -> float | None:
+        """The privacy cost (alpha) that the statement added; 0 where all was inferred."""
+        return self._result and self._result.cost
+
+    @property
+    def left(self) -> float | None:
+        """The privacy budget left after the statement, in the cell that has least."""
+        return self._result and self._result.left
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the proxy has to say about the result."""
+        return self._result.notices if self._result else ()
+
+    def fetchone(self) -> Row | None:
+        """Return the next row, or None after the last."""
+        return next(iter(self._fetch(1)), None)
+
+    def fetchmany(self, size: int | None = None) -> list[Row]:
+        """Return the next ``size`` rows (by default ``arraysize``), fewer at the end."""
+        return self._fetch(self.arraysize if size is None else size)
+
+    def fetchall(self) -> list[Row]:
+        """Return all rows not yet fetched."""
+        return self._fetch(None)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.fetchone, None)
+
+    def setinputsizes(self, sizes: Sequence[Any]) -> None:
+        """Do nothing, as PEP 249 allows."""
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """Do nothing, as PEP 249 allows."""
+
+    def close(self) -> None:
+        """Close the cursor; closing twice is no error."""
+        self.closed = True
+        self._results = []
+
+    @property
+    def _result(self) -> Result | None:
+        return self._results[0] if self._results else None
+
+    def _fetch(self, count: int | None) -> list[Row]:
+        self._check_open()
+        if self.description is None:
+            raise errors.ProgrammingError(
+                "there are no rows to fetch: the last statement returned none, or none was executed"
+            )
+        rows = self._results[0].rows
+        end = len(rows) if count is None else min(len(rows), self._next + max(count, 0))
+        fetched, self._next = rows[self._next : end], end
+        return fetched
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise errors.InterfaceError("the cursor is closed")
+        self.connection._check_open()
+
+    def __enter__(self) -> Self:
+        self._check_open()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

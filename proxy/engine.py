@@ -1,0 +1,611 @@
+"""A SQL text enters, a result leaves: read this first.
+
+    parse, bind, compile   the text becomes releases of linear queries over the public domain
+    plan                   each number: inferred from the history, or measured with least budget
+    measure                one ledger transaction: check every budget, draw the noise, commit
+    infer                  estimate and interval of every number from the (now longer) history
+    post-process           the outer SQL runs on the noisy relation
+
+Invariants (the proxy's promise): nothing computed from the data leaves except through a committed,
+charged measurement; plans, refusals and errors depend on public things and released answers only.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from proxy import policy as policies
+from proxy.book import Book
+from proxy.cube import Cube, Report
+from proxy.cube import build as build_cube
+from proxy.cube import survey as survey_source
+from proxy.errors import (
+    InsufficientBudgetError,
+    NotSupportedError,
+    ProgrammingError,
+    StateError,
+    UtilityError,
+)
+from proxy.inference import plan as planning
+from proxy.inference.accounting import UNIT, Rule, budget_units
+from proxy.inference.history import Block, Estimator
+from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
+from proxy.inference.plan import Allocation, Wanted
+from proxy.inference.query import Term
+from proxy.ledger import SHARED, Ledger, Measurement, Transaction
+from proxy.ledger.sqlite import SQLiteLedger
+from proxy.policy import Policy
+from proxy.settings import SPEND, UTILITY, Settings, checked
+from proxy.sql.compile import space
+from proxy.sql.evaluate import Evaluator
+from proxy.sql.postprocess import postprocess
+from proxy.sql.program import Column, Command, Number, Program
+from proxy.sql.region import region
+from proxy.sql.statement import compile_statement
+from proxy.state import anchor_path, cube_path, ledger_path, make_folder, state_folder
+
+NOBODY = ""  # the user of an embedded connection that names none
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One number: P(low ≤ θ ≤ high) ≥ confidence; ``cost`` in alpha, 0 where it was inferred."""
+
+    estimate: float
+    low: float
+    high: float
+    confidence: float
+    source: str  # measured | inferred | derived
+    cost: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a statement gives.  ``answers`` has, for each row, one Answer for each of its numbers;
+    ``places`` the columns in which they stand.  ``cost`` and ``left`` are in alpha.
+    """
+
+    columns: tuple[Column, ...]
+    rows: list[tuple[Any, ...]]
+    answers: list[list[Answer]]
+    cost: float
+    left: float
+    notices: tuple[str, ...] = ()
+    tag: str = ""
+    places: list[list[int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class RuleReport:
+    """One budget: what the dearest cell that it covers has spent of it, in alpha."""
+
+    name: str
+    budget: float
+    spent: float
+    left: float
+    exact: bool
+
+
+@dataclass(frozen=True)
+class BudgetReport:
+    """All budgets of a dataset, and the size of its history."""
+
+    dataset: str
+    rules: tuple[RuleReport, ...]
+    measurements: int
+    numbers: int
+
+
+@dataclass(frozen=True)
+class HistoryLine:
+    """One statement that was paid for."""
+
+    sequence: int
+    time: datetime
+    user: str
+    statement: str
+    cost: float
+    numbers: int
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """For the steward, not private: what the policy does to the data, and to the ledger."""
+
+    dataset: str
+    cells: int
+    survey: Report
+    changes: tuple[str, ...]  # how the policy protects less than the ledger was told
+    state: str
+
+
+class Engine:
+    """One dataset: its policy, its ledger, its cube, and the way of a query between them."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        ledger: Ledger,
+        cube: Cube,
+        *,
+        sampler: Sampler | None = None,
+    ) -> None:
+        self.policy = policy
+        self.ledger = ledger
+        self._cube = cube
+        self._sampler = sampler or GeometricSampler()
+        self._evaluator = Evaluator(policy.domain)
+        self._space = space(policy.domain)
+        self._lock = threading.RLock()
+        self._books: dict[str, Book] = {}
+        privacy = policy.privacy
+        self._allocation = Allocation(privacy.allocation == "topup", float(privacy.floor))
+
+    @classmethod
+    def open(
+        cls, policy: str | Path, state: str | Path | None = None, *, sampler: Sampler | None = None
+    ) -> Engine:
+        """Open the dataset of a policy file, whose state ``init`` has made.
+
+        Raises:
+            PolicyError: the policy is missing or wrong.
+            StateError: there is no state yet, or it is not of this policy.
+        """
+        loaded = policies.load(policy)
+        folder = state_folder(loaded, state)
+        ledger = SQLiteLedger.open(
+            ledger_path(folder), dataset=loaded.dataset, anchor=anchor_path(folder)
+        )
+        try:
+            known = ledger.protection()
+            if known.digest != loaded.digest:
+                raise _other_policy(loaded, dict(known.protection))
+            cube = Cube.open(cube_path(folder), loaded.domain, ledger.id)
+        except BaseException:
+            ledger.close()
+            raise
+        return cls(loaded, ledger, cube, sampler=sampler)
+
+    def session(
+        self,
+        user: str | None = None,
+        utility: tuple[float, float] | None = None,
+        dialect: str = "postgres",
+    ) -> Session:
+        """Return a new session of a user, with a default utility."""
+        return Session(self, user or NOBODY, utility, dialect)
+
+    def close(self) -> None:
+        """Release the ledger's files."""
+        self.ledger.close()
+
+    # --- the way of a query ----------------------------------------------------------------------
+
+    def execute(self, text: str, parameters: Any, session: Session) -> Result:
+        """Run one statement: parse, bind, compile, plan, measure, infer, post-process."""
+        statement = compile_statement(
+            text, self.policy, self._evaluator, parameters, session.settings.texts
+        )
+        if isinstance(statement, Command):
+            return session.command(statement)
+        with self._lock:
+            numbers = [number for release in statement.releases for number in release.numbers]
+            wants = [self._want(number, session) for number in numbers]
+            book = self._book(session.user)
+            cost, blocks, found = self._measure(book, wants, text, session)
+            if blocks:
+                found = [planning.estimators(book.history, wanted) for wanted in wants]
+            else:
+                self.ledger.note("inferred", session.user, text)
+            answers = self._infer(book, wants, numbers, found, blocks)
+            return self._rows(statement, answers, cost, book.left())
+
+    def _want(self, number: Number, session: Session) -> Wanted:
+        """Return how good a number must be: the nearest request wins."""
+        request = number.utility
+        if request is not None and request.relative:
+            raise NotSupportedError(
+                "a relative utility (PERCENT) is not supported yet",
+                hint="give half_width in the units of the number",
+                position=number.position,
+            )
+        if number.kind not in ("count", "sum"):
+            raise NotSupportedError(f"{number.kind} is not supported yet", position=number.position)
+        if request is not None:
+            wish = checked(request.half_width, request.delta, number.position)
+        else:
+            wish = session.utility() or self._default(number)
+        return Wanted(number.family, wish.half_width, float(wish.delta))
+
+    def _default(self, number: Number) -> policies.Utility:
+        """Return the default of the number's measure, or of the dataset for counts."""
+        default = None
+        if number.measure is not None:
+            default = self.policy.measure_utility.get(number.measure)
+        elif number.kind == "count":
+            default = self.policy.utility
+        if default is None:
+            raise UtilityError(
+                f"how good must {number.label} be? The query does not say, and the policy has "
+                "no default for it",
+                hint="add WITH UTILITY (half_width, delta), for example WITH UTILITY (100, 0.05)",
+                position=number.position,
+            )
+        return default
+
+    def _measure(
+        self, book: Book, wants: Sequence[Wanted], text: str, session: Session
+    ) -> tuple[int, list[Block], Sequence[list[Estimator | None]]]:
+        """Measure what cannot be inferred, all or nothing; return the cost and the new blocks."""
+        book.catch_up(self.ledger)
+        kept = len(book.history.blocks)
+        plan = self._plan(book, wants)
+        if not plan.measurements:
+            return 0, [], plan.estimators
+        try:
+            self._permit(book, plan, session)
+            with self.ledger.transaction() as tx:
+                if tx.sequence() != book.sequence:  # somebody was faster: plan again, in the lock
+                    book.history.truncate(kept)
+                    book.catch_up(tx)
+                    kept = len(book.history.blocks)
+                    plan = self._plan(book, wants)
+                terms = book.charges(plan.measurements)
+                self._check(book, terms, session, tx)
+                cost = book.cost(terms)
+                rows = [self._draw(each, book, tx) for each in plan.measurements]
+                sequence = tx.sequence()
+                if rows:
+                    spent = {book.name: book.account.spent((), terms).value}
+                    sequence = tx.audit("measured", session.user, text, cost, spent=spent)
+            blocks = book.history.blocks[kept:]
+            book.measured(rows, blocks, sequence)
+            return cost, blocks, plan.estimators
+        except InsufficientBudgetError as error:
+            book.history.truncate(kept)
+            self.ledger.note("refused", session.user, text, {"reason": error.message})
+            raise
+        except BaseException:  # whatever was or was not committed: the ledger knows
+            del self._books[book.name]
+            raise
+
+    def _plan(self, book: Book, wants: Sequence[Wanted]) -> planning.Plan:
+        plan = planning.plan(book.history, wants, self._allocation)
+        try:
+            for each in plan.measurements:
+                check_safe(each.family, each.scale, self.policy.max_records)
+        except UnsafeNoiseError as error:
+            raise NotSupportedError(
+                f"this number cannot be measured safely: {error}",
+                hint="ask for a half_width nearer to the size of the number",
+            ) from error
+        return plan
+
+    def _permit(self, book: Book, plan: planning.Plan, session: Session) -> None:
+        """Refuse to spend where the session or the analyst must not, before any lock."""
+        analyst = self.policy.analyst(session.user)
+        if not (session.settings.value(SPEND) and analyst.spend):
+            who = "this session" if analyst.spend else f"analyst {session.user}"
+            raise InsufficientBudgetError(
+                f"refused: {who} may only infer (spend: off), and this must be measured",
+                requested=book.cost(book.charges(plan.measurements)) / UNIT,
+                spent=0.0,
+                left=0.0,
+                hint="ask for a wider interval, or for what follows from earlier answers",
+            )
+
+    def _check(self, book: Book, terms: Sequence[Term], session: Session, tx: Transaction) -> None:
+        """Refuse what would break a budget: of the cells, of the analyst, of the period."""
+        breach = book.breach(terms)
+        if breach is not None:
+            raise InsufficientBudgetError(
+                f"refused: the statement costs more than {breach.rule.name} has left",
+                requested=breach.requested / UNIT,
+                spent=breach.spent / UNIT,
+                left=breach.left / UNIT,
+                hint="ask for a wider interval (larger half_width or delta), for fewer numbers, "
+                "or for what follows from earlier answers",
+            )
+        cost = book.cost(terms)
+        for name, cap, spent in self._caps(session.user, tx):
+            if spent + cost > cap:
+                raise InsufficientBudgetError(
+                    f"refused: the statement costs more than {name} has left",
+                    requested=cost / UNIT,
+                    spent=spent / UNIT,
+                    left=max(cap - spent, 0) / UNIT,
+                    hint="ask for a wider interval, or ask the data steward",
+                )
+
+    def _caps(self, user: str, tx: Transaction) -> Iterable[tuple[str, int, int]]:
+        """Yield name, cap and sum so far of the limits on what statements spend together."""
+        analyst = self.policy.analyst(user)
+        if analyst.budget is not None and analyst.history == SHARED:
+            yield f"analyst {user}", budget_units(analyst.budget), tx.spent_by(user)
+        today = datetime.now(self.policy.zone).replace(hour=0, minute=0, second=0, microsecond=0)
+        for period, cap in self.policy.privacy.per.items():
+            days = today.weekday() if period == "week" else 0
+            since = (today - timedelta(days=days)).astimezone(UTC)
+            yield f"this {period}", budget_units(cap), tx.spent_by(None, since)
+
+    def _draw(self, planned: planning.Measurement, book: Book, tx: Transaction) -> Measurement:
+        """Read the exact answers, add the noise, and put the sum, alone, into the ledger."""
+        exact = self._cube.answer(planned.family)
+        noise = self._sampler.draw(planned.scale, planned.family.rows)
+        noisy = tuple(a + k for a, k in zip(exact, noise, strict=True))
+        row = Measurement(planned.family, planned.scale, noisy, book.name, book.snapshot)
+        return Measurement(
+            row.family, row.scale, row.answers, row.history, row.snapshot, id=tx.append(row)
+        )
+
+    def _infer(
+        self,
+        book: Book,
+        wants: Sequence[Wanted],
+        numbers: Sequence[Number],
+        found: Sequence[list[Estimator | None]],
+        blocks: Sequence[Block],
+    ) -> list[list[Answer]]:
+        """Return estimate and interval of every row of every number, from the history alone."""
+        paid = {row: block for block in blocks for row in block.rows}
+        widths: dict[tuple[bytes, bytes], float] = {}
+        return [
+            [self._answer(each, float(number.shift), wanted, book, paid, widths) for each in rows]
+            for wanted, number, rows in zip(wants, numbers, found, strict=True)
+        ]
+
+    def _answer(
+        self,
+        estimator: Estimator | None,
+        shift: float,
+        wanted: Wanted,
+        book: Book,
+        paid: dict[int, Block],
+        widths: dict[tuple[bytes, bytes], float],
+    ) -> Answer:
+        if estimator is None:
+            raise AssertionError("a number was neither inferred nor measured")
+        confidence = 1 - wanted.delta
+        key = (
+            estimator.coefficients.tobytes() + estimator.rates.tobytes(),
+            repr((wanted.delta, estimator.slack, estimator.unit)).encode(),
+        )
+        if key not in widths:
+            widths[key] = planning.half_width(estimator, wanted.delta)
+        half = min(widths[key], float(wanted.half_width))
+        estimate = book.history.estimate(estimator) + shift
+        used = [paid[row] for row in estimator.rows.tolist() if row in paid]
+        cost = max((b.family.sensitivity / b.scale for b in used), default=0.0)
+        source = "measured" if used else "inferred"
+        return Answer(estimate, estimate - half, estimate + half, confidence, source, cost)
+
+    def _rows(
+        self, program: Program, answers: Sequence[Sequence[Answer]], cost: int, left: float
+    ) -> Result:
+        """Run the outer SQL on the noisy relation, and say which number each cell is."""
+        values: list[list[list[int | float | None]]] = []
+        place = iter(answers)
+        known: list[list[Sequence[Answer]]] = []
+        for release in program.releases:
+            mine = [next(place) for _ in release.numbers]
+            known.append(mine)
+            values.append(
+                [
+                    [round(a.estimate) if number.kind == "count" else a.estimate for a in column]
+                    for number, column in zip(release.numbers, mine, strict=True)
+                ]
+            )
+        rows = postprocess(program, values, self._evaluator)
+        places = [[i for i, o in enumerate(origin) if o] for origin in rows.origins]
+        found = [
+            [known[o[0]][o[1]][o[2]] for o in origin if o is not None] for origin in rows.origins
+        ]
+        return Result(
+            tuple(rows.columns),
+            list(rows.rows),
+            found,
+            cost / UNIT,
+            left,
+            program.notices,
+            f"SELECT {len(rows.rows)}",
+            places,
+        )
+
+    # --- budgets and reports ---------------------------------------------------------------------
+
+    def _book(self, user: str) -> Book:
+        """Return the history that serves a user: their own, or the shared one."""
+        analyst = self.policy.analyst(user)
+        name = SHARED if analyst.history == SHARED else f"own:{user}"
+        if name not in self._books:
+            self._books[name] = Book(
+                name, self._space, self.policy.max_records, self._rules(name, analyst.budget)
+            )
+        return self._books[name]
+
+    def _rules(self, name: str, cap: Fraction | None) -> tuple[Rule, ...]:
+        """Return the budgets of the cells in one history; a unit of k rows pays k times."""
+        privacy = self.policy.privacy
+        whole = self.policy.shared_budget if name == SHARED else cap or Fraction(0)
+        rules = [Rule(budget_units(whole / privacy.unit.max_rows), name="the budget of the cells")]
+        for cell in privacy.cells:
+            within = region(cell, self.policy, self._evaluator)
+            rules.append(
+                Rule(
+                    budget_units(cell.budget), within, f"the budget of the cells where {cell.where}"
+                )
+            )
+        for guard in privacy.guards:
+            claim = f"the guard COUNT(*) BETWEEN {guard.low} AND {guard.high}"
+            rules.append(Rule(budget_units(Fraction(guard.cap)), name=claim))
+        return tuple(rules)
+
+    def budget(self) -> BudgetReport:
+        """Return every budget of the shared history, and what is left of it."""
+        with self._lock:
+            book = self._book(NOBODY)
+            book.catch_up(self.ledger)
+            lines = []
+            for rule in book.rules:
+                spent = book.account.spent(rule.within)
+                left = max(rule.budget - spent.value, 0)
+                lines.append(
+                    RuleReport(
+                        rule.name, rule.budget / UNIT, spent.value / UNIT, left / UNIT, spent.exact
+                    )
+                )
+            blocks = book.history.blocks
+            return BudgetReport(self.policy.dataset, tuple(lines), len(blocks), len(book.history))
+
+    def history(self, user: str | None = None) -> list[HistoryLine]:
+        """Return the statements that were paid for, oldest first."""
+        return [
+            HistoryLine(
+                line.seq, line.time, line.user, line.statement, line.cost / UNIT, line.answers
+            )
+            for line in self.ledger.audit()
+            if line.kind == "measured" and user in (None, line.user)
+        ]
+
+    def check(self) -> CheckReport:
+        """Return what the policy does to the data: for the steward, not private."""
+        return _checked(self.policy, self.ledger)
+
+
+class Session:
+    """One client's statements, on one user's account, with settings of their own."""
+
+    def __init__(
+        self, engine: Engine, user: str, utility: tuple[float, float] | None, dialect: str
+    ) -> None:
+        self.user = user
+        self.settings = Settings()
+        self._engine = engine
+        self.dialect = dialect
+        self._utility = None
+        if utility is not None:
+            half_width, delta = (Fraction(str(part)) for part in utility)
+            self._utility = checked(half_width, delta)
+
+    def execute(self, text: str, parameters: Any = None) -> Result:
+        """Run one statement."""
+        return self._engine.execute(text, parameters, self)
+
+    def utility(self) -> policies.Utility | None:
+        """Return the session's own default: SET privacy.utility, or what it was opened with."""
+        chosen: policies.Utility | None = self.settings.value(UTILITY)
+        return chosen or self._utility
+
+    def command(self, command: Command) -> Result:
+        """Run a statement that releases nothing."""
+        if command.kind == "set":
+            self.settings.set(command.name, command.value or "")
+        elif command.kind == "reset":
+            self.settings.reset(command.name or None)
+        elif command.kind not in ("begin", "commit", "rollback", "empty"):
+            raise NotSupportedError(f"{command.kind.upper()} is not supported yet")
+        return Result(
+            (), [], [], 0.0, self._engine._book(self.user).left(), tag=command.kind.upper()
+        )
+
+    def close(self) -> None:
+        """End the session."""
+
+
+def init(
+    policy: str | Path,
+    state: str | Path | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Report:
+    """Make the state of a policy: an empty ledger, and the cube built from the data.
+
+    Raises:
+        StateError: it has been made already.
+    """
+    loaded = policies.load(policy)
+    folder = state_folder(loaded, state)
+    if ledger_path(folder).exists() and cube_path(folder).exists():
+        raise StateError(
+            f"{folder} is already the state of {loaded.dataset}; nothing was changed",
+            hint="`privacy-proxy query` can be used at once",
+        )
+    evaluator = Evaluator(loaded.domain)
+    for cell in loaded.privacy.cells:  # a condition that does not compile fails here, not later
+        region(cell, loaded, evaluator)
+    make_folder(folder)
+    if ledger_path(folder).exists():  # a build was interrupted: go on with its ledger
+        ledger = SQLiteLedger.open(
+            ledger_path(folder), dataset=loaded.dataset, anchor=anchor_path(folder)
+        )
+    else:
+        ledger = SQLiteLedger.create(
+            ledger_path(folder),
+            dataset=loaded.dataset,
+            protection=loaded.protection(),
+            digest=loaded.digest,
+            anchor=anchor_path(folder),
+        )
+    try:
+        return build_cube(loaded, cube_path(folder), ledger.id, progress)
+    finally:
+        ledger.close()
+
+
+def check_policy(policy: str | Path, state: str | Path | None = None) -> CheckReport:
+    """Check a policy against its data, and against the ledger where there is one."""
+    loaded = policies.load(policy)
+    folder = state_folder(loaded, state)
+    if not ledger_path(folder).exists():
+        return _checked(loaded, None)
+    ledger = SQLiteLedger.open(
+        ledger_path(folder), dataset=loaded.dataset, anchor=anchor_path(folder)
+    )
+    try:
+        return _checked(loaded, ledger)
+    finally:
+        ledger.close()
+
+
+def _checked(policy: Policy, ledger: Ledger | None) -> CheckReport:
+    evaluator = Evaluator(policy.domain)
+    for cell in policy.privacy.cells:
+        region(cell, policy, evaluator)
+    changes: list[str] = []
+    state = "not made yet: run `privacy-proxy init`"
+    if ledger is not None:
+        known = ledger.protection()
+        state = "in force" if known.digest == policy.digest else "changed since it was applied"
+        changes = policies.weaker(dict(known.protection), policy.protection())
+    return CheckReport(
+        policy.dataset, policy.domain.cells, survey_source(policy), tuple(changes), state
+    )
+
+
+def _other_policy(policy: Policy, known: dict[str, Any]) -> StateError:
+    changes = policies.weaker(known, policy.protection())
+    return StateError(
+        f"{policy.path} is not the policy that the state of {policy.dataset} was made with",
+        detail="; ".join(changes) or "it protects at least as much, but it is another policy",
+        hint="undo the change, or give another --state",
+    )
+
+
+__all__ = [
+    "Answer",
+    "BudgetReport",
+    "CheckReport",
+    "Column",
+    "Engine",
+    "HistoryLine",
+    "ProgrammingError",
+    "Result",
+    "Session",
+    "check_policy",
+    "init",
+]

@@ -1,0 +1,265 @@
+"""What each cell of the cube has paid, exactly, and the dearest cell under any condition.
+
+A measurement of h with noise of scale s (in grid units) costs a record of cell j the privacy loss
+c_j / s, c_j its bound on how far it moves the answer, and losses add up (paper, Theorem 5.4):
+
+    B_j = Σ_i c_ij / s_i,      system cost = max_j B_j
+
+Charges are integers, ⌈2⁴⁰ c_j / s⌉, so that no sum drifts and none is too small; budgets round
+down.  B is a sum of small tensors, never a vector over the cube: its maximum is found by max-sum
+elimination over the axes, exact while the tables fit, else an upper bound, never a lower one.
+
+Units: charges in 2⁻⁴⁰ alpha per record.  Source: Xiao & Xiong, Theorem 5.4; the elimination is
+that of graphical models (mini-buckets where it is forced to bound).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxy.inference.family import Family
+from proxy.inference.query import Factor, Integers, Space, Term, TooLargeError
+
+UNIT = 2**40  # charges per alpha
+TABLE = 2**22  # cells of the largest table
+FORBIDDEN = -(2**56)  # stands for minus infinity in tables
+
+
+def charge(family: Family, scale: float) -> Term:
+    """Return what a measurement charges each cell: non-negative integers [scope], 2⁻⁴⁰ alpha.
+
+    Raises:
+        TooLargeError: the magnitudes vary over too many cells at once.
+    """
+    bound = family.bound
+    flags = [factor for factor in bound.factors if factor.largest == 1]
+    others = Term(bound.scale, tuple(factor for factor in bound.factors if factor.largest != 1))
+    magnitudes = others.dense(others.axes, family.query.space)
+    values, places = np.unique(magnitudes, return_inverse=True)
+    exact = Fraction(scale)
+    paid = [-(-UNIT * int(value) * exact.denominator // exact.numerator) for value in values]
+    if max(paid) >= 2**52:
+        raise TooLargeError("a privacy cost past 2**12")
+    table = np.array(paid, dtype=np.int64)[places].reshape(magnitudes.shape)
+    return Term.of(1, [Factor(others.axes, table), *flags]) or Term(0)
+
+
+def budget_units(budget: Fraction) -> int:
+    """Return a budget in 2⁻⁴⁰ alpha, rounded down."""
+    return int(budget * UNIT // 1)
+
+
+@dataclass(frozen=True)
+class Maximum:
+    """The largest sum over cells, or an upper bound on it where not ``exact``."""
+
+    value: int
+    exact: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A summand over some axes: int64 [sizes]."""
+
+    axes: tuple[int, ...]
+    array: Integers
+
+    def over(self, axes: Sequence[int]) -> Integers:
+        """Return the array shaped to broadcast over more axes."""
+        sizes = dict(zip(self.axes, self.array.shape, strict=True))
+        return self.array.reshape([sizes.get(axis, 1) for axis in axes])
+
+
+def maximum(
+    terms: Iterable[Term], space: Space, within: Sequence[Factor] = (), cells: int = TABLE
+) -> Maximum:
+    """Return max over the cells inside ``within`` (0/1 factors) of the sum of the terms.
+
+    Terms are non-negative.  Where no cell is inside, the value is 0.
+    """
+    items, exact = _tables(terms, space, cells)
+    found = _peak(items, within, cells)
+    return Maximum(found.value, found.exact and exact)
+
+
+def _tables(terms: Iterable[Term], space: Space, cells: int) -> tuple[list[Table], bool]:
+    """Return the terms as tables, those over the same axes added up; False where relaxed."""
+    exact = True
+    tables: dict[tuple[int, ...], Integers] = {}
+    for term in terms:
+        relaxed = _fitting(term, space, cells)
+        exact &= relaxed is term
+        array = relaxed.dense(relaxed.axes, space)
+        before = tables.get(relaxed.axes)
+        tables[relaxed.axes] = array if before is None else before + array
+    return [Table(axes, array) for axes, array in tables.items()], exact
+
+
+def _peak(items: list[Table], within: Sequence[Factor], cells: int) -> Maximum:
+    """Return the largest sum of tables inside a region; 0 where nothing is inside."""
+    items = [*items, *(Table(f.axes, np.where(f.array > 0, 0, FORBIDDEN)) for f in within)]
+    exact = True
+    if len(items) > 1:
+        items = _coarsened(items, cells)
+    while any(item.axes for item in items):
+        if len(items) == 1:
+            items = [Table((), items[0].array.max())]
+            continue
+        items, whole = _eliminate(items, cells)
+        exact &= whole
+    return Maximum(max(sum(int(item.array) for item in items), 0), exact)
+
+
+def _fitting(term: Term, space: Space, cells: int) -> Term:
+    """Return the term, or an upper bound on it over fewer axes, whose table fits."""
+    factors, scale = list(term.factors), term.scale
+    while space.cells(axis for factor in factors for axis in factor.axes) > cells:
+        dropped = max(factors, key=lambda factor: factor.array.size)
+        factors.remove(dropped)
+        scale *= dropped.largest
+    return term if len(factors) == len(term.factors) else Term(scale, tuple(factors))
+
+
+def _coarsened(tables: list[Table], cells: int) -> list[Table]:
+    """Keep, along each axis, one of all the values that every table treats alike."""
+    sizes = {a: n for t in tables for a, n in zip(t.axes, t.array.shape, strict=True)}
+    if math.prod(sizes.values()) <= cells:
+        axes = tuple(sorted(sizes))
+        total: NDArray[np.int64] = np.zeros([sizes[a] for a in axes], dtype=np.int64)
+        for table in tables:
+            total += table.over(axes)
+        return [Table(axes, total)]
+    for axis in sorted({axis for table in tables for axis in table.axes}):
+        mine = [table for table in tables if axis in table.axes]
+        slices = [np.moveaxis(t.array, t.axes.index(axis), 0) for t in mine]
+        rows = np.concatenate([part.reshape(len(part), -1) for part in slices], axis=1)
+        _, kept = np.unique(rows, axis=0, return_index=True)
+        tables = [
+            Table(t.axes, np.take(t.array, kept, axis=t.axes.index(axis))) if t in mine else t
+            for t in tables
+        ]
+    return tables
+
+
+def _eliminate(tables: list[Table], cells: int) -> tuple[list[Table], bool]:
+    """Maximise over the axis that is cheapest to maximise over."""
+    sizes = {a: n for t in tables for a, n in zip(t.axes, t.array.shape, strict=True)}
+
+    def cost(axes: Iterable[int]) -> int:
+        total = 1
+        for axis in set(axes):
+            total *= sizes[axis]
+        return total
+
+    axis = min(sizes, key=lambda a: cost(b for t in tables if a in t.axes for b in t.axes))
+    rest = [table for table in tables if axis not in table.axes]
+    buckets: list[list[Table]] = []
+    for table in sorted((t for t in tables if axis in t.axes), key=lambda t: -t.array.size):
+        for bucket in buckets:
+            if cost(a for t in (*bucket, table) for a in t.axes) <= cells:
+                bucket.append(table)
+                break
+        else:
+            buckets.append([table])
+    for bucket in buckets:
+        axes = tuple(sorted({a for table in bucket for a in table.axes}))
+        total: NDArray[np.int64] = np.zeros([sizes[a] for a in axes], dtype=np.int64)
+        for table in bucket:
+            total += table.over(axes)
+        best = np.maximum(total.max(axis=axes.index(axis)), FORBIDDEN)  # it must not wrap
+        rest.append(Table(tuple(a for a in axes if a != axis), best))
+    return rest, len(buckets) <= 1
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """A budget of the cells inside ``within`` (0/1 factors; none: all cells), 2⁻⁴⁰ alpha."""
+
+    budget: int
+    within: tuple[Factor, ...] = ()
+    name: str = "the budget"
+
+
+@dataclass(frozen=True)
+class Breach:
+    """A rule that some cell would break: what it was asked, has spent and has left there."""
+
+    rule: Rule
+    requested: int
+    spent: int
+
+    @property
+    def left(self) -> int:
+        """What the rule has left in the cells that were asked for."""
+        return max(self.rule.budget - self.spent, 0)
+
+
+@dataclass(eq=False)
+class Account:
+    """The charges of one history: B as a list of terms, and as one table while that is small."""
+
+    space: Space
+    base: int = 0  # what every cell starts with: a snapshot's inheritance
+    cells: int = TABLE
+    terms: list[Term] = field(default_factory=list)
+    _axes: tuple[int, ...] = ()
+    _table: Integers | None = field(default_factory=lambda: np.zeros((), dtype=np.int64))
+
+    def add(self, terms: Iterable[Term]) -> None:
+        """Charge the cells."""
+        for term in terms:
+            self.terms.append(term)
+            axes = tuple(sorted({*self._axes, *term.axes}))
+            if self._table is None or self.space.cells(axes) > self.cells:
+                self._table = None
+                continue
+            if axes != self._axes:
+                wide = Table(self._axes, self._table).over(axes)
+                shape = [self.space.sizes[axis] for axis in axes]
+                self._axes, self._table = axes, np.broadcast_to(wide, shape).copy()
+            self._table += Table(term.axes, term.dense(term.axes, self.space)).over(axes)
+
+    def forget(self) -> None:
+        """Start again without charges."""
+        self.terms, self._axes, self._table = [], (), np.zeros((), dtype=np.int64)
+
+    def spent(self, within: Sequence[Factor] = (), more: Sequence[Term] = ()) -> Maximum:
+        """Return the largest B_j inside ``within``, with the charges of ``more`` added."""
+        if self._table is None:
+            found = maximum([*self.terms, *more], self.space, within, self.cells)
+        else:
+            items, exact = _tables(more, self.space, self.cells)
+            found = _peak([Table(self._axes, self._table), *items], within, self.cells)
+            found = Maximum(found.value, found.exact and exact)
+        return Maximum(found.value + self.base, found.exact)
+
+    def check(self, terms: Sequence[Term], rules: Iterable[Rule]) -> Breach | None:
+        """Return the first rule that some cell breaks if these charges are added, else None."""
+        for rule in rules:
+            if self.spent(rule.within, terms).value > rule.budget:
+                return self._breach(terms, rule)
+        return None
+
+    def _breach(self, terms: Sequence[Term], rule: Rule) -> Breach:
+        requested = maximum(terms, self.space, rule.within, self.cells).value
+        inside = [*rule.within, *_support(terms)]
+        spent = self.spent(_joined(inside)).value
+        return Breach(rule, requested, spent)
+
+
+def _support(terms: Sequence[Term]) -> list[Factor]:
+    """Return 0/1 factors that hold every cell that a single term charges; none for several."""
+    if len(terms) != 1:
+        return []
+    return [Factor(f.axes, (f.array != 0).astype(np.int64)) for f in terms[0].factors]
+
+
+def _joined(factors: Sequence[Factor]) -> tuple[Factor, ...]:
+    term = Term.of(1, factors)
+    return term.factors if term else (Factor((), np.zeros((), dtype=np.int64)),)

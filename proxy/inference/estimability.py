@@ -1,0 +1,122 @@
+"""Exact linear independence of integer queries, from their inner products modulo random primes.
+
+Let G be the integer Gram matrix of the independent rows so far, b = (⟨row, q⟩) and s = ⟨q, q⟩.
+The query q lies in the span of the rows iff its Schur complement  s − bᵀ G⁻¹ b  is 0 (paper,
+footnote to Section 3: no full-rank history is needed).  In floats that test fails: after one
+COUNT(*) over 10**12 cells, "all but one cell" passes any tolerance.  Here G = L D Lᵀ is kept
+modulo two random 31-bit primes as L⁻¹ and D, so that one test is a triangular product and one new
+row adds one row.  A wrong "yes" needs both primes, drawn at random, to divide one fixed integer.
+
+Shapes: L⁻¹ [rank, rank] unit lower triangular, D [rank].  Cost: rank² / 2 per test and prime.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+def random_prime() -> int:
+    """Return a prime in [2**30, 2**31), drawn by the operating system's random source."""
+    while True:
+        candidate = secrets.randbelow(2**29) * 2 + 2**30 + 1
+        if _is_prime(candidate):
+            return candidate
+
+
+def _is_prime(n: int) -> bool:
+    """Miller-Rabin, exact below 3.2e9 with these bases."""
+    d, twos = n - 1, 0
+    while d % 2 == 0:
+        d, twos = d // 2, twos + 1
+    for base in (2, 3, 5, 7):
+        x = pow(base, d, n)
+        if x not in (1, n - 1) and all((x := x * x % n) != n - 1 for _ in range(twos - 1)):
+            return False
+    return True
+
+
+class ModularBasis:
+    """The independent rows modulo one prime."""
+
+    def __init__(self, prime: int) -> None:
+        self.prime = prime
+        self.rank = 0
+        self._inverse = np.zeros((16, 16))  # L⁻¹, entries below 2**31 as floats for BLAS
+        self._pivots: list[int] = []  # D⁻¹
+
+    def reduce(self, products: Integers, norm: int) -> tuple[int, Integers]:
+        """Return the Schur complement of a query and L⁻¹b, both modulo the prime."""
+        reduced = self._times(self._inverse[: self.rank, : self.rank], products)
+        pivots = np.array(self._pivots, dtype=np.int64)
+        squares = reduced * reduced % self.prime * pivots % self.prime
+        return (norm - int(squares.sum())) % self.prime, reduced
+
+    def append(self, reduced: Integers, schur: int) -> None:
+        """Add an independent row, from what ``reduce`` said of it."""
+        if self.rank == len(self._inverse):
+            grown = np.zeros((2 * self.rank, 2 * self.rank))
+            grown[: self.rank, : self.rank] = self._inverse
+            self._inverse = grown
+        pivots = np.array(self._pivots, dtype=np.int64)
+        weighted = reduced * pivots % self.prime
+        solved = self._times(self._inverse[: self.rank, : self.rank].T, weighted)
+        self._inverse[self.rank, : self.rank] = (self.prime - solved) % self.prime
+        self._inverse[self.rank, self.rank] = 1
+        self._pivots.append(pow(schur, -1, self.prime))
+        self.rank += 1
+
+    def truncate(self, rank: int) -> None:
+        """Forget the rows from ``rank`` on."""
+        self.rank = min(self.rank, rank)
+        del self._pivots[self.rank :]
+
+    def _times(self, matrix: Floats, vector: Integers) -> Integers:
+        """Return matrix · vector modulo the prime, exactly, by limbs that BLAS sums exactly."""
+        if not len(vector):
+            return np.zeros(len(matrix), dtype=np.int64)
+        bits = 53 - 31 - len(vector).bit_length()
+        count = -(-31 // bits)
+        limbs = (vector[:, None] >> (bits * np.arange(count))) & ((1 << bits) - 1)
+        partial = (matrix @ limbs.astype(np.float64)).astype(np.int64) % self.prime
+        result = np.zeros(len(matrix), dtype=np.int64)
+        for place in reversed(range(count)):
+            result = (result * (1 << bits) + partial[:, place]) % self.prime
+        return result
+
+
+class Independence:
+    """The independent rows modulo two random primes, which tell whether they span a query."""
+
+    def __init__(self, primes: Sequence[int] | None = None) -> None:
+        self.primes = tuple(primes) if primes else (random_prime(), random_prime())
+        self._bases = [ModularBasis(prime) for prime in self.primes]
+
+    @property
+    def rank(self) -> int:
+        """The number of independent rows."""
+        return self._bases[0].rank
+
+    def spans(self, products: Integers, norm: int) -> bool:
+        """Return whether the query with these inner products [primes, rank] is in the span."""
+        return all(basis.reduce(products[i], norm)[0] == 0 for i, basis in enumerate(self._bases))
+
+    def append(self, products: Integers, norm: int) -> bool:
+        """Add a row if it is independent modulo both primes; return whether it was."""
+        found = [basis.reduce(products[i], norm) for i, basis in enumerate(self._bases)]
+        if any(schur == 0 for schur, _ in found):
+            return False  # dependent (or, never in practice, a prime was unlucky: still safe)
+        for basis, (schur, reduced) in zip(self._bases, found, strict=True):
+            basis.append(reduced, schur)
+        return True
+
+    def truncate(self, rank: int) -> None:
+        """Forget the independent rows from ``rank`` on."""
+        for basis in self._bases:
+            basis.truncate(rank)

@@ -1,0 +1,135 @@
+"""Families: the disjoint rows of one GROUP BY, as one coefficient query and one label tensor.
+
+Row i of a family is its query restricted to the cells whose label is i; cells labelled -1 are in
+no row.  Five thousand groups are two tensors: inner products with another query are one weighted
+count per label, and the rows are orthogonal.  Answers, noise and weights of the rows are in units
+of the family's one public grid.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxy.inference.query import (
+    MAX_CELLS,
+    Factor,
+    LinearQuery,
+    Term,
+    TooLargeError,
+    contract,
+)
+
+Labels = NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """``rows`` disjoint queries: ``query`` where ``labels`` (over ``axes``) is 0, 1, ..., rows-1.
+
+    With no axes the family is the query itself, one row.
+    """
+
+    query: LinearQuery
+    axes: tuple[int, ...] = ()
+    labels: Labels = field(default_factory=lambda: np.zeros((), dtype=np.int32))
+    rows: int = 1
+
+    def __post_init__(self) -> None:
+        if self.labels.size > MAX_CELLS:
+            raise TooLargeError(f"{self.labels.size} cells in the labels of one family")
+        self.labels.setflags(write=False)
+
+    @property
+    def grid(self) -> Fraction:
+        """The step of the rows' answers and noise, in answer per record."""
+        return self.query.grid
+
+    @cached_property
+    def key(self) -> bytes:
+        """A digest that families share whose rows are the same multiples of one another."""
+        digest = blake2b(self.query.direction, digest_size=16)
+        digest.update(repr((self.axes, self.labels.shape, self.rows)).encode())
+        digest.update(self.labels.tobytes())
+        return digest.digest()
+
+    @cached_property
+    def covered(self) -> Factor | None:
+        """The indicator of the cells that are in some row; None where all are."""
+        inside = self.labels >= 0
+        return None if inside.all() else Factor(self.axes, inside.astype(np.int64))
+
+    @cached_property
+    def bound(self) -> Term:
+        """The most a record of each cell moves any row, in grid units: non-negative [scope]."""
+        whole = self.query.bound
+        if self.covered is None:
+            return whole
+        return Term.of(whole.scale, (*whole.factors, self.covered)) or Term(0)
+
+    @property
+    def sensitivity(self) -> int:
+        """S in grid units: the most that one record moves a row."""
+        return self.bound.largest
+
+    def row(self, index: int) -> LinearQuery:
+        """Return one row as a query of its own."""
+        if not self.axes:
+            return self.query
+        return self.query.times(Factor(self.axes, (self.labels == index).astype(np.int64)))
+
+    def subset(self, chosen: Sequence[int]) -> Family:
+        """Return the family of some of the rows, renumbered in the order given."""
+        if len(chosen) == self.rows and list(chosen) == list(range(self.rows)):
+            return self
+        if len(chosen) == 1:
+            return Family(self.row(chosen[0]))
+        new = np.full(self.rows + 1, -1, dtype=np.int32)  # the last entry answers label -1
+        new[list(chosen)] = np.arange(len(chosen), dtype=np.int32)
+        return Family(self.query, self.axes, new[self.labels], len(chosen))
+
+    def dots(self, other: LinearQuery) -> list[int]:
+        """Return ⟨row, other⟩ of every row exactly, in units of grid · other.grid."""
+        totals = [0] * self.rows
+        for part, term in self.query.parts.items():
+            if part in other.parts:
+                table, times = self._table(term, other.parts[part])
+                for i, value in enumerate(_by_label(table, self.labels, self.rows)):
+                    totals[i] += times * int(value)
+        return totals
+
+    def squares(self) -> list[int]:
+        """Return ⟨row, row⟩ of every row exactly, in units of grid · grid."""
+        return self.dots(self.query)
+
+    def _table(self, one: Term, two: Term) -> tuple[NDArray[np.generic], int]:
+        """Return Σ one · two over all but the label axes, and a constant to multiply it by."""
+        factors = (*one.factors, *two.factors)
+        used = {*one.axes, *two.axes, *self.axes}
+        sizes = self.query.space.sizes
+        beside = math.prod(size for axis, size in enumerate(sizes) if axis not in used)
+        ones = [Factor((a,), np.ones(sizes[a], dtype=np.int64)) for a in self.axes]
+        return contract((*factors, *ones), self.axes), one.scale * two.scale * beside
+
+
+def _by_label(table: NDArray[np.generic], labels: Labels, rows: int) -> NDArray[np.generic]:
+    """Return the sums of a table's cells by label, exactly."""
+    if not labels.ndim:
+        return table.reshape(1)
+    flat, kinds = table.reshape(-1), labels.reshape(-1)
+    inside = kinds >= 0
+    most = int(np.abs(flat).max(initial=0)) * flat.size
+    if most < 2**53:
+        return np.bincount(
+            kinds[inside], weights=flat[inside].astype(np.float64), minlength=rows
+        ).astype(np.int64)
+    sums = np.zeros(rows, dtype=object)
+    np.add.at(sums, kinds[inside], flat[inside].astype(object))
+    return sums

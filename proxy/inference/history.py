@@ -1,0 +1,394 @@
+"""The history: noisy answers to queries, and the best linear unbiased estimate of any other query.
+
+Rows h_i are integer queries in units of their own grid, with answers y_i = ⟨h_i, x⟩ + K_i, K_i
+two-sided geometric, P(k) ∝ p_i^|k|, p_i = exp(-1 / scale_i), whose variance is 2 / ω_i² with
+ω_i = 2 sinh(1 / (2 scale_i)).  An estimator of q is Σ a_i y_i with Σ a_i h_i = q; the best has the
+least Σ (a_i / ω_i)².  Only inner products of queries enter, so nothing depends on the number n of
+cells.
+
+The rows are split into independent ones B, by exact arithmetic modulo primes, and dependent ones
+D = T·B.  With t the coordinates of q on B, every unbiased a is  a_B = t - Tᵀ a_D,  and the best is
+(Ω_D⁻² + T Ω_B⁻² Tᵀ) a_D = T Ω_B⁻² t.  Floats only choose a_D; a_B is then refined with residuals
+in extended precision until  |bias| ≤ N Σ |error of a_i| S_i  is known and small (N the public
+bound on records, S_i the sensitivity); that bound, ``slack``, widens the interval.  Where the
+refinement does not settle, there is no estimator: the caller measures instead.
+
+Families too large for the dense system are used alone: q = Σ β_i h_i with β_i = ⟨h_i, q⟩/⟨h_i, h_i⟩
+iff Σ ⟨h_i, q⟩²/⟨h_i, h_i⟩ = ⟨q, q⟩, exactly, since their rows are orthogonal.
+
+Shapes: m rows, r of them independent: Gram [m, m], T [m - r, r].
+Source: Xiao & Xiong, Theorem 3.1 with the generalized inverse of its footnote (the form is ours).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxy.inference.estimability import Independence
+from proxy.inference.family import Family
+from proxy.inference.products import Products, Stack, Structure, exact, structure
+from proxy.inference.query import LinearQuery, Space
+from proxy.inference.triangle import Triangle
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+DENSE_ROWS = 3000  # rows in the dense system
+DENSE_FAMILY = 600  # a larger family is used alone
+STEPS = 5  # of refinement
+
+
+@dataclass(frozen=True, eq=False)
+class Estimator:
+    """θ̂ = unit · Σ coefficients · answers of ``rows``; |bias| ≤ unit · ``slack``.
+
+    ``unit`` is the grid of the query, so that a row that is the query itself has the coefficient 1
+    exactly; answers are in grid units of their rows; ``rates`` [k] = 1 / scale.
+    """
+
+    unit: Fraction
+    rows: Integers
+    coefficients: Floats
+    rates: Floats
+    slack: float = 0.0
+
+    @property
+    def noise(self) -> Floats:
+        """[k] The coefficients c on unit noise, in answer units: the variance is 2‖c‖²."""
+        return float(self.unit) * self.coefficients / omega(self.rates)
+
+    @property
+    def variance(self) -> float:
+        """The variance of θ̂ - θ, in answer units squared."""
+        return float(2 * np.sum(self.noise**2))
+
+
+def omega(rates: Floats) -> Floats:
+    """Return ω = 2 sinh(rate / 2): the geometric noise has variance 2 / ω²."""
+    return np.asarray(2 * np.sinh(np.minimum(rates, 500.0) / 2))
+
+
+@dataclass(eq=False)
+class Block:
+    """One measurement: a family's rows from ``start`` on, all at one noise scale."""
+
+    family: Family
+    start: int
+    scale: float
+    norms: list[int] = field(default_factory=list)  # ⟨h, h⟩ of each row, where used alone
+
+    @property
+    def rows(self) -> range:
+        """The numbers of its rows in the history."""
+        return range(self.start, self.start + self.family.rows)
+
+
+@dataclass(eq=False)
+class Dense:
+    """The rows of the dense system, by place."""
+
+    number: list[int] = field(default_factory=list)  # place -> row of the history
+    unit: list[int] = field(default_factory=list)  # canonical grid / family grid
+    reach: list[float] = field(default_factory=list)  # sensitivity, in canonical grid units
+    gram: NDArray[np.longdouble] = field(
+        default_factory=lambda: np.zeros((16, 16), dtype=np.longdouble)
+    )
+    basis: list[int] = field(default_factory=list)  # places of the independent rows
+    others: list[int] = field(default_factory=list)  # places of the dependent rows
+    coordinates: list[Floats] = field(default_factory=list)  # T: of each dependent row
+
+    def truncate(self, places: int) -> None:
+        """Forget the rows from a place on."""
+        for kept in (self.number, self.unit, self.reach):
+            del kept[places:]
+        self.basis = [place for place in self.basis if place < places]
+        self.others = [place for place in self.others if place < places]
+        del self.coordinates[len(self.others) :]
+
+
+class History:
+    """Rows, weights and answers, kept so that one more query or row costs O(rows²)."""
+
+    def __init__(self, space: Space, records: int = 0, primes: Sequence[int] | None = None) -> None:
+        self.space = space
+        self.records = records  # N, the public bound on the number of records
+        self.blocks: list[Block] = []
+        self.answers: list[int] = []  # in grid units of the row's family
+        self._rates: list[float] = []
+        self._independence = Independence(primes)
+        self._stacks: dict[Structure, Stack] = {}
+        self._directions: dict[bytes, list[tuple[int, Fraction]]] = {}  # row, signed unit of answer
+        self._wide: dict[bytes, Block] = {}  # families that are used alone, the newest of each
+        self._dense = Dense()
+        self._triangle = Triangle()  # of the Gram matrix of the independent rows
+        self._weights = Triangle()  # of Ω_D⁻² + T Ω_B⁻² Tᵀ
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    @property
+    def rank(self) -> int:
+        """The number of independent rows in the dense system."""
+        return len(self._dense.basis)
+
+    # --- growing and shrinking -------------------------------------------------------------------
+
+    def append(self, family: Family, scale: float, answers: Sequence[int] | None = None) -> Block:
+        """Add the rows of a family, measured (or to be measured) with noise of one scale.
+
+        ``scale`` and ``answers`` are in units of the family's grid.
+        """
+        if not (0 < scale < np.inf):
+            raise ValueError(f"need a positive finite scale, not {scale}")
+        block = Block(family, len(self), scale)
+        self.blocks.append(block)
+        self._rates += [1 / scale] * family.rows
+        self.answers += list(answers) if answers is not None else [0] * family.rows
+        if family.rows <= DENSE_FAMILY and len(self._dense.number) + family.rows <= DENSE_ROWS:
+            for index, number in enumerate(block.rows):
+                self._append_row(family.row(index), number, family.grid)
+        else:
+            self._wide[family.key] = block
+            block.norms = [int(norm) for norm in family.squares()]
+        return block
+
+    def set_answers(self, block: Block, answers: Sequence[int]) -> None:
+        """Fill in the answers of a planned block."""
+        self.answers[block.start : block.start + block.family.rows] = answers
+
+    def truncate(self, blocks: int) -> None:
+        """Forget the blocks from a number on: what was planned and not measured."""
+        if blocks >= len(self.blocks):
+            return
+        start = self.blocks[blocks].start
+        dense = self._dense
+        places = next((i for i, n in enumerate(dense.number) if n >= start), len(dense.number))
+        del self.blocks[blocks:], self.answers[start:], self._rates[start:]
+        dense.truncate(places)
+        for stack in self._stacks.values():
+            stack.truncate(places)
+        for rows in self._directions.values():
+            rows[:] = [row for row in rows if row[0] < start]
+        self._wide = {block.family.key: block for block in self.blocks if block.norms}
+        self._independence.truncate(len(dense.basis))
+        self._triangle.truncate(len(dense.basis))
+        self._weights.truncate(len(dense.others))
+
+    def replace(self, block: Block, scale: float, answers: Sequence[int]) -> None:
+        """Give a block a new scale and answers: a refinement."""
+        block.scale = scale
+        for number in block.rows:
+            self._rates[number] = 1 / scale
+        self.set_answers(block, answers)
+        dense, others = self._dense, self._dense.others
+        coordinates = dense.coordinates
+        dense.others, dense.coordinates = [], []
+        self._weights.truncate(0)
+        for place, own in zip(others, coordinates, strict=True):
+            self._join_dependent(place, own)
+
+    def _append_row(self, query: LinearQuery, number: int, grid: Fraction) -> None:
+        if query.zero:
+            return
+        unit = (
+            query.sign * grid / query.grid
+        )  # what a grid unit of the answer says of the direction
+        self._directions.setdefault(query.direction, []).append((number, unit))
+        dense = self._dense
+        products, norm = self._products(query), query.dot(query)
+        place = len(dense.number)
+        if place == len(dense.gram):
+            grown = np.zeros((2 * place, 2 * place), dtype=np.longdouble)
+            grown[:place, :place] = dense.gram
+            dense.gram = grown
+        dense.gram[place, :place] = dense.gram[:place, place] = products.real
+        dense.gram[place, place] = exact([norm], ()).real[0]
+        dense.number.append(number)
+        dense.unit.append(int(query.grid / grid))
+        dense.reach.append(float(query.sensitivity))
+        if self._join(place, products, norm):
+            self._stacks.setdefault(structure(query), Stack(self.space)).append(place, query)
+        else:  # floats cannot tell it from the others: it is used alone only
+            dense.truncate(place)
+
+    def _join(self, place: int, products: Products, norm: int) -> bool:
+        """Put a row among the independent or the dependent ones; False where floats cannot."""
+        basis = self._dense.basis
+        residues = products.residues[:, basis]
+        spanned = self._independence.spans(residues, norm)
+        column = products.real[basis]
+        coordinates, settled = self._coordinates(column)
+        if spanned:
+            return settled and self._join_dependent(place, coordinates)
+        diagonal = self._dense.gram[place, place]
+        schur = float(diagonal - column @ coordinates) if settled else 0.0
+        if not self._triangle.append(column.astype(np.float64), float(diagonal), schur):
+            return False
+        if not self._independence.append(residues, norm):
+            self._triangle.truncate(len(basis))
+            return False
+        basis.append(place)
+        return True
+
+    def _join_dependent(self, place: int, coordinates: Floats) -> bool:
+        dense = self._dense
+        weighted = coordinates / self._omega(dense.basis[: len(coordinates)]) ** 2
+        column = np.array([t @ weighted[: len(t)] for t in dense.coordinates])
+        diagonal = float(coordinates @ weighted + 1 / self._omega([place])[0] ** 2)
+        schur = diagonal - float(column @ self._weights.solve(column))
+        if not self._weights.append(column, diagonal, schur):
+            return False
+        dense.others.append(place)
+        dense.coordinates.append(coordinates)
+        return True
+
+    def _omega(self, places: Sequence[int]) -> Floats:
+        """[places] ω of dense rows, in their canonical units."""
+        dense = self._dense
+        rates = np.array([self._rates[dense.number[place]] for place in places])
+        return omega(rates) * np.array([dense.unit[place] for place in places], dtype=np.float64)
+
+    def _products(self, query: LinearQuery) -> Products:
+        """Return the inner products of a query with every row of the dense system."""
+        places = len(self._dense.number)
+        real = np.zeros(places, dtype=np.longdouble)
+        residues = np.zeros((len(self._independence.primes), places), dtype=np.int64)
+        for stack in filter(lambda stack: stack.numbers, self._stacks.values()):
+            part = stack.products(query, self._independence.primes)
+            real[stack.numbers], residues[:, stack.numbers] = part.real, part.residues
+        return Products(real, residues)
+
+    # --- estimating ------------------------------------------------------------------------------
+
+    def estimators(self, query: LinearQuery) -> list[Estimator]:
+        """Return unbiased estimators of a query: the best one, and those of single blocks.
+
+        Empty where the query is not estimable from the history, or floats cannot say so safely.
+        """
+        if query.zero:
+            return [Estimator(Fraction(1), np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))]
+        best = self._best(query)
+        return [best, *self.singles(query)] if best else list(self.singles(query))
+
+    def singles(self, query: LinearQuery) -> Iterator[Estimator]:
+        """Yield the estimators from one row that is a multiple, and from one large family."""
+        for row in self._directions.get(query.direction, ()):
+            yield self._single(query, *row)
+        yield from filter(None, (self._alone(query, b) for b in self.blocks if b.norms))
+
+    def estimate(self, estimator: Estimator) -> float:
+        """Return θ̂, in answer units."""
+        values = np.array([self.answers[row] for row in estimator.rows], dtype=np.longdouble)
+        total = estimator.coefficients.astype(np.longdouble) @ values
+        return float(total * estimator.unit.numerator / estimator.unit.denominator)
+
+    def matching(self, family: Family) -> list[Estimator] | None:
+        """Return estimators of all rows of a family that was measured as it stands, if it was."""
+        block = self._wide.get(family.key)
+        if block is None:
+            return None
+        sign = np.array([float(family.query.sign * block.family.query.sign)])
+        rate = np.array([1 / block.scale])
+        return [Estimator(family.grid, np.array([row]), sign, rate) for row in block.rows]
+
+    def _single(self, query: LinearQuery, number: int, unit: Fraction) -> Estimator:
+        """Return the estimator from one row that is a multiple of the query."""
+        ratio = float(query.sign * unit)
+        rate = self._rates[number]
+        return Estimator(query.grid, np.array([number]), np.array([ratio]), np.array([rate]))
+
+    def _alone(self, query: LinearQuery, block: Block) -> Estimator | None:
+        """Return the estimator from the rows of one large family, if it spans the query."""
+        dots = block.family.dots(query)
+        pairs = [(i, d, n) for i, (d, n) in enumerate(zip(dots, block.norms, strict=True)) if d]
+        squares: dict[int, int] = {}
+        for _, dot, norm in pairs:
+            squares[norm] = squares.get(norm, 0) + dot * dot
+        if sum(Fraction(total, norm) for norm, total in squares.items()) != query.dot(query):
+            return None
+        coefficients = [float(Fraction(dot, norm)) for _, dot, norm in pairs]
+        slack = sum(abs(a) for a in coefficients) * 2.0**-52 * block.family.sensitivity
+        return Estimator(
+            query.grid,
+            np.array([block.start + i for i, _, _ in pairs]),
+            np.array(coefficients),
+            np.full(len(pairs), 1 / block.scale),
+            slack * self.records,
+        )
+
+    def _best(self, query: LinearQuery) -> Estimator | None:
+        dense = self._dense
+        if not dense.basis:
+            return None
+        products = self._products(query)
+        if not self._independence.spans(products.residues[:, dense.basis], query.dot(query)):
+            return None
+        start, settled = self._coordinates(products.real[dense.basis])
+        if not settled:
+            return None
+        others = self._optimal(start)
+        moved = start.copy()
+        for t, a in zip(dense.coordinates, others, strict=True):
+            moved[: len(t)] -= t * a
+        solved = self._refined(products.real[dense.basis], moved, others)
+        if solved is None:
+            return None
+        own, error = solved
+        places = [*dense.basis, *dense.others]
+        coefficients = np.concatenate([own, others])
+        used = coefficients != 0
+        units = np.array([dense.unit[place] for place in places], dtype=np.float64)
+        numbers = np.array([dense.number[place] for place in places])
+        scaled = coefficients / units
+        return Estimator(
+            query.grid,
+            numbers[used],
+            scaled[used],
+            np.array([self._rates[number] for number in numbers[used]]),
+            error * self.records,
+        )
+
+    def _optimal(self, start: Floats) -> Floats:
+        """Return a_D: the coefficients of the dependent rows that make the variance least."""
+        dense = self._dense
+        if not dense.others:
+            return np.zeros(0)
+        weighted = start / self._omega(dense.basis) ** 2
+        return self._weights.solve(np.array([t @ weighted[: len(t)] for t in dense.coordinates]))
+
+    def _coordinates(self, column: NDArray[np.longdouble]) -> tuple[Floats, bool]:
+        """Return G_B⁻¹ · column, and whether it settled."""
+        solved = self._refined(column, self._triangle.solve(column.astype(np.float64)), None)
+        return (solved[0], True) if solved else (np.zeros(len(column)), False)
+
+    def _refined(
+        self, column: NDArray[np.longdouble], own: Floats, others: Floats | None
+    ) -> tuple[Floats, float] | None:
+        """Refine a_B so that G_B a_B + G_BD a_D = column; None where it does not settle.
+
+        Returns a_B and Σ |error of a_i| S_i, from the last correction and the rounding of a.
+        """
+        dense = self._dense
+        basis = dense.basis
+        right = column
+        if others is not None and len(others):
+            right = column - dense.gram[np.ix_(basis, dense.others)] @ others
+        gram = dense.gram[np.ix_(basis, basis)]
+        reach = np.array([dense.reach[place] for place in basis])
+        last = np.inf
+        for _ in range(STEPS):
+            correction = self._triangle.solve((right - gram @ own).astype(np.float64))
+            error = float(np.abs(correction) @ reach)
+            if not error <= last / 4:  # also where it is NaN
+                return None
+            own = own + correction
+            rounding = float(np.abs(own) @ reach) * 2.0**-52
+            if error <= 16 * rounding:  # what is left is the rounding of the residual
+                return own, error + rounding
+            last = error
+        return None

@@ -1,0 +1,60 @@
+"""The noise: two-sided geometric, drawn by OpenDP's exact sampler from the system's randomness.
+
+P(K = k) = (1 - p) / (1 + p) · p^|k|,  p = exp(-1 / scale), in grid units.  There is no seed and no
+switch; tests inject a sampler of their own by constructor.  What would saturate in 64 bits is
+refused from public bounds before anything is drawn.
+Source: the discrete analogue of the Laplace mechanism (Xiao & Xiong, Section 2); OpenDP.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+from proxy.inference.family import Family
+
+SMALLEST_SCALE = 2.0**-12  # a privacy loss of 4096 per grid unit
+LARGEST_SCALE = 2.0**48
+LARGEST_ANSWER = 2**61
+
+
+class UnsafeNoiseError(ValueError):
+    """The noise, or answer plus noise, would leave 64 bits, or be none."""
+
+
+class Sampler(Protocol):
+    """Draws the noise of one measurement."""
+
+    def draw(self, scale: float, count: int) -> list[int]:
+        """Return ``count`` independent draws of the two-sided geometric law of this scale."""
+
+
+class GeometricSampler:
+    """OpenDP's exact discrete Laplace sampler."""
+
+    def draw(self, scale: float, count: int) -> list[int]:
+        """Return ``count`` independent draws of the two-sided geometric law of this scale."""
+        import opendp.prelude as dp  # slow to load, and not needed for what is free
+
+        dp.enable_features("contrib")
+        measurement = dp.m.make_laplace(
+            dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64"), scale=scale
+        )
+        return [int(value) for value in measurement([0] * count)]
+
+
+def scale_of(rate: float) -> float:
+    """Return the noise scale for a privacy loss per grid unit, so that 1 / scale ≤ rate exactly."""
+    return math.nextafter(1 / rate, math.inf)
+
+
+def check_safe(family: Family, scale: float, records: int) -> None:
+    """Refuse, from public bounds alone, noise that 64 bits could not hold.
+
+    Raises:
+        UnsafeNoiseError: the scale is too small or too large, or the answer is.
+    """
+    if not SMALLEST_SCALE <= scale <= LARGEST_SCALE:
+        raise UnsafeNoiseError(f"a noise scale of {scale:.3g} grid units cannot be drawn safely")
+    if family.sensitivity * records > LARGEST_ANSWER:
+        raise UnsafeNoiseError("answers as large as max_records allows do not fit 64 bits")

@@ -1,0 +1,73 @@
+"""A Cholesky factor that grows and shrinks by rows: the floating-point side of the history.
+
+A = L Lᵀ is kept scaled to a unit diagonal, so that rows of very different norms (one cell, 10**12
+cells) do not spoil it.  Shapes: A [size, size] positive definite; one solve or one new row costs
+size² operations.  Results are approximate: callers refine them with exact residuals.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import dtrsv
+
+Floats = NDArray[np.float64]
+
+
+class Triangle:
+    """L of a growing matrix, scaled by 1 / sqrt(diagonal)."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._factor = np.zeros((16, 16), order="F")
+        self._scale = np.zeros(16)
+
+    def solve(self, right: Floats) -> Floats:
+        """Return A⁻¹ · right [size]."""
+        scale = self._scale[: self.size]
+        return scale * self._back(self._forward(scale * right), transposed=True)
+
+    def _forward(self, right: Floats) -> Floats:
+        return self._back(right, transposed=False)
+
+    def _back(self, right: Floats, *, transposed: bool) -> Floats:
+        if not self.size:
+            return right
+        part = self._factor[: self.size, : self.size]
+        if self.size < len(self._factor):  # BLAS wants whole columns: pad with the identity
+            padded = np.zeros(len(self._factor))
+            padded[: self.size] = right
+            return np.asarray(
+                dtrsv(self._factor, padded, lower=1, trans=int(transposed))[: self.size]
+            )
+        return np.asarray(dtrsv(part, right, lower=1, trans=int(transposed)))
+
+    def append(self, column: Floats, diagonal: float, schur: float) -> bool:
+        """Add a row: A's new column [size], its diagonal, and its Schur complement.
+
+        Returns False, and adds nothing, where the complement is lost in rounding.
+        """
+        if not (np.isfinite(diagonal) and diagonal > 0 and schur > diagonal * 2.0**-60):
+            return False
+        if self.size == len(self._factor):
+            grown = np.zeros((2 * self.size, 2 * self.size), order="F")
+            grown[: self.size, : self.size] = self._factor
+            self._factor = grown
+            self._scale = np.concatenate([self._scale, np.zeros(self.size)])
+        if not self.size:
+            np.fill_diagonal(self._factor, 1.0)
+        scale = 1 / np.sqrt(diagonal)
+        row = self._forward(self._scale[: self.size] * column * scale)
+        size = self.size
+        self._factor[size, :size] = row
+        self._factor[size, size] = np.sqrt(schur) * scale
+        self._factor[size + 1 :, size + 1 :][np.diag_indices(len(self._factor) - size - 1)] = 1.0
+        self._scale[size] = scale
+        self.size += 1
+        return True
+
+    def truncate(self, size: int) -> None:
+        """Forget the rows from ``size`` on."""
+        self._factor[size:, :] = 0.0
+        self._factor[range(size, len(self._factor)), range(size, len(self._factor))] = 1.0
+        self.size = size

@@ -1,0 +1,176 @@
+"""The ledger: the durable history of one dataset, what it cost, and who asked for it.
+
+Invariant: a measurement, its charge and its audit line are one transaction, on the disk before
+the answer is let out.  A crash loses nothing that was released, and releases nothing that was not
+charged.  The audit log is append-only and hash-chained, and the chain covers every row that its
+transactions wrote.
+
+The ledger stores and sums; it decides nothing.  Whether a charge fits a budget is the engine's to
+say, inside ``transaction()``, which holds the only write lock and in which everything that the
+decision needs can be read.  Costs are integers in 2**-40 alpha.  ``Ledger`` and ``Transaction``
+are what the engine sees; ``proxy.ledger.sqlite`` is the backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from proxy.inference.family import Family
+
+SHARED = "shared"  # the history that serves every analyst who has none of their own
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """One row of the history: the released answers of a family and the noise that they carry.
+
+    ``scale`` is the noise scale handed to the sampler, in grid units, so 1/scale is exactly the
+    weight per grid unit; ``answers`` are integers in grid units, one for each row of the family.
+    A refinement replaces both, and the old answers are not kept: they are the new ones plus noise
+    that knows nothing of the data (gradual release), so neither the posterior nor a further
+    refinement needs them.  Their hash stays in the audit line that released them.
+    ``id`` and ``sequence``, the audit line that last wrote the row, are the ledger's to give.
+    """
+
+    family: Family
+    scale: float
+    answers: tuple[int, ...]
+    history: str = SHARED
+    snapshot: int = 1
+    partition: str | None = None
+    id: int | None = None
+    sequence: int = 0
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One build of the cube; ``bases`` is what every cell has already paid, by history.
+
+    A history that has no base starts at 0.  ``fingerprint`` is the source's, keyed.
+    """
+
+    id: int
+    fingerprint: str
+    bases: Mapping[str, int]
+    partition: str | None = None
+    sequence: int = 0
+
+
+@dataclass(frozen=True)
+class Protection:
+    """The protecting part of the policy that the ledger was told to hold to."""
+
+    digest: str
+    protection: Mapping[str, Any]
+    sequence: int = 0
+
+
+@dataclass(frozen=True)
+class AuditLine:
+    """Who asked what, when, and what it cost.
+
+    ``seq`` is 0 for a free statement, which is in its process's own file.  ``cost`` is the most
+    that the transaction charged any one cell; ``answers`` how many numbers it added to the history.
+    """
+
+    seq: int
+    time: datetime
+    user: str
+    kind: str  # measured | refined | inferred | refused | policy | rebuild | restore | init | ...
+    statement: str = ""
+    cost: int = 0
+    answers: int = 0
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Reads(Protocol):
+    """What can be read from the ledger; inside a transaction nothing of it changes."""
+
+    def sequence(self) -> int:
+        """Return the number of the last audit line: what was read is stale when it has grown."""
+
+    def measurements(self, after: int = 0) -> list[Measurement]:
+        """Return the rows that were appended or replaced after a sequence number, by id."""
+
+    def snapshot(self, partition: str | None = None) -> Snapshot:
+        """Return the current snapshot of a partition, or of the whole cube."""
+
+    def protection(self) -> Protection:
+        """Return the policy that was applied last."""
+
+    def spent(self) -> Mapping[str, int]:
+        """Return what the dearest cell has paid, or a bound on it, by history."""
+
+    def spent_by(self, user: str | None = None, since: datetime | None = None) -> int:
+        """Return the sum of the costs of a user's statements (None: of everyone's)."""
+
+    def answers_by(self, user: str | None = None, since: datetime | None = None) -> int:
+        """Return how many numbers a user's statements (None: everyone's) added to the history."""
+
+
+class Transaction(Reads, Protocol):
+    """The write lock.  Left normally it commits; left by an exception nothing happened."""
+
+    def append(self, measurement: Measurement) -> int:
+        """Add a row to the history; return its id."""
+
+    def replace(self, id: int, scale: float, answers: tuple[int, ...]) -> None:
+        """Put a refinement, of smaller scale, in the place of a row's answers."""
+
+    def new_snapshot(
+        self, fingerprint: str, bases: Mapping[str, int], partition: str | None = None
+    ) -> int:
+        """Begin a snapshot in which every cell has paid its base; return its id."""
+
+    def apply_policy(self, digest: str, protection: Mapping[str, Any]) -> None:
+        """Hold to another policy from here on."""
+
+    def audit(
+        self,
+        kind: str,
+        user: str,
+        statement: str = "",
+        cost: int = 0,
+        detail: Mapping[str, Any] | None = None,
+        spent: Mapping[str, int] | None = None,
+    ) -> int:
+        """Write the line that covers what the transaction wrote since the last; return its number.
+
+        ``cost`` is at least what any one cell is charged.  ``spent`` is what the dearest cell of
+        a history has then paid; where it is not given, the ledger adds the cost to its last bound.
+        """
+
+
+class Ledger(Reads, Protocol):
+    """The durable history of one dataset."""
+
+    id: str
+    dataset: str
+
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """Return a context that holds the write lock from entry to commit."""
+
+    def note(
+        self, kind: str, user: str, statement: str = "", detail: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write a free statement to this process's audit file, without the write lock."""
+
+    def audit(self, after: int = 0) -> Iterator[AuditLine]:
+        """Yield the chained lines after a sequence number."""
+
+    def notes(self) -> Iterator[AuditLine]:
+        """Yield the free statements of every process, file by file."""
+
+    def backup(self, path: Path) -> None:
+        """Copy the ledger, while it is in use, to a new file."""
+
+    def verify(self) -> list[str]:
+        """Re-hash everything; return what does not agree, in words."""
+
+    def close(self) -> None:
+        """Release files and connections."""

@@ -1,0 +1,139 @@
+"""Free statements: for each process one append-only file of JSON lines, with its own hash chain.
+
+A statement that costs nothing (inferred, refused, explained) needs no write lock.  Its line is
+written at once, so that the death of the process loses none; only a failure of the machine can
+lose the lines since the last sync, which comes with the first line after a second, with the next
+charge, and at the end.  The next charge of the same process chains the file's last hash into the
+ledger: from then on no line of the file can be changed or left out unseen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from proxy.errors import OperationalError
+from proxy.ledger.anchor import sync, sync_folder
+
+PERIOD = 1.0  # seconds between syncs
+
+
+@dataclass(frozen=True)
+class Note:
+    """One free statement."""
+
+    time: int  # microseconds since 1970, UTC
+    kind: str
+    user: str
+    statement: str
+    detail: Mapping[str, Any]
+
+
+class Notes:
+    """The file of one process, made at its first line."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.forked()
+
+    def forked(self) -> None:
+        """Begin anew in a child process: the parent's file is the parent's."""
+        self._lock = threading.Lock()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._file: int | None = None
+        self._name = f"{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}-{token_hex(4)}.jsonl"
+        self._count = self._chained = self._synced = 0
+        self._hash = first(self._name)
+        self._due = time.monotonic() + PERIOD
+
+    def write(self, note: Note) -> None:
+        """Append a line."""
+        with self._lock:
+            body = json.dumps(list(note.__dict__.values()), separators=(",", ":")).encode()
+            try:
+                self._append(body)
+                if time.monotonic() >= self._due:
+                    self._sync()
+            except OSError as error:
+                self._begin()  # what follows a torn line would be lost with it
+                raise OperationalError(
+                    f"{self.folder}: the audit file cannot be written: {error.strerror}"
+                ) from error
+
+    def head(self) -> list[object] | None:
+        """Return [file, lines, hash] for the next charge, None where it would say nothing new."""
+        with self._lock:
+            if self._count == self._chained:
+                return None
+            self._sync()
+            return [self._name, self._count, self._hash.hex()]
+
+    def chained(self, head: list[object]) -> None:
+        """Remember that a committed line holds this head."""
+        with self._lock:
+            if head[0] == self._name:
+                self._chained = max(self._chained, int(str(head[1])))
+
+    def close(self) -> None:
+        """Sync and close the file."""
+        with self._lock:
+            if self._file is not None:
+                self._sync()
+                os.close(self._file)
+                self._begin()
+
+    def _append(self, body: bytes) -> None:
+        if self._file is None:
+            self._file = self._create()
+        self._hash = sha256(self._hash + body).digest()
+        line = b"[%s,%s]\n" % (body, json.dumps(self._hash.hex()).encode())
+        while line:
+            line = line[os.write(self._file, line) :]
+        self._count += 1
+
+    def _sync(self) -> None:
+        if self._file is not None and self._synced < self._count:
+            sync(self._file)
+            self._synced = self._count
+        self._due = time.monotonic() + PERIOD
+
+    def _create(self) -> int:
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        file = os.open(self.folder / self._name, flags, 0o600)
+        sync_folder(self.folder)
+        return file
+
+
+def first(name: str) -> bytes:
+    """Return the hash before a file's first line."""
+    return sha256(name.encode()).digest()
+
+
+def read(path: Path) -> Iterator[tuple[Note, str] | None]:
+    """Yield each line with its hash, then None if a line does not follow from the one before.
+
+    A last line without its end was cut by a crash before anything relied on it, and is left out.
+    """
+    previous = first(path.name)
+    for line in path.read_bytes().split(b"\n")[:-1]:
+        body, _, _ = line[1:].rpartition(b",")
+        previous = sha256(previous + body).digest()
+        if line != b"[%s,%s]" % (body, json.dumps(previous.hex()).encode()):
+            yield None
+            return
+        try:
+            yield Note(*json.loads(body)), previous.hex()
+        except (ValueError, TypeError):
+            yield None
+            return

@@ -1,0 +1,151 @@
+"""A backup in the place of a lost ledger: what was spent in between is charged in full.
+
+What was spent in the gap is not known cell by cell, but the anchor says what the dearest cell of
+each history had paid at its end.  No cell had paid more, so a new snapshot that starts every cell
+of every partition there charges never too little.  It also puts the rows of the backup out of
+use, which it must: a row that was refined in the gap and is refined again from its old answer
+would cost more than the difference of the weights (the old noise is used twice).  And a partition
+that was first built in the gap begins no lower, since no base is below that of the whole cube.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+from secrets import token_hex
+
+from proxy.errors import IntegrityError, OperationalError, StateError
+from proxy.ledger.anchor import Anchor, FileAnchor, Mark, sync_folder
+from proxy.ledger.connections import Connections, copy
+from proxy.ledger.sqlite import TIMEOUT, Clock, SQLiteLedger, now
+from proxy.ledger.transaction import SQLiteTransaction
+from proxy.ledger.verify import verify
+
+
+def restore(
+    path: Path,
+    backup: Path,
+    *,
+    dataset: str,
+    anchor: Path | Anchor | None,
+    user: str,
+    spent: Mapping[str, int] | None = None,
+    timeout: float = TIMEOUT,
+    clock: Clock = now,
+) -> SQLiteLedger:
+    """Put a backup in the place of a ledger, which is kept beside it, and charge the gap.
+
+    ``spent`` (by history, in 2**-40 alpha) is charged where it is more than the anchor says; it
+    must be the whole budget where the anchor is lost too.
+
+    Raises:
+        StateError: there is no backup of this dataset, or neither an anchor nor ``spent``.
+        IntegrityError: the backup does not verify, or is not of the history that the anchor saw.
+        OperationalError: the old ledger is in use.
+    """
+    witness = FileAnchor(anchor) if isinstance(anchor, Path) else anchor
+    mark = witness.read() if witness else None
+    if mark is None and spent is None:
+        raise StateError(
+            "what was spent since the backup is not known: the anchor is missing",
+            hint="Say what to charge: the whole budget of each history.",
+        )
+    if not backup.exists():
+        raise StateError(f"there is no backup {backup}")
+    draft = path.with_name(f"{path.name}.{token_hex(4)}")
+    try:
+        with closing(sqlite3.connect(backup)) as source:
+            copy(source, draft)
+        ledger = SQLiteLedger.open(draft, dataset=dataset, timeout=timeout, clock=clock)
+        try:
+            new = _charge(ledger, ledger._connections, clock, mark, spent or {}, user)
+        finally:
+            ledger.close()
+        _set_aside(path)
+        os.rename(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+    sync_folder(path.parent)
+    if witness:
+        witness.advance(new)
+    return SQLiteLedger.open(path, dataset=dataset, anchor=anchor, timeout=timeout, clock=clock)
+
+
+def _charge(
+    ledger: SQLiteLedger,
+    connections: Connections,
+    clock: Clock,
+    mark: Mark | None,
+    spent: Mapping[str, int],
+    user: str,
+) -> Mark:
+    """Charge the gap in the copy of the backup; return its new mark."""
+    with connections.use() as connection:
+        problems = verify(connection, None)
+    if problems:
+        raise IntegrityError(f"the backup does not verify: {problems[0]}")
+    head, before = ledger.sequence(), ledger.spent()
+    missed = mark is not None and _missed(ledger, mark)
+    last = mark.sequence if mark and missed else head
+    charged = dict(before)
+    for more in (spent, mark.spent if mark else {}):
+        charged |= {history: max(value, charged.get(history, 0)) for history, value in more.items()}
+    with connections.transaction() as connection:
+        transaction = SQLiteTransaction(connection, ledger.id, clock, after=last)
+        if missed or mark is None:
+            partitions = connection.execute("SELECT DISTINCT partition FROM snapshots ORDER BY 1")
+            # NULL, the whole cube, comes first: it would supersede the partitions' own
+            current = [ledger.snapshot(partition) for (partition,) in partitions.fetchall()]
+            for snapshot in current:
+                transaction.new_snapshot(snapshot.fingerprint, charged, snapshot.partition)
+        transaction.audit(
+            "restore",
+            user,
+            cost=sum(charged.values()) - sum(before.values()),
+            detail={"backup": head, "anchor": last, "anchor_hash": mark.hash if mark else None,
+                    "charged": charged},
+            spent=charged,
+        )  # fmt: skip
+        return transaction.finish()
+
+
+def _missed(ledger: SQLiteLedger, mark: Mark) -> bool:
+    """Whether the anchor saw lines that the backup does not have."""
+    if mark.ledger != ledger.id:
+        raise IntegrityError("the anchor belongs to another ledger than the backup")
+    if mark.sequence > ledger.sequence():
+        return True
+    lines = ledger.lines(mark.sequence - 1, 1)
+    if not lines or lines[0][1].hex() != mark.hash:
+        raise IntegrityError("the backup is not of the history that the anchor saw")
+    return False
+
+
+def _set_aside(path: Path) -> None:
+    """Move a ledger that nobody uses out of the way.
+
+    Raises:
+        OperationalError: somebody uses it.
+    """
+    if not path.exists():
+        return
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as connection:
+        try:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            connection.execute("BEGIN EXCLUSIVE")  # fails while another connection is open
+            connection.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+                raise OperationalError(
+                    f"{path} is in use", hint="Stop every proxy on it, then restore."
+                ) from error
+        except sqlite3.DatabaseError:
+            pass  # it is damaged, which is why it is replaced
+    aside = f"{path.name}.replaced-{time.strftime('%Y%m%dT%H%M%S')}-{token_hex(2)}"
+    for suffix in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            os.rename(path.with_name(path.name + suffix), path.with_name(aside + suffix))

@@ -1,0 +1,331 @@
+"""The ledger in one SQLite file, for any number of threads and processes of one machine.
+
+BEGIN IMMEDIATE is the lock: it ends with its process, so no crash leaves it behind.  The order of
+a commit is: rows, audit line, COMMIT (synced), anchor (synced), and only then the caller goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from proxy.errors import IntegrityError, OperationalError, StateError
+from proxy.ledger import AuditLine, Measurement
+from proxy.ledger.anchor import Anchor, FileAnchor, Mark, sync_folder
+from proxy.ledger.connections import Connections, copy
+from proxy.ledger.notes import Note, Notes, read
+from proxy.ledger.schema import VERSIONS, migrate, version
+from proxy.ledger.transaction import EPOCH, MICROSECOND, SQLiteReads, SQLiteTransaction
+from proxy.ledger.verify import verify
+
+TIMEOUT = 30.0  # seconds to wait for the lock
+PAGE = 1000  # audit lines read at once
+
+Clock = Callable[[], int]  # microseconds since 1970, UTC
+
+
+def now() -> int:
+    """Return the time in microseconds since 1970, UTC."""
+    return time.time_ns() // 1000
+
+
+class SQLiteLedger(SQLiteReads):
+    """A ``Ledger``; made by ``create`` or ``open``."""
+
+    def __init__(self, path: Path, anchor: Path | Anchor | None, timeout: float, clock: Clock):
+        self.path = path
+        self.id = self.dataset = ""
+        self._anchor = FileAnchor(anchor) if isinstance(anchor, Path) else anchor
+        self._clock = clock
+        self._connections = Connections(path, timeout)
+        self._notes = Notes(path.with_name(path.name + ".notes"))
+        self._witnessed = 0  # the highest sequence that the anchor is known to hold
+        self.close = weakref.finalize(self, _close, self._connections, self._notes)
+        _ledgers.add(self)
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        *,
+        dataset: str,
+        protection: Mapping[str, Any],
+        digest: str,
+        anchor: Path | Anchor | None = None,
+        fingerprint: str = "",
+        user: str = "",
+        timeout: float = TIMEOUT,
+        clock: Clock = now,
+    ) -> SQLiteLedger:
+        """Make a new ledger: a full budget.
+
+        Raises:
+            StateError: there is a ledger already, or there was one: its anchor is still there.
+        """
+        witness = FileAnchor(anchor) if isinstance(anchor, Path) else anchor
+        old = witness.read() if witness else None
+        if path.exists():
+            raise StateError(f"{path} exists already")
+        if old and old.sequence > 1:
+            raise StateError(
+                f"the ledger {path} is gone, but its anchor remembers what was spent",
+                hint="Put a backup in its place: privacy-proxy ledger restore.",
+            )
+        draft = path.with_name(f"{path.name}.{token_hex(4)}")
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL, 0o600))
+        try:
+            ledger = cls(draft, witness, timeout, clock)
+            mark = ledger._initialise(dataset, protection, digest, fingerprint, user)
+            ledger.close()
+            if witness:
+                witness.advance(mark)
+            os.link(draft, path)  # fails where another was faster
+        except FileExistsError:
+            raise StateError(f"{path} exists already") from None
+        finally:
+            draft.unlink()
+        sync_folder(path.parent)
+        return cls.open(path, dataset=dataset, anchor=anchor, timeout=timeout, clock=clock)
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        dataset: str,
+        anchor: Path | Anchor | None = None,
+        timeout: float = TIMEOUT,
+        clock: Clock = now,
+    ) -> SQLiteLedger:
+        """Open a ledger, bringing it to this version's schema.
+
+        Raises:
+            StateError: it is missing, of another dataset, or of a newer proxy.
+            IntegrityError: it is behind its anchor, or the chain is broken at its head.
+        """
+        if not path.exists():
+            raise StateError(
+                f"there is no ledger {path}", hint="Make one: privacy-proxy init POLICY."
+            )
+        ledger = cls(path, anchor, timeout, clock)
+        try:
+            ledger._attach(dataset)
+        except BaseException:
+            ledger.close()
+            raise
+        return ledger
+
+    @contextmanager
+    def transaction(self) -> Iterator[SQLiteTransaction]:
+        """Hold the write lock from entry to commit; what it wrote is durable at the exit.
+
+        Raises:
+            OperationalError: the lock was not free in time, or the disk failed: nothing happened.
+            IntegrityError: the ledger is behind its anchor.
+        """
+        notes = self._notes.head()
+        with self._connections.transaction() as connection:
+            transaction = SQLiteTransaction(connection, self.id, self._clock, notes)
+            self._check(self._last_seen(), transaction)
+            yield transaction
+            mark = transaction.finish()
+        self._witness(mark)  # also where it wrote nothing: what it read may be let out
+        if notes and transaction.wrote:
+            self._notes.chained(notes)
+
+    def measurements(self, after: int = 0) -> list[Measurement]:
+        """Return the rows that were appended or replaced after a sequence number, by id.
+
+        They may be let out: the anchor has seen them, though their writer may not be so far.
+        """
+        rows = super().measurements(after)
+        if rows and max(row.sequence for row in rows) > self._witnessed:
+            self._witness(self._mark())
+        return rows
+
+    def note(
+        self, kind: str, user: str, statement: str = "", detail: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write a free statement to this process's audit file, without the write lock."""
+        self._notes.write(Note(self._clock(), kind, user, statement, detail or {}))
+
+    def audit(self, after: int = 0) -> Iterator[AuditLine]:
+        """Yield the chained lines after a sequence number."""
+        while page := self.lines(after, PAGE):
+            for line, _ in page:
+                yield AuditLine(
+                    line.sequence, _moment(line.time), line.user, line.kind, line.statement,
+                    line.cost, line.answers, json.loads(line.detail),
+                )  # fmt: skip
+            after = page[-1][0].sequence
+
+    def notes(self) -> Iterator[AuditLine]:
+        """Yield the free statements of every process, file by file."""
+        for path in sorted(self._notes.folder.glob("*.jsonl")):
+            for item in read(path):
+                if item:
+                    note = item[0]
+                    yield AuditLine(
+                        0, _moment(note.time), note.user, note.kind, note.statement,
+                        detail=note.detail,
+                    )  # fmt: skip
+
+    def backup(self, path: Path) -> None:
+        """Copy the ledger, while it is in use, to a new file.
+
+        Raises:
+            StateError: the file exists.
+        """
+        with self._connections.use() as source:
+            copy(source, path)
+
+    def verify(self) -> list[str]:
+        """Re-hash everything; return what does not agree, in words."""
+        mark = self._last_seen()
+        with self._connections.use() as connection:
+            problems = verify(connection, self._notes.folder)
+        try:
+            self._check(mark, self)
+        except IntegrityError as error:
+            problems.append(error.message)
+        return problems
+
+    def _initialise(
+        self, dataset: str, protection: Mapping[str, Any], digest: str, fingerprint: str, user: str
+    ) -> Mark:
+        with self._connections.transaction() as connection:
+            moment = self._clock()
+            migrate(connection, moment)
+            self.id = uuid.uuid4().hex
+            identity = (self.id, dataset, moment)
+            connection.execute("INSERT INTO ledger VALUES (?, ?, ?)", identity)
+            transaction = SQLiteTransaction(connection, self.id, self._clock, None)
+            transaction.apply_policy(digest, protection)
+            transaction.new_snapshot(fingerprint, {})
+            transaction.audit("init", user, detail={"dataset": dataset})
+            return transaction.finish()
+
+    def _attach(self, dataset: str) -> None:
+        with self._connections.use() as connection:
+            found = version(connection)
+        if not found:
+            raise StateError(f"{self.path} is not a ledger")
+        ((self.id, self.dataset),) = self._rows("SELECT id, dataset FROM ledger")
+        if self.dataset != dataset:
+            raise StateError(
+                f"{self.path} is the ledger of {self.dataset!r}, not of {dataset!r}",
+                hint="Name another state folder: --state DIR.",
+            )
+        self._check(self._last_seen(), self)
+        self._check_head()
+        if found < len(VERSIONS):
+            self._migrate()
+        self._witness(self._mark())
+
+    def _migrate(self) -> None:
+        with self._connections.transaction() as connection:
+            old = migrate(connection, self._clock())
+            if old < len(VERSIONS):  # else another process was faster
+                transaction = SQLiteTransaction(connection, self.id, self._clock)
+                transaction.audit("migrate", "", detail={"from": old, "to": len(VERSIONS)})
+
+    def _mark(self) -> Mark:
+        sequence, digest, spent = self.head()
+        return Mark(self.id, sequence, digest.hex(), json.loads(spent))
+
+    def _last_seen(self) -> Mark | None:
+        return self._anchor.read() if self._anchor else None
+
+    def _check(self, mark: Mark | None, reads: SQLiteReads) -> None:
+        """Compare with the anchor's mark, which was read before.
+
+        Raises:
+            IntegrityError: the ledger is behind, or another than, what the anchor saw.
+        """
+        if self._anchor is None:
+            return
+        if mark is None:
+            raise IntegrityError(
+                f"{self.path}: its anchor is missing or damaged",
+                hint="Bring the anchor back; a lost one takes privacy-proxy ledger restore.",
+            )
+        if mark.ledger != self.id:
+            raise IntegrityError(f"{self.path}: its anchor belongs to another ledger")
+        sequence, digest, _ = reads.head()
+        if mark.sequence > sequence:
+            raise IntegrityError(
+                f"{self.path} is behind its anchor: line {sequence} of {mark.sequence}",
+                hint="It is an older state, with its budget. privacy-proxy ledger restore"
+                " charges what is missing.",
+            )
+        if mark.sequence < sequence:
+            digest = _hash_at(reads, mark)
+        if digest.hex() != mark.hash:
+            raise IntegrityError(f"{self.path}: line {mark.sequence} is not what its anchor saw")
+
+    def _check_head(self) -> None:
+        last = self.sequence()
+        pair = self.lines(last - 2, 2)
+        previous = pair[0][1] if len(pair) > 1 else self.genesis()
+        if last and pair[-1][0].hash(previous) != pair[-1][1]:
+            raise IntegrityError(
+                f"{self.path}: the audit log does not hold together at line {last}",
+                hint="Look at it: privacy-proxy audit POLICY --verify.",
+            )
+
+    def _witness(self, mark: Mark) -> None:
+        if self._anchor and mark.sequence > self._witnessed:
+            try:
+                self._anchor.advance(mark)
+            except OSError as error:
+                raise OperationalError(
+                    f"the anchor cannot be written: {error.strerror}",
+                    hint="What was charged stands, and is released once the anchor can be written.",
+                ) from error
+        self._witnessed = max(self._witnessed, mark.sequence)
+
+    def _rows(self, sql: str, *values: object) -> list[Any]:
+        with self._connections.use() as connection:
+            return connection.execute(sql, values).fetchall()
+
+
+def _hash_at(reads: SQLiteReads, mark: Mark) -> bytes:
+    """Return the hash at a mark; of a restored ledger, what its restore line says of it."""
+    after = reads.lines(mark.sequence - 1, 1)
+    if not after:
+        return b""
+    line, digest = after[0]
+    if line.sequence == mark.sequence + 1 and line.kind == "restore":
+        return bytes.fromhex(json.loads(line.detail)["anchor_hash"])
+    return digest if line.sequence == mark.sequence else b""
+
+
+def _moment(time: int) -> datetime:
+    return EPOCH + time * MICROSECOND
+
+
+def _close(connections: Connections, notes: Notes) -> None:
+    with suppress(OSError):
+        notes.close()
+    connections.close()
+
+
+_ledgers: weakref.WeakSet[SQLiteLedger] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for ledger in list(_ledgers):
+        ledger._connections.forked()
+        ledger._notes.forked()
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,306 @@
+"""What is read and written in the SQLite ledger, in SQL.
+
+Invariant: every row that a transaction writes is covered by an audit line of the same
+transaction; one that is not is rolled back, with a ValueError.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from proxy.errors import IntegrityError
+from proxy.ledger import Measurement, Protection, Snapshot
+from proxy.ledger.anchor import Mark
+from proxy.ledger.chain import Line, row_hash, text
+from proxy.ledger.record import decode, encode, pack, unpack
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+MEASUREMENT = "sequence, history, snapshot, scale, family, answers, partition, hash"
+SNAPSHOT = "sequence, fingerprint, bases, partition, hash"
+POLICY = "sequence, digest, protection, hash"
+LINE = "sequence, time, kind, user, statement, cost, answers, detail, covers, spent, notes, hash"
+
+
+class SQLiteReads(ABC):
+    """The reads, over whatever runs a SELECT."""
+
+    @abstractmethod
+    def _rows(self, sql: str, *values: object) -> list[Any]:
+        """Return the rows of a SELECT."""
+
+    def sequence(self) -> int:
+        """Return the number of the last audit line: what was read is stale when it has grown."""
+        return int(self._rows("SELECT max(sequence) FROM audit")[0][0] or 0)
+
+    def measurements(self, after: int = 0) -> list[Measurement]:
+        """Return the rows that were appended or replaced after a sequence number, by id."""
+        rows = self._rows(
+            f"SELECT id, {MEASUREMENT} FROM measurements WHERE sequence > ? ORDER BY id", after
+        )
+        return [_measurement(row) for row in rows]
+
+    def snapshot(self, partition: str | None = None) -> Snapshot:
+        """Return the current snapshot of a partition, or of the whole cube."""
+        row = self._rows(
+            f"SELECT id, {SNAPSHOT} FROM snapshots WHERE partition IS NULL OR partition = ?"
+            " ORDER BY id DESC LIMIT 1",
+            partition,
+        )[0]
+        return Snapshot(row[0], row[2], json.loads(row[3]), row[4], row[1])
+
+    def protection(self) -> Protection:
+        """Return the policy that was applied last."""
+        row = self._rows(f"SELECT id, {POLICY} FROM policies ORDER BY id DESC LIMIT 1")[0]
+        return Protection(row[2], json.loads(row[3]), row[1])
+
+    def spent(self) -> Mapping[str, int]:
+        """Return what the dearest cell has paid, or a bound on it, by history."""
+        spent: Mapping[str, int] = json.loads(self.head()[2])
+        return spent
+
+    def spent_by(self, user: str | None = None, since: datetime | None = None) -> int:
+        """Return the sum of the costs of a user's statements (None: of everyone's)."""
+        return self._sum("cost", user, since)
+
+    def answers_by(self, user: str | None = None, since: datetime | None = None) -> int:
+        """Return how many numbers a user's statements (None: everyone's) added to the history."""
+        return self._sum("answers", user, since)
+
+    def head(self) -> tuple[int, bytes, str]:
+        """Return number, hash and spent of the last audit line; of a new ledger, its identity."""
+        rows = self._rows("SELECT sequence, hash, spent FROM audit ORDER BY sequence DESC LIMIT 1")
+        return rows[0] if rows else (0, self.genesis(), "{}")
+
+    def genesis(self) -> bytes:
+        """Return the hash before the first line: that of the ledger's identity."""
+        rows = self._rows("SELECT id, dataset, created FROM ledger")
+        return row_hash("ledger", "id, dataset, created", rows[0])
+
+    def lines(self, after: int, limit: int) -> list[tuple[Line, bytes]]:
+        """Return audit lines and their hashes, as they are stored."""
+        rows = self._rows(
+            f"SELECT {LINE} FROM audit WHERE sequence > ? ORDER BY sequence LIMIT ?", after, limit
+        )
+        return [(Line(*row[:-1]), row[-1]) for row in rows]
+
+    def _sum(self, column: str, user: str | None, since: datetime | None) -> int:
+        sql = f"SELECT coalesce(sum({column}), 0) FROM audit WHERE cost > 0 AND time >= ?"
+        start = (since - EPOCH) // MICROSECOND if since else 0
+        if user is None:
+            return int(self._rows(sql, start)[0][0])
+        return int(self._rows(f"{sql} AND user = ?", start, user)[0][0])
+
+
+class SQLiteReader(SQLiteReads):
+    """The reads over one connection."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def _rows(self, sql: str, *values: object) -> list[Any]:
+        return self._connection.execute(sql, values).fetchall()
+
+
+class SQLiteTransaction(SQLiteReader):
+    """A ``Transaction``, over a connection that holds the lock.
+
+    ``notes`` is the head of the process's free statements, chained into the first line.
+    ``after`` is the number that the first line follows, where that is not the last one's.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        id: str,
+        clock: Callable[[], int],
+        notes: list[object] | None = None,
+        after: int = 0,
+    ) -> None:
+        super().__init__(connection)
+        self._clock = clock
+        self._notes = notes
+        self._id = id
+        sequence, self._hash, spent = self.head()
+        self._last = max(sequence, after)
+        self._spent: dict[str, int] = json.loads(spent)
+        self._lines = 0
+        self._current: dict[str | None, int] = {}  # the snapshot of each partition
+        self._start()
+
+    def _start(self) -> None:
+        self._covers: list[object] = []
+        self._histories: set[str] = set()
+        self._answers = 0
+
+    @property
+    def wrote(self) -> bool:
+        """Whether there is anything to commit."""
+        return self._lines > 0
+
+    def append(self, measurement: Measurement) -> int:
+        """Add a row to the history; return its id.
+
+        Raises:
+            ValueError: it has an id, or not one answer for each row, or an old snapshot.
+        """
+        answers, family = measurement.answers, measurement.family
+        if measurement.id is not None or len(answers) != family.rows:
+            raise ValueError("a new measurement has no id, and one answer for each row")
+        self._check(measurement.snapshot, measurement.partition)
+        fields = (
+            self._last + 1, measurement.history, measurement.snapshot,
+            _scale(measurement.scale), encode(family), pack(answers), measurement.partition,
+        )  # fmt: skip
+        self._wrote(measurement.history, len(answers))
+        return self._insert("measurements", MEASUREMENT, fields)
+
+    def replace(self, id: int, scale: float, answers: tuple[int, ...]) -> None:
+        """Put a refinement, of smaller scale, in the place of a row's answers.
+
+        Raises:
+            ValueError: there is no such row, its snapshot is old, or the scale is no smaller.
+        """
+        rows = self._rows(f"SELECT id, {MEASUREMENT} FROM measurements WHERE id = ?", id)
+        if not rows:
+            raise ValueError(f"no measurement {id}")
+        _, _, history, snapshot, old, family, before, partition, _ = rows[0]
+        if not _scale(scale) < old or len(answers) != len(unpack(before)):
+            raise ValueError("a refinement has a smaller scale, and as many answers")
+        self._check(snapshot, partition)
+        fields = (self._last + 1, history, snapshot, scale, family, pack(answers), partition)
+        digest = row_hash("measurements", MEASUREMENT, fields)
+        self._connection.execute(
+            "UPDATE measurements SET sequence = ?, scale = ?, answers = ?, hash = ? WHERE id = ?",
+            (self._last + 1, scale, fields[5], digest, id),
+        )
+        self._covers.append(["measurements", id, digest.hex()])
+        self._wrote(history, len(answers))
+
+    def new_snapshot(
+        self, fingerprint: str, bases: Mapping[str, int], partition: str | None = None
+    ) -> int:
+        """Begin a snapshot in which every cell has paid its base; return its id.
+
+        Raises:
+            ValueError: a base is below that of the snapshot before.
+        """
+        if any(bases.get(history, 0) < base for history, base in self._bases(partition)):
+            raise ValueError("a base below that of the snapshot before")
+        self._current.clear()
+        for history, base in bases.items():
+            self._spent[history] = max(self._spent.get(history, 0), base)
+        fields = (self._last + 1, fingerprint, text(bases), partition)
+        return self._insert("snapshots", SNAPSHOT, fields)
+
+    def apply_policy(self, digest: str, protection: Mapping[str, Any]) -> None:
+        """Hold to another policy from here on."""
+        self._insert("policies", POLICY, (self._last + 1, digest, text(protection)))
+
+    def audit(
+        self,
+        kind: str,
+        user: str,
+        statement: str = "",
+        cost: int = 0,
+        detail: Mapping[str, Any] | None = None,
+        spent: Mapping[str, int] | None = None,
+    ) -> int:
+        """Write the line that covers what the transaction wrote since the last; return its number.
+
+        Raises:
+            ValueError: answers without a cost.
+        """
+        if self._histories and cost <= 0:
+            raise ValueError("answers that cost nothing")
+        if spent is None:
+            spent = {h: self._spent.get(h, 0) + cost for h in self._histories}
+        for history, value in spent.items():
+            self._spent[history] = max(self._spent.get(history, 0), value)
+        line = Line(
+            self._last + 1, self._clock(), kind, _storable(user), _storable(statement), cost,
+            self._answers, text(detail or {}), text(self._covers), text(self._spent),
+            text(self._notes) if self._notes and not self._lines else None,
+        )  # fmt: skip
+        self._hash = line.hash(self._hash)
+        self._connection.execute(
+            f"INSERT INTO audit ({LINE}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
+            (*line.__dict__.values(), self._hash),
+        )
+        self._last, self._lines = line.sequence, self._lines + 1
+        self._start()
+        return line.sequence
+
+    def finish(self) -> Mark:
+        """Return where the ledger will be once this is committed.
+
+        Raises:
+            ValueError: something was written that no audit line covers.
+        """
+        if self._covers:
+            raise ValueError("a transaction ended without the audit line of what it wrote")
+        return Mark(self._id, self._last, self._hash.hex(), self._spent)
+
+    def _bases(self, partition: str | None) -> list[tuple[str, int]]:
+        """Return the bases of the current snapshot; none where there is no snapshot yet."""
+        if not self._rows("SELECT 1 FROM snapshots LIMIT 1"):
+            return []
+        return list(self.snapshot(partition).bases.items())
+
+    def _insert(self, table: str, columns: str, fields: tuple[Any, ...]) -> int:
+        digest = row_hash(table, columns, fields)
+        places = ",".join("?" * (len(fields) + 1))
+        inserted = self._connection.execute(
+            f"INSERT INTO {table} ({columns}) VALUES ({places})", (*fields, digest)
+        )
+        id = inserted.lastrowid
+        assert id is not None
+        self._covers.append([table, id, digest.hex()])
+        return id
+
+    def _wrote(self, history: str, answers: int) -> None:
+        self._histories.add(history)
+        self._answers += answers
+
+    def _check(self, snapshot: int, partition: str | None) -> None:
+        if partition not in self._current:
+            self._current[partition] = self.snapshot(partition).id
+        if snapshot != self._current[partition]:
+            raise ValueError(f"snapshot {snapshot} is not the current one")
+
+
+def _measurement(row: tuple[Any, ...]) -> Measurement:
+    """Return a stored row.
+
+    Raises:
+        IntegrityError: it was changed, or is damaged.
+    """
+    id, sequence, history, snapshot, scale, family, answers, partition, digest = row
+    if row_hash("measurements", MEASUREMENT, row[1:-1]) != digest:
+        raise IntegrityError(
+            f"measurement {id} of the ledger was changed",
+            hint="Look at it: privacy-proxy audit POLICY --verify.",
+        )
+    values = unpack(answers)
+    record = decode(family)
+    if record.rows != len(values):
+        raise IntegrityError(f"measurement {id} of the ledger is damaged")
+    return Measurement(record, scale, values, history, snapshot, partition, id, sequence)
+
+
+def _scale(scale: float) -> float:
+    if not (scale > 0 and math.isfinite(scale)):
+        raise ValueError(f"{scale=}")
+    return float(scale)
+
+
+def _storable(value: str) -> str:
+    """Return text without lone surrogates, which SQLite refuses."""
+    return value.encode("utf-8", "backslashreplace").decode()

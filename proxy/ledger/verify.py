@@ -1,0 +1,110 @@
+"""Re-hashing a whole ledger: what does not agree, in words.
+
+Walks the audit log from the first line, and compares each row with the hash in the last line that
+covers it, and each file of free statements with the heads that charges chained.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from proxy.errors import IntegrityError
+from proxy.ledger import notes as files
+from proxy.ledger.chain import Line, row_hash
+from proxy.ledger.record import decode, unpack
+from proxy.ledger.transaction import MEASUREMENT, POLICY, SNAPSHOT, SQLiteReader
+
+PAGE = 1000
+TABLES = {"measurements": MEASUREMENT, "snapshots": SNAPSHOT, "policies": POLICY}
+
+Covers = dict[tuple[str, int], str]  # (table, id) -> hash
+Heads = dict[str, dict[int, str]]  # file -> number of lines -> hash
+
+
+def verify(connection: sqlite3.Connection, folder: Path | None) -> list[str]:
+    """Return the problems of a ledger and of its free statements, where a folder is given."""
+    try:
+        connection.execute("BEGIN")  # one state, however long it takes
+        problems = [
+            f"file: {row[0]}" for row in connection.execute("PRAGMA quick_check") if row[0] != "ok"
+        ]
+        covers: Covers = {}
+        heads: Heads = {}
+        problems += _chain(SQLiteReader(connection), covers, heads)
+        problems += _rows(connection, covers)
+    except sqlite3.DatabaseError as error:
+        return [f"file: {error}"]
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    return problems + list(_files(folder, heads) if folder else [])
+
+
+def _chain(reader: SQLiteReader, covers: Covers, heads: Heads) -> Iterator[str]:
+    previous, last = reader.genesis(), 0
+    while page := reader.lines(last, PAGE):
+        for line, digest in page:
+            if line.sequence != last + 1 and not _restored(line, last):
+                yield f"audit line {line.sequence}: lines are missing before it"
+            if line.hash(previous) != digest:
+                yield f"audit line {line.sequence}: it, or one before it, was changed"
+            previous, last = digest, line.sequence
+            try:
+                for table, id, covered in json.loads(line.covers):
+                    covers[table, id] = covered
+                if line.notes is not None:
+                    file, count, head = json.loads(line.notes)
+                    heads.setdefault(file, {})[count] = head
+            except (ValueError, TypeError):
+                yield f"audit line {line.sequence}: it is damaged"
+    if not last:
+        yield "the audit log is empty"
+
+
+def _restored(line: Line, last: int) -> bool:
+    """Whether a jump in the numbers is that of a restored backup."""
+    if line.kind != "restore":
+        return False
+    gap = json.loads(line.detail)
+    return (gap["backup"], gap["anchor"]) == (last, line.sequence - 1)
+
+
+def _rows(connection: sqlite3.Connection, covers: Covers) -> Iterator[str]:
+    for table, columns in TABLES.items():
+        for id, *fields, digest in connection.execute(f"SELECT id, {columns} FROM {table}"):
+            covered = covers.pop((table, id), None)
+            if row_hash(table, columns, fields) != digest:
+                yield f"{table} {id}: the row was changed"
+            elif covered is None:
+                yield f"{table} {id}: no audit line knows the row"
+            elif covered != digest.hex():
+                yield f"{table} {id}: the row is not what its audit line covers"
+            elif table == "measurements":
+                yield from _decodes(id, fields[4], fields[5])
+    for table, id in covers:
+        yield f"{table} {id}: the row is missing"
+
+
+def _decodes(id: int, family: bytes, answers: bytes) -> Iterator[str]:
+    try:
+        if decode(family).rows != len(unpack(answers)):
+            yield f"measurements {id}: not one answer for each row"
+    except IntegrityError as error:
+        yield f"measurements {id}: {error.message}"
+
+
+def _files(folder: Path, heads: Heads) -> Iterator[str]:
+    for path in sorted(folder.glob("*.jsonl")):
+        chained = heads.pop(path.name, {})
+        lines = list(files.read(path))
+        if None in lines:
+            yield f"{path.name}: line {lines.index(None) + 1} was changed"
+        for count, head in chained.items():
+            line = lines[count - 1] if count <= len(lines) else None
+            if line is None or line[1] != head:
+                yield f"{path.name}: it does not hold the {count} lines that were chained"
+    for name in heads:
+        yield f"{name}: the file is missing"

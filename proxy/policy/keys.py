@@ -1,0 +1,253 @@
+"""The one table of keys: what a policy and a users file may say.
+
+The reader, the documentation (``describe``) and the JSON Schema of editors (``json_schema``) all
+come from it.  What concerns several keys at once is checked in ``load``, ``axes`` and ``users``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from proxy.policy.kinds import (
+    INT64,
+    Boolean,
+    Choice,
+    Date,
+    Kind,
+    Number,
+    Secret,
+    Text,
+    Value,
+    decimal,
+)
+from proxy.policy.table import Either, Key, Many, Named, Record
+
+GRAINS = ("day", "week", "month", "quarter", "year")
+HISTORY = Choice(("shared", "own"))
+NULLS = Choice(("group", "drop", "error"))
+OUTSIDE = Choice(("group", "drop", "clamp", "error"))
+TYPE = Choice(("integer", "text", "boolean", "decimal", "date", "timestamp"))
+ALPHA = Number(low=0, high=2**20, open_low=True)  # charges of 2⁻⁴⁰ fit 63 bits
+PROBABILITY = Number(low=0, high=1, open_low=True, open_high=True)
+COUNT = Number(low=1, high=INT64, whole=True)
+INTEGER = Number(low=-INT64, high=INT64, whole=True)
+NUMBER = Number()
+PATH = Text("a path, relative to this file")
+SQL = Text("SQL text")
+
+# fmt: off
+UTILITY = Record((
+    Key("half_width", Number(low=0, open_low=True),
+        "The credible interval may be twice this long, in units of the answer.", required=True),
+    Key("delta", PROBABILITY,
+        "The interval's confidence is 1 − delta.", required=True),
+))
+
+SOURCE = Record((
+    Key("engine", Choice(("duckdb", "postgres", "spark")),
+        "Where the data lives.", required=True),
+    Key("path", PATH, "The file: .csv, .csv.gz, .parquet, or a DuckDB database."),
+    Key("table", Text("the name of a table"), "The table, in a database."),
+    Key("query", SQL, "A SELECT that filters and computes row by row from one table."),
+    Key("dsn", Secret("a connection string"), "How to connect, for postgres and spark."),
+))
+
+ATTRIBUTE = Record((
+    Key("type", TYPE, "The SQL type of the values.",
+        otherwise="integer for range and whole numbers, decimal for other numbers, text for "
+        "texts, date for from/to"),
+    Key("range", Many(INTEGER, 2, 2), "One cell for each integer from low to high."),
+    Key("edges", Many(Value("a number or a date"), 2),
+        "Bins: [e0, e1), [e1, e2), …; a bin shows as its lower edge."),
+    Key("values", Either((Many(Value()), Record((
+        Key("path", PATH, "A public CSV file (.csv or .csv.gz) with a header.", required=True),
+        Key("column", Text("a column's name"), "The column of it with the values.", required=True),
+    )))), "One cell for each value; a file's column is read with repetitions left out."),
+    Key("from", Date(), "The first day; the start of a `bin`."),
+    Key("to", Date(), "The last day, included; the end of a `bin`."),
+    Key("bin", Choice(GRAINS), "The cells between from and to; weeks begin on Monday.",
+        otherwise="day"),
+    Key("levels", Named(Named(Many(Value()), "label", identifiers=False, low=1), "level"),
+        "Coarser columns: {level: {label: [values]}}, each value under one label."),
+    Key("column", Text("a column's name"), "The source's column, where it has another name."),
+    Key("expression", SQL, "An expression over the source's columns, instead of a column."),
+    Key("cut", Choice(("refuse", "snap")),
+        "What a predicate that cuts a bin does: is refused, or moves to the nearest edge.",
+        otherwise="refuse"),
+    Key("outside", OUTSIDE, "What becomes of values outside the domain.",
+        otherwise="as the policy says"),
+    Key("nulls", NULLS, "What becomes of NULL.", otherwise="as the policy says"),
+))
+
+MEASURE = Record((
+    Key("clip", Many(NUMBER, 2, 2),
+        "Each record's value is moved into [low, high]; multiples of quantum.", required=True),
+    Key("quantum", Number(low=0, open_low=True),
+        "Each record's value is rounded to a multiple of it.", required=True),
+    Key("utility", UTILITY, "For sums of the measure, when a query brings none."),
+    Key("column", Text("a column's name"), "The source's column, where it has another name."),
+    Key("expression", SQL, "An expression over the source's columns, instead of a column."),
+    Key("nulls", NULLS, "What becomes of NULL.", otherwise="as the policy says"),
+))
+
+ROWS = Record((
+    Key("total", COUNT, "In all histories together.", default=5000),
+    Key("analyst", COUNT, "By one analyst.", otherwise="as total"),
+))
+
+PRIVACY = Record((
+    Key("budget", ALPHA, "The privacy cost (alpha, in nats) that a cell may reach.", required=True),
+    Key("unit", Either((Choice(("row",)), Record((
+        Key("column", Text("a column's name"), "Who a row belongs to.", required=True),
+        Key("max_rows", Number(low=1, high=2**20, whole=True),
+            "The most rows kept of one unit; charges count so many times.", required=True),
+        Key("seed", Text("text"), "Chooses which rows are kept.", default="0"),
+    )))), "What is protected: one row, or all rows of a unit.", required=True),
+    Key("cells", Many(Record((
+        Key("where", SQL, "A condition on attributes.", required=True),
+        Key("budget", Number(low=0), "The budget of the cells where it is true.", required=True),
+    )), 0), "Smaller budgets for some cells; the smallest applicable one holds.", default=[]),
+    Key("guards", Many(Record((
+        Key("claim", Text("COUNT(*) BETWEEN low AND high"),
+            "A count that nobody may become certain of.", required=True),
+        Key("for_each", Many(Text("an attribute")), "The groups that are counted.", required=True),
+        Key("confidence", PROBABILITY, "No posterior of the claim may pass it.", required=True),
+    )), 0), "Claims on small groups that stay uncertain; each caps the cost of a cell.",
+        default=[]),
+    Key("floor", ALPHA, "The least alpha of a measurement, in nats.",
+        otherwise="a ten-thousandth of the budget"),
+    Key("rows", ROWS, "The most measurements that are kept."),
+    Key("per", Record((
+        Key("day", ALPHA, "In one day of the policy's time zone."),
+        Key("week", ALPHA, "In one week, from Monday."),
+    )), "The privacy cost a cell may take on in a period, beside the budget."),
+    Key("allocation", Choice(("topup", "paper")),
+        "What a measurement costs: what the history lacks, or as if there were none.",
+        default="topup"),
+    Key("history", HISTORY, "Whose answers an analyst without an own entry infers from.",
+        default="shared"),
+))
+
+ANALYST = Record((
+    Key("budget", ALPHA, "The most of a cell's budget spent for this analyst or group."),
+    Key("spend", Boolean(), "off: answers are only inferred.", default=True),
+    Key("history", HISTORY, "own: the budget is set aside, and a guarantee of what is learnt.",
+        otherwise="as privacy.history"),
+))
+
+POLICY = Record((
+    Key("dataset", Text("a name: letters, digits, _", r"[^\W\d]\w*"),
+        "The table that analysts query.", required=True),
+    Key("description", Text(), "What it is, for people."),
+    Key("source", SOURCE, "Where the records come from.", required=True),
+    Key("max_records", COUNT, "A public upper bound on the number of records.", required=True),
+    Key("outside", OUTSIDE, "What becomes of records with a value outside the domain.",
+        required=True),
+    Key("nulls", NULLS, "What becomes of records with a NULL: group is a cell of its own.",
+        required=True),
+    Key("attributes", Named(ATTRIBUTE, "attribute", low=1),
+        "The axes of the cube, with their public domains.", required=True),
+    Key("measures", Named(MEASURE, "measure"), "Numbers to be summed.", default={}),
+    Key("privacy", PRIVACY, "What may be spent.", required=True),
+    Key("analysts", Named(ANALYST, "analyst", identifiers=False), "Caps by analyst.", default={}),
+    Key("groups", Named(ANALYST, "group", identifiers=False),
+        "Caps by group of analysts; the users file says who is in it.", default={}),
+    Key("utility", UTILITY, "For counts, when a query brings none."),
+    Key("timezone", Text("an IANA time zone such as Europe/Berlin"),
+        "What now() and CURRENT_DATE mean.", default="UTC"),
+    Key("public", Named(Record((
+        Key("path", PATH, "A public file: .csv, .csv.gz or .parquet.", required=True),
+    )), "table"), "Public tables that queries may join with results.", default={}),
+    Key("state", PATH, "The folder of the ledger and the cube.",
+        otherwise=".privacy-proxy beside this file"),
+    Key("partition", Record((
+        Key("column", Text("an attribute"), "A date attribute.", required=True),
+        Key("grain", Choice(GRAINS), "The length of a partition.", required=True),
+    )), "Snapshots, histories and budgets by period."),
+    Key("records", Choice(("mutable", "immutable")),
+        "immutable: a record once there never changes; new ones may come.", default="mutable"),
+))
+
+USERS = Record((
+    Key("users", Named(Record((
+        Key("password", Secret("a verifier SCRAM-SHA-256$…"),
+            "The verifier that `privacy-proxy passwd` prints.", required=True),
+        Key("roles", Many(Choice(("analyst", "steward", "auditor"))),
+            "analyst: queries; steward: policies and budgets; auditor: everyone's history.",
+            required=True),
+        Key("groups", Many(Text("a group"), 0), "Groups of the policies.", default=[]),
+        Key("datasets", Many(Text("a dataset"), 0), "The datasets open to the user.",
+            otherwise="all"),
+        Key("utility", UTILITY, "When a query brings none."),
+    )), "user", identifiers=False, low=1), "Who may connect.", required=True),
+))
+# fmt: on
+
+
+def json_schema(record: Record = POLICY) -> dict[str, Any]:
+    """Return the JSON Schema of a file, for editors."""
+    schema = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": schema, "title": "privacy-proxy policy"} | record.schema()
+
+
+def describe(record: Record = POLICY) -> str:
+    """Return the documentation of a file: one Markdown table row a key."""
+    rows = [
+        f"| `{path}` | {_cell(_words(key.kind))} | {_cell(_default(key))} | {_cell(key.help)} |"
+        for path, key in _flat(record, "")
+    ]
+    return "\n".join(["| key | allowed | default | meaning |", "| --- | --- | --- | --- |", *rows])
+
+
+def _flat(kind: Kind, path: str) -> Iterator[tuple[str, Key]]:
+    """Yield every key below a kind with its path."""
+    match kind:
+        case Record(keys):
+            for key in keys:
+                here = f"{path}.{key.name}" if path else key.name
+                yield here, key
+                yield from _flat(key.kind, here)
+        case Named(of=of, what=what):
+            yield from _flat(of, f"{path}.<{what}>")
+        case Many(of=of):
+            yield from _flat(of, f"{path}[]")
+        case Either(kinds):
+            for each in kinds:
+                yield from _flat(each, path)
+
+
+def _words(kind: Kind) -> str:
+    """Return what a kind allows, keys left to their own rows."""
+    match kind:
+        case Record():
+            return "a mapping"
+        case Named(what=what):
+            return f"a mapping by {what}"
+        case Many(of=Record()):
+            return "a list of mappings"
+        case Either(kinds):
+            return ", or ".join(_words(each) for each in kinds)
+    return kind.words
+
+
+def _default(key: Key) -> str:
+    """Return a key's default in words."""
+    if key.required:
+        return "required"
+    if key.otherwise:
+        return key.otherwise
+    match key.default:
+        case None | [] | {}:
+            return "none"
+        case bool(switch):
+            return "on" if switch else "off"
+        case Fraction() | int() as number:
+            return decimal(number)
+    return str(key.default)
+
+
+def _cell(text: str) -> str:
+    """Return text that may stand in a Markdown table."""
+    return text.replace("|", r"\|")

@@ -1,0 +1,267 @@
+"""The kinds of values a key can have: each reads an item, names what is allowed, has a JSON Schema.
+
+``read`` returns the same item with the value converted; numbers become exact fractions of the
+text, never floats.  A wrong item is a ``PolicyError`` with its line, its key and what is allowed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from proxy.policy.document import Item, Scalar
+
+NAME = r"[^\W\d]\w*"
+NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][-+]\d{1,2})?")
+INTEGER = re.compile(r"[-+]?(?:0|[1-9][\d_]*)")
+INT64 = 2**63 - 1
+
+
+class Kind(ABC):
+    """What a key's value may be."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """What is allowed, as a noun phrase."""
+
+    @abstractmethod
+    def read(self, item: Item) -> Item:
+        """Return the item with its value converted.
+
+        Raises:
+            PolicyError: the value is not of this kind.
+        """
+
+    @abstractmethod
+    def schema(self) -> dict[str, Any]:
+        """Return the kind as JSON Schema."""
+
+    def wrong(self, item: Item) -> Exception:
+        """Return the error that an item is of another kind."""
+        value = item.value
+        if isinstance(value, Scalar):
+            got = "nothing" if value.tag == "null" else f"{value}"
+        else:
+            got = "a list" if isinstance(value, list) else "a mapping"
+        return item.error(f"{got} is not allowed; expected {self.words}")
+
+
+@dataclass(frozen=True)
+class Text(Kind):
+    """Text, as it is written; what YAML would read otherwise must be quoted."""
+
+    words: str = "text"
+    pattern: str | None = None
+
+    def read(self, item: Item) -> Item:
+        """Return the text."""
+        scalar = item.value
+        if not isinstance(scalar, Scalar) or scalar.tag == "null":
+            raise self.wrong(item)
+        if scalar.trap:
+            raise item.error(scalar.trap)
+        if not scalar.text.strip() or "\0" in scalar.text:
+            raise item.error(f"the text is empty; expected {self.words}")
+        if self.pattern and not re.fullmatch(self.pattern, scalar.text):
+            raise self.wrong(item)
+        return replace(item, value=scalar.text)
+
+    def schema(self) -> dict[str, Any]:
+        """Return a string, with its pattern."""
+        return {"type": "string", "minLength": 1} | (
+            {"pattern": f"^(?:{self.pattern})$"} if self.pattern else {}
+        )
+
+
+@dataclass(frozen=True)
+class Secret(Kind):
+    """Text that no message shows."""
+
+    words: str = "text"
+
+    def read(self, item: Item) -> Item:
+        """Return the text, whatever YAML takes it for."""
+        if not isinstance(item.value, Scalar) or not item.value.text:
+            raise item.error(f"expected {self.words}")
+        return replace(item, value=item.value.text)
+
+    def schema(self) -> dict[str, Any]:
+        """Return a string."""
+        return {"type": "string", "minLength": 1}
+
+
+@dataclass(frozen=True)
+class Choice(Kind):
+    """One of some words."""
+
+    options: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """The options."""
+        return " | ".join(self.options)
+
+    def read(self, item: Item) -> Item:
+        """Return the word."""
+        if not isinstance(item.value, Scalar):
+            raise self.wrong(item)
+        if item.value.text not in self.options:
+            near = nearest(item.value.text, self.options)
+            raise item.error(f"{item.value} is not allowed; expected {self.words}{near}")
+        return replace(item, value=item.value.text)
+
+    def schema(self) -> dict[str, Any]:
+        """Return an enumeration."""
+        return {"enum": list(self.options)}
+
+
+@dataclass(frozen=True)
+class Boolean(Kind):
+    """A switch: on, off, true, false, yes or no, unquoted."""
+
+    words: str = "on | off"
+
+    def read(self, item: Item) -> Item:
+        """Return the boolean."""
+        if not isinstance(item.value, Scalar) or item.value.tag != "bool":
+            raise self.wrong(item)
+        return replace(item, value=item.value.text.lower() in ("true", "yes", "on"))
+
+    def schema(self) -> dict[str, Any]:
+        """Return a boolean; readers of YAML 1.2 take ``off`` for a string."""
+        return {"enum": [True, False, "on", "off", "yes", "no"]}
+
+
+@dataclass(frozen=True)
+class Number(Kind):
+    """An exact decimal, within bounds; an integer where ``whole``."""
+
+    low: Fraction | int | None = None
+    high: Fraction | int | None = None
+    open_low: bool = False  # low itself is not allowed
+    open_high: bool = False
+    whole: bool = False
+
+    @property
+    def words(self) -> str:
+        """The bounds in words."""
+        noun = "a whole number" if self.whole else "a number"
+        bounds = []
+        if self.low is not None and self.low != -INT64:
+            bounds.append(f"{'more than' if self.open_low else 'at least'} {decimal(self.low)}")
+        if self.high == INT64:
+            bounds.append("of 64 bits")
+        elif self.high is not None:
+            bounds.append(f"{'less than' if self.open_high else 'at most'} {decimal(self.high)}")
+        return f"{noun} {' and '.join(bounds)}".strip()
+
+    def read(self, item: Item) -> Item:
+        """Return a Fraction, or an int where whole."""
+        scalar = item.value
+        if not isinstance(scalar, Scalar):
+            raise self.wrong(item)
+        if scalar.plain and scalar.number_trap:
+            raise item.error(f"{scalar.number_trap}; write {self.words} in plain digits")
+        if scalar.tag == "str" and not scalar.plain and NUMBER.fullmatch(scalar.text):
+            raise item.error(f"{scalar} is text; write it without the quotes")
+        pattern = INTEGER if self.whole else NUMBER
+        if scalar.tag not in ("int", "float") or not pattern.fullmatch(scalar.text):
+            raise self.wrong(item)
+        if len(scalar.text) > 60:
+            raise item.error("more than 60 digits; write a shorter number")
+        number = Fraction(scalar.text.replace("_", ""))
+        if self.low is not None and (number <= self.low if self.open_low else number < self.low):
+            raise self.wrong(item)
+        if self.high is not None and (
+            number >= self.high if self.open_high else number > self.high
+        ):
+            raise self.wrong(item)
+        return replace(item, value=int(number) if self.whole else number)
+
+    def schema(self) -> dict[str, Any]:
+        """Return a number with its bounds."""
+        low = "exclusiveMinimum" if self.open_low else "minimum"
+        high = "exclusiveMaximum" if self.open_high else "maximum"
+        bounds = {low: self.low, high: self.high}
+        return {"type": "integer" if self.whole else "number"} | {
+            name: plain(bound) for name, bound in bounds.items() if bound is not None
+        }
+
+
+@dataclass(frozen=True)
+class Date(Kind):
+    """A calendar date."""
+
+    words: str = "a date such as 2024-01-31"
+
+    def read(self, item: Item) -> Item:
+        """Return a datetime.date."""
+        if isinstance(item.value, Scalar) and re.fullmatch(r"\d{4}-\d\d-\d\d", item.value.text):
+            try:
+                return replace(item, value=datetime.date.fromisoformat(item.value.text))
+            except ValueError:
+                pass
+        raise self.wrong(item)
+
+    def schema(self) -> dict[str, Any]:
+        """Return a string in the format of dates."""
+        return {"type": "string", "format": "date"}
+
+
+@dataclass(frozen=True)
+class Value(Kind):
+    """A value of an attribute, left as written: the attribute's type will say what it is."""
+
+    words: str = "a value"
+
+    def read(self, item: Item) -> Item:
+        """Return the scalar, which is not null."""
+        if not isinstance(item.value, Scalar):
+            raise self.wrong(item)
+        if item.value.tag == "null":
+            raise item.error(f"{item.value.trap}; NULL is no value of the domain, see nulls: group")
+        return item
+
+    def schema(self) -> dict[str, Any]:
+        """Return any scalar."""
+        return {"type": ["string", "number", "boolean"]}
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return the near names, to be put behind a message; empty if none is near."""
+    by_case = {known.lower(): known for known in names}
+    near = difflib.get_close_matches(name.lower(), by_case, n=2, cutoff=0.6)
+    return f", did you mean {' or '.join(by_case[n] for n in near)}?" if near else ""
+
+
+def decimal(number: Fraction | int) -> str:
+    """Return an exact number as people write it: a finite decimal, else a fraction."""
+    number = Fraction(number)
+    denominator, places = number.denominator, 0
+    while denominator != 1 and places < 60:
+        if denominator % 10 == 0:
+            denominator //= 10
+        elif denominator % 5 == 0:
+            denominator //= 5
+        elif denominator % 2 == 0:
+            denominator //= 2
+        else:
+            return str(number)
+        places += 1
+    digits = f"{abs(int(number * 10**places)):0{places + 1}d}"
+    sign = "-" if number < 0 else ""
+    return f"{sign}{digits[:-places]}.{digits[-places:]}" if places else f"{sign}{digits}"
+
+
+def plain(value: Any) -> Any:
+    """Return a read value as JSON has it."""
+    if isinstance(value, Fraction):
+        return int(value) if value.denominator == 1 else float(value)
+    return value

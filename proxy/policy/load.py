@@ -1,0 +1,272 @@
+"""``load``: the policy file as a Policy, every rule that concerns several keys checked here."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+import zoneinfo
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from proxy.domain import Attribute, Domain, Measure
+from proxy.policy import document, keys
+from proxy.policy.axes import domain, period_start
+from proxy.policy.document import Item
+from proxy.policy.kinds import decimal, nearest
+from proxy.policy.model import (
+    Analyst,
+    CellBudget,
+    Guard,
+    Partition,
+    Policy,
+    Privacy,
+    PublicTable,
+    Rows,
+    Source,
+    Unit,
+    Utility,
+)
+
+CLAIM = re.compile(r"\s*COUNT\s*\(\s*\*\s*\)\s+BETWEEN\s+(\d[\d_]*)\s+AND\s+(\d[\d_]*)\s*", re.I)
+DATABASES = (".duckdb", ".db", ".ddb")
+FILES = (".csv", ".csv.gz", ".parquet")
+
+
+def load(path: str | os.PathLike[str]) -> Policy:
+    """Return the policy in a file.
+
+    Raises:
+        PolicyError: the file is wrong; with its line and key, and what is allowed.
+    """
+    path = Path(path)
+    folder = path.parent.absolute()
+    item = keys.POLICY.read(document.read(path))
+    axes = domain(item, folder)
+    measures = item.value["measures"].value
+    privacy = _privacy(item.value["privacy"], axes)
+    state = item.get("state")
+    return Policy(
+        path=path.absolute(),
+        dataset=item.get("dataset"),
+        description=item.get("description") or "",
+        source=_source(item.value["source"], folder),
+        max_records=item.get("max_records"),
+        domain=axes,
+        measure_utility={
+            name: utility(measure.value["utility"])
+            for name, measure in measures.items()
+            if "utility" in measure.value
+        },
+        utility=utility(item.value["utility"]) if "utility" in item.value else None,
+        privacy=privacy,
+        **_analysts(item, privacy),
+        timezone=_timezone(item.value["timezone"]),
+        public=_public(item, folder),
+        state=_place(folder, state) if state else None,
+        partition=_partition(item.value["partition"], axes) if "partition" in item.value else None,
+        records=item.get("records"),
+    )
+
+
+def utility(item: Item) -> Utility:
+    """Return a utility that was read."""
+    return Utility(item.get("half_width"), item.get("delta"))
+
+
+def _place(folder: Path, path: str) -> Path:
+    """Return a path of the policy, which begins at the policy's folder."""
+    return Path(os.path.normpath(folder / path))
+
+
+def _source(item: Item, folder: Path) -> Source:
+    """Return where the records come from: keys that fit one another and the engine."""
+    engine = item.get("engine")
+    path, table, query, dsn = (item.get(key) for key in ("path", "table", "query", "dsn"))
+    if table and query:
+        raise item.value["query"].error("table is there too; keep one of the two")
+    if path and "://" in path:
+        raise item.value["path"].error("a path on this host is expected, not a URL")
+    if engine == "duckdb":
+        if dsn:
+            raise item.value["dsn"].error("engine duckdb reads the file at path; leave dsn out")
+        if not path:
+            raise item.error("engine duckdb needs path: the data file")
+        database = path.lower().endswith(DATABASES)
+        if not database and not path.lower().endswith(FILES):
+            known = ", ".join(FILES + DATABASES)
+            raise item.value["path"].error(f"the file's name ends in none of {known}")
+        if database and not (table or query):
+            raise item.error("a DuckDB database needs table or query")
+        if table and not database:
+            raise item.value["table"].error("a file is a single table; leave table out")
+    elif engine == "postgres":
+        if path:
+            raise item.value["path"].error("engine postgres connects by dsn; leave path out")
+        if not dsn:
+            raise item.error("engine postgres needs dsn: host=… dbname=…")
+    if engine != "duckdb" and not (path or table or query):
+        raise item.error(f"engine {engine} needs table or query")
+    return Source(engine, _place(folder, path) if path else None, table, query, dsn)
+
+
+def _privacy(item: Item, axes: Domain) -> Privacy:
+    """Return what may be spent: no part more than the budget."""
+    budget: Fraction = item.get("budget")
+    if budget * 2**40 < 1:
+        raise item.value["budget"].error("less than the smallest charge, 2^-40")
+    cells = item.value["cells"].value
+    within = [cell.value["budget"] for cell in cells]
+    within += [item.value["floor"]] if "floor" in item.value else []
+    per = item.value["per"].value if "per" in item.value else {}
+    for part in [*within, *per.values()]:
+        if part.value > budget:
+            raise part.error(f"{decimal(part.value)} is more than the budget {decimal(budget)}")
+    if len(per) == 2 and per["day"].value > per["week"].value:
+        raise per["day"].error("more than in a week")
+    return Privacy(
+        budget=budget,
+        unit=_unit(item.value["unit"], axes),
+        cells=tuple(CellBudget(c.get("where"), c.get("budget"), c.line) for c in cells),
+        guards=tuple(_guard(guard, axes) for guard in item.value["guards"].value),
+        floor=item.get("floor") or budget / 10_000,
+        rows=_rows(item),
+        per={period: part.value for period, part in per.items()},
+        allocation=item.get("allocation"),
+        history=item.get("history"),
+    )
+
+
+def _rows(item: Item) -> Rows:
+    """Return the limits on the history's length."""
+    if "rows" not in item.value:
+        default = {key.name: key.default for key in keys.ROWS.keys}["total"]
+        return Rows(default, default)
+    rows = item.value["rows"]
+    total = rows.get("total")
+    analyst = rows.get("analyst") or total
+    if analyst > total:
+        raise rows.value["analyst"].error(f"{analyst} is more than total, {total}")
+    return Rows(total, analyst)
+
+
+def _unit(item: Item, axes: Domain) -> Unit:
+    """Return the privacy unit; its column is no attribute, for the cube would show who is in it."""
+    if item.value == "row":
+        return Unit()
+    column = item.value["column"]
+    quoted = '"' + column.value.replace('"', '""') + '"'
+    columns: list[Attribute | Measure] = [*axes.attributes, *axes.measures]
+    for axis in columns:
+        if column.value.lower() == axis.name.lower() or axis.source == quoted:
+            raise column.error(
+                f"{column.value} is the attribute or measure {axis.name}; whom a row belongs to "
+                "cannot be queried"
+            )
+    return Unit(column.value, item.get("max_rows"), item.get("seed"))
+
+
+def _guard(item: Item, axes: Domain) -> Guard:
+    """Return a guard on groups of attributes."""
+    claim = item.value["claim"]
+    match = CLAIM.fullmatch(claim.value)
+    if not match:
+        raise claim.error(
+            f"'{claim.value}' is not allowed; expected COUNT(*) BETWEEN low AND high, with whole "
+            "numbers"
+        )
+    low, high = (int(end) for end in match.groups())
+    if low > high:
+        raise claim.error(f"BETWEEN low AND high, low ≤ high; got {low} and {high}")
+    names: list[str] = []
+    for each in item.value["for_each"].value:
+        if each.value not in axes.axis:
+            raise each.error(f"no attribute {each.value}{nearest(each.value, axes.axis)}")
+        if each.value in names:
+            raise each.error(f"{each.value} is there twice")
+        names.append(each.value)
+    return Guard(low, high, tuple(names), item.get("confidence"), item.line)
+
+
+def _analysts(item: Item, privacy: Privacy) -> dict[str, dict[str, Analyst]]:
+    """Return caps of analysts and groups; those of own histories fit the budget together."""
+    left = privacy.budget
+    read: dict[str, dict[str, Analyst]] = {"analysts": {}, "groups": {}}
+    for kind, listed in read.items():
+        for name, entry in item.value[kind].value.items():
+            history = entry.get("history") or privacy.history
+            cap = entry.get("budget")
+            if history == "own" and cap is None:
+                raise entry.error("history: own needs a budget, which is set aside for it")
+            if cap is not None and cap > privacy.budget:
+                raise entry.value["budget"].error(
+                    f"{decimal(cap)} is more than the budget {decimal(privacy.budget)}"
+                )
+            left -= cap if history == "own" else 0
+            if left < 0:
+                raise entry.value["budget"].error(
+                    "the budgets of own histories together pass the budget "
+                    f"{decimal(privacy.budget)} by {decimal(-left)}"
+                )
+            listed[name] = Analyst(cap, entry.get("spend"), history)
+    return read
+
+
+def _timezone(item: Item) -> str:
+    """Return the name of a time zone that this host knows."""
+    name: str = item.value
+    if name != "UTC":
+        try:
+            zoneinfo.ZoneInfo(name)
+        except (ValueError, OSError, KeyError):
+            near = nearest(name, zoneinfo.available_timezones())
+            raise item.error(
+                f"no time zone {name}{near}; expected one such as UTC or Europe/Berlin"
+            ) from None
+    return name
+
+
+def _public(item: Item, folder: Path) -> dict[str, PublicTable]:
+    """Return the public tables, whose files are there."""
+    tables: dict[str, PublicTable] = {}
+    taken = {item.get("dataset").lower()}
+    for name, table in item.value["public"].value.items():
+        path = _place(folder, table.get("path"))
+        if name.lower() in taken:
+            raise table.error("the name is taken by the dataset or another table")
+        if not path.name.lower().endswith(FILES):
+            raise table.value["path"].error(f"the file's name ends in none of {', '.join(FILES)}")
+        if not path.is_file():
+            raise table.value["path"].error(f"there is no file {path}")
+        taken.add(name.lower())
+        tables[name] = PublicTable(path)
+    return tables
+
+
+def _partition(item: Item, axes: Domain) -> Partition:
+    """Return the partition; no cell of its attribute lies in two."""
+    column, grain = item.value["column"], item.get("grain")
+    if column.value not in axes.axis:
+        raise column.error(f"no attribute {column.value}{nearest(column.value, axes.axis)}")
+    attribute = axes.attributes[axes.axis[column.value]]
+    if attribute.type not in ("date", "timestamp"):
+        raise column.error(
+            f"{column.value} is of type {attribute.type}; a date or timestamp is needed"
+        )
+    edges: Any = attribute.edges or ()
+    step = datetime.timedelta(days=1)
+    if attribute.type == "timestamp":
+        step = datetime.timedelta(microseconds=1)
+    for first, after in pairwise(edges):
+        if period_start(_day(first), grain) != period_start(_day(after - step), grain):
+            raise item.value["grain"].error(
+                f"the bin of {column.value} from {first} lies in more than one {grain}"
+            )
+    return Partition(column.value, grain)
+
+
+def _day(moment: datetime.date) -> datetime.date:
+    """Return the day of a date or a timestamp."""
+    return moment.date() if isinstance(moment, datetime.datetime) else moment

@@ -1,0 +1,253 @@
+"""A policy as values: what the rest of the proxy reads, long after the YAML is forgotten.
+
+Every number is exact: budget 0.1 is Fraction(1, 10).  ``Policy.protection`` is the part of a
+policy that people's privacy rests on, as JSON; two policies of one digest protect alike.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from proxy.domain import Attribute, Domain, Value
+
+LONG = 1000  # values; a longer axis enters the protection by its hash
+
+
+@dataclass(frozen=True)
+class Utility:
+    """A credible interval of confidence 1 − delta no longer than 2 · half_width."""
+
+    half_width: Fraction
+    delta: Fraction
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the records come from."""
+
+    engine: str  # duckdb | postgres | spark
+    path: Path | None = None
+    table: str | None = None
+    query: str | None = None
+    dsn: str | None = field(default=None, repr=False)  # may hold a password
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What is protected: a row (``column`` is None), or up to ``max_rows`` rows of one unit."""
+
+    column: str | None = None
+    max_rows: int = 1
+    seed: str = "0"
+
+
+@dataclass(frozen=True)
+class CellBudget:
+    """A smaller budget for the cells where a condition (SQL text) is true."""
+
+    where: str
+    budget: Fraction
+    line: int
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A claim `COUNT(*) BETWEEN low AND high` that no posterior may hold above ``confidence``."""
+
+    low: int
+    high: int
+    for_each: tuple[str, ...]
+    confidence: Fraction
+    line: int
+
+    @property
+    def cap(self) -> float:
+        """The cost of a cell of its groups, ln(1/(1−γ))/(U−L+1), rounded down."""
+        return guard_cap(self.low, self.high, self.confidence)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The most measurements that are kept, in all and for one analyst."""
+
+    total: int
+    analyst: int
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """What may be spent, and how."""
+
+    budget: Fraction  # per cell
+    unit: Unit
+    cells: tuple[CellBudget, ...]
+    guards: tuple[Guard, ...]
+    floor: Fraction  # the least alpha of a measurement
+    rows: Rows
+    per: Mapping[str, Fraction]  # day, week
+    allocation: str  # topup | paper
+    history: str  # shared | own, for analysts that are not listed
+
+
+@dataclass(frozen=True)
+class Analyst:
+    """What one analyst, or group, may spend (None: all that is there)."""
+
+    budget: Fraction | None = None
+    spend: bool = True
+    history: str = "shared"  # own: the budget is set aside in every cell
+
+
+@dataclass(frozen=True)
+class PublicTable:
+    """A public table that may be joined with results."""
+
+    path: Path
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Snapshots, histories and budgets by period of a date attribute."""
+
+    column: str
+    grain: str
+
+
+@dataclass(frozen=True)
+class Policy:
+    """One dataset, its public domain, and what may be spent on it."""
+
+    path: Path
+    dataset: str
+    description: str
+    source: Source
+    max_records: int
+    domain: Domain
+    measure_utility: Mapping[str, Utility]  # of the measures that have one
+    utility: Utility | None
+    privacy: Privacy
+    analysts: Mapping[str, Analyst] = field(default_factory=dict)
+    groups: Mapping[str, Analyst] = field(default_factory=dict)
+    timezone: str = "UTC"
+    public: Mapping[str, PublicTable] = field(default_factory=dict)
+    state: Path | None = None
+    partition: Partition | None = None
+    records: str = "mutable"
+
+    @property
+    def zone(self) -> datetime.tzinfo:
+        """The time zone of now() and of days and weeks; UTC needs no time zone database."""
+        return datetime.UTC if self.timezone == "UTC" else ZoneInfo(self.timezone)
+
+    def analyst(self, name: str) -> Analyst:
+        """Return what an analyst may spend; one who is not listed has no cap of their own."""
+        return self.analysts.get(name, Analyst(history=self.privacy.history))
+
+    @property
+    def set_aside(self) -> Fraction:
+        """The sum of the caps of own histories."""
+        listed = [*self.analysts.values(), *self.groups.values()]
+        return sum((a.budget or Fraction(0) for a in listed if a.history == "own"), Fraction(0))
+
+    @property
+    def shared_budget(self) -> Fraction:
+        """What own histories leave of a cell's budget to the shared one."""
+        return self.privacy.budget - self.set_aside
+
+    def protection(self) -> dict[str, Any]:
+        """Return all that people's privacy rests on, as JSON has it, in one canonical form."""
+        privacy = self.privacy
+        measures = {
+            m.name: {
+                "clip": [str(m.low), str(m.high)],
+                "quantum": str(m.quantum),
+                "nulls": m.nulls,
+                "source": m.source,
+            }
+            for m in self.domain.measures
+        }
+        partition = self.partition and [self.partition.column, self.partition.grain]
+        return {
+            "version": 1,
+            "dataset": self.dataset,
+            "source": {"table": self.source.table, "query": self.source.query},
+            "max_records": self.max_records,
+            "attributes": {a.name: _axis(a) for a in self.domain.attributes},
+            "measures": measures,
+            "budget": str(privacy.budget),
+            "unit": {
+                "column": privacy.unit.column,
+                "max_rows": privacy.unit.max_rows,
+                "seed": privacy.unit.seed,
+            },
+            "cells": [{"where": c.where, "budget": str(c.budget)} for c in privacy.cells],
+            "guards": [
+                {
+                    "low": g.low,
+                    "high": g.high,
+                    "for_each": list(g.for_each),
+                    "confidence": str(g.confidence),
+                }
+                for g in privacy.guards
+            ],
+            "floor": str(privacy.floor),
+            "rows": {"total": privacy.rows.total, "analyst": privacy.rows.analyst},
+            "per": {period: str(budget) for period, budget in privacy.per.items()},
+            "history": privacy.history,
+            "analysts": {name: _caps(a) for name, a in self.analysts.items()},
+            "groups": {name: _caps(a) for name, a in self.groups.items()},
+            "partition": partition,
+            "records": self.records,
+            "timezone": self.timezone,
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the protection, in hex."""
+        text = json.dumps(self.protection(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def guard_cap(low: int, high: int, confidence: Fraction) -> float:
+    """Return ln(1/(1−γ))/(U−L+1), rounded down."""
+    # Each form is accurate to some 2⁻⁵² of itself on its side of one half.
+    near_one = confidence > Fraction(1, 2)
+    loss = -math.log(1 - confidence) if near_one else -math.log1p(-float(confidence))
+    return loss / (high - low + 1) * (1 - 2**-50)
+
+
+def _caps(analyst: Analyst) -> dict[str, Any]:
+    """Return an analyst's limits as JSON."""
+    budget = None if analyst.budget is None else str(analyst.budget)
+    return {"budget": budget, "spend": analyst.spend, "history": analyst.history}
+
+
+def _axis(attribute: Attribute) -> dict[str, Any]:
+    """Return an axis as JSON; names of coarser levels protect nobody and are left out."""
+    cells = attribute.values if attribute.edges is None else attribute.edges
+    return {
+        "type": attribute.type,
+        "binned": attribute.binned,
+        "values": _values(cells),
+        "outside": attribute.outside,
+        "nulls": attribute.nulls,
+        "source": attribute.source,
+    }
+
+
+def _values(values: Sequence[Value]) -> Any:
+    """Return values as a list of texts, or as their number and hash where they are many."""
+    texts = [str(value) for value in values]
+    if len(texts) <= LONG:
+        return texts
+    return [len(texts), hashlib.sha256(json.dumps(texts).encode()).hexdigest()]

@@ -1,0 +1,160 @@
+"""The kinds of values that hold others: lists, mappings by name, and records of known keys."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from proxy.policy.document import Item, Scalar
+from proxy.policy.kinds import NAME, Kind, nearest, plain
+
+
+@dataclass(frozen=True)
+class Many(Kind):
+    """A list."""
+
+    of: Kind
+    low: int = 1
+    high: int | None = None
+
+    @property
+    def words(self) -> str:
+        """What the list holds."""
+        if self.low == self.high == 2:
+            return f"a pair [low, high], each {self.of.words}"
+        return f"{'a' if self.low else 'a possibly empty'} list [ … ] of {self.of.words}"
+
+    def read(self, item: Item) -> Item:
+        """Return the list of read items."""
+        if not isinstance(item.value, list):
+            raise self.wrong(item)
+        if len(item.value) < self.low or (self.high is not None and len(item.value) > self.high):
+            got = f"{len(item.value)} entries" if item.value else "an empty list"
+            least = f" with at least {self.low}" if self.high is None else ""
+            raise item.error(f"{got}; expected {self.words}{least}")
+        return replace(item, value=[self.of.read(child) for child in item.value])
+
+    def schema(self) -> dict[str, Any]:
+        """Return an array."""
+        high = {} if self.high is None else {"maxItems": self.high}
+        return {"type": "array", "items": self.of.schema(), "minItems": self.low} | high
+
+
+@dataclass(frozen=True)
+class Named(Kind):
+    """A mapping from names that the steward chooses."""
+
+    of: Kind
+    what: str  # what is named: "attribute"
+    identifiers: bool = True  # the names are SQL identifiers
+    low: int = 0
+
+    @property
+    def words(self) -> str:
+        """What is named."""
+        return f"a mapping {{{self.what}: …}} to {self.of.words}"
+
+    def read(self, item: Item) -> Item:
+        """Return the mapping of read items."""
+        if not isinstance(item.value, dict):
+            raise self.wrong(item)
+        if len(item.value) < self.low:
+            raise item.error(f"no {self.what} is named; at least {self.low} is needed")
+        for name, child in item.value.items():
+            if not (re.fullmatch(NAME, name) if self.identifiers else name.strip()):
+                raise child.error("not a name: letters, digits and _ only, not a digit first")
+            if len(name.encode()) > 63:
+                raise child.error("the name is longer than 63 bytes")
+        return replace(item, value={n: self.of.read(c) for n, c in item.value.items()})
+
+    def schema(self) -> dict[str, Any]:
+        """Return an object with free names."""
+        names = {"pattern": r"^[^\W\d]\w*$"} if self.identifiers else {"minLength": 1}
+        low = {"minProperties": self.low} if self.low else {}
+        return {
+            "type": "object",
+            "propertyNames": names,
+            "additionalProperties": self.of.schema(),
+        } | low
+
+
+@dataclass(frozen=True)
+class Key:
+    """A line of the table of keys."""
+
+    name: str
+    kind: Kind
+    help: str
+    required: bool = False
+    default: Any = None  # what `kind.read` would give
+    otherwise: str | None = None  # the default in words, where it is computed
+
+
+@dataclass(frozen=True)
+class Record(Kind):
+    """A mapping with known keys."""
+
+    keys: tuple[Key, ...]
+
+    @property
+    def words(self) -> str:
+        """The keys."""
+        return "{" + ", ".join(f"{key.name}: …" for key in self.keys) + "}"
+
+    def read(self, item: Item) -> Item:
+        """Return the mapping of read items, with defaults filled in."""
+        if isinstance(item.value, Scalar) and item.value.tag == "null":
+            item = replace(item, value={})
+        if not isinstance(item.value, dict):
+            raise self.wrong(item)
+        names = [key.name for key in self.keys]
+        for name, child in item.value.items():
+            if name not in names:
+                near = nearest(name, names)
+                raise child.error(f"unknown key{near}; allowed: {', '.join(names)}")
+        read = {}
+        for key in self.keys:
+            where = f"{item.key}.{key.name}" if item.key else key.name
+            if key.name in item.value:
+                read[key.name] = key.kind.read(item.value[key.name])
+            elif key.required:
+                raise replace(item, key=where).error(f"missing; expected {key.kind.words}")
+            elif key.default is not None:
+                read[key.name] = replace(item, value=key.default, key=where)
+        return replace(item, value=read)
+
+    def schema(self) -> dict[str, Any]:
+        """Return an object with its keys."""
+        properties = {}
+        for key in self.keys:
+            default = {} if key.default is None else {"default": plain(key.default)}
+            properties[key.name] = {"description": key.help} | key.kind.schema() | default
+        required = [key.name for key in self.keys if key.required]
+        return {"type": "object", "properties": properties, "additionalProperties": False} | (
+            {"required": required} if required else {}
+        )
+
+
+@dataclass(frozen=True)
+class Either(Kind):
+    """A kind for each form: scalar, list or mapping."""
+
+    kinds: tuple[Kind, ...]
+
+    @property
+    def words(self) -> str:
+        """All the forms."""
+        return ", or ".join(kind.words for kind in self.kinds)
+
+    def read(self, item: Item) -> Item:
+        """Return what the kind of the item's form reads."""
+        for kind in self.kinds:
+            forms = {Record: dict, Named: dict, Many: list}
+            if isinstance(item.value, forms.get(type(kind), Scalar)):
+                return kind.read(item)
+        raise self.wrong(item)
+
+    def schema(self) -> dict[str, Any]:
+        """Return the alternatives."""
+        return {"anyOf": [kind.schema() for kind in self.kinds]}

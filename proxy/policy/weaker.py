@@ -1,0 +1,189 @@
+"""What a new policy protects less than an old one: the difference a steward must agree to.
+
+Both are compared as ``Policy.protection`` gives them, since the old one comes from a ledger.  A
+change that cannot be shown to be at least as strict is listed; an empty list means: as strict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+from proxy.policy.kinds import decimal
+from proxy.policy.model import guard_cap
+
+Protection = Mapping[str, Any]
+UNCAPPED: dict[str, Any] = {"budget": None, "spend": True, "history": "shared"}
+
+
+def weaker(old: Protection, new: Protection) -> list[str]:
+    """Return a sentence for each change that lowers protection.
+
+    Raises:
+        ValueError: the two are not of one version.
+    """
+    if old["version"] != new["version"]:
+        raise ValueError(f"protection of versions {old['version']} and {new['version']}")
+    rules: tuple[Callable[[Protection, Protection], Iterator[str]], ...] = (
+        _dataset, _attributes, _measures, _budgets, _unit, _cells, _guards, _limits, _caps,
+    )  # fmt: skip
+    return [sentence for rule in rules for sentence in rule(old, new)]
+
+
+def _dataset(old: Protection, new: Protection) -> Iterator[str]:
+    """Another dataset, or other records in it."""
+    if old["dataset"] != new["dataset"]:
+        yield f"dataset is {new['dataset']}, it was {old['dataset']}"
+    for key in ("table", "query"):
+        if old["source"][key] != new["source"][key]:
+            yield f"source.{key} has changed: a record may be another thing"
+    if old["partition"] != new["partition"]:
+        yield f"partition is {_list(new['partition'])}, it was {_list(old['partition'])}"
+    if (old["records"], new["records"]) == ("mutable", "immutable"):
+        yield "records are immutable now: a new snapshot carries costs over cell by cell"
+
+
+def _attributes(old: Protection, new: Protection) -> Iterator[str]:
+    """Another domain, in whatever way."""
+    before, after = old["attributes"], new["attributes"]
+    for name in sorted(before.keys() - after.keys()):
+        yield f"attribute {name} is gone: other cells than those that paid"
+    for name in sorted(after.keys() - before.keys()):
+        yield f"attribute {name} is new: other cells than those that paid"
+    for name in sorted(before.keys() & after.keys()):
+        changed = [key for key in before[name] if before[name][key] != after[name].get(key)]
+        if changed:
+            yield f"attribute {name} has another domain: {', '.join(changed)}"
+
+
+def _measures(old: Protection, new: Protection) -> Iterator[str]:
+    """A new measure, a wider clip, another quantum."""
+    for name, after in new["measures"].items():
+        before = old["measures"].get(name)
+        if before is None:
+            yield f"measure {name} is new: more of each record can be asked"
+            continue
+        low, high = map(Fraction, before["clip"])
+        new_low, new_high = map(Fraction, after["clip"])
+        if new_low < low or new_high > high:
+            yield (
+                f"measure {name}: the clip is [{decimal(new_low)}, {decimal(new_high)}], "
+                f"it was [{decimal(low)}, {decimal(high)}]"
+            )
+        for key in ("quantum", "nulls", "source"):
+            if before[key] != after[key]:
+                yield f"measure {name}: {key} is {after[key]}, it was {before[key]}"
+
+
+def _budgets(old: Protection, new: Protection) -> Iterator[str]:
+    """A larger budget, in all or by period."""
+    if _raised(old["budget"], new["budget"]):
+        yield f"privacy.budget is {_number(new['budget'])}, it was {_number(old['budget'])}"
+    for period, before in old["per"].items():
+        if _raised(before, new["per"].get(period)):
+            yield (
+                f"privacy.per.{period} is {_number(new['per'].get(period))}, "
+                f"it was {_number(before)}"
+            )
+    if old["per"] and old["timezone"] != new["timezone"]:
+        yield f"timezone is {new['timezone']}, it was {old['timezone']}: periods begin anew"
+
+
+def _unit(old: Protection, new: Protection) -> Iterator[str]:
+    """Rows instead of units, other units, fewer rows charged for."""
+    before, after = old["unit"], new["unit"]
+    if before["column"] is None:
+        return
+    if after["column"] != before["column"]:
+        yield f"privacy.unit is {after['column'] or 'row'}, it was {before['column']}"
+        return
+    if after["max_rows"] < before["max_rows"]:
+        yield f"privacy.unit.max_rows is {after['max_rows']}, it was {before['max_rows']}"
+    if after["seed"] != before["seed"]:
+        yield "privacy.unit.seed has changed: other rows of each unit are kept"
+
+
+def _cells(old: Protection, new: Protection) -> Iterator[str]:
+    """A smaller budget of some cells that is dropped or raised."""
+    kept: dict[str, Fraction] = {}
+    for rule in new["cells"]:
+        where = _spaced(rule["where"])
+        kept[where] = min(Fraction(rule["budget"]), kept.get(where, Fraction(rule["budget"])))
+    for rule in old["cells"]:
+        now = min(
+            kept.get(_spaced(rule["where"]), Fraction(new["budget"])), Fraction(new["budget"])
+        )
+        if now > Fraction(rule["budget"]):
+            yield (
+                f"the budget of cells where {rule['where']} is {decimal(now)}, "
+                f"it was {_number(rule['budget'])}"
+            )
+
+
+def _guards(old: Protection, new: Protection) -> Iterator[str]:
+    """A guard that is removed, or lets cells pay more."""
+    for guard in old["guards"]:
+        same = [_cap(g) for g in new["guards"] if set(g["for_each"]) == set(guard["for_each"])]
+        if not same or min(same) > _cap(guard):
+            yield (
+                f"the guard COUNT(*) BETWEEN {guard['low']} AND {guard['high']} for each "
+                f"{', '.join(guard['for_each'])}, confidence {_number(guard['confidence'])}, is "
+                f"{'looser' if same else 'gone'}"
+            )
+
+
+def _limits(old: Protection, new: Protection) -> Iterator[str]:
+    """A lower floor, longer histories, shared ones by default."""
+    before, after = Fraction(old["floor"]), Fraction(new["floor"])
+    # With a budget smaller by as much, as by default, histories grow no longer.
+    if after < min(before, before / Fraction(old["budget"]) * Fraction(new["budget"])):
+        yield f"privacy.floor is {_number(new['floor'])}, it was {_number(old['floor'])}"
+    for key in ("total", "analyst"):
+        if new["rows"][key] > old["rows"][key]:
+            yield f"privacy.rows.{key} is {new['rows'][key]}, it was {old['rows'][key]}"
+    if (old["history"], new["history"]) == ("own", "shared"):
+        yield "privacy.history is shared, it was own"
+
+
+def _caps(old: Protection, new: Protection) -> Iterator[str]:
+    """A cap that is raised or dropped, spending allowed, a history of one's own given up."""
+    for kind in ("analysts", "groups"):
+        for name, before in old[kind].items():
+            default = UNCAPPED | ({"history": new["history"]} if kind == "analysts" else {})
+            after = new[kind].get(name, default)
+            where = f"{kind}.{name}"
+            if before["budget"] is not None and _raised(before["budget"], after["budget"]):
+                yield (
+                    f"{where}.budget is {_number(after['budget'])}, "
+                    f"it was {_number(before['budget'])}"
+                )
+            if after["spend"] and not before["spend"]:
+                yield f"{where}.spend is on, it was off"
+            if (before["history"], after["history"]) == ("own", "shared"):
+                yield f"{where}.history is shared, it was own"
+
+
+def _raised(before: str, after: str | None) -> bool:
+    """Whether a limit is larger or gone."""
+    return after is None or Fraction(after) > Fraction(before)
+
+
+def _cap(guard: Protection) -> float:
+    """Return the cost that a guard allows a cell; of two guards the larger is the looser."""
+    return guard_cap(guard["low"], guard["high"], Fraction(guard["confidence"]))
+
+
+def _number(text: str | None) -> str:
+    """Return a number of the protection as people write it."""
+    return "unlimited" if text is None else decimal(Fraction(text))
+
+
+def _list(words: list[str] | None) -> str:
+    """Return words, or none."""
+    return " by ".join(words) if words else "none"
+
+
+def _spaced(text: str) -> str:
+    """Return SQL text with white space alike."""
+    return " ".join(text.split())

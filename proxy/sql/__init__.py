@@ -1,0 +1,44 @@
+"""SQL to linear queries and back: parse, bind, compile, post-process.  No data, no privacy.
+
+``statement.compile_statement`` is the way in: ``dialect`` parses, ``bind`` resolves names and finds
+the release points, ``compile`` and ``groups`` make linear queries of them, with ``coefficients``
+evaluating the text's own expressions over the public domain in ``evaluate``'s DuckDB; ``scalar``
+and ``types`` say what an expression means.  ``postprocess`` is the way back.
+"""
+
+from proxy.sql.compile import space
+from proxy.sql.dialect import split
+from proxy.sql.evaluate import Evaluator
+from proxy.sql.parameters import bind_parameters
+from proxy.sql.postprocess import postprocess
+from proxy.sql.program import (
+    Column,
+    Command,
+    GroupColumn,
+    Number,
+    Origin,
+    Program,
+    Release,
+    Request,
+    Rows,
+)
+from proxy.sql.statement import compile_statement, region
+
+__all__ = [
+    "Column",
+    "Command",
+    "Evaluator",
+    "GroupColumn",
+    "Number",
+    "Origin",
+    "Program",
+    "Release",
+    "Request",
+    "Rows",
+    "bind_parameters",
+    "compile_statement",
+    "postprocess",
+    "region",
+    "space",
+    "split",
+]

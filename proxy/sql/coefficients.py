@@ -1,0 +1,273 @@
+"""Expressions over the public domain as arrays: indicators of conditions, amounts of sums.
+
+An expression is evaluated on every combination of the values of the axes it reads, and on nothing
+else.  On a binned axis it must be constant inside each bin, which is tried at every value in the
+bins where they are few (integers, dates), else at the constants it is compared with and between.
+Invariant: what is returned here is exactly what the expression is on each cell.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from proxy.domain import Attribute, Domain, Value
+from proxy.errors import NotSupportedError, TypeMismatchError
+from proxy.inference.query import Factor
+from proxy.sql import types
+from proxy.sql.evaluate import Evaluator, Points, Values, inside
+from proxy.sql.scalar import COMPARISONS, RULES, Lowering, Typed, convert, position
+
+ENUMERABLE = 2**17  # values in the bins of an axis, up to which all are tried
+
+
+class Axis(exp.Expression):
+    """A resolved column that is an axis: ``this`` is its index."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class MeasureColumn(exp.Expression):
+    """A resolved column that is a measure: ``this`` is its index."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """Expressions of resolved columns, over one domain."""
+
+    domain: Domain
+    evaluator: Evaluator
+
+    def lower(self, node: exp.Expr) -> Typed:
+        """Return an expression of axes as DuckDB text."""
+        return DomainLowering(self.domain).lower(node)
+
+    def values(self, node: exp.Expr, typed: Typed, place: str) -> Values:
+        """Return an expression's value on each cell of the axes it reads.
+
+        Raises:
+            NotSupportedError: it is not constant inside the bins of an axis.
+        """
+        attributes = self.domain.attributes
+        points = {a: self._points(node, a) for a in typed.axes if attributes[a].binned}
+        found = self.evaluator.evaluate(typed.sql, typed.axes, points)
+        if found.uneven:
+            raise self._cut(node, found, points, place)
+        return found
+
+    def indicator(self, node: exp.Expr, place: str) -> Factor:
+        """Return 1 where a condition is true, 0 where it is false or NULL."""
+        typed = DomainLowering(self.domain).boolean(node, place)
+        found = self.values(node, typed, place)
+        return Factor(found.axes, (found.array.astype(bool) & found.present).astype(np.int64))
+
+    def present(self, node: exp.Expr) -> Factor:
+        """Return 1 where an expression is not NULL."""
+        typed = self.lower(node)
+        found = self.values(node, replace(typed, sql=f"({typed.sql} IS NOT NULL)"), "COUNT")
+        return Factor(found.axes, found.array.astype(np.int64))
+
+    def amounts(self, node: exp.Expr, place: str) -> tuple[Fraction, Factor]:
+        """Return a number's value on each cell, 0 where it is NULL: a grid, and multiples of it.
+
+        Raises:
+            TypeMismatchError: it is no number.
+        """
+        bare = _bare(node)
+        if isinstance(bare, Axis) and self.domain.attributes[int(bare.this)].binned:
+            name = self.domain.attributes[int(bare.this)].name
+            raise NotSupportedError(
+                f"{place}({name}) is not known: {name} is declared in bins, and the cube holds no "
+                "values finer than those",
+                hint=f"count by bin: SELECT {name}, COUNT(*) ... GROUP BY {name}",
+                position=position(node),
+            )
+        typed = self.lower(node)
+        if typed.type == "unknown":
+            typed = convert(typed, "numeric")
+        if typed.type not in types.NUMBERS:
+            raise TypeMismatchError(
+                f"{place} needs a number, not type {typed.type}", position=position(node)
+            )
+        found = self.values(node, typed, place)
+        array = np.where(found.present, found.array, 0)
+        grid, whole = integers(array, found.scale)
+        return grid, Factor(found.axes, whole)
+
+    def _points(self, node: exp.Expr, axis: int) -> Points:
+        """Return where inside the bins of an axis an expression has to be tried.
+
+        Raises:
+            NotSupportedError: the axis is dense, and not only compared with constants.
+        """
+        attribute = self.domain.attributes[axis]
+        if attribute.type in ("integer", "date") and inside(attribute) <= ENUMERABLE:
+            return None
+        found = [v for a, v in self._constants(node) if a == axis]
+        uses = sum(1 for use in node.find_all(Axis) if int(use.this) == axis)
+        if uses != sum(1 for a, _ in _compared(node) if int(a.this) == axis):
+            raise NotSupportedError(
+                f"{attribute.name} is declared in bins: only comparisons with constants are known",
+                position=position(node),
+            )
+        return _between(attribute, found)
+
+    def _constants(self, node: exp.Expr) -> list[tuple[int, Value]]:
+        """Return the constants with which axes are compared."""
+        pairs = []
+        for axis, others in _compared(node):
+            kind = types.of_attribute(self.domain.attributes[int(axis.this)])
+            for other in others:
+                value = self._constant(other, kind)
+                if value is not None:
+                    pairs.append((int(axis.this), value))
+        return pairs
+
+    def _constant(self, node: exp.Expr, kind: str) -> Value | None:
+        typed = self.lower(node)
+        if typed.type == "unknown":
+            typed = convert(typed, kind)
+        elif typed.type in types.TIMES:
+            typed = convert(typed, types.common([typed.type, kind], "comparison"))
+        ((value,),) = self.evaluator.rows(f"SELECT {typed.sql}", {})
+        if isinstance(value, float):
+            value = Decimal(value)
+        return value  # type: ignore[no-any-return]
+
+    def _cut(
+        self, node: exp.Expr, found: Values, points: dict[int, Points], place: str
+    ) -> NotSupportedError:
+        """Return the refusal that names column, value and nearest edges."""
+        for axis, value in self._constants(node):
+            attribute = self.domain.attributes[axis]
+            edges = _edges(attribute, value)
+            if axis in points and edges[0] < value < edges[-1] and value not in edges:  # type: ignore[operator]
+                low = max(e for e in edges if e <= value)  # type: ignore[operator]
+                high = min(e for e in edges if e > value)  # type: ignore[operator]
+                return NotSupportedError(
+                    f"{place} cuts the bin [{low}, {high}) of {attribute.name} at {value}",
+                    hint=f"the nearest edges are {low} and {high}",
+                    position=position(node),
+                )
+        cell = dict(zip(found.axes, found.uneven[0], strict=True))
+        axis = next(iter(points))
+        attribute = self.domain.attributes[axis]
+        edges = attribute.edges or ()
+        low, high = edges[cell[axis]], edges[cell[axis] + 1]
+        shown = ", ".join(str(edge) for edge in edges[:12]) + (", ..." if len(edges) > 12 else "")
+        return NotSupportedError(
+            f"{place} is not the same for all values in the bin [{low}, {high}) of "
+            f"{attribute.name}",
+            hint=f"{attribute.name} is declared in bins with the edges {shown}",
+            position=position(node),
+        )
+
+
+def _compared(node: exp.Expr) -> list[tuple[Axis, list[exp.Expr]]]:
+    """Return the axes that are compared with constants, and the constants."""
+    pairs = []
+    for axis in node.find_all(Axis):
+        top: exp.Expr = axis
+        while isinstance(top.parent, exp.Paren) and top is not node:
+            top = top.parent
+        parent = top.parent
+        if parent is not None and top is not node and isinstance(parent, (*COMPARISONS, exp.Between, exp.In, exp.Is)):
+            others = [child for child in parent.iter_expressions() if child is not top]
+            if not any(other.find(Axis) for other in others):
+                pairs.append((axis, others))
+    return pairs
+
+
+def _edges(attribute: Attribute, value: Value) -> tuple[Value, ...]:
+    """Return the edges of an axis, comparable with a value."""
+    edges = attribute.edges or ()
+    if isinstance(value, datetime.datetime) and attribute.type == "date":
+        midnight = datetime.time()
+        return tuple(datetime.datetime.combine(e, midnight) for e in edges)  # type: ignore[arg-type]
+    return edges
+
+
+def _between(attribute: Attribute, constants: Sequence[Value]) -> tuple[Value, ...]:
+    """Return the edges, the constants inside the bins, and a value between each two of them."""
+    edges: list[Any] = list(attribute.edges or ())
+    marks = set(edges)
+    for constant in constants:
+        if isinstance(edges[0], int):
+            marks |= {math.floor(constant), math.ceil(constant)}  # type: ignore[arg-type]
+        elif isinstance(constant, datetime.datetime) and attribute.type == "date":
+            marks |= {constant.date(), constant.date() + datetime.timedelta(days=1)}
+        else:
+            marks.add(constant)
+    inner = sorted(mark for mark in marks if edges[0] <= mark <= edges[-1])
+    points = set(inner)
+    for low, high in pairwise(inner):
+        points.add(low + (high - low) // 2 if isinstance(low, int) else low + (high - low) / 2)
+    return tuple(sorted(point for point in points if point < edges[-1]))
+
+
+def _bare(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def integers(array: NDArray[Any], scale: int) -> tuple[Fraction, NDArray[np.int64]]:
+    """Return a grid and whole numbers, whose product is the array.
+
+    Numerics are exact.  Doubles that are no multiples of a short decimal or binary fraction are
+    rounded to a grid of 2**-40 of the largest: the rounded query is the query.
+
+    Raises:
+        NotSupportedError: a value is not finite, or too large.
+    """
+    if array.dtype.kind in "iu":
+        return Fraction(1), array.astype(np.int64)
+    if not np.isfinite(array).all():
+        raise NotSupportedError("an amount is not finite for some value of the domain")
+    largest = float(np.abs(array).max(initial=0))
+    if scale and largest * 10.0**scale < 2**53:
+        return Fraction(1, 10**scale), np.rint(array * 10.0**scale).astype(np.int64)
+    for denominator in (1, *(10**k for k in range(1, 7)), *(2**k for k in range(1, 21))):
+        scaled = array * float(denominator)
+        whole = np.rint(scaled)
+        if (
+            largest * denominator < 2**50
+            and (np.abs(scaled - whole) <= 1e-15 * np.abs(scaled)).all()
+        ):
+            return Fraction(1, denominator), whole.astype(np.int64)
+    exponent = math.frexp(largest)[1] - 40
+    return Fraction(2) ** exponent, np.rint(np.ldexp(array, -exponent)).astype(np.int64)
+
+
+class DomainLowering(Lowering):
+    """Columns are axes: axis i is ``di.v``."""
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+
+    def column(self, node: exp.Expr) -> Typed:
+        """Return an axis; a measure has no value of its own."""
+        if isinstance(node, MeasureColumn):
+            name = self.domain.measures[int(node.this)].name
+            raise NotSupportedError(
+                f"{name} is a measure: it can be summed, averaged and counted, and nothing else",
+                hint=f"only attributes may be compared or grouped by; SUM({name}) is allowed",
+            )
+        index = int(node.this)
+        kind = types.of_attribute(self.domain.attributes[index])
+        return Typed(f"d{index}.v", kind, frozenset([index]))
+
+
+RULES[Axis] = RULES[MeasureColumn] = lambda lowering, node: lowering.column(node)

@@ -1,0 +1,269 @@
+"""The one evaluator: a sandboxed, empty, in-memory DuckDB that knows the public domain and no data.
+
+It evaluates a scalar expression on every combination of the values of the axes it reads, and runs
+the SQL outside of the aggregations over noisy answers.  Axis i is relation ``di`` with the columns
+``code`` and ``v``; of a binned axis, ``v`` runs over values inside each bin, so that what is not
+constant inside a bin shows.  Invariant: no file, network, extension or setting is within reach.
+"""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypeVar
+
+import duckdb
+import numpy as np
+from numpy.typing import NDArray
+
+from proxy.domain import Attribute, Domain, Value
+from proxy.errors import DataError, QueryCanceledError, StatementTooComplexError
+from proxy.inference.query import MAX_CELLS
+from proxy.sql import types
+
+Array = NDArray[Any]
+Found = TypeVar("Found")
+Points = tuple[Value, ...] | None  # None: all values inside the bins
+
+SETTINGS = """
+    SET autoinstall_known_extensions = false; SET autoload_known_extensions = false;
+    SET python_enable_replacements = false; SET memory_limit = '512MB'; SET TimeZone = 'UTC';
+    SET enable_external_access = false; SET lock_configuration = true;
+"""
+CACHED = 512  # arrays, programs
+CACHED_BYTES = 2**25  # an array larger than this is not kept
+
+
+@dataclass(frozen=True)
+class Values:
+    """An expression over the product of some axes: its values, and where it is not NULL."""
+
+    axes: tuple[int, ...]
+    array: Array  # [sizes of the axes]; what stands where it is NULL means nothing
+    present: NDArray[np.bool_]  # [sizes of the axes]
+    scale: int = 0  # decimals of a numeric
+    decimal: bool = False  # it is a numeric
+    uneven: tuple[tuple[int, ...], ...] = ()  # cells of binned axes inside which it is not constant
+
+
+class Evaluator:
+    """A DuckDB for one domain.  Its methods may be called from any thread."""
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+        self._lock = threading.RLock()
+        self._connection = duckdb.connect(":memory:", config={"threads": 1})
+        self._connection.execute(SETTINGS)
+        self._tables: set[str] = set()
+        self._cache: OrderedDict[object, object] = OrderedDict()
+
+    def cached(self, key: object, make: Callable[[], Found]) -> Found:
+        """Return what was made under a key, or make it."""
+        with self._lock:
+            if key in self._cache:
+                self._cache.move_to_end(key)
+                return self._cache[key]  # type: ignore[return-value]  # a key has one maker
+        made = make()
+        with self._lock:
+            self._cache[key] = made
+            if len(self._cache) > CACHED:
+                self._cache.popitem(last=False)
+        return made
+
+    def evaluate(
+        self, sql: str, axes: Iterable[int], points: Mapping[int, Points] | None = None
+    ) -> Values:
+        """Return an expression's values in code order.
+
+        ``points`` are the values at which binned axes are looked at, None for all there are.
+
+        Raises:
+            DataError: the expression fails for some value of the domain.
+            StatementTooComplexError: it reads too many cells at once.
+        """
+        axes, points = tuple(sorted(axes)), dict(points or {})
+        cells = 1
+        for a in axes:
+            attribute = self.domain.attributes[a]
+            if a in points:
+                looks = points[a]
+                cells *= (inside(attribute) if looks is None else len(looks)) + attribute.null
+            else:
+                cells *= attribute.size
+        if cells > MAX_CELLS:
+            names = ", ".join(self.domain.attributes[a].name for a in axes)
+            raise StatementTooComplexError(
+                f"an expression over {names} has {cells:,} cells; {MAX_CELLS:,} are allowed",
+                hint="split it into conditions on fewer columns, joined by AND",
+            )
+        if cells > CACHED_BYTES // 16:
+            return self._evaluate(sql, axes, points)
+        key = (sql, axes, tuple(sorted(points.items())))
+        return self.cached(key, lambda: self._evaluate(sql, axes, points))
+
+    def _evaluate(self, sql: str, axes: tuple[int, ...], points: Mapping[int, Points]) -> Values:
+        sources = [
+            f"{self._points(a, points[a]) if a in points else self._axis(a)} AS d{a}" for a in axes
+        ]
+        index = "CAST(0 AS BIGINT)"
+        for a in axes:
+            index = f"({index} * {self.domain.attributes[a].size} + d{a}.code)"
+        tail = f" FROM {', '.join(sources)}" if sources else ""
+        columns, kinds = self.fetch(f"SELECT {index} AS i, {sql} AS v{tail}")
+        shape = tuple(self.domain.attributes[a].size for a in axes)
+        values = _dense(columns[0], columns[1], shape, bool(points))
+        array, present, uneven = values
+        decimal = kinds[1].startswith("DECIMAL(")
+        scale = int(kinds[1].rstrip(")").split(",")[1]) if decimal else 0
+        array.setflags(write=False)
+        return Values(axes, array, present, scale, decimal, uneven)
+
+    def fetch(self, sql: str) -> tuple[list[Array], list[str]]:
+        """Return the columns of a query as numpy arrays, and their DuckDB types."""
+        with self._lock:
+            try:
+                result = self._connection.execute(sql)
+                kinds = [str(column[1]) for column in result.description or []]
+                return list(result.fetchnumpy().values()), kinds
+            except duckdb.Error as error:
+                raise failure(error) from None
+
+    def rows(self, sql: str, parameters: dict[str, object]) -> list[tuple[Any, ...]]:
+        """Return the rows of a query with named parameters."""
+        with self._lock:
+            try:
+                result = self._connection.execute(sql, parameters or None)
+                return result.fetchall()
+            except duckdb.Error as error:
+                raise failure(error) from None
+
+    def interrupt(self) -> None:
+        """Stop the running query, from another thread."""
+        self._connection.interrupt()
+
+    def _axis(self, axis: int) -> str:
+        """Return the relation of an axis."""
+        attribute = self.domain.attributes[axis]
+        values = [attribute.value(code) for code in range(attribute.size)]
+        return self._table(f"axis{axis}", attribute, list(range(attribute.size)), values)
+
+    def _points(self, axis: int, points: Points) -> str:
+        """Return the relation of the values inside the bins of an axis."""
+        attribute = self.domain.attributes[axis]
+        if points is not None:
+            kind = column_type(attribute, points)
+            lists = ", ".join(types.literal(types.of_attribute(attribute), p) for p in points)
+            null = ""
+            if attribute.null:
+                null = f" UNION ALL SELECT {attribute.size - 1}, CAST(NULL AS {kind})"
+            return (
+                f"(SELECT unnest({bins(attribute, points)}) AS code, "
+                f"unnest(CAST([{lists}] AS {kind}[])) AS v{null})"
+            )
+        values: list[Value | None] = list(everything(attribute))
+        codes = bins(attribute, values)
+        if attribute.null:
+            values, codes = [*values, None], [*codes, attribute.size - 1]
+        return self._table(f"points{axis}", attribute, codes, values)
+
+    def _table(
+        self, name: str, attribute: Attribute, codes: list[int], values: Sequence[Value | None]
+    ) -> str:
+        with self._lock:
+            if name not in self._tables:
+                kind = column_type(attribute, values)
+                self._connection.execute(
+                    f"CREATE TABLE {name} AS SELECT unnest(CAST($1 AS INTEGER[])) AS code, "
+                    f"unnest(CAST($2 AS {kind}[])) AS v",
+                    [codes, list(values)],
+                )
+                self._tables.add(name)
+        return name
+
+
+def column_type(attribute: Attribute, values: Sequence[Value | None]) -> str:
+    """Return the DuckDB type that holds an axis's values exactly."""
+    kind = types.of_attribute(attribute)
+    if kind != "numeric":
+        return types.DUCKDB[kind]
+    return decimal_type(value for value in values if isinstance(value, Decimal))
+
+
+def inside(attribute: Attribute) -> int:
+    """Return how many values the bins of a discrete axis hold."""
+    low, high = (attribute.edges or ())[0], (attribute.edges or ())[-1]
+    if isinstance(low, datetime.date) and isinstance(high, datetime.date):
+        return (high - low).days
+    return high - low  # type: ignore[operator, return-value]  # two integers
+
+
+def everything(attribute: Attribute) -> list[Value]:
+    """Return all values inside the bins of a discrete axis."""
+    low = (attribute.edges or ())[0]
+    if isinstance(low, datetime.date):
+        return [low + datetime.timedelta(days=i) for i in range(inside(attribute))]
+    return list(range(low, low + inside(attribute)))  # type: ignore[operator, arg-type]
+
+
+def decimal_type(values: Iterable[Decimal]) -> str:
+    """Return the DuckDB type that holds decimals exactly."""
+    scale = whole = 0
+    for value in values:
+        _, digits, exponent = value.as_tuple()
+        scale = max(scale, -int(exponent))
+        whole = max(whole, len(digits) + int(exponent))
+    return f"DECIMAL({min(max(whole, 1) + scale, 38)}, {min(scale, 37)})"
+
+
+def bins(attribute: Attribute, points: Sequence[Value | None]) -> list[int]:
+    """Return the bin of each point."""
+    edges = list(attribute.edges or ())
+    return [bisect_right(edges, point) - 1 for point in points]  # type: ignore[type-var]
+
+
+def _dense(
+    index: Array, values: Array, shape: tuple[int, ...], binned: bool
+) -> tuple[Array, NDArray[np.bool_], tuple[tuple[int, ...], ...]]:
+    """Return values scattered to their cells, and the cells whose values differ."""
+    here = ~np.ma.getmaskarray(values)
+    plain = np.ma.getdata(values)
+    if plain.dtype == object:  # strings have None instead of a mask
+        here = here & np.array([value is not None for value in plain], dtype=bool)
+    size = int(np.prod(shape, dtype=np.int64))
+    array = np.zeros(size, dtype=plain.dtype)
+    present = np.zeros(size, dtype=bool)
+    array[index] = plain
+    present[index] = here
+    uneven: tuple[tuple[int, ...], ...] = ()
+    if binned:
+        wrong = (present[index] != here) | (here & present[index] & (array[index] != plain))
+        cells = np.unique(np.asarray(index)[wrong])
+        uneven = tuple(tuple(int(i) for i in np.unravel_index(c, shape)) for c in cells[:16])
+    present.setflags(write=False)
+    return array.reshape(shape), present.reshape(shape), uneven
+
+
+def failure(error: duckdb.Error) -> Exception:
+    """Return the error that a client sees where DuckDB fails on public values or noisy answers."""
+    text = str(error).split("\n")[0]
+    if isinstance(error, duckdb.InterruptException):
+        return QueryCanceledError("the statement was canceled")
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return StatementTooComplexError("the statement needs more memory than it may have")
+    words = text.split(": ", 1)[-1]
+    if "division by zero" in words.lower():
+        return DataError(
+            "division by zero",
+            hint="write NULLIF(divisor, 0), or CASE WHEN divisor <> 0 THEN ... END; an "
+            "expression must have a value everywhere, also where WHERE would exclude it",
+        )
+    return DataError(
+        f"an expression fails for a value it may meet: {words}",
+        hint="an expression must have a value everywhere, also where WHERE would exclude it; "
+        "guard it with CASE",
+    )

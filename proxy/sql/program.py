@@ -1,0 +1,106 @@
+"""What a statement becomes: releases of linear queries, and the SQL that turns them into rows.
+
+A ``Program`` holds no data and no noise: it is the same for everybody who sends the text under the
+same policy and settings.  Invariant: ``releases`` (rows, groups, numbers) follow from the text and
+the public domain alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from proxy.domain import Value
+from proxy.inference.family import Family
+
+Cell = Value | None
+Origin = tuple[int, int, int]  # release, number, row
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a result, its type by PostgreSQL's name."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Request:
+    """How good a number must be: an interval of confidence 1 − delta within ± half_width."""
+
+    half_width: Fraction  # per cent of the number where relative
+    delta: Fraction
+    relative: bool = False
+    source: str = "clause"  # clause | hint | setting
+
+
+@dataclass(frozen=True)
+class GroupColumn:
+    """A grouping column of a release, one value per row."""
+
+    name: str
+    type: str
+    values: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Number:
+    """One aggregate of a release point: in row i the answer to row i of ``family``, plus ``shift``.
+
+    Of kind ``avg`` the family is U = SUM − mid · COUNT, ``denominator`` is COUNT of the same
+    records, and the number is mid + U / COUNT; ``shift`` is mid.
+    """
+
+    label: str
+    family: Family
+    shift: Fraction
+    kind: str  # count (whole numbers) | sum | avg
+    utility: Request | None  # None: the defaults hold
+    position: int | None  # 1-based character of the statement
+    measure: str | None = None  # the measure whose default utility applies
+    denominator: Family | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """The numbers of one aggregation, and the groups they belong to."""
+
+    name: str
+    groups: tuple[GroupColumn, ...]
+    rows: int
+    numbers: tuple[Number, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A statement that answers with rows."""
+
+    text: str
+    releases: tuple[Release, ...]
+    columns: tuple[Column, ...]
+    sql: str  # the post-processing, in DuckDB's dialect, over the relations r0, r1, ...
+    shadows: tuple[int | None, ...] = ()  # per column the index of its origin in the sql's columns
+    probe: bool = False  # nothing is released: WHERE 1=0, LIMIT 0
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Command:
+    """A statement that is not a query: SET, SHOW, EXPLAIN UTILITY, BEGIN, ..."""
+
+    kind: str  # set | reset | show | explain | begin | commit | rollback | ... | empty
+    name: str = ""  # of the setting, or what is shown
+    value: str | None = None
+    local: bool = False
+    program: Program | None = None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A result: its rows, and for each cell the number that it is exactly, if it is one."""
+
+    columns: tuple[Column, ...]
+    rows: Sequence[tuple[Cell, ...]]
+    origins: Sequence[tuple[Origin | None, ...]] = field(default_factory=tuple)

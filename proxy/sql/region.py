@@ -1,0 +1,37 @@
+"""A condition of the policy (``cells: where``) as 0/1 factors over the cube's axes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from proxy.errors import Error, PolicyError
+from proxy.inference.query import COUNT, Factor
+from proxy.policy import CellBudget, Policy
+from proxy.sql.bind import quoted
+from proxy.sql.evaluate import Evaluator
+from proxy.sql.program import Program
+from proxy.sql.statement import compile_statement
+
+
+def region(cell: CellBudget, policy: Policy, evaluator: Evaluator) -> tuple[Factor, ...]:
+    """Return indicators whose product is the region where a rule's condition is true.
+
+    Raises:
+        PolicyError: the condition is none over the policy's attributes.
+    """
+    text = f"SELECT COUNT(*) FROM {quoted(policy.dataset)} WHERE {cell.where}"
+    try:
+        program = compile_statement(text, policy, evaluator)
+    except Error as error:
+        raise PolicyError(
+            error.message, file=str(policy.path), line=cell.line, key="privacy.cells.where"
+        ) from error
+    if not isinstance(program, Program) or [len(r.numbers) for r in program.releases] != [1]:
+        raise PolicyError(
+            f"{cell.where!r} is not a condition",
+            file=str(policy.path),
+            line=cell.line,
+            key="privacy.cells.where",
+        )
+    query = program.releases[0].numbers[0].family.query
+    return query.parts[COUNT].factors if query.parts else (Factor((), np.zeros((), np.int64)),)

@@ -1,0 +1,439 @@
+"""One scalar expression of PostgreSQL to one of DuckDB, with its type: what both doors agree on.
+
+A ``Typed`` is DuckDB text that means, on every value, what the expression means in PostgreSQL;
+what has no such text is refused by name.  So no dialect is transpiled: integer division,
+LIKE's backslash, quoted literals that take the type of their place are all decided here.
+Invariant: the DuckDB type of the text is the one of ``type``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from sqlglot import exp
+
+from proxy.errors import (
+    NotSupportedError,
+    ProgrammingError,
+    TypeMismatchError,
+    UndefinedFunctionError,
+)
+from proxy.sql import types
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A piece of DuckDB text and what is known of its value."""
+
+    sql: str
+    type: str
+    axes: frozenset[int] = frozenset()  # the axes it reads
+    numbers: frozenset[int] = frozenset()  # the released numbers it reads
+    shadow: str | None = None  # DuckDB text of the id of the number that it is exactly
+    literal: str | None = None  # of an untyped quoted literal, its text
+    aggregate: bool = False  # an aggregate of results, or a window over them, is inside
+
+
+NULL = Typed("NULL", "unknown")
+
+
+def make(sql: str, kind: str, *parts: Typed) -> Typed:
+    """Return the text made of parts."""
+    return Typed(
+        sql,
+        kind,
+        frozenset().union(*(part.axes for part in parts)),
+        frozenset().union(*(part.numbers for part in parts)),
+        aggregate=any(part.aggregate for part in parts),
+    )
+
+
+def position(node: exp.Expr | None) -> int | None:
+    """Return the 1-based character of the statement at which a node begins, if it is known."""
+    if node is None:
+        return None
+    starts = [n.meta["start"] for n in node.walk() if "start" in n.meta]
+    return min(starts) + 1 if starts else None
+
+
+def convert(value: Typed, kind: str) -> Typed:
+    """Return a value as another type, where PostgreSQL converts without being asked.
+
+    Raises:
+        TypeMismatchError: it does not.
+    """
+    if value.type == kind:
+        return value
+    if value.literal is not None:
+        made = types.literal(kind, types.read(value.literal, kind))
+        return Typed(made, kind)
+    if value.type == "unknown":
+        return Typed(types.literal(kind, None), kind)
+    wider = any(
+        value.type in order and kind in order and order.index(value.type) < order.index(kind)
+        for order in (types.NUMBERS, types.TIMES)
+    )
+    if not wider:
+        raise TypeMismatchError(f"expected type {kind}, got {value.type}")
+    if kind == "numeric":
+        digits = 10 if value.type == "integer" else 19
+        return replace(value, sql=f"CAST({value.sql} AS DECIMAL({digits}, 0))", type=kind)
+    return replace(value, sql=f"CAST({value.sql} AS {types.DUCKDB[kind]})", type=kind)
+
+
+def together(values: Sequence[Typed], place: str) -> list[Typed]:
+    """Return values as the type they have in common; text where none has one."""
+    kind = types.common((value.type for value in values), place)
+    kind = "text" if kind == "unknown" else kind
+    return [convert(value, kind) for value in values]
+
+
+class Lowering:
+    """The translation of expressions, for one way of resolving columns.
+
+    ``column`` gives the meaning of a name; ``before`` may give that of any node beforehand.
+    """
+
+    def column(self, node: exp.Expr) -> Typed:
+        """Return the meaning of a column."""
+        raise NotImplementedError
+
+    def before(self, node: exp.Expr) -> Typed | None:
+        """Return the meaning of a node that is not to be translated by its parts."""
+        del node
+        return None
+
+    def lower(self, node: exp.Expr) -> Typed:
+        """Return the translation of an expression.
+
+        Raises:
+            ProgrammingError, NotSupportedError: it has none; ``position`` says where.
+        """
+        known = self.before(node)
+        if known is not None:
+            return known
+        rule = RULES.get(type(node))
+        try:
+            if rule is None:
+                raise refusal(node)
+            return rule(self, node)
+        except (ProgrammingError, NotSupportedError) as error:
+            error.position = error.position or position(node)
+            raise
+
+    def boolean(self, node: exp.Expr, place: str) -> Typed:
+        """Return the translation of a condition.
+
+        Raises:
+            TypeMismatchError: it is no condition.
+        """
+        value = self.lower(node)
+        if value.type not in ("boolean", "unknown"):
+            raise TypeMismatchError(
+                f"argument of {place} must be type boolean, not type {value.type}",
+                position=position(node),
+            )
+        return convert(value, "boolean")
+
+
+def refusal(node: exp.Expr) -> NotSupportedError | UndefinedFunctionError:
+    """Return the error for a node that has no translation."""
+    name = node.name if isinstance(node, exp.Anonymous) else node.key.replace("_", " ")
+    if isinstance(node, exp.Func):
+        return UndefinedFunctionError(
+            f"function {name.lower()} is not among those the proxy knows",
+            hint="the documentation lists the functions that are",
+        )
+    return NotSupportedError(f"{name.upper()} is not supported in an expression")
+
+
+Rule = Callable[[Lowering, exp.Expr], Typed]
+
+
+def _literal(_: Lowering, node: exp.Expr) -> Typed:
+    if node.args["is_string"]:
+        return Typed(types.literal("text", node.name), "unknown", literal=node.name)
+    text = node.name
+    if text.isdigit():
+        value = int(text)
+        if value < 2**31:
+            return Typed(types.literal("integer", value), "integer")
+        if value < 2**63:
+            return Typed(types.literal("bigint", value), "bigint")
+    return Typed(types.decimal(Decimal(text)), "numeric")
+
+
+def _boolean(_: Lowering, node: exp.Expr) -> Typed:
+    return Typed("TRUE" if node.this else "FALSE", "boolean")
+
+
+def _paren(lowering: Lowering, node: exp.Expr) -> Typed:
+    return lowering.lower(node.this)
+
+
+def _connector(lowering: Lowering, node: exp.Expr) -> Typed:
+    word = "AND" if isinstance(node, exp.And) else "OR"
+    parts = [lowering.boolean(part, word) for part in flat(node)]
+    return make(f"({f' {word} '.join(part.sql for part in parts)})", "boolean", *parts)
+
+
+def flat(node: exp.Expr) -> list[exp.Expr]:
+    """Return the operands of a chain of one connector, left to right, without recursion."""
+    kind, stack, out = type(node), [node], []
+    while stack:
+        item = stack.pop()
+        if type(item) is kind:
+            stack += [item.expression, item.this]
+        elif isinstance(item, exp.Paren) and type(item.this) is kind:
+            stack.append(item.this)
+        else:
+            out.append(item)
+    return out
+
+
+def _not(lowering: Lowering, node: exp.Expr) -> Typed:
+    value = lowering.boolean(node.this, "NOT")
+    return make(f"(NOT {value.sql})", "boolean", value)
+
+
+COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
+    exp.NullSafeNEQ: "IS DISTINCT FROM",
+}
+
+
+def _comparison(lowering: Lowering, node: exp.Expr) -> Typed:
+    operator = COMPARISONS[type(node)]
+    listed = node.expression
+    if isinstance(listed, exp.Any | exp.All):
+        return _any(lowering, node, operator)
+    left, right = compared(lowering.lower(node.this), lowering.lower(listed), operator)
+    return make(f"({left.sql} {operator} {right.sql})", "boolean", left, right)
+
+
+def compared(left: Typed, right: Typed, operator: str) -> list[Typed]:
+    """Return two values as the type in which they are compared."""
+    try:
+        return together([left, right], "comparison")
+    except TypeMismatchError:
+        raise UndefinedFunctionError(
+            f"operator does not exist: {left.type} {operator} {right.type}",
+            hint="quote the literal, or add an explicit cast",
+        ) from None
+
+
+def _any(lowering: Lowering, node: exp.Expr, operator: str) -> Typed:
+    listed = node.expression.this
+    while isinstance(listed, exp.Paren):
+        listed = listed.this
+    if not isinstance(listed, exp.Array | exp.Tuple):
+        raise NotSupportedError("ANY and ALL take a list: ANY (ARRAY[1, 2])")
+    left = lowering.lower(node.this)
+    pairs = [compared(left, lowering.lower(item), operator) for item in listed.expressions]
+    word = " OR " if isinstance(node.expression, exp.Any) else " AND "
+    text = word.join(f"({a.sql} {operator} {b.sql})" for a, b in pairs)
+    return make(f"({text})", "boolean", *(part for pair in pairs for part in pair))
+
+
+def _between(lowering: Lowering, node: exp.Expr) -> Typed:
+    value, low, high = (lowering.lower(node.args[arg]) for arg in ("this", "low", "high"))
+    a, low = compared(value, low, ">=")
+    b, high = compared(value, high, "<=")
+    text = f"({a.sql} >= {low.sql} AND {b.sql} <= {high.sql})"
+    if node.args.get("symmetric"):
+        text = f"({text} OR ({a.sql} <= {low.sql} AND {b.sql} >= {high.sql}))"
+    return make(text, "boolean", a, b, low, high)
+
+
+def _in(lowering: Lowering, node: exp.Expr) -> Typed:
+    if node.args.get("query") or not node.expressions:
+        raise NotSupportedError("IN takes a list of values here, not a subquery")
+    value = lowering.lower(node.this)
+    items = node.expressions
+    if len(items) == 1 and isinstance(items[0], exp.Tuple):
+        items = items[0].expressions
+    listed = [lowering.lower(item) for item in items]
+    try:
+        first, *rest = together([value, *listed], "IN")
+    except TypeMismatchError:
+        odd = next(item for item in listed if item.type != value.type)
+        compared(value, odd, "=")
+        raise
+    text = f"({first.sql} IN ({', '.join(item.sql for item in rest)}))"
+    return make(text, "boolean", first, *rest)
+
+
+def _is(lowering: Lowering, node: exp.Expr) -> Typed:
+    value, what = lowering.lower(node.this), node.expression
+    negated = "NOT " if node.args.get("negate") else ""
+    if isinstance(what, exp.Null):
+        return make(f"({value.sql} IS {negated}NULL)", "boolean", value)
+    if isinstance(what, exp.Boolean):
+        value = convert(value, "boolean")
+        # TRUE and FALSE are what NULL is distinct from
+        operator = "IS DISTINCT FROM" if negated else "IS NOT DISTINCT FROM"
+        return make(
+            f"({value.sql} {operator} {'TRUE' if what.this else 'FALSE'})", "boolean", value
+        )
+    raise NotSupportedError("IS takes NULL, TRUE, FALSE or UNKNOWN")
+
+
+def _negative(lowering: Lowering, node: exp.Expr) -> Typed:
+    if isinstance(node.this, exp.Literal) and node.this.name == str(2**31):
+        return Typed(types.literal("integer", -(2**31)), "integer")
+    value = lowering.lower(node.this)
+    if value.type == "unknown":
+        value = convert(value, "double precision")
+    if value.type not in (*types.NUMBERS, "interval"):
+        raise UndefinedFunctionError(f"operator does not exist: - {value.type}")
+    return make(f"(-{value.sql})", value.type, value)
+
+
+SIGNS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
+
+
+def _arithmetic(lowering: Lowering, node: exp.Expr) -> Typed:
+    sign = SIGNS[type(node)]
+    left, right = lowering.lower(node.this), lowering.lower(node.expression)
+    return arithmetic(sign, left, right)
+
+
+def numbers(sign: str, left: Typed, right: Typed) -> list[Typed]:
+    """Return two numbers as the type in which they are added, multiplied or divided.
+
+    Raises:
+        UndefinedFunctionError: one is no number.
+    """
+    if left.type in (*types.NUMBERS, "unknown") and right.type in (*types.NUMBERS, "unknown"):
+        kind = types.common([left.type, right.type], sign)
+        if kind == "numeric":
+            return [v if v.type != "unknown" else convert(v, kind) for v in (left, right)]
+        if kind != "unknown":
+            return [convert(left, kind), convert(right, kind)]
+    raise UndefinedFunctionError(
+        f"operator does not exist: {left.type} {sign} {right.type}", hint="add an explicit cast"
+    )
+
+
+def arithmetic(sign: str, left: Typed, right: Typed) -> Typed:
+    """Return a sum, difference or product, also of dates."""
+    kinds = (left.type, sign, right.type)
+    if kinds in DATES:
+        return make(DATES[kinds][0].format(left.sql, right.sql), DATES[kinds][1], left, right)
+    left, right = numbers(sign, left, right)
+    kind = "numeric" if "numeric" in (left.type, right.type) else left.type
+    return make(f"({left.sql} {sign} {right.sql})", kind, left, right)
+
+
+DATES: dict[tuple[str, str, str], tuple[str, str]] = {
+    ("date", "-", "date"): ("CAST({} - {} AS INTEGER)", "integer"),
+    ("date", "+", "integer"): ("({} + {})", "date"),
+    ("date", "-", "integer"): ("({} - {})", "date"),
+    ("integer", "+", "date"): ("({1} + {0})", "date"),
+    ("date", "+", "interval"): ("(CAST({} AS TIMESTAMP) + {})", "timestamp"),
+    ("date", "-", "interval"): ("(CAST({} AS TIMESTAMP) - {})", "timestamp"),
+    ("timestamp", "+", "interval"): ("({} + {})", "timestamp"),
+    ("timestamp", "-", "interval"): ("({} - {})", "timestamp"),
+    ("interval", "+", "date"): ("(CAST({1} AS TIMESTAMP) + {0})", "timestamp"),
+    ("interval", "+", "timestamp"): ("({1} + {0})", "timestamp"),
+}
+
+
+def guarded(divisor: Typed, text: str) -> str:
+    """Return a division that fails, as PostgreSQL's does, where the divisor is 0."""
+    return f"CASE WHEN {divisor.sql} = 0 THEN error('division by zero') ELSE {text} END"
+
+
+def _divide(lowering: Lowering, node: exp.Expr) -> Typed:
+    return division(lowering.lower(node.this), lowering.lower(node.expression))
+
+
+def division(left: Typed, right: Typed) -> Typed:
+    """Return a quotient: truncated for integers, to 16 decimals for numerics."""
+    left, right = numbers("/", left, right)
+    kind = "numeric" if "numeric" in (left.type, right.type) else left.type
+    if kind in ("integer", "bigint"):
+        text = f"({left.sql} // {right.sql})"
+    elif kind == "double precision":
+        text = f"({left.sql} / {right.sql})"
+    else:
+        quotient = f"(CAST({left.sql} AS DOUBLE) / CAST({right.sql} AS DOUBLE))"
+        text = f"CAST(round({quotient}, 16) AS DECIMAL(38, 16))"
+    return make(guarded(right, text), kind, left, right)
+
+
+def _modulo(lowering: Lowering, node: exp.Expr) -> Typed:
+    left, right = numbers("%", lowering.lower(node.this), lowering.lower(node.expression))
+    kind = "numeric" if "numeric" in (left.type, right.type) else left.type
+    if kind == "double precision":
+        raise UndefinedFunctionError("operator does not exist: double precision % double precision")
+    return make(guarded(right, f"({left.sql} % {right.sql})"), kind, left, right)
+
+
+def _case(lowering: Lowering, node: exp.Expr) -> Typed:
+    conditions = []
+    for branch in node.args["ifs"]:
+        if node.this is None:
+            conditions.append(lowering.boolean(branch.this, "CASE/WHEN"))
+        else:
+            left, right = compared(lowering.lower(node.this), lowering.lower(branch.this), "=")
+            conditions.append(make(f"({left.sql} = {right.sql})", "boolean", left, right))
+    values = [lowering.lower(branch.args["true"]) for branch in node.args["ifs"]]
+    default = node.args.get("default")
+    values.append(lowering.lower(default) if default else NULL)
+    values = together(values, "CASE")
+    pieces = [
+        f"WHEN {condition.sql} THEN {value.sql}"
+        for condition, value in zip(conditions, values, strict=False)
+    ]
+    text = f"CASE {' '.join(pieces)} ELSE {values[-1].sql} END"
+    return make(text, values[0].type, *conditions, *values)
+
+
+def _coalesce(lowering: Lowering, node: exp.Expr) -> Typed:
+    values = [lowering.lower(item) for item in (node.this, *node.expressions)]
+    values = together(values, "COALESCE")
+    return make(f"COALESCE({', '.join(v.sql for v in values)})", values[0].type, *values)
+
+
+def _nullif(lowering: Lowering, node: exp.Expr) -> Typed:
+    value, other = lowering.lower(node.this), lowering.lower(node.expression)
+    left, right = compared(value, other, "=")
+    result = value if value.type != "unknown" else left
+    text = f"CASE WHEN {left.sql} = {right.sql} THEN NULL ELSE {result.sql} END"
+    return make(text, result.type, value, left, right)
+
+
+def _column(lowering: Lowering, node: exp.Expr) -> Typed:
+    return lowering.column(node)
+
+
+RULES: dict[type[exp.Expr], Rule] = {
+    exp.Literal: _literal,
+    exp.Boolean: _boolean,
+    exp.Null: lambda _, __: NULL,
+    exp.Paren: _paren,
+    exp.And: _connector,
+    exp.Or: _connector,
+    exp.Not: _not,
+    **dict.fromkeys(COMPARISONS, _comparison),
+    exp.Between: _between,
+    exp.In: _in,
+    exp.Is: _is,
+    exp.Neg: _negative,
+    **dict.fromkeys(SIGNS, _arithmetic),
+    exp.Div: _divide,
+    exp.Mod: _modulo,
+    exp.Case: _case,
+    exp.Coalesce: _coalesce,
+    exp.Nullif: _nullif,
+    exp.Column: _column,
+}

@@ -1,0 +1,109 @@
+"""A text to a Program or a Command: the front door of this package.
+
+Invariant: the same text under the same policy and settings is the same program, so programs are
+kept and found again by these three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from sqlglot import exp
+
+from proxy.errors import Error, NotSupportedError, StatementTooComplexError
+from proxy.inference.query import COUNT, Factor, TooLargeError
+from proxy.policy import Policy
+from proxy.sql import dialect
+from proxy.sql.bind import Binder, columns, quoted, wanted
+from proxy.sql.commands import command
+from proxy.sql.evaluate import Evaluator
+from proxy.sql.parameters import Parameters, bind_parameters
+from proxy.sql.postprocess import relation
+from proxy.sql.program import Command, Program, Request
+
+
+def compile_statement(
+    text: str,
+    policy: Policy,
+    evaluator: Evaluator,
+    parameters: Parameters | None = None,
+    settings: Mapping[str, str] | Iterable[tuple[str, str]] | None = None,
+) -> Program | Command:
+    """Return what one statement means.
+
+    Raises:
+        ProgrammingError, NotSupportedError, DataError, OperationalError: nothing that can be
+            answered; the message says what is.
+    """
+    if parameters is not None:
+        text = bind_parameters(text, parameters)
+    chosen = dict(settings or {})
+    key = (text, policy.digest, tuple(sorted(chosen.items())))
+    return evaluator.cached(key, lambda: _compiled(text, policy, evaluator, chosen))
+
+
+def region(condition: str, policy: Policy, evaluator: Evaluator) -> tuple[Factor, ...]:
+    """Return the cells of the domain where a condition is true, as 0/1 factors.
+
+    Raises:
+        ProgrammingError, NotSupportedError: it is no condition over attributes.
+    """
+    text = f"SELECT COUNT(*) FROM {quoted(policy.dataset)} WHERE {condition}"
+    program = compile_statement(text, policy, evaluator)
+    if not isinstance(program, Program) or len(program.columns) != 1 or len(program.releases) > 1:
+        raise NotSupportedError(f"{condition} is not one condition")
+    if not program.releases:
+        return (Factor((), np.zeros((), dtype=np.int64)),)
+    (release,) = program.releases
+    term = release.numbers[0].family.query.parts.get(COUNT)
+    return term.factors if term else (Factor((), np.zeros((), dtype=np.int64)),)
+
+
+def _compiled(
+    text: str, policy: Policy, evaluator: Evaluator, settings: Mapping[str, str]
+) -> Program | Command:
+    found = dialect.tokens(text)
+    known = command(text, found)
+    if known is not None:
+        if known.kind != "explain" or known.value is None:
+            return known
+        program = compile_statement(known.value, policy, evaluator, settings=settings)
+        if not isinstance(program, Program):
+            raise NotSupportedError("EXPLAIN UTILITY takes a SELECT")
+        return Command("explain", known.name, known.value, program=program)
+    tree = dialect.parse(text, found)
+    if not isinstance(tree, exp.Query):
+        raise NotSupportedError(
+            f"{tree.key.upper()} is not supported: the proxy answers SELECT statements"
+        )
+    try:
+        return _program(text, tree, policy, evaluator, wanted(tree, dialect.hint(found)))
+    except TooLargeError as error:
+        raise StatementTooComplexError(
+            f"the statement ties too many columns together: {error}",
+            hint="group by fewer columns, or split conditions into parts joined by AND",
+        ) from None
+    except RecursionError:
+        raise StatementTooComplexError("the statement is nested too deeply") from None
+    except Error as error:
+        if error.position is not None and error.detail is None:
+            error.detail = dialect.caret(text, error.position)
+        raise
+
+
+def _program(
+    text: str, tree: exp.Expr, policy: Policy, evaluator: Evaluator, request: Request | None
+) -> Program:
+    binder = Binder(policy, evaluator)
+    bound = binder.query(tree, request)
+    shadows: list[int | None] = []
+    at = len(bound.outputs)
+    for output in bound.outputs:
+        shadows.append(at if output.typed.shadow else None)
+        at += output.typed.shadow is not None
+    if bound.probe:
+        return Program(text, (), columns(bound.outputs), "", probe=True)
+    releases = tuple(point.release() for point in binder.points)
+    sql = f"WITH {', '.join(map(relation, releases))} {bound.sql}"
+    return Program(text, releases, columns(bound.outputs), sql, tuple(shadows))

@@ -1,0 +1,50 @@
+"""The state of a dataset: the folder that holds its ledger, its cube and its anchor.
+
+It lies in ``.privacy-proxy/`` beside the policy, unless ``--state``, PRIVACY_PROXY_STATE or the
+policy's ``state`` says otherwise; one folder for each dataset.  It is for its owner only, and
+ignores itself in git.  Only ``init`` makes one: an empty ledger is a full budget.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from proxy.errors import StateError
+from proxy.policy import Policy
+
+VARIABLE = "PRIVACY_PROXY_STATE"
+
+
+def state_folder(policy: Policy, state: str | Path | None = None) -> Path:
+    """Return the folder of a policy's dataset."""
+    chosen = state or os.environ.get(VARIABLE) or policy.state
+    base = Path(chosen) if chosen else policy.path.parent / ".privacy-proxy"
+    return base.expanduser() / policy.dataset
+
+
+def make_folder(folder: Path) -> None:
+    """Make a state folder that only its owner can look into."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        if not (folder.parent / ".gitignore").exists() and folder.parent.name == ".privacy-proxy":
+            folder.parent.chmod(0o700)
+            (folder.parent / ".gitignore").write_text("*\n")
+    except OSError as error:
+        raise StateError(f"cannot make the state folder {folder}: {error.strerror}") from error
+
+
+def ledger_path(folder: Path) -> Path:
+    """Return where the ledger is."""
+    return folder / "ledger.sqlite"
+
+
+def cube_path(folder: Path) -> Path:
+    """Return where the cube is: exact counts, as secret as the data."""
+    return folder / "cube.duckdb"
+
+
+def anchor_path(folder: Path) -> Path:
+    """Return where the anchor is, which tells an old copy of the ledger from the newest."""
+    return folder / "anchor"

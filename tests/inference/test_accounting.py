@@ -1,0 +1,113 @@
+"""What each cell has paid is Theorem 5.4, exactly, and its maximum is never understated."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.inference.accounting import UNIT, Account, Rule, budget_units, charge, maximum
+from proxy.inference.family import Family
+from proxy.inference.query import Factor, LinearQuery, Space, Term
+from tests.inference.test_blue import ALPHA, H
+from tests.inference.test_family import families
+from tests.inference.test_query import SPACE, factors
+
+ALL = (0, 1, 2)
+terms = st.builds(
+    lambda scale, parts: Term.of(scale, [Factor(f.axes, abs(f.array)) for f in parts]) or Term(0),
+    st.integers(0, 5),
+    st.lists(factors(), max_size=3),
+)
+
+
+def total(parts):
+    return sum((t.dense(ALL, SPACE) for t in parts), np.zeros(SPACE.sizes, dtype=np.int64))
+
+
+def test_the_papers_example():
+    """
+    B = [0.1 0.275 0.25 0.375] and the system cost is 0.375, each at most 8 roundings high.
+    """
+    space = Space((4,))
+    account = Account(space)
+    for row, alpha in zip(H, ALPHA, strict=True):
+        query = LinearQuery.count(space, Factor((0,), row))
+        scale = 1 / (alpha / abs(row).max() * float(query.grid))
+        account.add([charge(Family(query), scale)])
+    paid = [account.spent([Factor((0,), cell)]).value for cell in np.eye(4, dtype=np.int64)]
+    assert np.array(paid) / UNIT == pytest.approx([0.1, 0.275, 0.25, 0.375], abs=1e-11)
+    assert account.spent().value == max(paid)
+
+
+def test_charges_round_up_and_budgets_down():
+    """
+    One third costs more than a third, and a budget of one third is less.
+    """
+    query = LinearQuery.count(SPACE)
+    assert charge(Family(query), 3.0).scale == UNIT // 3 + 1
+    assert budget_units(Fraction(1, 3)) == UNIT // 3
+
+
+def test_disjoint_queries_do_not_add_up():
+    """
+    Each of two disjoint queries may spend the whole budget; their union then nothing.
+    """
+    account, rule = Account(SPACE), Rule(UNIT)
+    for side in ([1, 0], [0, 1]):
+        query = LinearQuery.count(SPACE, Factor((1,), np.array(side)))
+        assert account.check([charge(Family(query), 1.0)], [rule]) is None
+        account.add([charge(Family(query), 1.0)])
+    breach = account.check([charge(Family(LinearQuery.count(SPACE)), 1000.0)], [rule])
+    assert breach is not None
+    assert (breach.left, breach.spent) == (0, UNIT)
+
+
+@given(families(), st.floats(0.1, 1e3))
+def test_a_charge_is_the_loss_rounded_up(family, scale):
+    """
+    In every cell ⌈2⁴⁰ c_j / s⌉ with s taken exactly.
+    """
+    bound = family.bound.dense(ALL, SPACE)
+    expected = [-((-UNIT * int(v)) // Fraction(scale)) for v in bound.flat]
+    assert charge(family, scale).dense(ALL, SPACE).reshape(-1).tolist() == expected
+
+
+@given(st.lists(terms, max_size=6), st.lists(factors(), max_size=2))
+def test_elimination_is_brute_force(parts, region):
+    """
+    The maximum over a region equals that over the listed cells.
+    """
+    region = [Factor(f.axes, (f.array > 0).astype(np.int64)) for f in region]
+    mask = np.ones(SPACE.sizes, dtype=bool)
+    for factor in region:
+        mask &= factor.over(ALL) > 0
+    found = maximum(parts, SPACE, region)
+    assert found.exact
+    assert found.value == total(parts)[mask].max(initial=0)
+
+
+@given(st.lists(terms, max_size=6), st.integers(1, 12))
+def test_a_forced_bound_is_never_below(parts, cells):
+    """
+    With tables too small, the result is an upper bound, and says so where it differs.
+    """
+    found = maximum(parts, SPACE, (), cells)
+    truth = total(parts).max(initial=0)
+    assert found.value >= truth
+    assert not found.exact or found.value == truth
+
+
+@given(st.lists(terms, max_size=6), terms, st.lists(factors(), max_size=2), st.integers(1, 24))
+def test_an_account_is_the_sum_of_its_terms(parts, more, region, cells):
+    """
+    As one table, or as terms where the table would be too large, with and without new charges.
+    """
+    region = [Factor(f.axes, (f.array > 0).astype(np.int64)) for f in region]
+    account, small = Account(SPACE, base=3), Account(SPACE, base=3, cells=cells)
+    account.add(parts)
+    small.add(parts)
+    expected = maximum([*parts, more], SPACE, region).value + 3
+    assert account.spent(region, [more]).value == expected
+    assert small.spent(region, [more]).value >= expected

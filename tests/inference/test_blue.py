@@ -1,0 +1,167 @@
+"""The paper's worked example, and the best estimate against dense linear algebra."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from proxy.inference.blue import blue
+from proxy.inference.family import Family
+from proxy.inference.history import History, omega
+from proxy.inference.query import Factor, LinearQuery, Space
+
+H = np.array(
+    [
+        [1, 1, 0, 0],
+        [0, 0, 1, 1],
+        [0, 0, 0, 1],
+        [0, 0, 1, 0],
+        [0, 1, 0, 1],
+        [2, 1, 0, 0],
+        [0, 0, 2, -1],
+        [0, -1, 0, 1],
+    ]
+)
+ALPHA = np.array([0.05, 0.1, 0.05, 0.1, 0.1, 0.05, 0.05, 0.1])
+WEIGHTS = ALPHA / np.abs(H).max(axis=1)
+Y = np.array([30.8, 30.3, 46.9, 20.2, 30.4, 68.9, 38.9, 9.5])
+A = [
+    0.47692308, 0.36448598, -0.03271028, 0.4953271,
+    -0.50007189, 0.26153846, 0.07009346, 0.23838965,
+]  # fmt: skip
+
+
+def test_the_papers_example():
+    """
+    The coefficients, the estimate and the variance of Q = [1 0 1 0], and x̂.
+    """
+    found = blue(H, WEIGHTS, Y, [1, 0, 1, 0])
+    assert found.coefficients == pytest.approx(A, abs=5e-9)
+    assert found.estimate == pytest.approx(42.01380301941049, abs=1e-10)
+    assert found.variance == pytest.approx(554.4500359453630, abs=1e-10)
+    cells = [blue(H, WEIGHTS, Y, row).estimate for row in np.eye(4)]
+    assert cells == pytest.approx([24.9923, 10.1769, 17.0215, 19.5019], abs=5e-5)
+
+
+def test_no_full_rank_is_needed():
+    """
+    From the total alone the total is estimable and one cell is not.
+    """
+    assert blue([[1, 1]], [0.5], [7], [2, 2]).estimate == pytest.approx(14)
+    assert not blue([[1, 1]], [0.5], [7], [1, 0]).estimable
+
+
+def query_of(vector, space):
+    return LinearQuery.count(space, Factor((0,), np.array(vector, dtype=np.int64)))
+
+
+matrices = arrays(np.int64, st.tuples(st.integers(1, 9), st.just(5)), elements=st.integers(-3, 3))
+
+
+@given(matrices, st.data())
+def test_the_history_is_the_dense_solution(rows, data):
+    """
+    For random rows, dependent ones and repeats included, the incremental history finds the
+    same estimable queries, estimate and variance as dense least squares with ω for w.
+    """
+    space = Space((5, 10**9))
+    scales = data.draw(arrays(np.float64, len(rows), elements=st.floats(0.2, 30)))
+    answers = data.draw(arrays(np.int64, len(rows), elements=st.integers(-50, 50)))
+    history = History(space, records=100)
+    kept = []
+    for row, scale, answer in zip(rows, scales, answers, strict=True):
+        query = query_of(row, space)
+        if not query.zero:
+            history.append(Family(query), scale, [int(answer)])
+            kept.append((row, omega(1 / scale) / int(query.grid), answer * int(query.grid)))
+    wanted = data.draw(arrays(np.int64, 5, elements=st.integers(-3, 3)))
+    query = query_of(wanted, space)
+    if query.zero or not kept:
+        return
+    dense = blue(*(np.array(part, dtype=float) for part in zip(*kept, strict=True)), wanted)
+    found = history.estimators(query)
+    assert bool(found) == dense.estimable
+    if found:
+        best = found[0]
+        assert best.variance == pytest.approx(dense.variance, rel=1e-7)
+        assert history.estimate(best) == pytest.approx(dense.estimate, rel=1e-6, abs=1e-6)
+        assert best.slack < 1e-9
+
+
+@given(matrices, st.integers(0, 8), st.data())
+def test_truncating_forgets(rows, keep, data):
+    """
+    A history that planned more and took it back estimates as if it never had.
+    """
+    space = Space((5,))
+    kept = [query_of(row, space) for row in rows]
+    kept = [query for query in kept if not query.zero]
+    one, two = History(space, 10), History(space, 10)
+    for i, query in enumerate(kept):
+        two.append(Family(query), 2.0, [i])
+        if i < keep:
+            one.append(Family(query), 2.0, [i])
+    two.truncate(keep)
+    for i, query in enumerate(kept[keep:]):
+        one.append(Family(query), 3.0, [i])
+        two.append(Family(query), 3.0, [i])
+    query = query_of(data.draw(arrays(np.int64, 5, elements=st.integers(-3, 3))), space)
+    left, right = one.estimators(query), two.estimators(query)
+    assert [e.variance for e in left] == pytest.approx([e.variance for e in right])
+    assert [one.estimate(e) for e in left] == pytest.approx([two.estimate(e) for e in right])
+
+
+def test_nearly_equal_rows_of_a_trillion_cells():
+    """
+    Total minus all-but-one is that one cell, exactly; without the total nothing is.
+    """
+    space = Space((10**6, 10**6))
+    one = np.zeros(10**6, dtype=np.int64)
+    one[7] = 1
+    cell = LinearQuery.count(space, Factor((0,), one), Factor((1,), one))
+    row = LinearQuery.count(space, Factor((0,), one))
+    but = row - cell
+    history = History(space, records=10**6)
+    history.append(Family(row), 5.0, [100])
+    assert history.estimators(cell) == []
+    assert history.estimators(but) == []
+    history.append(Family(but), 5.0, [93])
+    (found,) = history.estimators(cell)
+    assert history.estimate(found) == pytest.approx(7, abs=1e-9)
+    assert found.slack <= 1e-6
+
+
+def test_a_large_family_is_used_alone():
+    """
+    A thousand groups sum up to their total, and to half of it, but say nothing finer.
+    """
+    space = Space((1000, 7))
+    count = LinearQuery.count(space)
+    family = Family(count, (0,), np.arange(1000, dtype=np.int32), 1000)
+    history = History(space, 10)
+    history.append(family, 2.0, range(1000))
+    (total,) = history.estimators(count)
+    assert history.estimate(total) == 499500
+    half = np.repeat([1, 0], 500).astype(np.int64)
+    (found,) = history.estimators(LinearQuery.count(space, Factor((0,), half)))
+    assert history.estimate(found) == 124750
+    fine = LinearQuery.count(space, Factor((1,), np.eye(7, dtype=np.int64)[0]))
+    assert history.estimators(fine) == []
+
+
+def test_a_refinement_counts_with_its_new_weight():
+    """
+    Replacing a repeated row's answer and scale gives what measuring so at once gives.
+    """
+    space = Space((3,))
+    one, two = (History(space, 10) for _ in range(2))
+    rows = [[1, 1, 0], [0, 1, 1], [1, 2, 1], [1, 0, 0]]
+    for i, row in enumerate(rows):
+        one.append(Family(query_of(row, space)), 4.0, [i])
+        two.append(Family(query_of(row, space)), 1.0 if i == 2 else 4.0, [9 if i == 2 else i])
+    one.replace(one.blocks[2], 1.0, [9])
+    query = query_of([1, 2, 1], space)
+    left, right = one.estimators(query)[0], two.estimators(query)[0]
+    assert left.variance == pytest.approx(right.variance)
+    assert one.estimate(left) == pytest.approx(two.estimate(right))

@@ -1,0 +1,48 @@
+"""A family's rows, taken together, are what they are one by one."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.inference.family import Family
+from tests.inference.test_query import SPACE, dense, queries
+
+
+@st.composite
+def families(draw):
+    axes = draw(st.sampled_from([(0,), (1,), (0, 2), (1, 2), (0, 1, 2)]))
+    shape = [SPACE.sizes[axis] for axis in axes]
+    rows = draw(st.integers(1, 4))
+    size = int(np.prod(shape))
+    labels = draw(st.lists(st.integers(-1, rows - 1), min_size=size, max_size=size))
+    return Family(draw(queries()), axes, np.array(labels, dtype=np.int32).reshape(shape), rows)
+
+
+@given(families(), queries())
+def test_inner_products_by_label_are_those_of_the_rows(family, query):
+    """
+    ``dots`` is ⟨row, query⟩ of every row.
+    """
+    expected = [row.dot(query) * row.grid for row in map(family.row, range(family.rows))]
+    assert [dot * family.grid for dot in family.dots(query)] == expected
+
+
+@given(families(), st.data())
+def test_a_subset_keeps_its_rows(family, data):
+    """
+    The rows of a subset are the chosen rows, in that order.
+    """
+    chosen = data.draw(st.lists(st.integers(0, family.rows - 1), unique=True, min_size=1))
+    part = family.subset(chosen)
+    assert [part.row(i) for i in range(part.rows)] == [family.row(i) for i in chosen]
+
+
+@given(families())
+def test_the_bound_is_that_of_the_largest_row(family):
+    """
+    Rows are disjoint: in every cell the bound is the largest of the rows' bounds.
+    """
+    rows = [family.row(i) for i in range(family.rows)]
+    expected = np.max([r.bound.dense((0, 1, 2), SPACE).astype(object) * r.grid for r in rows], 0)
+    assert (family.bound.dense((0, 1, 2), SPACE).astype(object) * family.grid == expected).all()
+    assert dense(family.query).shape == dense(rows[0]).shape

@@ -1,0 +1,175 @@
+"""A small dataset with an axis of every kind, its records, and exact answers to linear queries.
+
+``exact`` adds the records up one by one, with nothing but their codes: the plain counterpart of
+what the proxy does with cubes, factors and labels.
+"""
+
+import datetime
+import random
+from bisect import bisect_right
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+from proxy import policy as policies
+from proxy.inference.query import COUNT
+from proxy.sql import Evaluator, Program, compile_statement, postprocess
+
+RECORDS = 600
+COLUMNS = {
+    "age": "integer",
+    "income": "integer",
+    "region": "text",
+    "zone": "text",
+    "Job Title": "text",
+    "married": "boolean",
+    "children": "integer",
+    "score": "numeric",
+    "joined": "date",
+    "month": "date",
+    "seen": "timestamp",
+    "wage": "double precision",
+    "bonus": "double precision",
+}
+ZONES = {"north": "cold", "east": "cold", "south": "warm", "west": "warm"}
+
+
+@cache
+def policy():
+    """The policy of survey.yaml, one column renamed to what needs quoting."""
+    loaded = policies.load(Path(__file__).with_name("survey.yaml"))
+    attributes = tuple(
+        replace(a, name="Job Title") if a.name == "Job_Title" else a
+        for a in loaded.domain.attributes
+    )
+    return replace(loaded, domain=replace(loaded.domain, attributes=attributes))
+
+
+@cache
+def evaluator():
+    return Evaluator(policy().domain)
+
+
+@cache
+def records():
+    """The records, every value inside the domain, measures clipped and on their grid."""
+    draw = random.Random(7)
+    domain = policy().domain
+    rows = []
+    for _ in range(RECORDS):
+        row = {}
+        for attribute in domain.attributes:
+            if attribute.null and draw.random() < 0.2:
+                row[attribute.name] = None
+            elif attribute.edges:
+                row[attribute.name] = _inside(draw, *draw.choice(_bins(attribute)))
+            else:
+                row[attribute.name] = draw.choice(attribute.values)
+        row["zone"] = ZONES[row["region"]]
+        row["wage"] = draw.randint(0, 200_000) / 100
+        row["bonus"] = None if draw.random() < 0.3 else draw.randint(-100, 100) / 2
+        rows.append({name: row[name] for name in COLUMNS})
+    return rows
+
+
+def _bins(attribute):
+    return list(zip(attribute.edges, attribute.edges[1:], strict=False))
+
+
+def _inside(draw, low, high):
+    if isinstance(low, datetime.datetime):
+        return low + datetime.timedelta(minutes=draw.randrange(int((high - low).total_seconds() // 60)))
+    if isinstance(low, datetime.date):
+        return low + datetime.timedelta(days=draw.randrange((high - low).days))
+    return draw.randrange(low, high)
+
+
+@cache
+def coded():
+    """Of each record, the code on each axis and the value of each measure (quanta, or None)."""
+    domain = policy().domain
+    rows = []
+    for record in records():
+        codes = []
+        for attribute in domain.attributes:
+            value = record[attribute.name]
+            if value is None:
+                codes.append(attribute.size - 1)
+            elif attribute.edges:
+                codes.append(bisect_right(attribute.edges, value) - 1)
+            else:
+                codes.append(attribute.codes[value])
+        amounts = [record[m.name] for m in domain.measures]
+        quanta = [
+            None if a is None else int(Fraction(str(a)) / m.quantum)
+            for a, m in zip(amounts, domain.measures, strict=True)
+        ]
+        rows.append((tuple(codes), quanta))
+    return rows
+
+
+def shown():
+    """The records with each value inside a bin replaced by the bin's lower edge."""
+    attributes = policy().domain.attributes
+    return [
+        record | {a.name: a.value(code) for a, code in zip(attributes, codes, strict=True)}
+        for record, (codes, _) in zip(records(), coded(), strict=True)
+    ]
+
+
+def exact_rows(family):
+    """The answers to a family's rows, as fractions."""
+    answers = [Fraction(0)] * family.rows
+    for codes, quanta in coded():
+        label = int(family.labels[tuple(codes[a] for a in family.axes)])
+        if label < 0:
+            continue
+        for part, term in family.query.parts.items():
+            value = term.scale
+            for factor in term.factors:
+                value *= int(factor.array[tuple(codes[a] for a in factor.axes)])
+            if part != COUNT:
+                quantum = quanta[(part - 1) // 2]
+                if quantum is None:
+                    continue
+                value *= quantum if part % 2 else 1
+            answers[label] += value * family.grid
+    return answers
+
+
+def exact(number):
+    """The values of a number in every row, as the engine would hand them on without noise."""
+    answers = exact_rows(number.family)
+    if number.kind == "count":
+        return [round(a + number.shift) for a in answers]
+    if number.kind == "sum":
+        return [float(a + number.shift) for a in answers]
+    below = exact_rows(number.denominator)
+    return [
+        float(number.shift + u / c) if c > 0 else None for u, c in zip(answers, below, strict=True)
+    ]
+
+
+def program(text, parameters=None, settings=None):
+    return compile_statement(text, policy(), evaluator(), parameters, settings)
+
+
+def run(text, parameters=None, settings=None):
+    """The result of a statement with the noise left out."""
+    compiled = program(text, parameters, settings)
+    assert isinstance(compiled, Program)
+    values = [[exact(number) for number in release.numbers] for release in compiled.releases]
+    return postprocess(compiled, values, evaluator())
+
+
+def plain(value):
+    """A value as it can be compared between databases: numbers as floats."""
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int | float | Decimal):
+        return float(f"{float(value):.9g}") + 0.0
+    if isinstance(value, datetime.datetime) and value.time() == datetime.time():
+        return value.date()
+    return value

@@ -1,0 +1,33 @@
+"""Random statements mean what PostgreSQL says they mean, or are refused with a reason."""
+
+import pytest
+
+from proxy.errors import Error
+from tests.sql.compare import same
+from tests.sql.generator import Generator
+from tests.sql.survey import run
+
+
+def test_random_statements_equal_postgresql(postgres):
+    """
+    Each of 400 random statements gives PostgreSQL's exact result on the raw records.
+    """
+    _check(postgres, seed=1, count=400)
+
+
+def _check(postgres, seed, count):
+    generator = Generator(seed)
+    refused = []
+    for _ in range(count):
+        text = generator.statement()
+        try:
+            result = run(text)
+        except Error as error:
+            refused.append((text, str(error)))
+            continue
+        binned = "GROUP BY" in text and ("income" in (tail := text.split("GROUP BY")[1]) or "month" in tail)
+        names, rows = postgres.query(text, raw=not binned)
+        problem = same(result, names, rows)
+        if problem:
+            pytest.fail(f"{text}\n{problem}")
+    assert not refused, refused[0]

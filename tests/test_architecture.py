@@ -1,0 +1,103 @@
+"""The project's rules about its own files, so that one command checks them all."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LINT_IMPORTS = "from importlinter.cli import lint_imports; raise SystemExit(lint_imports())"
+MODULES = sorted((ROOT / "proxy").rglob("*.py"))
+
+
+def files():
+    """Every text file that a clone has: those of git, or, without git, what lies in the folder."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    if listed.returncode == 0:
+        paths = [ROOT / name for name in listed.stdout.decode().split("\0") if name]
+    else:
+        hidden = re.compile(r"(^|/)(\.(?!ci/|gitignore)|__pycache__/|[^/]*\.egg-info/)")
+        paths = [p for p in ROOT.rglob("*") if not hidden.search(str(p.relative_to(ROOT)))]
+    return [p for p in paths if p.is_file() and p.suffix not in (".gz", ".parquet", ".png")]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(["-m", "ruff", "check", "--no-cache"], id="ruff"),
+        pytest.param(["-m", "ruff", "format", "--no-cache", "--check"], id="format"),
+        pytest.param(["-m", "mypy"], id="mypy"),
+        pytest.param(
+            [
+                "-c",
+                "from importlinter.cli import lint_imports_command as lint; lint(['--no-cache'])",
+            ],
+            id="imports",
+        ),
+    ],
+)
+def test_the_code_keeps_the_rules_of(command):
+    """
+    Linter, formatter, strict types, and the direction of imports, as pyproject.toml sets them.
+    """
+    done = subprocess.run(
+        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_module_imports_its_own_package_root(module):
+    """
+    ``from proxy import x`` would run the package's front door from inside, and hide a cycle.
+    """
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert node.module != "proxy", f"line {node.lineno}"
+            assert node.level == 0, f"line {node.lineno}: a relative import"
+        if isinstance(node, ast.Import):
+            assert "proxy" not in [name.name for name in node.names], f"line {node.lineno}"
+
+
+def test_the_way_of_a_query_has_ten_steps_through_modules_that_exist():
+    """
+    proxy/README.md numbers its steps from 1 to 10, and each names its modules.
+    """
+    steps = re.findall(r"^(\d+)\. (.*)$", (ROOT / "proxy/README.md").read_text(), re.MULTILINE)
+    assert [int(number) for number, _ in steps] == list(range(1, 11))
+    for _, words in steps:
+        named = re.findall(r"`([\w/]+(?:\.py|/))`", words)
+        assert named, f"no module in: {words}"
+        for name in named:
+            assert (ROOT / "proxy" / name).exists(), name
+
+
+def test_no_file_names_a_path_of_the_machine_it_was_written_on():
+    """
+    A fresh clone knows no home folder, no checkout, and nothing beside itself.
+    """
+    private = re.compile(
+        r"(?<![\w.}/])/(?:home|root|work|tmp|mnt|Users)/\w"
+        r"|\.\./share[d]|" + re.escape(str(Path.home())) + r"/\w"
+    )
+    for path in files():
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            assert not private.search(line), f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+
+
+def test_every_file_is_utf_8_and_ends_with_a_newline():
+    """
+    ... and holds no trailing blanks, tabs or carriage returns, the licence's included.
+    """
+    for path in files():
+        text = path.read_bytes().decode()
+        assert text.endswith("\n") or not text, path
+        assert "\r" not in text, path

@@ -1,0 +1,324 @@
+"""The command line: what people see, what programs read, and how each error ends."""
+
+import datetime
+import io
+import json
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from decimal import Decimal
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from proxy.cli import run, show
+from proxy.errors import InsufficientBudgetError, PolicyError, SQLSyntaxError, StateError
+from proxy.sql.program import Column
+
+
+@dataclass(frozen=True)
+class Answer:
+    """As the engine's."""
+
+    estimate: float = 8760.4
+    low: float = 8710.4
+    high: float = 8810.4
+    confidence: float = 0.95
+    source: str = "measured"
+    cost: float = 0.05991
+
+
+def result(**values):
+    """An engine's result: two regions, one number each, the second inferred and so free."""
+    second = Answer(-0.6, -50.6, 49.4, 0.96219, "inferred", 0.0)
+    fields = {
+        "columns": (Column("region", "text"), Column("n", "bigint")),
+        "rows": [("south", 8760), (None, -1)],
+        "answers": [[Answer()], [second]],
+        "places": [(1,), (1,)],
+        "cost": 0.05991,
+        "left": 0.94009,
+        "notices": (),
+        "tag": "SELECT 2",
+    }
+    return SimpleNamespace(**fields | values)
+
+
+class FakeEngine:
+    """Records how it was asked, and answers (or raises) ``answer``."""
+
+    answer = None
+    asked: dict = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, policy, state=None):
+        cls.asked = {"policy": policy, "state": state}
+        return cls()
+
+    def session(self, **options):
+        self.asked.update(options)
+        return self
+
+    def execute(self, sql):
+        self.asked["sql"] = sql
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+    def close(self):
+        self.asked["closed"] = True
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    """The engine is replaced by one that answers with ``result()``."""
+    module = ModuleType("proxy.engine")
+    fake = type("Fake", (FakeEngine,), {"answer": result()})
+    module.Engine = fake
+    monkeypatch.setitem(sys.modules, "proxy.engine", module)
+    return fake
+
+
+def words(text):
+    """The lines of a text, as lists of words."""
+    return [line.split() for line in text.splitlines()]
+
+
+def test_a_query_is_shown_as_a_table_with_intervals(engine, capsys):
+    """
+    Each number with interval, confidence, source and cost; below, the cost and what is left.
+    """
+    assert run(["query", "p.yaml", "SELECT 1"]) == 0
+    assert words(capsys.readouterr().out) == [
+        ["region", "n", "interval", "source", "cost"],
+        ["south", "8,760", "[8,710,", "8,811]", "95%", "measured", "0.05991"],
+        ["-1", "[-51,", "50]", "96.21%", "inferred", "free"],
+        ["cost", "0.05991,", "left", "0.9401"],
+    ]
+    assert engine.asked == {
+        "policy": "p.yaml",
+        "state": None,
+        "user": None,
+        "utility": None,
+        "sql": "SELECT 1",
+        "closed": True,
+    }
+
+
+def test_a_query_in_json_is_an_object_for_programs(engine, capsys):
+    """
+    Columns, rows, answers with the fields of Answer, cost and left; types as JSON has them.
+    """
+    columns = [Column(name, "text") for name in "abcdef"]
+    row = (True, Decimal("1.5"), datetime.date(1988, 3, 1), float("nan"), None, "naïve")
+    engine.answer = result(columns=columns, rows=[row], answers=[[Answer()]], places=[(1,)])
+
+    assert run(["query", "p.yaml", "SELECT 1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "columns": [{"name": name, "type": "text"} for name in "abcdef"],
+        "rows": [[True, 1.5, "1988-03-01", "nan", None, "naïve"]],
+        "answers": [
+            [
+                {
+                    "estimate": 8760.4,
+                    "low": 8710.4,
+                    "high": 8810.4,
+                    "confidence": 0.95,
+                    "source": "measured",
+                    "cost": 0.05991,
+                }
+            ]
+        ],
+        "cost": 0.05991,
+        "left": 0.94009,
+        "notices": [],
+    }
+
+
+def test_options_reach_the_engine(engine):
+    """
+    State, user and utility, in any order and with or without brackets.
+    """
+    assert (
+        run(["query", "p.yaml", "--user", "alice", "S", "--state", "d", "--utility", "50,.1"]) == 0
+    )
+    assert engine.asked["state"] == "d"
+    assert (engine.asked["user"], engine.asked["utility"]) == ("alice", (50, 0.1))
+    assert run(["query", "p.yaml", "S", "--utility", "(5e1, 0.1)"]) == 0
+    assert engine.asked["utility"] == (50, 0.1)
+
+
+def test_a_statement_may_come_from_standard_input(engine, monkeypatch):
+    """
+    SQL - reads it to its end, as UTF-8 whatever the locale.
+    """
+    stdin = SimpleNamespace(buffer=io.BytesIO("SELECT 'ü'\nFROM x;\n".encode()))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert run(["query", "p.yaml", "-"]) == 0
+    assert engine.asked["sql"] == "SELECT 'ü'\nFROM x;\n"
+
+
+def test_a_statement_without_rows_shows_its_tag(engine, capsys):
+    """
+    SET has no table, notices come before the cost.
+    """
+    engine.answer = result(columns=(), rows=[], answers=[], places=[], tag="SET", notices=("so",))
+    assert run(["query", "p.yaml", "SET privacy.utility = '50, 0.05'"]) == 0
+    assert words(capsys.readouterr().out)[:2] == [["SET"], ["notice:", "so"]]
+
+
+def test_names_and_values_are_printed_as_they_are(engine, capsys):
+    """
+    Square brackets and colons are markup to the library that draws the tables, not to us.
+    """
+    engine.answer = result(
+        columns=(Column("[red]:cat:", "text"), Column("n", "bigint")),
+        rows=[("[bold]x", 1), (":smile:", 2)],
+    )
+    assert run(["query", "p.yaml", "S"]) == 0
+    out = capsys.readouterr().out
+    assert "[red]:cat:" in out
+    assert "[bold]x" in out
+    assert ":smile:" in out
+
+
+def test_a_long_table_is_not_cut_for_want_of_a_terminal(engine, capsys):
+    """
+    Where output is piped, a line is as long as it needs to be.
+    """
+    name = "x" * 300
+    engine.answer = result(rows=[(name, 8760), (None, -1)])
+    assert run(["query", "p.yaml", "S"]) == 0
+    assert any(name in line and "measured" in line for line in capsys.readouterr().out.splitlines())
+
+
+@pytest.mark.parametrize(
+    "low, high, shown",
+    [
+        (8710.4, 8810.4, "[8,710, 8,811] 95%"),
+        (-0.4, -0.1, "[-0.40, -0.10] 95%"),
+        (-0.123, 0.123, "[-0.13, 0.13] 95%"),
+        (-20.5, -0.5, "[-21, 0] 95%"),
+        (16_890_000.5, 17_230_000.25, "[16,890,000, 17,230,001] 95%"),
+        (7.0, 7.0, "[7.00, 7.00] 95%"),
+    ],
+)
+def test_intervals_are_rounded_outwards(low, high, shown):
+    """
+    What is printed holds at least as surely as what was computed; two digits of length remain.
+    """
+    assert show.interval(Answer(low=low, high=high)) == shown
+
+
+@pytest.mark.parametrize(
+    "error, status, lines",
+    [
+        (
+            InsufficientBudgetError("the budget is gone", requested=0.6, spent=0.9, left=0.1),
+            3,
+            ["error: the budget is gone (requested 0.6, spent 0.9, left 0.1)"],
+        ),
+        (
+            SQLSyntaxError(
+                "syntax error", detail="line 1, column 3\n  SE LECT\n    ^", hint="a\nb"
+            ),
+            2,
+            ["error: syntax error (line 1, column 3)", "hint: a b"],
+        ),
+        (
+            PolicyError("must be positive", file="p.yaml", line=3, key="budget"),
+            2,
+            ["error: p.yaml:3: budget: must be positive"],
+        ),
+        (
+            StateError("no state yet", hint="privacy-proxy init p.yaml"),
+            2,
+            ["error: no state yet", "hint: privacy-proxy init p.yaml"],
+        ),
+        (FileNotFoundError(2, "No such file", "x.csv"), 2, ["error: No such file: x.csv"]),
+        (OSError("odd"), 2, ["error: odd"]),
+        (
+            KeyboardInterrupt(),
+            130,
+            [
+                "",
+                "error: interrupted; what was already answered stays charged, "
+                "and is free to ask again",
+            ],
+        ),
+    ],
+)
+def test_an_error_is_a_line_or_two_and_a_status(engine, capsys, error, status, lines):
+    """
+    3 where the budget refuses, 2 for what is wrong; on standard error, nothing beside it.
+    """
+    engine.answer = error
+    assert run(["query", "p.yaml", "S"]) == status
+    captured = capsys.readouterr()
+    assert captured.err.splitlines() == lines
+    assert captured.out == ""
+    assert engine.asked["closed"]
+
+
+@pytest.mark.parametrize(
+    "arguments, message, hint",
+    [
+        (["quary"], "No such command", "privacy-proxy --help"),
+        (["query", "p.yaml"], "Missing argument", "privacy-proxy query --help"),
+        (["query", "p.yaml", "S", "--bad"], "No such option", "privacy-proxy query --help"),
+        (["query", "p.yaml", "S", "--utility", "50"], "'50, 0.05'", "privacy-proxy query --help"),
+        (
+            ["query", "p.yaml", "S", "--utility", "a, b"],
+            "two numbers",
+            "privacy-proxy query --help",
+        ),
+        (["query", "p.yaml", "\udcff"], "not UTF-8", "privacy-proxy query --help"),
+        (["demo", "p.yaml"], "unexpected extra argument", "privacy-proxy demo --help"),
+    ],
+)
+def test_a_wrong_call_says_what_is_wrong_and_where_the_help_is(capsys, arguments, message, hint):
+    """
+    Two lines on standard error, and status 2.
+    """
+    assert run(arguments) == 2
+    error, advice = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: ")
+    assert message in error
+    assert advice == f"hint: {hint}"
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_help_lists_the_commands(capsys, arguments):
+    """
+    Without arguments too.
+    """
+    assert run(arguments) == 0
+    commands = re.findall(r"^  (\w+)  ", capsys.readouterr().out, re.MULTILINE)
+    assert commands == ["budget", "check", "demo", "history", "init", "query"]
+
+
+def test_help_does_not_wait_for_the_engine():
+    """
+    Neither the engine nor what it needs is imported before it is used.
+    """
+    code = (
+        "import sys; from proxy.cli import run; run(['--help'])\n"
+        "heavy = {'proxy.engine', 'duckdb', 'numpy', 'scipy', 'opendp', 'sqlglot', 'rich'}\n"
+        "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_reader_that_has_had_enough_is_no_error(tmp_path):
+    """
+    ``privacy-proxy --help | head -0``: silence, no traceback.
+    """
+    code = "import sys; from proxy.cli import main; sys.argv[1:] = ['--help']; main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 1
