@@ -220,7 +220,7 @@ class Cursor:
     @property
     def statusmessage(self) -> str | None:
         """PostgreSQL's command tag of the last statement, such as ``SELECT 3``."""
-        return self._result and self._result.tag
+        return self._result.tag if self._result else None
 
     @property
     def answers(self) -> list[list[Answer]]:
@@ -230,12 +230,12 @@ class Cursor:
     @property
     def cost(self) -> float | None:
         """The privacy cost (alpha) that the statement added; 0 where all was inferred."""
-        return self._result and self._result.cost
+        return self._result.cost if self._result else None
 
     @property
     def left(self) -> float | None:
         """The privacy budget left after the statement, in the cell that has least."""
-        return self._result and self._result.left
+        return self._result.left if self._result else None
 
     @property
     def notices(self) -> tuple[str, ...]:

@@ -8,8 +8,13 @@ from pathlib import Path
 
 import pytest
 
+import proxy
+from proxy.engine import init
+
 ROOT = Path(__file__).parent.parent
-LINT_IMPORTS = "from importlinter.cli import lint_imports; raise SystemExit(lint_imports())"
+LINT_IMPORTS = (
+    "from importlinter.cli import lint_imports; raise SystemExit(lint_imports(no_cache=True))"
+)
 MODULES = sorted((ROOT / "proxy").rglob("*.py"))
 
 
@@ -67,17 +72,49 @@ def test_no_module_imports_its_own_package_root(module):
             assert "proxy" not in [name.name for name in node.names], f"line {node.lineno}"
 
 
+def steps():
+    """The modules that each step of proxy/README.md names, as paths below proxy/."""
+    text = (ROOT / "proxy/README.md").read_text()
+    lines = re.findall(r"^(\d+)\. (.*)$", text, re.MULTILINE)
+    assert [int(number) for number, _ in lines] == list(range(1, 11))
+    return [re.findall(r"`([\w/]+(?:\.py|/))`", words) for _, words in lines]
+
+
 def test_the_way_of_a_query_has_ten_steps_through_modules_that_exist():
     """
     proxy/README.md numbers its steps from 1 to 10, and each names its modules.
     """
-    steps = re.findall(r"^(\d+)\. (.*)$", (ROOT / "proxy/README.md").read_text(), re.MULTILINE)
-    assert [int(number) for number, _ in steps] == list(range(1, 11))
-    for _, words in steps:
-        named = re.findall(r"`([\w/]+(?:\.py|/))`", words)
-        assert named, f"no module in: {words}"
-        for name in named:
+    for modules in steps():
+        assert modules
+        for name in modules:
             assert (ROOT / "proxy" / name).exists(), name
+
+
+def test_a_query_goes_that_way(tmp_path):
+    """
+    The first module of each step is entered, for the first time, in the order of the steps.
+    """
+    policy = ROOT / "policies/cps1988.yaml"
+    init(policy, tmp_path)
+    entered = {}
+
+    def note(frame, event, _):
+        if event == "call" and frame.f_code.co_name != "<module>":
+            entered.setdefault(frame.f_code.co_filename, len(entered))
+
+    with proxy.connect(policy, state=tmp_path) as connection:
+        cursor = connection.cursor()
+        sys.setprofile(note)
+        try:
+            cursor.execute("SELECT COUNT(*) FROM cps1988 WHERE smsa = %(smsa)s", {"smsa": "yes"})
+        finally:
+            sys.setprofile(None)
+
+    order = [entered.get(str(ROOT / "proxy" / modules[0]), modules[0]) for modules in steps()]
+    assert all(isinstance(place, int) for place in order), "a step that is never taken"
+    assert order == sorted(order)
+    named = {name for modules in steps() for name in modules if name.endswith(".py")}
+    assert [name for name in named if str(ROOT / "proxy" / name) not in entered] == []
 
 
 def test_no_file_names_a_path_of_the_machine_it_was_written_on():

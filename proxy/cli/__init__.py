@@ -131,7 +131,7 @@ def init(policy: str, state: str | None, as_json: bool) -> None:
 
     with show.progress("building the cube") as progress:
         report = make(policy, state, progress)
-    show.report(report, as_json)
+    show.made(report, as_json)
 
 
 @commands.command()
@@ -165,9 +165,9 @@ def query(
 def check(policy: str, state: str | None, as_json: bool) -> None:
     """Check POLICY against the data; for stewards, not private."""
     from proxy.cli import show
+    from proxy.engine import check_policy
 
-    with closing(_open(policy, state)) as engine:
-        show.check(engine.check(), as_json)
+    show.check(check_policy(policy, state), as_json)
 
 
 @commands.command()

@@ -7,6 +7,7 @@ outwards and confidence down, so that what is printed claims no more than what w
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
 import math
 import sys
@@ -21,7 +22,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from proxy.engine import Answer, Result
+    from proxy.engine import Answer, BudgetReport, CheckReport, HistoryLine, Report, Result
 
 
 def console() -> Console:
@@ -50,6 +51,8 @@ def plain(value: Any) -> Any:
         return [plain(each) for each in value]
     if isinstance(value, Decimal):
         value = float(value)
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)  # JSON has no NaN
     return value if value is None or isinstance(value, bool | int | float) else str(value)
@@ -94,6 +97,84 @@ def _answers(result: Result) -> Table:
                 line += [number(value, decimals(answer)), interval(answer), answer.source, cost]
         lines.append(line)
     return table(headers, lines)
+
+
+def made(survey: Report, as_json: bool) -> None:
+    """Print what `init` made."""
+    if as_json:
+        print_json(survey)
+        return
+    out = console()
+    out.print(_kept(survey))
+    out.print("The ledger is empty: the whole budget is there.")
+
+
+def check(report: CheckReport, as_json: bool) -> None:
+    """Print what a policy does to its data, rule by rule."""
+    if as_json:
+        print_json(report)
+        return
+    out = console()
+    survey = report.survey
+    out.print(f"{report.dataset}: {report.cells:,} cells; state: {report.state}")
+    out.print(f"{_kept(survey)}  These counts are exact: not for analysts.")
+    counts = ("nulls", "outside", "clipped", "dropped")
+    headers = [("rule", False), *((name, True) for name in counts)]
+    rules = (*survey.attributes, *survey.measures)
+    out.print(table(headers, [[r.name, *(f"{getattr(r, c):,}" for c in counts)] for r in rules]))
+    for change in report.changes:
+        out.print(f"protects less than before: {change}")
+
+
+def _kept(survey: Report) -> str:
+    lost = [
+        f"{count:,} {why}"
+        for count, why in (
+            (survey.unitless, "without a privacy unit"),
+            (survey.beyond, "beyond the rows that a unit may have"),
+        )
+        if count
+    ]
+    return f"{survey.rows:,} rows read, {survey.kept:,} kept{''.join(f', {x}' for x in lost)}."
+
+
+def budget(report: BudgetReport, as_json: bool) -> None:
+    """Print every budget: what its dearest cell has spent, and has left."""
+    if as_json:
+        print_json(report)
+        return
+    headers = [("budget", False), ("alpha", True), ("spent", True), ("left", True)]
+    lines = [
+        [
+            rule.name,
+            amount(rule.budget),
+            amount(rule.spent) if rule.exact else f"at most {amount(rule.spent)}",
+            amount(rule.left),
+        ]
+        for rule in report.rules
+    ]
+    out = console()
+    out.print(table(headers, lines))
+    out.print(f"The history holds {report.numbers:,} measured numbers.")
+
+
+def history(lines: Sequence[HistoryLine], as_json: bool) -> None:
+    """Print the statements that were paid for, one in a line."""
+    if as_json:
+        print_json(lines)
+        return
+    headers = [("time (UTC)", False), ("user", False), ("numbers", True), ("cost", True)]
+    cells = [
+        [
+            f"{line.time:%Y-%m-%d %H:%M:%S}",
+            line.user,
+            f"{line.numbers:,}",
+            amount(line.cost),
+            " ".join(line.statement.split()),
+        ]
+        for line in lines
+    ]
+    console().print(table([*headers, ("statement", False)], cells))
 
 
 def table(headers: Sequence[tuple[str, bool]], lines: Sequence[Sequence[str]]) -> Table:

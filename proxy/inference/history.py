@@ -9,9 +9,10 @@ cells.
 The rows are split into independent ones B, by exact arithmetic modulo primes, and dependent ones
 D = T·B.  With t the coordinates of q on B, every unbiased a is  a_B = t - Tᵀ a_D,  and the best is
 (Ω_D⁻² + T Ω_B⁻² Tᵀ) a_D = T Ω_B⁻² t.  Floats only choose a_D; a_B is then refined with residuals
-in extended precision until  |bias| ≤ N Σ |error of a_i| S_i  is known and small (N the public
-bound on records, S_i the sensitivity); that bound, ``slack``, widens the interval.  Where the
-refinement does not settle, there is no estimator: the caller measures instead.
+b - G a that are exact: a is a multiple of 2⁻ᵏ, G is an integer, and integers modulo 2**64 know a
+residual that floats bound below 2**63.  So  |bias| ≤ N Σ |error of a_i| S_i  is known and small
+(N the public bound on records, S_i the sensitivity); that bound, ``slack``, widens the interval.
+Where the refinement does not settle, there is no estimator: the caller measures instead.
 
 Families too large for the dense system are used alone: q = Σ β_i h_i with β_i = ⟨h_i, q⟩/⟨h_i, h_i⟩
 iff Σ ⟨h_i, q⟩²/⟨h_i, h_i⟩ = ⟨q, q⟩, exactly, since their rows are orthogonal.
@@ -22,24 +23,26 @@ Source: Xiao & Xiong, Theorem 3.1 with the generalized inverse of its footnote (
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proxy.inference.estimability import Independence
 from proxy.inference.family import Family
-from proxy.inference.products import Products, Stack, Structure, exact, structure
+from proxy.inference.products import Products, Stack, Structure, exact, stack, structure, wrap
 from proxy.inference.query import LinearQuery, Space
 from proxy.inference.triangle import Triangle
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-DENSE_ROWS = 3000  # rows in the dense system
-DENSE_FAMILY = 600  # a larger family is used alone
+DENSE_ROWS = 2000  # rows in the dense system
+DENSE_FAMILY = 128  # a larger family is used alone
 STEPS = 5  # of refinement
 
 
@@ -90,17 +93,16 @@ class Block:
 
 @dataclass(eq=False)
 class Dense:
-    """The rows of the dense system, by place."""
+    """The rows of the dense system, by place, and the Gram matrix of the independent ones."""
 
     number: list[int] = field(default_factory=list)  # place -> row of the history
     unit: list[int] = field(default_factory=list)  # canonical grid / family grid
     reach: list[float] = field(default_factory=list)  # sensitivity, in canonical grid units
-    gram: NDArray[np.longdouble] = field(
-        default_factory=lambda: np.zeros((16, 16), dtype=np.longdouble)
-    )
     basis: list[int] = field(default_factory=list)  # places of the independent rows
     others: list[int] = field(default_factory=list)  # places of the dependent rows
     coordinates: list[Floats] = field(default_factory=list)  # T: of each dependent row
+    gram: Gram = field(default_factory=lambda: Gram())  # ⟨basis, basis⟩
+    cross: Gram = field(default_factory=lambda: Gram())  # ⟨basis, others⟩
 
     def truncate(self, places: int) -> None:
         """Forget the rows from a place on."""
@@ -109,6 +111,33 @@ class Dense:
         self.basis = [place for place in self.basis if place < places]
         self.others = [place for place in self.others if place < places]
         del self.coordinates[len(self.others) :]
+
+
+class Gram:
+    """A growing matrix of inner products: rounded, and modulo 2**64."""
+
+    def __init__(self) -> None:
+        self.real: Floats = np.zeros((16, 16))
+        self.wrapped: Integers = np.zeros((16, 16), dtype=np.int64)
+
+    def grow(self, rows: int, columns: int) -> None:
+        """Make room."""
+        have = self.real.shape
+        want = [
+            n if n <= old else max(n, 2 * old) for n, old in zip((rows, columns), have, strict=True)
+        ]
+        want = [max(n, old) for n, old in zip(want, have, strict=True)]
+        if tuple(want) != have:
+            for name in ("real", "wrapped"):
+                old = getattr(self, name)
+                new = np.zeros(want, dtype=old.dtype)
+                new[: have[0], : have[1]] = old
+                setattr(self, name, new)
+
+    def put(self, where: tuple[Any, Any], products: Products) -> None:
+        """Write inner products."""
+        self.real[where] = products.real
+        self.wrapped[where] = products.wrapped
 
 
 class History:
@@ -125,6 +154,7 @@ class History:
         self._directions: dict[bytes, list[tuple[int, Fraction]]] = {}  # row, signed unit of answer
         self._wide: dict[bytes, Block] = {}  # families that are used alone, the newest of each
         self._dense = Dense()
+        self._norms: Floats = np.zeros(0)  # [places] ‖h‖
         self._triangle = Triangle()  # of the Gram matrix of the independent rows
         self._weights = Triangle()  # of Ω_D⁻² + T Ω_B⁻² Tᵀ
 
@@ -170,10 +200,10 @@ class History:
         places = next((i for i, n in enumerate(dense.number) if n >= start), len(dense.number))
         del self.blocks[blocks:], self.answers[start:], self._rates[start:]
         dense.truncate(places)
-        for stack in self._stacks.values():
-            stack.truncate(places)
-        for rows in self._directions.values():
-            rows[:] = [row for row in rows if row[0] < start]
+        for rows in self._stacks.values():
+            rows.truncate(places)
+        for known in self._directions.values():
+            known[:] = [row for row in known if row[0] < start]
         self._wide = {block.family.key: block for block in self.blocks if block.norms}
         self._independence.truncate(len(dense.basis))
         self._triangle.truncate(len(dense.basis))
@@ -202,38 +232,59 @@ class History:
         dense = self._dense
         products, norm = self._products(query), query.dot(query)
         place = len(dense.number)
-        if place == len(dense.gram):
-            grown = np.zeros((2 * place, 2 * place), dtype=np.longdouble)
-            grown[:place, :place] = dense.gram
-            dense.gram = grown
-        dense.gram[place, :place] = dense.gram[:place, place] = products.real
-        dense.gram[place, place] = exact([norm], ()).real[0]
         dense.number.append(number)
         dense.unit.append(int(query.grid / grid))
         dense.reach.append(float(query.sensitivity))
+        self._norms = np.append(self._norms[:place], math.sqrt(norm))
         if self._join(place, products, norm):
-            self._stacks.setdefault(structure(query), Stack(self.space)).append(place, query)
+            key = structure(query)
+            if key not in self._stacks:
+                self._stacks[key] = stack(query)
+            self._stacks[key].append(place, query)
         else:  # floats cannot tell it from the others: it is used alone only
             dense.truncate(place)
 
     def _join(self, place: int, products: Products, norm: int) -> bool:
         """Put a row among the independent or the dependent ones; False where floats cannot."""
-        basis = self._dense.basis
-        residues = products.residues[:, basis]
-        spanned = self._independence.spans(residues, norm)
-        column = products.real[basis]
-        coordinates, settled = self._coordinates(column)
+        dense = self._dense
+        column = products[dense.basis]
+        spanned = self._independence.spans(column.residues, norm)
+        coordinates = self._coordinates(column)
+        rank, others = len(dense.basis), len(dense.others)
         if spanned:
-            return settled and self._join_dependent(place, coordinates)
-        diagonal = self._dense.gram[place, place]
-        schur = float(diagonal - column @ coordinates) if settled else 0.0
-        if not self._triangle.append(column.astype(np.float64), float(diagonal), schur):
+            if coordinates is None or not self._join_dependent(place, coordinates):
+                return False
+            dense.cross.grow(rank, others + 1)
+            dense.cross.put((slice(rank), others), column)
+            return True
+        schur = 0.0
+        if coordinates is not None:
+            schur = self._schur(column, coordinates, norm)
+        if not self._triangle.append(column.real, float(norm), schur):
             return False
-        if not self._independence.append(residues, norm):
-            self._triangle.truncate(len(basis))
+        if not self._independence.append(column.residues, norm):
+            self._triangle.truncate(rank)
             return False
-        basis.append(place)
+        dense.gram.grow(rank + 1, rank + 1)
+        dense.gram.put((rank, slice(rank)), column)
+        dense.gram.put((slice(rank), rank), column)
+        dense.gram.put((rank, slice(rank, rank + 1)), exact([norm], ()))
+        dense.cross.grow(rank + 1, others)
+        dense.cross.put((rank, slice(others)), products[dense.others])
+        dense.basis.append(place)
         return True
+
+    def _schur(self, column: Products, coordinates: Floats, norm: int) -> float:
+        """Return ⟨q, q⟩ - column · coordinates: tiny where q is nearly dependent."""
+        rough = float(norm) - float(column.real @ coordinates)
+        size = float(norm) + float(np.abs(column.real) @ np.abs(coordinates))
+        largest = float(np.abs(coordinates).max(initial=0.0))
+        k = _fixed_point(largest, abs(rough) + size * (len(coordinates) + 4) * 2.0**-51)
+        if k is None:
+            return 0.0
+        fixed = np.rint(np.ldexp(coordinates, k)).astype(np.int64)
+        total = int((column.wrapped * fixed).sum())
+        return math.ldexp(int(wrap((norm << k) - total)), -k)
 
     def _join_dependent(self, place: int, coordinates: Floats) -> bool:
         dense = self._dense
@@ -255,13 +306,12 @@ class History:
 
     def _products(self, query: LinearQuery) -> Products:
         """Return the inner products of a query with every row of the dense system."""
-        places = len(self._dense.number)
-        real = np.zeros(places, dtype=np.longdouble)
-        residues = np.zeros((len(self._independence.primes), places), dtype=np.int64)
-        for stack in filter(lambda stack: stack.numbers, self._stacks.values()):
-            part = stack.products(query, self._independence.primes)
-            real[stack.numbers], residues[:, stack.numbers] = part.real, part.residues
-        return Products(real, residues)
+        primes = self._independence.primes
+        found = Products.empty(len(self._dense.number), len(primes))
+        for rows in self._stacks.values():
+            if rows.numbers:
+                found.put(rows.numbers, rows.products(query, primes))
+        return found
 
     # --- estimating ------------------------------------------------------------------------------
 
@@ -325,20 +375,20 @@ class History:
         dense = self._dense
         if not dense.basis:
             return None
-        products = self._products(query)
-        if not self._independence.spans(products.residues[:, dense.basis], query.dot(query)):
+        column = self._products(query)[dense.basis]
+        if not self._independence.spans(column.residues, query.dot(query)):
             return None
-        start, settled = self._coordinates(products.real[dense.basis])
-        if not settled:
+        start = self._coordinates(column)
+        if start is None:
             return None
         others = self._optimal(start)
         moved = start.copy()
         for t, a in zip(dense.coordinates, others, strict=True):
             moved[: len(t)] -= t * a
-        solved = self._refined(products.real[dense.basis], moved, others)
+        solved = self._refined(column, moved, others)
         if solved is None:
             return None
-        own, error = solved
+        own, others, error = solved
         places = [*dense.basis, *dense.others]
         coefficients = np.concatenate([own, others])
         used = coefficients != 0
@@ -361,34 +411,66 @@ class History:
         weighted = start / self._omega(dense.basis) ** 2
         return self._weights.solve(np.array([t @ weighted[: len(t)] for t in dense.coordinates]))
 
-    def _coordinates(self, column: NDArray[np.longdouble]) -> tuple[Floats, bool]:
-        """Return G_B⁻¹ · column, and whether it settled."""
-        solved = self._refined(column, self._triangle.solve(column.astype(np.float64)), None)
-        return (solved[0], True) if solved else (np.zeros(len(column)), False)
+    def _coordinates(self, column: Products) -> Floats | None:
+        """Return G_B⁻¹ · column; None where it does not settle."""
+        solved = self._refined(column, self._triangle.solve(column.real), np.zeros(0))
+        return solved and solved[0]
 
     def _refined(
-        self, column: NDArray[np.longdouble], own: Floats, others: Floats | None
-    ) -> tuple[Floats, float] | None:
+        self, column: Products, own: Floats, others: Floats
+    ) -> tuple[Floats, Floats, float] | None:
         """Refine a_B so that G_B a_B + G_BD a_D = column; None where it does not settle.
 
-        Returns a_B and Σ |error of a_i| S_i, from the last correction and the rounding of a.
+        Returns a_B, a_D and Σ |error of a_i| S_i, from the last correction.
         """
         dense = self._dense
-        basis = dense.basis
-        right = column
-        if others is not None and len(others):
-            right = column - dense.gram[np.ix_(basis, dense.others)] @ others
-        gram = dense.gram[np.ix_(basis, basis)]
-        reach = np.array([dense.reach[place] for place in basis])
+        rank = len(dense.basis)
+        reach = np.array([dense.reach[place] for place in dense.basis])
         last = np.inf
         for _ in range(STEPS):
-            correction = self._triangle.solve((right - gram @ own).astype(np.float64))
-            error = float(np.abs(correction) @ reach)
+            found = self._residual(column, own, others)
+            if found is None:
+                return None
+            own, others, residual = found
+            correction = self._triangle.solve(residual)
+            error = 2 * float(np.abs(correction) @ reach)
+            if error <= 2.0**-47 * float(np.abs(own) @ reach) or not rank:
+                return own, others, error
             if not error <= last / 4:  # also where it is NaN
                 return None
-            own = own + correction
-            rounding = float(np.abs(own) @ reach) * 2.0**-52
-            if error <= 16 * rounding:  # what is left is the rounding of the residual
-                return own, error + rounding
-            last = error
+            own, last = own + correction, error
         return None
+
+    def _residual(
+        self, column: Products, own: Floats, others: Floats
+    ) -> tuple[Floats, Floats, Floats] | None:
+        """Round a to multiples of 2⁻ᵏ and return it with its exact residual; None where lost."""
+        dense, rank, count = self._dense, len(own), len(others)
+        gram, cross = dense.gram, dense.cross
+        rough = column.real - gram.real[:rank, :rank] @ own
+        norms = self._norms[dense.basis]
+        size = float(norms @ np.abs(own))  # |⟨h_i, h_j⟩| ≤ ‖h_i‖ ‖h_j‖
+        if count:
+            rough = rough - cross.real[:rank, :count] @ others
+            size += float(self._norms[dense.others] @ np.abs(others))
+        size = size * float(norms.max(initial=0.0)) + float(np.abs(column.real).max(initial=0.0))
+        doubt = size * (rank + count + 4) * 2.0**-52
+        largest = float(max(np.abs(own).max(initial=0.0), np.abs(others).max(initial=0.0)))
+        reach = float(np.abs(rough).max(initial=0.0)) + 2 * doubt
+        k = _fixed_point(largest, reach)
+        if k is None:
+            return None
+        a, d = np.rint(np.ldexp(own, k)), np.rint(np.ldexp(others, k))
+        total = np.einsum("ij,j->i", gram.wrapped[:rank, :rank], a.astype(np.int64))
+        if count:
+            total += np.einsum("ij,j->i", cross.wrapped[:rank, :count], d.astype(np.int64))
+        exact_residual = column.wrapped * wrap(1 << k) - total
+        return np.ldexp(a, -k), np.ldexp(d, -k), np.ldexp(exact_residual.astype(np.float64), -k)
+
+
+def _fixed_point(largest: float, residual: float) -> int | None:
+    """Return the k for which a · 2ᵏ is exact in floats and residual · 2ᵏ in int64, if there is."""
+    if not math.isfinite(largest + residual):
+        return None
+    k = min(52 - math.frexp(largest)[1], 61 - math.frexp(residual)[1], 62)
+    return k if k >= 0 else None

@@ -1,171 +1,294 @@
-"""Inner products of one query with many: rows of one structure are stacked and taken at once.
+"""Inner products of one query with many rows at once, exactly.
 
-A row's structure is, for each part, the axes of its factors.  For rows of one structure the
-inner product with a query is a product over components of small matrix products, each exact in
-int64; the results are kept as extended floats and modulo the primes of the estimability test.
+Rows whose factors have one axis each, the usual conjunctions, share one matrix for each axis
+[rows, size], so that a query costs a few matrix products however its own factors are tied.  Rows
+with tied factors are stacked by structure (the axes of their factors).  Every component of an
+inner product is exact in int64; the products of components are kept rounded, modulo the primes of
+the estimability test, and modulo 2**64, in which residuals are exact (``history``).
 
-Shapes: ``real`` [rows] long double (exact to 2**64), ``residues`` [primes, rows] int64.
+Shapes: ``real`` [rows] float64, ``residues`` [primes, rows] and ``wrapped`` [rows] int64.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proxy.inference.query import Factor, Integers, LinearQuery, Space, Term, contract
 
-Real = NDArray[np.longdouble]
-Structure = tuple[tuple[int, tuple[tuple[int, ...], ...]], ...]
+Floats = NDArray[np.float64]
+Structure = tuple[object, ...]
+
+WIDE_AXIS = 2048  # rows that mention a wider axis are stacked by structure
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Products:
-    """Inner products: ``real`` [rows] long double, ``residues`` [primes, rows]."""
+    """Inner products of a query with rows: rounded, modulo each prime, and modulo 2**64."""
 
-    real: Real
+    real: Floats
     residues: Integers
+    wrapped: Integers
+
+    @staticmethod
+    def empty(rows: int, primes: int) -> Products:
+        """Return products that are all 0."""
+        return Products(
+            np.zeros(rows), np.zeros((primes, rows), np.int64), np.zeros(rows, np.int64)
+        )
+
+    def __getitem__(self, chosen: Any) -> Products:
+        return Products(self.real[chosen], self.residues[:, chosen], self.wrapped[chosen])
+
+    def put(self, places: Sequence[int], part: Products) -> None:
+        """Write the products of some rows into their places."""
+        self.real[places] = part.real
+        self.residues[:, places] = part.residues
+        self.wrapped[places] = part.wrapped
+
+    def add(self, vectors: Sequence[NDArray[Any]], constant: int, primes: Sequence[int]) -> None:
+        """Add constant · the elementwise product of exact vectors [rows]."""
+        rows = len(self.real)
+        real, wrapped = np.full(rows, float(constant)), np.full(rows, wrap(constant))
+        residues = [np.full(rows, constant % prime, dtype=np.int64) for prime in primes]
+        for vector in vectors:
+            real *= vector.astype(np.float64)
+            wrapped *= vector if vector.dtype == np.int64 else _wrapped(vector)
+            for i, prime in enumerate(primes):
+                residues[i] = residues[i] * (vector % prime).astype(np.int64) % prime
+        np.add(self.real, real, out=self.real)
+        np.add(self.wrapped, wrapped, out=self.wrapped)
+        for i, prime in enumerate(primes):
+            self.residues[i] = (self.residues[i] + residues[i]) % prime
+
+
+def wrap(value: int) -> np.int64:
+    """Return an integer of any size modulo 2**64, as int64."""
+    return np.int64((value + 2**63) % 2**64 - 2**63)
+
+
+def _wrapped(vector: NDArray[Any]) -> Integers:
+    return np.array([wrap(int(value)) for value in vector], dtype=np.int64)
 
 
 def exact(values: Sequence[int], primes: Sequence[int]) -> Products:
     """Return integers of any size as products."""
-    real = np.array([_long(value) for value in values], dtype=np.longdouble)
     residues = np.array([[value % p for value in values] for p in primes], dtype=np.int64)
-    return Products(real, residues.reshape(len(primes), len(values)))
+    return Products(
+        np.array([float(value) for value in values]),
+        residues.reshape(len(primes), len(values)),
+        _wrapped(np.array(values, dtype=object)),
+    )
 
 
-def _long(value: int) -> np.longdouble:
-    """Return an integer as a long double, correct to its 64 bits."""
-    if abs(value) < 2**53:
-        return np.longdouble(value)
-    shift = max(abs(value).bit_length() - 96, 0)
-    high, low = divmod(value >> shift, 2**48)
-    return np.longdouble(np.ldexp(np.longdouble(high) * 2**48 + np.longdouble(low), shift))
+class Stack(Protocol):
+    """Rows that are taken together; ``numbers`` are their places in the history."""
 
+    numbers: list[int]
 
-def _longs(vector: NDArray[Any]) -> NDArray[Any]:
-    if vector.dtype != object:
-        return vector
-    return np.array([_long(int(value)) for value in vector], dtype=np.longdouble)
+    def append(self, number: int, query: LinearQuery) -> None:
+        """Add a row."""
+
+    def truncate(self, number: int) -> None:
+        """Forget the rows from a number on."""
+
+    def products(self, query: LinearQuery, primes: Sequence[int]) -> Products:
+        """Return the inner products of a query with every row."""
 
 
 def structure(query: LinearQuery) -> Structure:
     """Return what rows must share to be stacked."""
-    return tuple((part, tuple(f.axes for f in term.factors)) for part, term in query.parts.items())
+    axes = [tuple(f.axes for f in term.factors) for term in query.parts.values()]
+    single = all(
+        len(a) == 1 and query.space.sizes[a[0]] <= WIDE_AXIS for part in axes for a in part
+    )
+    return tuple(query.parts) if single else tuple(zip(query.parts, axes, strict=True))
 
 
-class _Stacked:
-    """The factors of one part at one place, of all rows of a stack."""
-
-    def __init__(self, axes: tuple[int, ...], shape: tuple[int, ...]) -> None:
-        self.axes = axes
-        self.array = np.zeros((8, *shape))  # [capacity, *shape], integers as floats for BLAS
-        self.sums = np.zeros(8, dtype=np.int64)
-        self.largest = 0
-
-    def append(self, rows: int, factor: Factor) -> None:
-        if rows == len(self.array):
-            self.array = np.concatenate([self.array, np.zeros_like(self.array)])
-            self.sums = np.concatenate([self.sums, np.zeros_like(self.sums)])
-        self.array[rows] = factor.array
-        self.sums[rows] = factor.array.sum()
-        self.largest = max(self.largest, factor.largest)
+def stack(query: LinearQuery) -> Stack:
+    """Return an empty stack for rows of a query's structure."""
+    if structure(query) == tuple(query.parts):
+        return Conjunctions(query.space, tuple(query.parts))
+    return Tied(query.space, query)
 
 
-@dataclass
-class Stack:
-    """Rows of one structure; ``numbers`` are their places in the history."""
+def _grown(array: NDArray[Any], rows: int, fill: int) -> NDArray[Any]:
+    if rows < len(array):
+        return array
+    return np.concatenate([array, np.full_like(array, fill)])
 
-    space: Space
-    numbers: list[int] = field(default_factory=list)
-    _scales: dict[int, list[int]] = field(default_factory=dict)
-    _places: dict[int, list[_Stacked]] = field(default_factory=dict)
+
+class Conjunctions:
+    """Rows whose factors have one axis each: a matrix [rows, size] for each axis of each part."""
+
+    def __init__(self, space: Space, parts: tuple[int, ...]) -> None:
+        self.numbers: list[int] = []
+        self._space = space
+        self._scales = {part: np.ones(8, dtype=np.int64) for part in parts}
+        self._matrices: dict[tuple[int, int], Floats] = {}  # (part, axis), integers as floats
+        self._sums: dict[tuple[int, int], Integers] = {}  # their rows' sums
+        self._largest: dict[tuple[int, int], int] = {}
 
     def append(self, number: int, query: LinearQuery) -> None:
         """Add a row."""
+        rows = len(self.numbers)
+        for part, scales in self._scales.items():
+            self._scales[part] = _grown(scales, rows, 1)
+            self._scales[part][rows] = query.parts[part].scale
+        for key, matrix in self._matrices.items():
+            self._matrices[key] = _grown(matrix, rows, 1)
+            self._sums[key] = _grown(self._sums[key], rows, 1)
+            self._matrices[key][rows] = 1
+            self._sums[key][rows] = self._space.sizes[key[1]]
         for part, term in query.parts.items():
-            places = self._places.setdefault(
-                part, [_Stacked(f.axes, f.array.shape) for f in term.factors]
-            )
-            for place, factor in zip(places, term.factors, strict=True):
-                place.append(len(self.numbers), factor)
-            self._scales.setdefault(part, []).append(term.scale)
+            for factor in term.factors:
+                self._place((part, factor.axes[0]), rows, factor)
+        self.numbers.append(number)
+
+    def _place(self, key: tuple[int, int], rows: int, factor: Factor) -> None:
+        if key not in self._matrices:
+            capacity, size = len(self._scales[key[0]]), self._space.sizes[key[1]]
+            self._matrices[key] = np.ones((capacity, size))
+            self._sums[key] = np.full(capacity, size, dtype=np.int64)
+        self._matrices[key][rows] = factor.array
+        self._sums[key][rows] = factor.array.sum()
+        self._largest[key] = max(self._largest.get(key, 1), factor.largest)
+
+    def truncate(self, number: int) -> None:
+        """Forget the rows from a number on."""
+        while self.numbers and self.numbers[-1] >= number:
+            self.numbers.pop()
+
+    def products(self, query: LinearQuery, primes: Sequence[int]) -> Products:
+        """Return the inner products of a query with every row."""
+        rows, sizes = len(self.numbers), self._space.sizes
+        result = Products.empty(rows, len(primes))
+        for part, scales in self._scales.items():
+            if part not in query.parts:
+                continue
+            term = query.parts[part]
+            constant, vectors, met = term.scale, [scales[:rows]], set(term.axes)
+            for factor in term.factors:
+                vectors.append(self._component(part, factor, rows))
+            for (kind, axis), sums in self._sums.items():
+                if kind == part and axis not in met:
+                    vectors.append(sums[:rows])
+                    met.add(axis)
+            constant *= self._space.cells(axis for axis in range(len(sizes)) if axis not in met)
+            result.add(vectors, constant, primes)
+        return result
+
+    def _component(self, part: int, factor: Factor, rows: int) -> NDArray[Any]:
+        """Return Σ factor · Π rows' factors over the factor's axes, exactly [rows]."""
+        mine = [axis for axis in factor.axes if (part, axis) in self._matrices]
+        order = [factor.axes.index(axis) for axis in mine]
+        rest = [i for i in range(len(factor.axes)) if i not in order]
+        most = factor.largest * factor.array.size
+        most *= math.prod(self._largest[part, axis] for axis in mine)
+        kind: type = np.float64 if most < 2**53 else np.int64 if most < 2**63 else object
+        array: NDArray[Any] = factor.array.transpose(order + rest).astype(kind)
+        current = array.reshape(*array.shape[: len(mine)], -1).sum(axis=-1, dtype=kind)
+        if not mine:
+            return np.full(rows, current).astype(np.int64 if kind is np.float64 else kind)
+        first: NDArray[Any] = self._matrices[part, mine[0]][:rows].astype(kind, copy=False)
+        current = first @ current.reshape(current.shape[0], -1)
+        for axis in mine[1:]:
+            matrix: NDArray[Any] = self._matrices[part, axis][:rows].astype(kind, copy=False)
+            current = current.reshape(rows, matrix.shape[1], -1)
+            current = np.einsum("rak,ra->rk", current, matrix)
+        result: NDArray[Any] = current.reshape(rows)
+        return result.astype(np.int64) if kind is np.float64 else result
+
+
+class Tied:
+    """Rows of one structure, with factors over several axes: the factors of each place stacked."""
+
+    def __init__(self, space: Space, like: LinearQuery) -> None:
+        self.numbers: list[int] = []
+        self._space = space
+        self._scales = {part: np.ones(8, dtype=np.int64) for part in like.parts}
+        self._places = {
+            part: [_Place(f.axes, np.zeros((8, *f.array.shape))) for f in term.factors]
+            for part, term in like.parts.items()
+        }
+
+    def append(self, number: int, query: LinearQuery) -> None:
+        """Add a row."""
+        rows = len(self.numbers)
+        for part, term in query.parts.items():
+            self._scales[part] = _grown(self._scales[part], rows, 1)
+            self._scales[part][rows] = term.scale
+            for place, factor in zip(self._places[part], term.factors, strict=True):
+                place.array = _grown(place.array, rows, 0)
+                place.array[rows] = factor.array
+                place.largest = max(place.largest, factor.largest)
         self.numbers.append(number)
 
     def truncate(self, number: int) -> None:
         """Forget the rows from a number on."""
         while self.numbers and self.numbers[-1] >= number:
             self.numbers.pop()
-            for scales in self._scales.values():
-                scales.pop()
 
     def products(self, query: LinearQuery, primes: Sequence[int]) -> Products:
         """Return the inner products of a query with every row."""
         rows = len(self.numbers)
-        real = np.zeros(rows, dtype=np.longdouble)
-        residues = np.zeros((len(primes), rows), dtype=np.int64)
+        result = Products.empty(rows, len(primes))
         for part, places in self._places.items():
             if part in query.parts:
                 vectors, constant = self._components(places, query.parts[part])
-                vectors.append(np.array(self._scales[part], dtype=np.int64))
-                product = np.full(rows, _long(constant))
-                for vector in vectors:
-                    product *= _longs(vector)
-                real += product
-                for i, prime in enumerate(primes):
-                    residue = np.full(rows, constant % prime, dtype=np.int64)
-                    for vector in vectors:
-                        residue = residue * (vector % prime) % prime
-                    residues[i] = (residues[i] + residue) % prime
-        return Products(real, residues)
+                result.add([self._scales[part][:rows], *vectors], constant, primes)
+        return result
 
-    def _components(self, places: list[_Stacked], term: Term) -> tuple[list[Integers], int]:
+    def _components(self, places: list[_Place], term: Term) -> tuple[list[NDArray[Any]], int]:
         """Return one exact vector [rows] for each component, and the constant beside them."""
-        rows = len(self.numbers)
         used = {axis for place in places for axis in place.axes} | set(term.axes)
-        constant = term.scale * self.space.cells(
-            axis for axis in range(len(self.space.sizes)) if axis not in used
+        constant = term.scale * self._space.cells(
+            axis for axis in range(len(self._space.sizes)) if axis not in used
         )
-        vectors: list[Integers] = []
-        for mine, theirs in _components(places, term.factors):
-            if not mine:
-                constant *= int(contract(theirs, ()))
-            elif not theirs:
-                vectors += [place.sums[:rows] for place in mine]
-            else:
+        vectors: list[NDArray[Any]] = []
+        for mine, theirs in _tied(places, term.factors):
+            if mine:
                 vectors.append(self._contract(mine, theirs))
+            else:
+                constant *= int(contract(theirs, ()))
         return vectors, constant
 
-    def _contract(self, mine: list[_Stacked], theirs: list[Factor]) -> Integers:
+    def _contract(self, mine: list[_Place], theirs: list[Factor]) -> NDArray[Any]:
         rows = len(self.numbers)
-        both: list[_Stacked | Factor] = [*mine, *theirs]
+        both: list[_Place | Factor] = [*mine, *theirs]
         axes = {axis for item in both for axis in item.axes}
-        most = math.prod(item.largest for item in both) * self.space.cells(axes)
+        most = math.prod(item.largest for item in both) * self._space.cells(axes)
         kind: type = np.float64 if most < 2**53 else np.int64 if most < 2**63 else object
-        if len(mine) == len(theirs) == 1 and mine[0].axes == theirs[0].axes:
-            left: NDArray[Any] = mine[0].array[:rows].reshape(rows, -1).astype(kind, copy=False)
-            total = left @ theirs[0].array.reshape(-1).astype(kind)
-            return np.asarray(total).astype(np.int64 if kind is np.float64 else kind)
-        row = len(self.space.sizes)  # a name for the row index that no axis has
+        row = len(self._space.sizes)  # a name for the row index that no axis has
         operands: list[Any] = []
         for place in mine:
-            operands += [place.array[:rows].astype(kind), [row, *place.axes]]
+            operands += [place.array[:rows].astype(kind, copy=False), [row, *place.axes]]
         for factor in theirs:
             operands += [factor.array.astype(kind), list(factor.axes)]
-        total = np.einsum(*operands, [row], optimize=kind is not object)
+        total = np.einsum(*operands, [row], optimize=kind is not object and len(both) > 2)
         return np.asarray(total).astype(np.int64 if kind is np.float64 else kind)
 
 
-def _components(
-    places: Sequence[_Stacked], factors: Sequence[Factor]
-) -> list[tuple[list[_Stacked], list[Factor]]]:
-    """Group stacked places and factors that share axes."""
-    groups: list[tuple[set[int], list[_Stacked], list[Factor]]] = []
-    items: list[tuple[set[int], list[_Stacked], list[Factor]]] = [
+@dataclass(eq=False)
+class _Place:
+    """The factors at one place of the rows of a structure."""
+
+    axes: tuple[int, ...]
+    array: Floats  # [capacity, *sizes], integers as floats for BLAS
+    largest: int = 0
+
+
+def _tied(
+    places: Sequence[_Place], factors: Sequence[Factor]
+) -> list[tuple[list[_Place], list[Factor]]]:
+    """Group places and factors that share axes."""
+    groups: list[tuple[set[int], list[_Place], list[Factor]]] = []
+    items: list[tuple[set[int], list[_Place], list[Factor]]] = [
         *((set(place.axes), [place], []) for place in places),
         *((set(factor.axes), [], [factor]) for factor in factors),
     ]

@@ -71,9 +71,12 @@ class FileAnchor:
         """Remember a mark durably, unless the newest is already as far."""
         with self._locked() as file:
             newest, slot = self._newest(file)
-            if newest is None or newest.sequence < mark.sequence:
-                os.pwrite(file, _line(mark), (1 - slot) * SLOT)
-                sync(file)
+            if newest and newest.ledger != mark.ledger:  # left by an init that died
+                slot = 1 - slot
+            elif newest and newest.sequence >= mark.sequence:
+                return
+            os.pwrite(file, _line(mark), (1 - slot) * SLOT)
+            sync(file)
 
     def _newest(self, file: int) -> tuple[Mark | None, int]:
         """Return the newest whole mark and its slot."""

@@ -1,10 +1,10 @@
 """A family as bytes and back: canonical, versioned, exact.
 
-Layout: a version byte, a byte that says whether the rest is packed by zlib, then a JSON header, a
-zero byte, and the arrays that the header announces, little-endian, row-major, each in the smallest
-signed integer type that holds it.  The shape of an array follows from its axes.  Invariant:
-``decode(encode(family))`` is the same family; ``decode`` of any other bytes is a well-formed
-family or an IntegrityError, never a crash, and takes no more memory than a query may.
+Layout: a version byte; a byte that says whether the rest is packed by zlib; the length of a JSON
+header in four bytes; the header; the arrays that it announces, little-endian, row-major, each in
+the smallest signed integer type that holds it.  The shape of an array follows from its axes.
+Invariant: ``decode(encode(family))`` is the same family; ``decode`` of any other bytes is a
+well-formed family or an IntegrityError, never a crash, and takes no more memory than a query may.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from proxy.inference.query import (
 )
 
 VERSION = 1
-MAX_BYTES = 2**30  # of one family, decompressed
+MAX_HEADER = 2**20  # bytes
 PLAIN, PACKED = 0, 1
 SHORT, LONG = 2**9, 2**16  # bytes: not worth packing; too many to pack well
 
@@ -54,7 +54,8 @@ def encode(family: Family) -> bytes:
         "parts": parts,
         "labels": [family.axes, _add(family.labels, arrays), family.rows],
     }
-    body = b"".join([json.dumps(header, separators=(",", ":")).encode(), b"\0", *arrays])
+    head = json.dumps(header, separators=(",", ":")).encode()
+    body = b"".join([len(head).to_bytes(4, "little"), head, *arrays])
     if len(body) <= SHORT:
         return bytes([VERSION, PLAIN]) + body
     return bytes([VERSION, PACKED]) + zlib.compress(body, 6 if len(body) <= LONG else 1)
@@ -109,14 +110,11 @@ class _Decoder:
 
     def __init__(self, data: bytes) -> None:
         _need(data[0] == VERSION and data[1] in (PLAIN, PACKED), "of an unknown version")
-        body = data[2:]
-        if data[1] == PACKED:
-            unpacker = zlib.decompressobj()
-            body = unpacker.decompress(body, MAX_BYTES)
-            _need(unpacker.eof and not unpacker.unused_data, "cut short or too long")
-        end = body.index(b"\0")
-        self.header = json.loads(body[:end])
-        self.body, self.at = body, end + 1
+        self.unpacker = zlib.decompressobj() if data[1] == PACKED else None
+        self.packed, self.ready = (data[2:], b"") if self.unpacker else (b"", data[2:])
+        length = int.from_bytes(self.take(4), "little")
+        _need(length <= MAX_HEADER, "too large")
+        self.header = json.loads(self.take(length))
         self.space = Space(
             tuple(_integer(size, 1) for size in self.header["sizes"]),
             tuple(_box(*box) for box in self.header["boxes"]),
@@ -134,7 +132,8 @@ class _Decoder:
         labels = self.array(self.axes(axes), width)
         _integer(rows, 1, 1 if not axes else None)
         _need(labels.min() >= (-1 if axes else 0) and labels.max() < rows, "with wrong labels")
-        _need(self.at == len(self.body), "with bytes left over")
+        whole = self.unpacker is None or self.unpacker.eof
+        _need(not self.more(1) and not self.packed and whole, "with bytes left over")
         return Family(query, tuple(axes), labels.astype(np.int32), rows)
 
     def term(self, scale: int, factors: list[Any]) -> Term:
@@ -164,10 +163,24 @@ class _Decoder:
         shape = [self.space.sizes[axis] for axis in axes]
         count = math.prod(shape)
         _need(count <= MAX_CELLS and width in (1, 2, 4, 8), "too large")
-        _need(self.at + count * width <= len(self.body), "cut short")
-        array: Array = np.frombuffer(self.body, f"<i{width}", count, self.at).reshape(shape)
-        self.at += count * width
+        array: Array = np.frombuffer(self.take(count * width), f"<i{width}").reshape(shape)
         return array
+
+    def take(self, count: int) -> bytes:
+        """Return the next bytes."""
+        _need(self.more(count), "cut short")
+        taken, self.ready = self.ready[:count], self.ready[count:]
+        return taken
+
+    def more(self, count: int) -> bool:
+        """Whether there are so many bytes; unpacks no more than these."""
+        while self.unpacker and len(self.ready) < count:
+            unpacked = self.unpacker.decompress(self.packed, count - len(self.ready))
+            self.packed = self.unpacker.unconsumed_tail or self.unpacker.unused_data
+            self.ready += unpacked
+            if self.unpacker.eof or not unpacked:
+                break
+        return len(self.ready) >= count
 
 
 def _box(low: int, high: int, nullable: bool) -> Box:

@@ -49,7 +49,7 @@ class SQLiteLedger(SQLiteReads):
         self._connections = Connections(path, timeout)
         self._notes = Notes(path.with_name(path.name + ".notes"))
         self._witnessed = 0  # the highest sequence that the anchor is known to hold
-        self.close = weakref.finalize(self, _close, self._connections, self._notes)
+        self._end = weakref.finalize(self, _close, self._connections, self._notes)
         _ledgers.add(self)
 
     @classmethod
@@ -199,6 +199,10 @@ class SQLiteLedger(SQLiteReads):
             problems.append(error.message)
         return problems
 
+    def close(self) -> None:
+        """Sync the free statements, and close every file."""
+        self._end()
+
     def _initialise(
         self, dataset: str, protection: Mapping[str, Any], digest: str, fingerprint: str, user: str
     ) -> Mark:
@@ -274,9 +278,10 @@ class SQLiteLedger(SQLiteReads):
 
     def _check_head(self) -> None:
         last = self.sequence()
-        pair = self.lines(last - 2, 2)
-        previous = pair[0][1] if len(pair) > 1 else self.genesis()
-        if last and pair[-1][0].hash(previous) != pair[-1][1]:
+        before = self._rows("SELECT max(sequence) FROM audit WHERE sequence < ?", last)[0][0]
+        pair = self.lines((before or 0) - 1, 2)
+        previous = pair[0][1] if before else self.genesis()
+        if not pair or pair[-1][0].hash(previous) != pair[-1][1]:
             raise IntegrityError(
                 f"{self.path}: the audit log does not hold together at line {last}",
                 hint="Look at it: privacy-proxy audit POLICY --verify.",

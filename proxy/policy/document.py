@@ -35,7 +35,7 @@ class Item:
 
     def error(self, message: str) -> PolicyError:
         """Return the error that this item is wrong."""
-        return PolicyError(message, file=self.file, line=self.line, key=self.key or None)
+        return _fault(message, self.file, self.line, self.key)
 
     def get(self, name: str) -> Any:
         """Return the value under a key of a mapping; None where it is absent."""
@@ -52,35 +52,41 @@ class Scalar(NamedTuple):
     @property
     def trap(self) -> str | None:
         """Why this is not the text it may look like, and what to write; None if it is text."""
-        quoted = "'" + self.text.replace("'", "''") + "'"
+        quoted = "'" + f"{self}".replace("'", "''") + "'"
         if self.tag == "null":
             return f"{self.text or 'an empty value'} is read as null; for the text write {quoted}"
         if self.tag == "str" and not (self.plain and LOOKS_NUMERIC.fullmatch(self.text)):
             return None
         read = {"bool": "a boolean", "timestamp": "a date", "merge": "a merge key"}
-        what = self.number_trap or f"{self.text} is read as {read.get(self.tag, 'a number')}"
+        what = self.number_trap or f"{self} is read as {read.get(self.tag, 'a number')}"
         return f"{what}; for the text write {quoted}"
 
     @property
     def number_trap(self) -> str | None:
         """How YAML reads this number otherwise than people do; None if it does not."""
         digits = self.text.replace("_", "").lstrip("+-")
-        if self.tag == "int" and re.fullmatch("0[0-7]+", digits):
-            return f"{self.text} is read as the octal number {int(digits, 8)}"
-        if self.tag == "int" and digits.startswith(("0x", "0b")):
-            return f"{self.text} is read as the number {int(digits, 0)}"
+        if self.tag == "int" and re.fullmatch("0[0-7]{1,20}", digits):
+            return f"{self} is read as the octal number {int(digits, 8)}"
+        if self.tag == "int" and re.fullmatch("0(?:b[01]{1,64}|x[0-9a-fA-F]{1,16})", digits):
+            return f"{self} is read as the number {int(digits, 0)}"
         if self.tag in ("int", "float") and ":" in digits:
-            return f"{self.text} is read as a number to base 60"
+            return f"{self} is read as a number to base 60"
         if self.tag == "str" and self.plain and re.fullmatch(r"0\d+", digits):
-            return f"{self.text} has a leading zero"
+            return f"{self} has a leading zero"
         if self.tag == "str" and self.plain and "e" in digits.lower():
-            return f"{self.text} is text to some readers of YAML and a number to others"
+            return f"{self} is text to some readers of YAML and a number to others"
         return None
 
     def __str__(self) -> str:
         shown = self.text if len(self.text) <= 40 else self.text[:37] + "..."
         shown = " ".join(shown.split())
         return shown if self.plain else f"'{shown}'"
+
+
+def _fault(message: str, file: str, line: int, key: str) -> PolicyError:
+    """Return an error in one line, whatever line breaks the policy's own words have."""
+    words, key = (" ".join(text.split()) for text in (message, key))
+    return PolicyError(words, file=file, line=line, key=key or None)
 
 
 class _Loader(yaml.SafeLoader):
@@ -145,16 +151,17 @@ def _text(path: Path, file: str) -> str:
 
 def _compose(text: str, file: str) -> yaml.Node | None:
     """Return the YAML node graph of a text; PyYAML's own errors get our form."""
+    loader = None
     try:
         loader = _Loader(text)
-        try:
-            return loader.get_single_node()
-        finally:
-            loader.dispose()
+        return loader.get_single_node()
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         message = f"the character U+{ord(text[error.position]):04X} is not allowed in YAML"
         raise PolicyError(message, file=file, line=line) from None
+    except (ValueError, OverflowError):  # PyYAML's, of "\UFFFFFFFF"
+        line = loader.line + 1 if loader else 1
+        raise PolicyError("an escape that is no character", file=file, line=line) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = min(mark.line, max(text.count("\n", 0, len(text.rstrip())), 0)) + 1 if mark else 1
@@ -192,6 +199,8 @@ class _Walk:
         value: object
         if isinstance(node, yaml.ScalarNode) and node.tag.removeprefix(TAG) in SCALARS:
             value = _scalar(node)
+            if any("\ud800" <= character <= "\udfff" for character in value.text):
+                raise self._error(node, "", "an escape that is no character: half of a pair")
         elif isinstance(node, yaml.SequenceNode) and node.tag == TAG + "seq":
             value = [
                 self.item(child, child.start_mark.line + 1, f"{key}[{i}]", depth + 1)
@@ -209,7 +218,8 @@ class _Walk:
         for name_node, child in node.value:
             if not isinstance(name_node, yaml.ScalarNode):
                 raise self._error(name_node, key, "a key is one word, not a list or a mapping")
-            name = _scalar(name_node)
+            line = name_node.start_mark.line + 1
+            name = self.item(name_node, line, key, depth + 1).value
             path = f"{key}.{name.text}" if key else name.text
             if name.tag == "merge":
                 raise self._error(name_node, path, "merge keys are not read; write the keys out")
@@ -218,11 +228,9 @@ class _Walk:
             if name.text in items:
                 first = items[name.text].line
                 raise self._error(name_node, path, f"the key is there twice, first in line {first}")
-            line = name_node.start_mark.line + 1
             items[name.text] = self.item(child, line, path, depth + 1)
         return items
 
     def _error(self, node: yaml.Node, key: str, message: str) -> PolicyError:
         """Return the error that a node is wrong."""
-        line = node.start_mark.line + 1
-        return PolicyError(message, file=self.file, line=line, key=key or None)
+        return _fault(message, self.file, node.start_mark.line + 1, key)

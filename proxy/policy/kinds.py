@@ -47,7 +47,9 @@ class Kind(ABC):
         """Return the error that an item is of another kind."""
         value = item.value
         if isinstance(value, Scalar):
-            got = "nothing" if value.tag == "null" else f"{value}"
+            if value.tag == "null":
+                return item.error(f"nothing is there; expected {self.words}")
+            got = f"{value}"
         else:
             got = "a list" if isinstance(value, list) else "a mapping"
         return item.error(f"{got} is not allowed; expected {self.words}")
@@ -110,7 +112,7 @@ class Choice(Kind):
 
     def read(self, item: Item) -> Item:
         """Return the word."""
-        if not isinstance(item.value, Scalar):
+        if not isinstance(item.value, Scalar) or item.value.tag == "null":
             raise self.wrong(item)
         if item.value.text not in self.options:
             near = nearest(item.value.text, self.options)
@@ -244,18 +246,12 @@ def nearest(name: str, names: Iterable[str]) -> str:
 def decimal(number: Fraction | int) -> str:
     """Return an exact number as people write it: a finite decimal, else a fraction."""
     number = Fraction(number)
-    denominator, places = number.denominator, 0
-    while denominator != 1 and places < 60:
-        if denominator % 10 == 0:
-            denominator //= 10
-        elif denominator % 5 == 0:
-            denominator //= 5
-        elif denominator % 2 == 0:
-            denominator //= 2
-        else:
-            return str(number)
-        places += 1
-    digits = f"{abs(int(number * 10**places)):0{places + 1}d}"
+    places, scaled = 0, abs(number)
+    while scaled.denominator != 1 and places < 400:
+        places, scaled = places + 1, scaled * 10
+    if scaled.denominator != 1:
+        return str(number)
+    digits = f"{int(scaled):0{places + 1}d}"
     sign = "-" if number < 0 else ""
     return f"{sign}{digits[:-places]}.{digits[-places:]}" if places else f"{sign}{digits}"
 

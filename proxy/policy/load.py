@@ -238,7 +238,7 @@ def _public(item: Item, folder: Path) -> dict[str, PublicTable]:
             raise table.error("the name is taken by the dataset or another table")
         if not path.name.lower().endswith(FILES):
             raise table.value["path"].error(f"the file's name ends in none of {', '.join(FILES)}")
-        if not path.is_file():
+        if not os.path.isfile(path):  # also of names that are too long
             raise table.value["path"].error(f"there is no file {path}")
         taken.add(name.lower())
         tables[name] = PublicTable(path)

@@ -10,6 +10,7 @@ import csv
 import datetime
 import gzip
 import re
+import zlib
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -96,7 +97,7 @@ def column(item: Item, kind: str, folder: Path) -> tuple[Value, ...]:
                 seen[typed(at, kind)] = None
                 if len(seen) > MAX_CELLS:
                     break
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or "it is damaged"
         raise item.value["path"].error(f"{path} cannot be read: {reason}") from None
     except (UnicodeDecodeError, csv.Error):

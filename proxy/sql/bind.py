@@ -24,7 +24,7 @@ from proxy.errors import (
     UndefinedTableError,
 )
 from proxy.policy import Policy
-from proxy.sql import types
+from proxy.sql import casts, types  # noqa: F401  # casts add rules
 from proxy.sql.coefficients import Axis, Coefficients, DomainLowering, MeasureColumn
 from proxy.sql.compile import Linear, Point
 from proxy.sql.dialect import Utility, request

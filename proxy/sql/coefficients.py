@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -22,13 +22,15 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from proxy.domain import Attribute, Domain, Value
-from proxy.errors import NotSupportedError, TypeMismatchError
-from proxy.inference.query import Factor
+from proxy.errors import NotSupportedError, StatementTooComplexError, TypeMismatchError
+from proxy.inference.query import MAX_CELLS, Factor
 from proxy.sql import types
 from proxy.sql.evaluate import Evaluator, Points, Values, inside
-from proxy.sql.scalar import COMPARISONS, RULES, Lowering, Typed, convert, position
+from proxy.sql.scalar import COMPARISONS, RULES, Lowering, Typed, convert, flat, position
 
 ENUMERABLE = 2**17  # values in the bins of an axis, up to which all are tried
+TOGETHER = 2**12  # cells on which a whole condition is evaluated at once
+FALSE, NULL, TRUE = 0, 1, 2  # in this order AND is the minimum, OR the maximum
 
 
 class Axis(exp.Expression):
@@ -69,9 +71,48 @@ class Coefficients:
 
     def indicator(self, node: exp.Expr, place: str) -> Factor:
         """Return 1 where a condition is true, 0 where it is false or NULL."""
-        typed = DomainLowering(self.domain).boolean(node, place)
-        found = self.values(node, typed, place)
-        return Factor(found.axes, (found.array.astype(bool) & found.present).astype(np.int64))
+        axes, truth = self._truth(node, place)
+        return Factor(axes, (truth == TRUE).astype(np.int64))
+
+    def _truth(self, node: exp.Expr, place: str) -> tuple[tuple[int, ...], NDArray[np.int8]]:
+        """Return a condition in three-valued logic on each cell of the axes it reads.
+
+        Only what AND, OR and NOT connect is evaluated, each on its own axes: a long condition over
+        many columns costs no more than its widest part.
+        """
+        node = _bare(node)
+        parts = flat(node) if isinstance(node, exp.And | exp.Or) else []
+        if isinstance(node, exp.Not):
+            parts = [node.this]
+        axes = sorted({int(axis.this) for axis in node.find_all(Axis)})
+        if not parts or self._cells(axes) <= TOGETHER:
+            typed = DomainLowering(self.domain).boolean(node, place)
+            found = self.values(node, typed, place)
+            truth = np.where(found.present, found.array.astype(np.int8) * TRUE, NULL)
+            return found.axes, truth.astype(np.int8)
+        if self._cells(axes) > MAX_CELLS:
+            names = ", ".join(self.domain.attributes[a].name for a in axes)
+            raise StatementTooComplexError(
+                f"a condition ties {names} together: {self._cells(axes):,} cells, and "
+                f"{MAX_CELLS:,} are allowed",
+                hint="split it into conditions on fewer columns, joined by AND",
+                position=position(node),
+            )
+        total: NDArray[np.int8] | None = None
+        join = np.minimum if isinstance(node, exp.And) else np.maximum
+        for part in parts:
+            own, truth = self._truth(part, place)
+            spread = truth.reshape([self.domain.sizes[a] if a in own else 1 for a in axes])
+            total = spread if total is None else join(total, spread)
+        assert total is not None
+        if isinstance(node, exp.Not):
+            total = TRUE - total
+        shape = [self.domain.sizes[a] for a in axes]
+        return tuple(axes), np.broadcast_to(total, shape)
+
+    def _cells(self, axes: Iterable[int]) -> int:
+        """Return the number of cells over some axes."""
+        return math.prod(self.domain.sizes[axis] for axis in axes)
 
     def present(self, node: exp.Expr) -> Factor:
         """Return 1 where an expression is not NULL."""
@@ -183,7 +224,11 @@ def _compared(node: exp.Expr) -> list[tuple[Axis, list[exp.Expr]]]:
         while isinstance(top.parent, exp.Paren) and top is not node:
             top = top.parent
         parent = top.parent
-        if parent is not None and top is not node and isinstance(parent, (*COMPARISONS, exp.Between, exp.In, exp.Is)):
+        if (
+            parent is not None
+            and top is not node
+            and isinstance(parent, (*COMPARISONS, exp.Between, exp.In, exp.Is))
+        ):
             others = [child for child in parent.iter_expressions() if child is not top]
             if not any(other.find(Axis) for other in others):
                 pairs.append((axis, others))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from proxy.inference.estimability import Independence, ModularBasis, random_prime
-from proxy.inference.products import Stack, exact, structure
+from proxy.inference.products import exact, stack, structure
 from tests.inference.test_query import SPACE, queries
 
 
@@ -79,9 +79,12 @@ def test_stacked_products_are_the_products(rows, query):
     primes = (random_prime(), random_prime())
     stacks = {}
     for number, row in enumerate(rows):
-        stacks.setdefault(structure(row), Stack(SPACE)).append(number, row)
-    for stack in stacks.values():
-        expected = exact([rows[n].dot(query) for n in stack.numbers], primes)
-        got = stack.products(query, primes)
+        if structure(row) not in stacks:
+            stacks[structure(row)] = stack(row)
+        stacks[structure(row)].append(number, row)
+    for each in stacks.values():
+        expected = exact([rows[n].dot(query) for n in each.numbers], primes)
+        got = each.products(query, primes)
         assert (got.real == expected.real).all()
         assert (got.residues == expected.residues).all()
+        assert (got.wrapped == expected.wrapped).all()

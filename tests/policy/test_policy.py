@@ -160,6 +160,8 @@ def test_each_attribute_has_its_source_and_rules(policy):
     [
         ("{range: [-1, 1]}", "integer", (-1, 0, 1), None),
         ("{edges: [0, 5, 9]}", "integer", (0, 5), (0, 5, 9)),
+        ("{edges: [2020-01-01, 2020-03-01]}", "date", (datetime.date(2020, 1, 1),),
+         (datetime.date(2020, 1, 1), datetime.date(2020, 3, 1))),
         ("{edges: [0, 0.5]}", "decimal", (Decimal(0),), (Decimal(0), Decimal("0.5"))),
         ("{values: [3, 1, 1_000]}", "integer", (3, 1, 1000), None),
         ("{values: [1.5, 2]}", "decimal", (Decimal("1.5"), Decimal(2)), None),

@@ -61,6 +61,9 @@ WRONG = [
     ("budget: 0.1\n", "budget: '0.1'\n", 15, "privacy.budget", "write it without the quotes"),
     ("budget: 0.1\n", "budget: 010\n", 15, "privacy.budget", "the octal number 8"),
     ("1_000_000", "1.5", 3, "max_records", "1.5 is not allowed; expected a whole number"),
+    ("1_000_000", "0x_", 3, "max_records", "0x_ is not allowed; expected a whole number"),
+    ("1_000_000", "0x" + "f" * 5000, 3, "max_records", "fff... is not allowed"),
+    ("1_000_000", "9" * 5000, 3, "max_records", "more than 60 digits"),
     ("1_000_000", "09", 3, "max_records", "09 has a leading zero"),
     ("spend: off", "spend: 'off'", 20, "analysts.bi.spend", "'off' is not allowed"),
     ("spend: off", "spend: maybe", 20, "analysts.bi.spend", "expected on | off"),
@@ -79,6 +82,9 @@ WRONG = [
     ("dataset: people", "dataset: people\n---\nx: 1", 2, None, "a file holds one"),
     ("dataset: people", "dataset: peo\x07ple", 1, None, "U+0007 is not allowed"),
     ("timezone: Europe/Berlin", "timezone: ''", 23, "timezone", "the text is empty"),
+    ("dataset: people", r'dataset: "\ud800"', 1, None, "half of a pair"),
+    ("dataset: people", r'"\ud800": people', 1, None, "half of a pair"),
+    ("dataset: people", r'dataset: "\UFFFFFFFF"', 1, None, "no character"),
     # source
     (DUCK, "{engine: oracle}", 2, "source.engine", "expected duckdb | postgres | spark"),
     (DUCK, "{engine: duckdb}", 2, "source", "needs path"),
@@ -130,6 +136,8 @@ WRONG = [
      "attributes.region.levels.AGE", "taken by attributes.age in line 7"),
     (LIST, LIST + ", levels: {area: {a: [north, south]}}", 10, "attributes.region.levels.area",
      "no label has west"),
+    (LIST, "[a, b, c, d, e], levels: {x: {y: [a]}}", 10, "attributes.region.levels.x",
+     "no label has b, c, d and 1 more"),
     (LIST, LIST + ", levels: {area: {a: [norht]}}", 10, "attributes.region.levels.area.a[0]",
      "norht is no value of the attribute, did you mean north?"),
     (LIST, LIST + ", levels: {area: {a: [north], b: [north]}}", 10,
@@ -161,6 +169,7 @@ WRONG = [
     ("budget: 0.1\n", "budget: -1\n", 15, "privacy.budget", "more than 0"),
     ("budget: 0.1\n", "budget: .nan\n", 15, "privacy.budget", ".nan is not allowed"),
     ("budget: 0.1\n", "budget: 1.0e-30\n", 15, "privacy.budget", "the smallest charge"),
+    ("unit: row", "unit:", 16, "privacy.unit", "nothing is there; expected row"),
     ("unit: row", "unit: person", 16, "privacy.unit", "person is not allowed; expected row"),
     ("unit: row", "unit: {column: person}", 16, "privacy.unit.max_rows", "missing"),
     ("unit: row", "unit: {column: person, max_rows: 0}", 16, "privacy.unit.max_rows",
@@ -172,7 +181,7 @@ WRONG = [
     ("budget: 0.05}]", "budget: 0.2}]", 17, "privacy.cells[0].budget",
      "0.2 is more than the budget 0.1"),
     ('where: "age < 20"', 'where: ""', 17, "privacy.cells[0].where", "the text is empty"),
-    ("BETWEEN 0 AND 5", "< 5", 18, "privacy.guards[0].claim", "expected COUNT(*) BETWEEN low"),
+    ("BETWEEN 0 AND 5", "\\n< 5", 18, "privacy.guards[0].claim", "expected COUNT(*) BETWEEN low"),
     ("BETWEEN 0 AND 5", "BETWEEN 5 AND 0", 18, "privacy.guards[0].claim", "got 5 and 0"),
     ("[age, region]", "[age, regio]", 18, "privacy.guards[0].for_each[1]",
      "no attribute regio, did you mean region?"),
@@ -288,6 +297,9 @@ def test_a_public_file_that_is_wrong(policy, csv, declaration, line, message):
 @example("!!binary aGk=", 9)
 @example("? ", 0)
 @example("\u2028", 200)
+@example('"\\ud800"', 9)
+@example('"\\UFFFFFFFF"', 9)
+@example('"x\\ny": 1\n', 0)
 def test_no_text_breaks_the_reader(tmp_path_factory, text, place):
     """
     Whatever is typed anywhere, the policy loads or is refused in one line.

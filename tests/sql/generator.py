@@ -78,7 +78,16 @@ class Generator:
 
     def statement(self):
         """A statement."""
-        groups = ["region", "zone", "income", '"Job Title"', "married", "children", "score", "month"]
+        groups = [
+            "region",
+            "zone",
+            "income",
+            '"Job Title"',
+            "married",
+            "children",
+            "score",
+            "month",
+        ]
         keys = self.draw.sample(groups, self.of(0, 0, 1, 1, 2))
         numbers = [f"{self.number()} AS n{i}" for i in range(self.draw.randint(1, 3))]
         text = f"SELECT {', '.join([*keys, *numbers])} FROM survey"

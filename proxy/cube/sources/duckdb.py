@@ -168,8 +168,9 @@ def _reader(path: Path, kind: str) -> str:
 def _header(path: Path, kind: str) -> tuple[str, list[str]]:
     """Return the delimiter and the columns of a CSV file."""
     try:
-        with gzip.open(path) if kind == "csv.gz" else path.open("rb") as file:
-            start = io.TextIOWrapper(file, "utf-8-sig", newline="").read(2**16)
+        opener = gzip.open if kind == "csv.gz" else open
+        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+            start = file.read(2**16)
         first = [next(csv.reader(io.StringIO(start, newline=""), delimiter=d)) for d in DELIMITERS]
     except StopIteration:
         raise SourceError(f"{path} is empty; the first line names the columns") from None

@@ -1,0 +1,242 @@
+"""The systems that are compared: how each answers one query, or cannot.
+
+- Baseline: the same alpha for every query, whatever is asked of it.
+- Improved baseline: the paper's allocation, alpha = S ln(1/delta) / half_width; no inference.
+- Inference: infers where P(|θ - θ̂| ≤ half_width) ≥ 1 - delta, else as the improved baseline;
+  with the paper's best estimator, or with that of ordinary least squares (OLS), which weighs all
+  noisy answers alike.  OLS itself knows no posterior; it is lent the exact law of its own error.
+- Product: what this proxy does, through its own plan: noise on integers and its exact law, the
+  least budget that is enough together with the history.
+
+All others draw continuous Laplace noise.  A system knows queries, weights and noisy answers; the
+counts serve to answer what it pays for.  Noise is numpy's and seeded: an experiment, no protection.
+
+Shapes: rows H [m, cells], weights and answers [m], spent [cells].  Units: budget and spent in alpha.
+Source: Xiao & Xiong, Sections "Application" and "Experimental study", Theorems 3.1, 5.3 and 5.4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxy.experiment.workload import Integers, Request
+from proxy.inference import plan as planning
+from proxy.inference.accounting import UNIT, Account, Rule, budget_units, charge
+from proxy.inference.family import Family
+from proxy.inference.history import History
+from proxy.inference.laplace import LaplaceSum
+from proxy.inference.plan import Allocation, Wanted
+from proxy.inference.query import Factor, LinearQuery, Space
+
+Floats = NDArray[np.float64]
+
+FLOOR = 1e-4  # the least alpha of one measurement, as a share of the budget: the policy's default
+RECORDS = 1_000_000  # the public bound on records that the product is told
+SPANNED = 1e-9  # residual of small integer queries, below which they are in the row space
+
+
+class System(Protocol):
+    """Answers queries one after the other."""
+
+    @property
+    def cost(self) -> float:
+        """The system cost ᾱ so far."""
+
+    def know(self, levels: Sequence[Integers], alpha: float) -> None:
+        """Measure a tree beforehand, if that is of any use: ``alpha`` for each level."""
+
+    def ask(self, request: Request) -> float | None:
+        """Return an answer that is as good as requested, or None."""
+
+
+class Continuous:
+    """What the systems with Laplace noise share: the data, the noise, and what cells have paid."""
+
+    def __init__(self, counts: Integers, budget: float, rng: np.random.Generator) -> None:
+        self.counts = counts
+        self.budget = budget
+        self.spent = np.zeros(len(counts))  # B
+        self._rng = rng
+
+    @property
+    def cost(self) -> float:
+        """The system cost ᾱ = max B."""
+        return float(self.spent.max())
+
+    def know(self, levels: Sequence[Integers], alpha: float) -> None:
+        """Measure nothing: without inference a tree is of no use."""
+
+    def measure(self, coefficients: Integers, weight: float) -> float | None:
+        """Return a noisy answer, or None where some cell cannot pay weight·|coefficient|."""
+        spent = self.spent + weight * np.abs(coefficients)
+        if spent.max() > self.budget:
+            return None
+        self.spent = spent
+        return float(coefficients @ self.counts) + float(self._rng.laplace(scale=1 / weight))
+
+
+def enough(request: Request) -> float:
+    """Return the weight alpha / S = ln(1/delta) / half_width of the paper's allocation."""
+    return math.log(1 / request.delta) / request.half_width
+
+
+class Baseline(Continuous):
+    """Spends the same alpha on every query."""
+
+    def __init__(
+        self, counts: Integers, budget: float, rng: np.random.Generator, alpha: float
+    ) -> None:
+        super().__init__(counts, budget, rng)
+        self.alpha = alpha
+
+    def ask(self, request: Request) -> float | None:
+        """Return a noisy answer; one that is not as good as requested does not count."""
+        weight = self.alpha / request.sensitivity
+        answer = self.measure(request.coefficients, weight)
+        return answer if weight >= enough(request) else None
+
+
+def usual_alpha(requests: Sequence[Request]) -> float:
+    """Return the alpha with which a query of average sensitivity meets an average request."""
+    sensitivity = np.mean([request.sensitivity for request in requests])
+    half_width = np.mean([request.half_width for request in requests])
+    return float(sensitivity / half_width) * math.log(1 / requests[0].delta)
+
+
+class Improved(Continuous):
+    """Spends what the request needs."""
+
+    def ask(self, request: Request) -> float | None:
+        """Return a noisy answer, if it can be paid."""
+        return self.measure(request.coefficients, enough(request))
+
+
+class Inference(Continuous):
+    """Infers what the history can tell well enough, and spends what the request needs otherwise."""
+
+    def __init__(
+        self, counts: Integers, budget: float, rng: np.random.Generator, *, ordinary: bool = False
+    ) -> None:
+        super().__init__(counts, budget, rng)
+        self.ordinary = ordinary  # least squares without weights
+        self._rows = np.zeros((0, len(counts)))
+        self._weights: Floats = np.zeros(0)
+        self._answers: Floats = np.zeros(0)
+        self._solved: tuple[Floats, Floats, Floats] | None = None
+
+    def know(self, levels: Sequence[Integers], alpha: float) -> None:
+        """Measure every node of every level with weight ``alpha``: the nodes of one are disjoint."""
+        for level in levels:
+            noise = self._rng.laplace(scale=1 / alpha, size=len(level))
+            self._append(level, np.full(len(level), alpha), level @ self.counts + noise)
+        self.spent += alpha * len(levels)
+
+    def ask(self, request: Request) -> float | None:
+        """Return the estimate where its posterior is good enough, else a new answer."""
+        inferred = self._infer(request)
+        if inferred is not None:
+            return inferred
+        answer = self.measure(request.coefficients, enough(request))
+        if answer is None:
+            return None
+        self._append(
+            request.coefficients[None], np.array([enough(request)]), np.array([answer])
+        )
+        # OLS takes its estimate from all answers, the new one included, if that is good enough.
+        again = self._infer(request) if self.ordinary else None
+        return answer if again is None else again
+
+    def _append(self, rows: Integers, weights: Floats, answers: Floats) -> None:
+        self._rows = np.concatenate([self._rows, rows])
+        self._weights = np.concatenate([self._weights, weights])
+        self._answers = np.concatenate([self._answers, answers])
+        self._solved = None
+
+    def _infer(self, request: Request) -> float | None:
+        """Return θ̂ where it is good enough."""
+        query = request.coefficients.astype(np.float64)
+        left, scales, right = self._decomposed()
+        inside = right @ query
+        if np.abs(query - inside @ right).max() > SPANNED * request.sensitivity:
+            return None
+        solution = left @ (inside / scales)
+        # Weighted: the solution c of (diag(w)·H)ᵀ c = q of least norm.  Ordinary: the a of Hᵀ a = q.
+        coefficients = solution if self.ordinary else solution * self._weights
+        law = LaplaceSum(coefficients / self._weights)
+        if law.confidence(request.half_width) < 1 - request.delta:
+            return None
+        return float(coefficients @ self._answers)
+
+    def _decomposed(self) -> tuple[Floats, Floats, Floats]:
+        """Return the singular value decomposition of the history, once for each of its states."""
+        if self._solved is None:
+            rows = self._rows if self.ordinary else self._rows * self._weights[:, None]
+            left, scales, right = np.linalg.svd(rows, full_matrices=False)
+            kept = scales > scales.max(initial=0.0) * 1e-11
+            self._solved = left[:, kept], scales[kept], right[kept]
+        return self._solved
+
+
+class Product:
+    """This proxy: its plan, its history and its account, with noise that is seeded."""
+
+    def __init__(self, counts: Integers, budget: float, rng: np.random.Generator) -> None:
+        self.counts = counts
+        self._rng = rng
+        self._space = Space((len(counts),))
+        self._history = History(self._space, RECORDS)
+        self._account = Account(self._space)
+        limited = math.isfinite(budget)
+        self._rules = [Rule(budget_units(Fraction(budget)))] if limited else []
+        self._allocation = Allocation(floor=FLOOR * budget if limited else 0.0)
+
+    @property
+    def cost(self) -> float:
+        """The system cost ᾱ."""
+        return self._account.spent().value / UNIT
+
+    def know(self, levels: Sequence[Integers], alpha: float) -> None:
+        """Measure the nodes of every level as one family, with weight ``alpha``."""
+        for nodes in levels:
+            labels = np.where(nodes.any(axis=0), nodes.argmax(axis=0), -1).astype(np.int32)
+            family = Family(LinearQuery.count(self._space), (0,), labels, len(nodes))
+            block = self._history.append(family, 1 / alpha)
+            self._history.set_answers(block, self._noisy(nodes @ self.counts, 1 / alpha))
+            # Every cell pays for every level, those under nodes that are left out included.
+            self._account.add([charge(Family(LinearQuery.count(self._space)), 1 / alpha)])
+
+    def ask(self, request: Request) -> float | None:
+        """Return the estimate: from the history, or from a history that is longer by one answer."""
+        query = LinearQuery.count(self._space, Factor((0,), request.coefficients))
+        wanted = Wanted(Family(query), Fraction(request.half_width), request.delta)
+        history, known = self._history, len(self._history.blocks)
+        planned = planning.plan(history, [wanted], self._allocation)
+        terms = [charge(each.family, each.scale) for each in planned.measurements]
+        if terms and self._account.check(terms, self._rules):
+            history.truncate(known)
+            return None
+        self._account.add(terms)
+        for block in history.blocks[known:]:
+            exact = self._exact(block.family)
+            history.set_answers(block, self._noisy(exact, block.scale))
+        found = planning.estimators(history, wanted) if terms else planned.estimators[0]
+        return history.estimate(found[0]) if found[0] is not None else None
+
+    def _exact(self, family: Family) -> Integers:
+        """Return the answers of a family's rows, in units of its grid."""
+        answers = []
+        for row in map(family.row, range(family.rows)):
+            steps = sum(int(t.dense((0,), self._space) @ self.counts) for t in row.parts.values())
+            answers.append(int(steps * row.grid / family.grid))
+        return np.array(answers, dtype=np.int64)
+
+    def _noisy(self, exact: Integers, scale: float) -> list[int]:
+        """Return answers plus noise, P(K = k) ∝ exp(-|k| / scale): a difference of two geometrics."""
+        draws = self._rng.geometric(-math.expm1(-1 / scale), size=(2, len(exact)))
+        return [int(value) for value in exact + draws[0] - draws[1]]

@@ -1,0 +1,94 @@
+"""Casts, as PostgreSQL makes them; text is read by PostgreSQL's rules or not at all."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from proxy.errors import NotSupportedError, TypeMismatchError
+from proxy.sql import types
+from proxy.sql.scalar import RULES, Lowering, Typed, convert, make
+
+WHOLE = r"\s*[-+]?[0-9]+\s*"
+REAL = r"\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,3})?\s*"
+DECIMALS = 15  # of a numeric made from a double or a text, which have no scale of their own
+READABLE = {
+    "integer": WHOLE,
+    "bigint": WHOLE,
+    "numeric": REAL,
+    "double precision": REAL,
+    "date": r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}\s*",
+    "timestamp": r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?)?\s*",
+}
+PLAIN = {  # casts that DuckDB makes as PostgreSQL does
+    **dict.fromkeys([(a, b) for a in types.NUMBERS for b in types.NUMBERS]),
+    ("boolean", "integer"): None,
+    ("date", "timestamp"): None,
+    ("timestamp", "date"): None,
+    **dict.fromkeys(
+        [(a, "text") for a in ("integer", "bigint", "numeric", "boolean", *types.TIMES)]
+    ),
+}
+
+
+def _cast(lowering: Lowering, node: exp.Expr) -> Typed:
+    target = node.args["to"]
+    kind = types.of_cast(target)
+    value = lowering.lower(node.this)
+    if value.type == "unknown":
+        return sized(convert(value, kind), target)
+    return sized(cast(value, kind), target)
+
+
+def cast(value: Typed, kind: str) -> Typed:
+    """Return a value as another type.
+
+    Raises:
+        TypeMismatchError: PostgreSQL has no such cast.
+        NotSupportedError: DuckDB's differs.
+    """
+    if value.type == kind:
+        return value
+    if (value.type, kind) in PLAIN:
+        if kind == "numeric" and value.type != "double precision":
+            return convert(value, kind)
+        return make(f"CAST({value.sql} AS {_duckdb(kind)})", kind, value)
+    if (value.type, kind) == ("integer", "boolean"):
+        return make(f"({value.sql} <> 0)", kind, value)
+    if value.type == "text" and kind in READABLE:
+        failed = f"error('invalid input syntax for type {kind}')"
+        made = f"CAST(trim({value.sql}) AS {_duckdb(kind)})"
+        test = f"regexp_full_match({value.sql}, '{READABLE[kind]}')"
+        text = f"CASE WHEN {value.sql} IS NULL THEN NULL WHEN {test} THEN {made} ELSE {failed} END"
+        return make(text, kind, value)
+    if value.type == "text" and kind == "boolean":
+        word = f"lower(trim({value.sql}))"
+        lists = [", ".join(f"'{w}'" for w in sorted(words)) for words in (types.TRUE, types.FALSE)]
+        text = (
+            f"CASE WHEN {value.sql} IS NULL THEN NULL WHEN {word} IN ({lists[0]}) THEN TRUE "
+            f"WHEN {word} IN ({lists[1]}) THEN FALSE "
+            "ELSE error('invalid input syntax for type boolean') END"
+        )
+        return make(text, kind, value)
+    if (value.type, kind) == ("double precision", "text"):
+        raise NotSupportedError("a double precision value is not cast to text: round it first")
+    raise TypeMismatchError(f"cannot cast type {value.type} to {kind}")
+
+
+def _duckdb(kind: str) -> str:
+    return f"DECIMAL(38, {DECIMALS})" if kind == "numeric" else types.DUCKDB[kind]
+
+
+def sized(value: Typed, target: exp.DataType) -> Typed:
+    """Return a value with the precision, scale or length that a cast gives it."""
+    sizes = [int(size.name) for size in target.expressions if size.name.isdigit()]
+    if not sizes:
+        return value
+    if value.type == "text":
+        return make(f"left({value.sql}, {sizes[0]})", "text", value)
+    width, scale = sizes[0], sizes[1] if len(sizes) > 1 else 0
+    if not 0 <= scale <= width <= 38 or width == 0:
+        raise NotSupportedError("numeric takes a precision of 1 to 38 and a scale within it")
+    return make(f"CAST({value.sql} AS DECIMAL({width}, {scale}))", "numeric", value)
+
+
+RULES[exp.Cast] = _cast

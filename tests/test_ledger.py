@@ -1,0 +1,387 @@
+"""Charge, answer and audit line are one transaction; what is written is read back."""
+
+import sqlite3
+import stat
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from proxy.errors import IntegrityError, OperationalError, StateError
+from proxy.inference.family import Family
+from proxy.inference.query import Factor, LinearQuery, Space
+from proxy.ledger import Measurement
+from proxy.ledger.sqlite import SQLiteLedger
+
+SPACE = Space((3, 2))
+COUNT = Family(LinearQuery.count(SPACE))
+BY_SEX = Family(
+    LinearQuery.count(SPACE, Factor((0,), np.array([1, 0, 1]))),
+    (1,),
+    np.array([0, 1], dtype=np.int32),
+    2,
+)
+
+
+class Clock:
+    """Microseconds since 1970 that stand still."""
+
+    def __init__(self):
+        self.time = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+    def __call__(self):
+        return int(self.time.timestamp()) * 10**6
+
+
+def create(folder, **options):
+    options = {"anchor": folder / "anchor"} | options
+    return SQLiteLedger.create(
+        folder / "ledger", dataset="people", protection={"budget": 1.0}, digest="d1",
+        fingerprint="f1", user="op", **options,
+    )  # fmt: skip
+
+
+def reopen(folder, **options):
+    options = {"anchor": folder / "anchor", "dataset": "people"} | options
+    return SQLiteLedger.open(folder / "ledger", **options)
+
+
+def measure(ledger, family=COUNT, answers=(7,), cost=5, user="ann", scale=4.0, **fields):
+    with ledger.transaction() as tx:
+        id = tx.append(Measurement(family, scale, answers, **fields))
+        tx.audit("measured", user, "SELECT 1", cost)
+    return id
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def ledger(tmp_path, clock):
+    with closing(create(tmp_path, clock=clock)) as made:
+        yield made
+
+
+def content(row):
+    return (row.id, row.sequence, row.scale, row.answers, row.history, row.snapshot, row.partition)
+
+
+def test_a_measurement_comes_back(ledger, tmp_path):
+    """
+    All its fields, from this ledger and from another one on the same file.
+    """
+    assert measure(ledger) == 1
+    assert measure(ledger, BY_SEX, (3, -4), scale=0.1, history="ann") == 2
+    for reader in (ledger, reopen(tmp_path)):
+        first, second = reader.measurements()
+        assert content(first) == (1, 2, 4.0, (7,), "shared", 1, None)
+        assert content(second) == (2, 3, 0.1, (3, -4), "ann", 1, None)
+        assert second.family.query == BY_SEX.query
+        assert second.family.labels.tolist() == [0, 1]
+        assert [row.id for row in reader.measurements(after=2)] == [2]
+        assert reader.sequence() == 3
+        reader.close()
+
+
+def test_an_exception_undoes_everything(ledger):
+    """
+    Row, charge, audit line, policy and snapshot of a transaction that failed are not there.
+    """
+    measure(ledger)
+    with pytest.raises(ZeroDivisionError), ledger.transaction() as tx:  # noqa: PT012
+        tx.append(Measurement(COUNT, 1.0, (1,)))
+        tx.apply_policy("d2", {})
+        tx.new_snapshot("f2", {"shared": 9})
+        tx.audit("measured", "ann", cost=5)
+        raise ZeroDivisionError
+    assert (ledger.sequence(), len(ledger.measurements()), ledger.spent_by("ann")) == (2, 1, 5)
+    assert (ledger.protection().digest, ledger.snapshot().fingerprint) == ("d1", "f1")
+    assert ledger.spent() == {"shared": 5}
+    assert ledger.verify() == []
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda tx: tx.append(Measurement(COUNT, 1.0, (1,))),
+        lambda tx: tx.new_snapshot("f2", {}),
+        lambda tx: tx.apply_policy("d2", {}),
+        lambda tx: tx.replace(1, 1.0, (1,)),
+    ],
+)
+def test_no_row_without_an_audit_line(ledger, write):
+    """
+    A transaction that ends with a row that no line covers is rolled back.
+    """
+    measure(ledger)
+    with pytest.raises(ValueError, match="without the audit line"), ledger.transaction() as tx:
+        write(tx)
+    assert ledger.measurements()[0].scale == 4.0
+    assert ledger.verify() == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda tx: tx.append(Measurement(COUNT, 1.0, (1, 2))),
+        lambda tx: tx.append(Measurement(COUNT, 1.0, (1,), id=4)),
+        lambda tx: tx.append(Measurement(COUNT, 0.0, (1,))),
+        lambda tx: tx.append(Measurement(COUNT, float("inf"), (1,))),
+        lambda tx: tx.append(Measurement(COUNT, float("nan"), (1,))),
+        lambda tx: tx.append(Measurement(COUNT, 1.0, (2**63,))),
+        lambda tx: tx.append(Measurement(COUNT, 1.0, (1,), snapshot=2)),
+        lambda tx: tx.replace(2, 1.0, (1,)),
+        lambda tx: tx.replace(1, 4.0, (1,)),
+        lambda tx: tx.replace(1, 1.0, (1, 2)),
+        lambda tx: tx.append(Measurement(COUNT, 1.0, (1,))) and tx.audit("measured", "ann"),
+    ],
+)
+def test_a_wrong_row_is_the_callers_bug(ledger, wrong):
+    """
+    Not one answer a row, an unusable scale, an old snapshot, no refinement, no cost.
+    """
+    measure(ledger)
+    with pytest.raises(ValueError, match=r"\w"), ledger.transaction() as tx:
+        wrong(tx)
+    assert ledger.sequence() == 2
+
+
+def test_a_refinement_takes_the_place_of_its_row(ledger):
+    """
+    The row has the new scale and answers, is seen as changed, and its charge adds up.
+    """
+    measure(ledger)
+    measure(ledger, BY_SEX, (1, 2))
+    with ledger.transaction() as tx:
+        tx.replace(1, 2.5, (8,))
+        tx.audit("refined", "bob", cost=3, spent={"shared": 9})
+    (row,) = ledger.measurements(after=3)
+    assert content(row) == (1, 4, 2.5, (8,), "shared", 1, None)
+    assert len(ledger.measurements()) == 2
+    assert ledger.spent() == {"shared": 10}  # never less than it was
+    assert (ledger.spent_by("bob"), ledger.answers_by("bob"), ledger.spent_by()) == (3, 1, 13)
+    assert ledger.verify() == []
+
+
+def test_spending_is_summed_by_user_and_time(ledger, clock):
+    """
+    5 yesterday and 7 today by ann, 11 today by bob; refusals cost nothing.
+    """
+    measure(ledger, cost=5)
+    clock.time += timedelta(days=1)
+    today = clock.time
+    measure(ledger, BY_SEX, (1, 2), cost=7)
+    measure(ledger, cost=11, user="bob")
+    with ledger.transaction() as tx:
+        tx.audit("refused", "ann")
+        assert (tx.spent_by("ann", today), tx.spent_by("ann"), tx.spent_by()) == (7, 12, 23)
+    assert ledger.spent_by("ann", today) == 7
+    assert ledger.spent_by("ann", today + timedelta(seconds=1)) == 0
+    assert ledger.spent_by(since=today) == 18
+    assert ledger.spent_by("eve") == 0
+    assert (ledger.answers_by("ann"), ledger.answers_by(), ledger.answers_by("ann", today)) == (
+        3, 4, 2,
+    )  # fmt: skip
+
+
+def test_what_is_spent_is_what_the_engine_says_or_more(ledger):
+    """
+    Without a word from the engine the costs of a history add up; with one, it is taken.
+    """
+    measure(ledger, cost=5)
+    measure(ledger, cost=5)
+    measure(ledger, cost=2, history="own")
+    assert ledger.spent() == {"shared": 10, "own": 2}
+    with ledger.transaction() as tx:
+        tx.append(Measurement(COUNT, 1.0, (1,)))
+        tx.audit("measured", "ann", cost=9, spent={"shared": 12})
+    assert ledger.spent() == {"shared": 12, "own": 2}
+
+
+def test_a_snapshot_begins_where_the_last_one_ended(ledger):
+    """
+    Bases never fall; a partition has its own snapshots, until one of the whole cube.
+    """
+    with ledger.transaction() as tx:
+        assert tx.new_snapshot("f2", {"shared": 6}) == 2
+        assert tx.append(Measurement(COUNT, 1.0, (1,), snapshot=2)) == 1
+        tx.audit("rebuild", "op", cost=1)
+    with pytest.raises(ValueError, match="below"), ledger.transaction() as tx:
+        tx.new_snapshot("f3", {"shared": 5})
+    with pytest.raises(ValueError, match="below"), ledger.transaction() as tx:
+        tx.new_snapshot("f3", {"own": 50}, partition="2026-01")
+    with ledger.transaction() as tx:
+        tx.new_snapshot("p1", {"shared": 6}, partition="2026-01")
+        tx.append(Measurement(COUNT, 1.0, (1,), snapshot=3, partition="2026-01"))
+        tx.audit("rebuild", "op", cost=1)
+    january, cube = ledger.snapshot("2026-01"), ledger.snapshot()
+    assert (january.id, january.fingerprint, january.partition) == (3, "p1", "2026-01")
+    assert (cube.id, cube.bases, ledger.snapshot("2026-02").id) == (2, {"shared": 6}, 2)
+    assert ledger.spent() == {"shared": 8}
+    assert ledger.measurements()[1].partition == "2026-01"
+    with ledger.transaction() as tx:
+        tx.new_snapshot("f4", {"shared": 9})
+        tx.audit("rebuild", "op")
+    assert ledger.snapshot("2026-01").id == 4
+    assert ledger.verify() == []
+
+
+def test_the_last_policy_holds(ledger):
+    """
+    Policies are kept, the last one applied is the one in force.
+    """
+    assert ledger.protection().protection == {"budget": 1.0}
+    with ledger.transaction() as tx:
+        tx.apply_policy("d2", {"budget": 2.0, "ünicode": ["x"]})
+        tx.audit("policy", "sam")
+        assert tx.protection().digest == "d2"
+    assert ledger.protection().protection == {"budget": 2.0, "ünicode": ["x"]}
+    assert ledger.protection().sequence == 2
+
+
+def test_the_audit_log_says_who_when_what_and_how_much(ledger, clock):
+    """
+    Every field, of the first line too; pages make no difference.
+    """
+    measure(ledger, BY_SEX, (1, 2))
+    with ledger.transaction() as tx:
+        for i in range(2100):
+            tx.audit("x", "ann", f"s{i}", detail={"i": i})
+    lines = list(ledger.audit())
+    assert [line.seq for line in lines] == list(range(1, 2103))
+    assert (lines[0].kind, lines[0].user, lines[0].time) == ("init", "op", clock.time)
+    assert (lines[1].statement, lines[1].cost, lines[1].answers) == ("SELECT 1", 5, 2)
+    assert (lines[-1].statement, lines[-1].detail) == ("s2099", {"i": 2099})
+    assert next(ledger.audit(after=2)).statement == "s0"
+    assert ledger.verify() == []
+
+
+def test_any_text_can_be_audited(ledger):
+    """
+    A statement with a NUL, a quote, a lone surrogate: it is charged, written, and verifies.
+    """
+    text = "SELECT 'ü\0\ud800\n\"'"
+    with ledger.transaction() as tx:
+        tx.audit("refused", text, text)
+    ledger.note("refused", text, text)
+    assert list(ledger.audit())[-1].statement == "SELECT 'ü\0\\ud800\n\"'"
+    assert next(iter(ledger.notes())).statement == text
+    assert ledger.verify() == []
+
+
+def test_free_statements_have_files_of_their_own(ledger, tmp_path, clock):
+    """
+    They are readable at once, do not move the sequence, and are chained at the next charge.
+    """
+    ledger.note("inferred", "ann", "SELECT 2", {"source": "history"})
+    ledger.note("refused", "bob")
+    other = reopen(tmp_path, clock=clock)
+    other.note("inferred", "eve")
+    assert ledger.sequence() == 1
+    assert sorted((n.user, n.kind, n.statement) for n in ledger.notes()) == [
+        ("ann", "inferred", "SELECT 2"), ("bob", "refused", ""), ("eve", "inferred", ""),
+    ]  # fmt: skip
+    assert {(n.seq, n.time) for n in other.notes()} == {(0, clock.time)}
+    measure(ledger)
+    measure(ledger)
+    with closing(sqlite3.connect(tmp_path / "ledger")) as raw:
+        heads = [row[0] for row in raw.execute("SELECT notes FROM audit ORDER BY sequence")]
+    assert [head is not None for head in heads] == [False, True, False]  # said once
+    assert ",2," in heads[1]
+    assert ledger.verify() == []
+    other.close()
+
+
+def test_only_the_owner_can_read(ledger, tmp_path):
+    """
+    Ledger, log, anchor and notes have mode 0600, their folder 0700.
+    """
+    measure(ledger)
+    ledger.note("inferred", "ann")
+    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in tmp_path.rglob("*")}
+    assert modes.pop("ledger.notes") == 0o700
+    assert len(modes) == 5
+    assert set(modes.values()) == {0o600}
+
+
+def test_nothing_makes_a_ledger_silently(tmp_path):
+    """
+    Opening what is not there is an error that says what to do, and leaves nothing behind.
+    """
+    with pytest.raises(StateError, match="privacy-proxy init"):
+        reopen(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ledger_is_never_made_twice(ledger, tmp_path):
+    """
+    Neither over one that is there, nor where an anchor tells of one that was.
+    """
+    with pytest.raises(StateError, match="exists already"):
+        create(tmp_path)
+    measure(ledger)
+    ledger.close()
+    (tmp_path / "ledger").unlink()
+    with pytest.raises(StateError, match="remembers what was spent"):
+        create(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["anchor"]
+
+
+def test_an_init_that_died_can_be_repeated(ledger, tmp_path):
+    """
+    An anchor that saw no charge does not stand in the way.
+    """
+    ledger.close()
+    (tmp_path / "ledger").unlink()
+    create(tmp_path).close()
+    with closing(reopen(tmp_path)) as again:
+        measure(again)
+        assert again.verify() == []
+
+
+def test_a_ledger_of_another_dataset_is_refused(ledger, tmp_path):
+    """
+    And so is a file that is no ledger.
+    """
+    with pytest.raises(StateError, match="'people', not of 'others'"):
+        reopen(tmp_path, dataset="others")
+    with closing(sqlite3.connect(tmp_path / "empty")) as raw:
+        raw.execute("CREATE TABLE t (x)")
+    with pytest.raises(StateError, match="not a ledger"):
+        SQLiteLedger.open(tmp_path / "empty", dataset="people")
+    (tmp_path / "text").write_text("no ledger at all, but long enough to be looked at" * 9)
+    with pytest.raises(IntegrityError, match="not a database"):
+        SQLiteLedger.open(tmp_path / "text", dataset="people")
+
+
+def test_a_closed_ledger_says_so(ledger):
+    """
+    Reading or writing after close is a StateError; closing twice is nothing.
+    """
+    ledger.close()
+    ledger.close()
+    with pytest.raises(StateError, match="closed"):
+        ledger.sequence()
+    with pytest.raises(StateError, match="closed"), ledger.transaction():
+        pass
+
+
+def test_waiting_for_the_lock_ends(ledger, tmp_path):
+    """
+    In the same process, and in another connection: nothing is charged, and the message says so.
+    """
+    other = reopen(tmp_path, timeout=0.05)
+    with ledger.transaction() as tx:
+        tx.audit("x", "ann")
+        with pytest.raises(OperationalError, match="locked by other statements"):
+            measure(other)
+        assert other.sequence() == 1  # readers do not wait
+    mine = reopen(tmp_path, timeout=0.05)
+    with mine.transaction(), pytest.raises(OperationalError, match="locked"), mine.transaction():
+        pass
+    measure(mine)
+    mine.close()
+    other.close()

@@ -1,0 +1,519 @@
+"""What is changed behind the ledger's back is refused or found; a backup gives no budget back."""
+
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from proxy.errors import IntegrityError, OperationalError, StateError
+from proxy.ledger import Measurement
+from proxy.ledger.anchor import FileAnchor, Mark
+from proxy.ledger.restore import restore
+from proxy.ledger.sqlite import SQLiteLedger
+from tests.test_ledger import BY_SEX, COUNT, create, measure, reopen
+
+TRIGGERS = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    with closing(create(tmp_path)) as made:
+        yield made
+
+
+def tamper(folder, *statements):
+    """Run statements with the triggers gone, and put them back."""
+    with closing(sqlite3.connect(folder / "ledger")) as raw:
+        triggers = raw.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+        triggers = triggers.fetchall()
+        for name, _ in triggers:
+            raw.execute(f"DROP TRIGGER {name}")
+        for statement in statements:
+            assert raw.execute(statement).rowcount
+        for _, sql in triggers:
+            raw.execute(sql)
+        raw.commit()
+
+
+def columns(folder):
+    with closing(sqlite3.connect(folder / "ledger")) as raw:
+        for table in ("audit", "measurements", "snapshots", "policies", "ledger"):
+            for row in raw.execute(f"PRAGMA table_info({table})"):
+                yield table, row[1], row[2]
+
+
+def test_the_database_itself_refuses_changes(ledger, tmp_path):
+    """
+    UPDATE, DELETE and INSERT OR REPLACE of anything but a refinement abort.
+    """
+    measure(ledger)
+    copied = "INSERT OR REPLACE INTO audit SELECT * FROM audit WHERE sequence = 1"
+    refused = [
+        f"UPDATE {table} SET {column} = {column}"
+        for table, column, _ in columns(tmp_path)
+        if (table, column) not in {("measurements", c) for c in ("answers", "hash")}
+    ]
+    refused += [f"DELETE FROM {t}" for t in ("audit", "measurements", "snapshots", "policies")]
+    refused += [copied, "DELETE FROM ledger", "UPDATE measurements SET answers = x'0101'"]
+    refused += ["UPDATE measurements SET scale = scale * 2, sequence = 9"]
+    with closing(sqlite3.connect(tmp_path / "ledger")) as raw:
+        for statement in refused:
+            with pytest.raises(sqlite3.IntegrityError, match=r"append-only|keeps|never|smaller"):
+                raw.execute(statement)
+        raw.execute("UPDATE measurements SET scale = scale / 2, sequence = 9")
+        raw.rollback()
+    assert ledger.verify() == []
+
+
+def test_every_changed_field_is_found(tmp_path):
+    """
+    Each column of each table, changed in the first row, is a problem that ``verify`` names.
+    """
+    (tmp_path / "good").mkdir()
+    with closing(create(tmp_path / "good")) as ledger:
+        ledger.note("inferred", "ann")
+        measure(ledger, BY_SEX, (1, 2))
+        measure(ledger)
+        with ledger.transaction() as tx:
+            tx.new_snapshot("p", {"shared": 50}, "jan")
+            tx.append(Measurement(COUNT, 2.0, (4,), "own", 2, "jan"))
+            tx.audit("rebuild", "op", cost=1)
+    for table, column, kind in columns(tmp_path / "good"):
+        folder = tmp_path / f"{table}-{column}"
+        shutil.copytree(tmp_path / "good", folder)
+        change = {
+            "INTEGER": f"{column} + 1000",
+            "REAL": f"{column} * 1.0000001",
+            "TEXT": f"coalesce({column}, '') || ' '",
+            "BLOB": f"CAST({column} || x'00' AS BLOB)",
+        }[kind]
+        key = "created" if table == "ledger" else "sequence"
+        first = f"{key} = (SELECT min({key}) FROM {table})"
+        tamper(folder, f"UPDATE {table} SET {column} = {change} WHERE {first}")
+        with closing(SQLiteLedger(folder / "ledger", None, 1, lambda: 0)) as bad:
+            assert bad.verify() != [], (table, column)
+
+
+@pytest.mark.parametrize(
+    "statements, problem",
+    [
+        (["DELETE FROM audit WHERE sequence = 2"], "lines are missing"),
+        (["DELETE FROM measurements WHERE id = 1"], "measurements 1: the row is missing"),
+        (["DELETE FROM audit WHERE sequence = 4"], "no audit line knows"),
+        (
+            [
+                "INSERT INTO measurements SELECT 4, sequence, history, snapshot, scale, family,"
+                " answers, hash, partition FROM measurements WHERE id = 1"
+            ],
+            "measurements 4: no audit line knows the row",
+        ),
+        (
+            [
+                "UPDATE measurements SET id = -1 WHERE id = 1",
+                "UPDATE measurements SET id = 1 WHERE id = 2",
+                "UPDATE measurements SET id = 2 WHERE id = -1",
+            ],
+            "measurements 1: the row is not what its audit line covers",
+        ),
+    ],
+)
+def test_rows_left_out_added_or_moved_are_found(ledger, tmp_path, statements, problem):
+    """
+    Even where each row by itself is whole.
+    """
+    for i in range(3):
+        measure(ledger, answers=(i,))
+    tamper(tmp_path, *statements)
+    assert problem in "\n".join(ledger.verify())
+
+
+def test_a_changed_answer_is_not_served(ledger, tmp_path):
+    """
+    Reading a row checks its hash.
+    """
+    measure(ledger)
+    tamper(tmp_path, "UPDATE measurements SET answers = x'0109'")
+    with pytest.raises(IntegrityError, match="measurement 1 of the ledger was changed"):
+        ledger.measurements()
+
+
+def test_an_old_answer_put_back_is_found(ledger, tmp_path):
+    """
+    A refined row whose old content, hash and all, is put back: the last line that covers it tells.
+    """
+    measure(ledger)
+    with closing(sqlite3.connect(tmp_path / "ledger")) as raw:
+        ((answers, hash),) = raw.execute("SELECT hex(answers), hex(hash) FROM measurements")
+    with ledger.transaction() as tx:
+        tx.replace(1, 1.0, (70,))
+        tx.audit("refined", "ann", cost=3)
+    old = f"sequence = 2, scale = 4, answers = x'{answers}', hash = x'{hash}'"
+    tamper(tmp_path, f"UPDATE measurements SET {old}")
+    assert ledger.verify() == ["measurements 1: the row is not what its audit line covers"]
+
+
+def test_a_ledger_that_does_not_hold_together_at_its_head_is_not_opened(ledger, tmp_path):
+    """
+    The last line is re-hashed at every open.
+    """
+    measure(ledger)
+    tamper(tmp_path, "UPDATE audit SET cost = 1 WHERE sequence = 2")
+    with pytest.raises(IntegrityError, match="does not hold together at line 2"):
+        reopen(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data.replace(b"ann", b"eve", 1),
+        lambda data: data.replace(b"SELECT", b"SELEKT", 1),
+        lambda data: data.split(b"\n", 1)[1],
+        lambda data: b"",
+        lambda data: data.rsplit(b"\n", 2)[0] + b"\n",
+        lambda data: b"\n".join(reversed(data[:-1].split(b"\n"))) + b"\n",
+        lambda data: data + data.split(b"\n")[0] + b"\n",
+        None,
+    ],
+)
+def test_changed_free_statements_are_found(ledger, tmp_path, change):
+    """
+    A line changed, moved, added or cut, and a file that is gone, once a charge has chained them.
+    """
+    ledger.note("inferred", "ann", "SELECT 1")
+    ledger.note("inferred", "ann", "SELECT 2")
+    measure(ledger)
+    assert ledger.verify() == []
+    (path,) = (tmp_path / "ledger.notes").iterdir()
+    if change:
+        path.write_bytes(change(path.read_bytes()))
+    else:
+        path.unlink()
+    assert path.name in "\n".join(ledger.verify())
+
+
+def test_a_line_torn_by_a_crash_is_no_problem(ledger, tmp_path):
+    """
+    A last line without its end was never relied upon.
+    """
+    ledger.note("inferred", "ann")
+    measure(ledger)
+    (path,) = (tmp_path / "ledger.notes").iterdir()
+    with path.open("ab") as file:
+        file.write(b'[[17,"infer')
+    assert ledger.verify() == []
+    assert len(list(ledger.notes())) == 1
+
+
+# --- the anchor --------------------------------------------------------------------------------
+
+
+def roll_back(folder, saved):
+    """Put an older copy of the ledger in the place of the ledger."""
+    for suffix in ("-wal", "-shm"):
+        (folder / f"ledger{suffix}").unlink(missing_ok=True)
+    shutil.copy(saved, folder / "ledger")
+
+
+def test_an_older_ledger_is_refused(ledger, tmp_path):
+    """
+    At open, and in a process that has it open, before anything is charged or let out.
+    """
+    measure(ledger)
+    ledger.backup(tmp_path / "old")
+    measure(ledger)
+    ledger.close()
+    roll_back(tmp_path, tmp_path / "old")
+    with pytest.raises(IntegrityError, match="behind its anchor: line 2 of 3") as caught:
+        reopen(tmp_path)
+    assert "ledger restore" in caught.value.hint
+    with closing(reopen(tmp_path, anchor=None)) as unaware:
+        unaware._anchor = FileAnchor(tmp_path / "anchor")
+        with pytest.raises(IntegrityError, match="behind"):
+            measure(unaware)
+        assert unaware.sequence() == 2
+        assert "behind its anchor" in unaware.verify()[0]
+
+
+def test_another_history_of_the_same_length_is_refused(ledger, tmp_path):
+    """
+    The anchor holds the hash, not only the number; also where the other history is longer.
+    """
+    ledger.backup(tmp_path / "old")
+    measure(ledger)
+    ledger.close()
+    roll_back(tmp_path, tmp_path / "old")
+    with closing(reopen(tmp_path, anchor=None)) as fork:
+        measure(fork)
+        with pytest.raises(IntegrityError, match="line 2 is not what its anchor saw"):
+            reopen(tmp_path)
+        measure(fork)
+    with pytest.raises(IntegrityError, match="line 2 is not what its anchor saw"):
+        reopen(tmp_path)
+
+
+def test_a_ledger_ahead_of_its_anchor_is_repaired(ledger, tmp_path):
+    """
+    A process that died between commit and anchor: the anchor follows at the next open.
+    """
+    shutil.copy(tmp_path / "anchor", tmp_path / "before")
+    measure(ledger, cost=5)
+    ledger.close()
+    shutil.copy(tmp_path / "before", tmp_path / "anchor")
+    reopen(tmp_path).close()
+    mark = FileAnchor(tmp_path / "anchor").read()
+    assert (mark.sequence, mark.spent) == (2, {"shared": 5})
+
+
+def test_what_is_read_was_seen_by_the_anchor(ledger, tmp_path):
+    """
+    A row whose writer died before the anchor is anchored by its first reader, in a transaction
+    or not, before it can be let out.
+    """
+    reader = reopen(tmp_path)
+    shutil.copy(tmp_path / "anchor", tmp_path / "before")
+    measure(ledger)
+    shutil.copy(tmp_path / "before", tmp_path / "anchor")
+    assert len(reader.measurements()) == 1
+    assert FileAnchor(tmp_path / "anchor").read().sequence == 2
+    measure(ledger)
+    shutil.copy(tmp_path / "before", tmp_path / "anchor")
+    with reader.transaction() as tx:
+        assert len(tx.measurements()) == 2
+    assert FileAnchor(tmp_path / "anchor").read().sequence == 3
+    reader.close()
+
+
+def test_an_anchor_that_is_gone_or_foreign_is_refused(ledger, tmp_path):
+    """
+    Neither is made anew silently.
+    """
+    measure(ledger)
+    (tmp_path / "anchor").rename(tmp_path / "gone")
+    for use in (lambda: reopen(tmp_path), lambda: measure(ledger)):
+        with pytest.raises(IntegrityError, match="missing or damaged"):
+            use()
+    (tmp_path / "anchor").write_bytes(b"x" * 5000)
+    with pytest.raises(IntegrityError, match="missing or damaged"):
+        reopen(tmp_path)
+    (tmp_path / "anchor").unlink()
+    (tmp_path / "other").mkdir()
+    create(tmp_path / "other").close()
+    shutil.copy(tmp_path / "other" / "anchor", tmp_path / "anchor")
+    with pytest.raises(IntegrityError, match="belongs to another ledger"):
+        reopen(tmp_path)
+    assert ledger.sequence() == 2
+
+
+def test_an_answer_is_not_let_out_before_the_anchor_has_it(ledger):
+    """
+    An anchor that cannot be written fails the statement; its charge stands, and the row can be
+    read once the anchor can be written.
+    """
+    advance = ledger._anchor.advance
+
+    def fails(mark):
+        raise OSError(28, "No space left on device")
+
+    ledger._anchor.advance = fails
+    with pytest.raises(OperationalError, match="anchor cannot be written"):
+        measure(ledger)
+    with pytest.raises(OperationalError, match="anchor cannot be written"):
+        ledger.measurements()
+    ledger._anchor.advance = advance
+    assert len(ledger.measurements()) == 1
+    assert ledger.spent_by("ann") == 5
+
+
+def test_a_torn_anchor_keeps_its_other_copy(tmp_path):
+    """
+    Whatever is cut from the copy that was written last, the one before is read; a mark that is
+    not newer changes nothing.
+    """
+    anchor = FileAnchor(tmp_path / "anchor")
+    assert anchor.read() is None
+    marks = [Mark("id", i, f"{i:064x}", {f"user{j}": i for j in range(400)}) for i in range(1, 6)]
+    for mark in marks:
+        anchor.advance(mark)
+        assert anchor.read() == mark
+        anchor.advance(marks[0])
+        assert anchor.read() == mark
+    for cut in (1, 3000, 5000):
+        copied = tmp_path / f"cut{cut}"
+        shutil.copy(tmp_path / "anchor", copied)
+        with copied.open("r+b") as file:
+            file.seek(2**20 + cut)  # odd marks are in the second slot
+            file.write(b"\0")
+        assert FileAnchor(copied).read() == marks[-2]
+
+
+# --- backup and restore ------------------------------------------------------------------------
+
+
+def back(folder, **options):
+    options = {"anchor": folder / "anchor", "dataset": "people", "user": "op"} | options
+    return restore(folder / "ledger", folder / "backup", **options)
+
+
+def test_a_backup_is_a_whole_ledger(ledger, tmp_path):
+    """
+    Taken while a transaction is open; never written over another file.
+    """
+    measure(ledger)
+    with ledger.transaction() as tx:
+        tx.audit("x", "ann")
+        ledger.backup(tmp_path / "backup")
+    with closing(SQLiteLedger.open(tmp_path / "backup", dataset="people")) as copied:
+        assert (copied.sequence(), len(copied.measurements()), copied.verify()) == (2, 1, [])
+    assert os.stat(tmp_path / "backup").st_mode & 0o777 == 0o600
+    with pytest.raises(StateError, match="cannot be made"):
+        ledger.backup(tmp_path / "backup")
+
+
+def test_a_restored_ledger_charges_the_gap_to_every_cell(ledger, tmp_path):
+    """
+    Spent 5 at the backup and 12 (and 3 in a new history) at the anchor: every cell of every
+    partition, known and unknown, starts at 12 and 3, and the old rows are out of use.
+    """
+    measure(ledger, cost=5)
+    with ledger.transaction() as tx:
+        tx.new_snapshot("p1", {"shared": 1}, "jan")
+        tx.audit("rebuild", "op")
+    ledger.backup(tmp_path / "backup")
+    measure(ledger, cost=7)
+    measure(ledger, cost=3, history="own")
+    gone = ledger.sequence()
+    ledger.close()
+    (tmp_path / "ledger").unlink()
+    with closing(back(tmp_path)) as restored:
+        assert restored.spent() == {"shared": 12, "own": 3}
+        for partition, fingerprint in (("jan", "p1"), (None, "f1"), ("feb", "f1")):
+            snapshot = restored.snapshot(partition)
+            assert (snapshot.bases, snapshot.fingerprint) == ({"shared": 12, "own": 3}, fingerprint)
+        with pytest.raises(ValueError, match="not the current"), restored.transaction() as tx:
+            tx.replace(1, 1.0, (1,))
+        with pytest.raises(ValueError, match="below"), restored.transaction() as tx:
+            tx.new_snapshot("p", {"shared": 11, "own": 3}, "feb")
+        assert restored.sequence() == gone + 1
+        last = list(restored.audit())[-1]
+        assert (last.kind, last.user, last.cost) == ("restore", "op", 10)
+        assert last.detail["charged"] == {"shared": 12, "own": 3}
+        measure(restored, snapshot=restored.snapshot().id)
+        assert restored.verify() == []
+    with closing(reopen(tmp_path)) as again:
+        assert again.sequence() == gone + 2
+
+
+def test_a_restored_ledger_that_lost_the_race_with_the_anchor_opens(ledger, tmp_path):
+    """
+    A crash after the new file is in place and before the anchor follows.
+    """
+    ledger.backup(tmp_path / "backup")
+    measure(ledger)
+    measure(ledger)
+    ledger.close()
+    shutil.copy(tmp_path / "anchor", tmp_path / "before")
+    back(tmp_path).close()
+    shutil.copy(tmp_path / "before", tmp_path / "anchor")
+    with closing(reopen(tmp_path)) as again:
+        assert again.sequence() == 4
+        assert again.verify() == []
+    assert FileAnchor(tmp_path / "anchor").read().sequence == 4
+
+
+def test_a_backup_of_the_last_state_costs_nothing(ledger, tmp_path):
+    """
+    No gap: rows stay in use, and the line says what was done.
+    """
+    measure(ledger, cost=5)
+    ledger.backup(tmp_path / "backup")
+    ledger.close()
+    with closing(back(tmp_path)) as restored:
+        assert (restored.spent(), restored.snapshot().id) == ({"shared": 5}, 1)
+        assert [line.kind for line in restored.audit()] == ["init", "measured", "restore"]
+        assert restored.verify() == []
+
+
+def test_without_an_anchor_the_operator_says_what_to_charge(ledger, tmp_path):
+    """
+    Less than the backup itself had spent is never taken.
+    """
+    measure(ledger, cost=5)
+    ledger.backup(tmp_path / "backup")
+    ledger.close()
+    (tmp_path / "anchor").unlink()
+    with pytest.raises(StateError, match="anchor is missing"):
+        back(tmp_path)
+    with closing(back(tmp_path, spent={"shared": 4, "own": 9})) as restored:
+        assert restored.snapshot().bases == {"shared": 5, "own": 9}
+        assert restored.verify() == []
+    assert FileAnchor(tmp_path / "anchor").read().spent == {"shared": 5, "own": 9}
+
+
+def test_the_old_ledger_is_kept(ledger, tmp_path):
+    """
+    Restoring over a ledger, healthy or damaged, moves it aside.
+    """
+    ledger.backup(tmp_path / "backup")
+    measure(ledger)
+    ledger.close()
+    (tmp_path / "ledger").write_bytes(b"damaged " * 1000)
+    back(tmp_path).close()
+    back(tmp_path).close()
+    aside = sorted(p.stat().st_size for p in tmp_path.glob("ledger.replaced-*"))
+    assert len(aside) == 2
+    assert aside[0] == 8000
+    with closing(reopen(tmp_path)) as restored:
+        assert restored.sequence() == 4  # init, measured, and two restores, one of them again
+        assert restored.verify() == []
+
+
+def test_a_ledger_in_use_is_not_replaced(ledger, tmp_path):
+    """
+    A process that has it open would go on with the old one.
+    """
+    ledger.backup(tmp_path / "backup")
+    measure(ledger)
+    with pytest.raises(OperationalError, match="in use"):
+        back(tmp_path)
+    assert ledger.verify() == []
+    assert sorted(p.name for p in tmp_path.glob("ledger*") if "-" not in p.name) == ["ledger"]
+
+
+def test_a_wrong_backup_is_refused(ledger, tmp_path):
+    """
+    One that is missing, changed, of another ledger, or of a history that the anchor never saw.
+    """
+    with pytest.raises(StateError, match="no backup"):
+        back(tmp_path)
+    ledger.backup(tmp_path / "backup")
+    measure(ledger)
+    ledger.backup(tmp_path / "second")
+    ledger.close()
+    with closing(back(tmp_path)):
+        pass
+    shutil.copy(tmp_path / "second", tmp_path / "fork")
+    with closing(SQLiteLedger.open(tmp_path / "fork", dataset="people")) as fork:
+        for _ in range(5):
+            measure(fork)
+        fork.backup(tmp_path / "third")
+    (tmp_path / "third").replace(tmp_path / "backup")
+    with pytest.raises(IntegrityError, match="not of the history"):
+        back(tmp_path)
+    (tmp_path / "other").mkdir()
+    with closing(create(tmp_path / "other")) as other:
+        (tmp_path / "backup").unlink()
+        other.backup(tmp_path / "backup")
+    with pytest.raises(IntegrityError, match="another ledger"):
+        back(tmp_path)
+    (tmp_path / "second").replace(tmp_path / "backup")
+    with closing(sqlite3.connect(tmp_path / "backup")) as raw:
+        for (name,) in raw.execute(TRIGGERS).fetchall():
+            raw.execute(f"DROP TRIGGER {name}")
+        raw.execute("UPDATE measurements SET answers = x'0100'")
+        raw.commit()
+    with pytest.raises(IntegrityError, match="does not verify"):
+        back(tmp_path)
+    with closing(reopen(tmp_path)) as kept:
+        assert kept.verify() == []
