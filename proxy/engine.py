@@ -12,11 +12,13 @@ charged measurement; plans, refusals and errors depend on public things and rele
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ from proxy.errors import (
     StateError,
     UtilityError,
 )
+from proxy.goals import SCOUT, Absolute, Answer, Average, Goal, Relative
 from proxy.inference import plan as planning
 from proxy.inference.accounting import UNIT, Rule, budget_units
 from proxy.inference.history import Block, Estimator
@@ -50,19 +53,9 @@ from proxy.sql.region import region
 from proxy.sql.statement import compile_statement
 from proxy.state import anchor_path, cube_path, ledger_path, make_folder, state_folder
 
+Rows = list[Estimator | None]  # an estimator of every row of a family
+
 NOBODY = ""  # the user of an embedded connection that names none
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One number: P(low ≤ θ ≤ high) ≥ confidence; ``cost`` in alpha, 0 where it was inferred."""
-
-    estimate: float
-    low: float
-    high: float
-    confidence: float
-    source: str  # measured | inferred | derived
-    cost: float
 
 
 @dataclass(frozen=True)
@@ -195,40 +188,47 @@ class Engine:
         if isinstance(statement, Command):
             return session.command(statement)
         with self._lock:
-            numbers = [number for release in statement.releases for number in release.numbers]
-            wants = [self._want(number, session) for number in numbers]
             book = self._book(session.user)
-            cost, blocks, found = self._measure(book, wants, text, session)
-            if blocks:
-                found = [planning.estimators(book.history, wanted) for wanted in wants]
-            else:
-                self.ledger.note("inferred", session.user, text)
-            answers = self._infer(book, wants, numbers, found, blocks)
-            return self._rows(statement, answers, cost, book.left())
+            numbers = [number for release in statement.releases for number in release.numbers]
+            goals = [self._goal(number, session) for number in numbers]
+            answers, cost, notices = self._answer(book, goals, text, session)
+            return self._rows(statement, answers, cost, book.left(), notices)
 
-    def _want(self, number: Number, session: Session) -> Wanted:
+    def _goal(self, number: Number, session: Session) -> Goal:
         """Return how good a number must be: the nearest request wins."""
         request = number.utility
+        scout = float(self.policy.privacy.budget * SCOUT)
         if request is not None and request.relative:
-            raise NotSupportedError(
-                "a relative utility (PERCENT) is not supported yet",
-                hint="give half_width in the units of the number",
-                position=number.position,
-            )
-        if number.kind not in ("count", "sum"):
-            raise NotSupportedError(f"{number.kind} is not supported yet", position=number.position)
+            if number.kind not in ("count", "sum"):
+                raise NotSupportedError(
+                    f"{number.label} takes no relative utility (PERCENT)",
+                    hint="give half_width in the units of the number",
+                    position=number.position,
+                )
+            wish = checked(request.half_width, request.delta, number.position)
+            return Relative(number, wish.half_width, float(wish.delta), scout)
         if request is not None:
             wish = checked(request.half_width, request.delta, number.position)
         else:
             wish = session.utility() or self._default(number)
-        return Wanted(number.family, wish.half_width, float(wish.delta))
+        if number.kind == "avg":
+            clip = self._clip(number)
+            return Average(number, wish.half_width, float(wish.delta), scout, clip)
+        return Absolute(number, wish.half_width, float(wish.delta))
+
+    def _clip(self, number: Number) -> tuple[float, float]:
+        domain = self.policy.domain
+        measure = domain.measures[domain.measure[number.measure or ""]]
+        return float(measure.low), float(measure.high)
 
     def _default(self, number: Number) -> policies.Utility:
         """Return the default of the number's measure, or of the dataset for counts."""
         default = None
         if number.measure is not None:
             default = self.policy.measure_utility.get(number.measure)
-        elif number.kind == "count":
+        if number.kind == "avg":
+            default = None  # what is good enough for a sum says nothing of a mean
+        elif number.measure is None and number.kind == "count":
             default = self.policy.utility
         if default is None:
             raise UtilityError(
@@ -239,9 +239,42 @@ class Engine:
             )
         return default
 
+    def _answer(
+        self, book: Book, goals: Sequence[Goal], text: str, session: Session
+    ) -> tuple[list[list[Answer]], int, tuple[str, ...]]:
+        """Measure what is needed, in steps where a goal needs them, and infer every number."""
+        cost, paid = 0, dict[int, Block]()
+        notices: tuple[str, ...] = ()
+        found: Sequence[Rows] | None = None
+        for step in range(max((goal.steps for goal in goals), default=1)):
+            book.catch_up(self.ledger)
+            wants = [goal.wants(book.history) for goal in goals]
+            try:
+                spent, blocks, found = self._measure(book, list(chain(*wants)), text, session)
+            except InsufficientBudgetError as error:
+                if not step:
+                    raise
+                notices = (f"the budget ended before the request was met: {error.message}",)
+                break
+            cost += spent
+            paid |= {row: block for block in blocks for row in block.rows}
+            if not blocks:
+                break
+        if paid or found is None:  # the history is longer than it was when that was planned
+            wants = [goal.wants(book.history) for goal in goals]
+            found = [planning.estimators(book.history, wanted) for wanted in chain(*wants)]
+        else:
+            self.ledger.note("inferred", session.user, text)
+        rows = iter(found)
+        answers = [
+            goal.answers(book.history, [next(rows) for _ in each], paid)
+            for goal, each in zip(goals, wants, strict=True)
+        ]
+        return answers, cost, notices
+
     def _measure(
         self, book: Book, wants: Sequence[Wanted], text: str, session: Session
-    ) -> tuple[int, list[Block], Sequence[list[Estimator | None]]]:
+    ) -> tuple[int, list[Block], Sequence[Rows]]:
         """Measure what cannot be inferred, all or nothing; return the cost and the new blocks."""
         book.catch_up(self.ledger)
         kept = len(book.history.blocks)
@@ -344,49 +377,13 @@ class Engine:
             row.family, row.scale, row.answers, row.history, row.snapshot, id=tx.append(row)
         )
 
-    def _infer(
-        self,
-        book: Book,
-        wants: Sequence[Wanted],
-        numbers: Sequence[Number],
-        found: Sequence[list[Estimator | None]],
-        blocks: Sequence[Block],
-    ) -> list[list[Answer]]:
-        """Return estimate and interval of every row of every number, from the history alone."""
-        paid = {row: block for block in blocks for row in block.rows}
-        widths: dict[tuple[bytes, bytes], float] = {}
-        return [
-            [self._answer(each, float(number.shift), wanted, book, paid, widths) for each in rows]
-            for wanted, number, rows in zip(wants, numbers, found, strict=True)
-        ]
-
-    def _answer(
-        self,
-        estimator: Estimator | None,
-        shift: float,
-        wanted: Wanted,
-        book: Book,
-        paid: dict[int, Block],
-        widths: dict[tuple[bytes, bytes], float],
-    ) -> Answer:
-        if estimator is None:
-            raise AssertionError("a number was neither inferred nor measured")
-        confidence = 1 - wanted.delta
-        key = (
-            estimator.coefficients.tobytes() + estimator.rates.tobytes(),
-            repr((wanted.delta, estimator.slack, estimator.unit)).encode(),
-        )
-        if key not in widths:
-            widths[key] = planning.half_width(estimator, wanted.delta)
-        half = min(widths[key], float(wanted.half_width))
-        estimate = book.history.estimate(estimator) + shift
-        used = [paid[row] for row in estimator.rows.tolist() if row in paid]
-        cost = max((b.family.sensitivity / b.scale for b in used), default=0.0)
-        source = "measured" if used else "inferred"
-        return Answer(estimate, estimate - half, estimate + half, confidence, source, cost)
-
     def _rows(
-        self, program: Program, answers: Sequence[Sequence[Answer]], cost: int, left: float
+        self,
+        program: Program,
+        answers: Sequence[Sequence[Answer]],
+        cost: int,
+        left: float,
+        notices: tuple[str, ...],
     ) -> Result:
         """Run the outer SQL on the noisy relation, and say which number each cell is."""
         values: list[list[list[int | float | None]]] = []
@@ -397,7 +394,7 @@ class Engine:
             known.append(mine)
             values.append(
                 [
-                    [round(a.estimate) if number.kind == "count" else a.estimate for a in column]
+                    [_shown(answer.estimate, number.kind) for answer in column]
                     for number, column in zip(release.numbers, mine, strict=True)
                 ]
             )
@@ -412,7 +409,7 @@ class Engine:
             found,
             cost / UNIT,
             left,
-            program.notices,
+            program.notices + notices,
             f"SELECT {len(rows.rows)}",
             places,
         )
@@ -585,6 +582,13 @@ def _checked(policy: Policy, ledger: Ledger | None) -> CheckReport:
     return CheckReport(
         policy.dataset, policy.domain.cells, survey_source(policy), tuple(changes), state
     )
+
+
+def _shown(estimate: float, kind: str) -> int | float | None:
+    """Return a number as it stands in rows: counts are whole, a ratio over nothing is NULL."""
+    if math.isnan(estimate):
+        return None
+    return round(estimate) if kind == "count" else estimate
 
 
 def _other_policy(policy: Policy, known: dict[str, Any]) -> StateError:

@@ -47,7 +47,7 @@ def check(folder, released):
         assert ledger.verify() == []
 
 
-@pytest.mark.parametrize("kills", [6, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [3, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_process_loses_nothing_that_it_released(tmp_path, kills, how):
     """
@@ -79,7 +79,7 @@ def work(folder, processes, threads, count, errors):
             try:
                 for i in range(count):
                     with ledger.transaction() as tx:
-                        assert tx.spent_by() == 3 * len(tx.measurements())
+                        assert tx.spent_by() == 3 * (tx.sequence() - 1)
                         tx.append(Measurement(COUNT, 1.0, (i,)))
                         tx.audit("measured", name, cost=3)
                     ledger.note("inferred", name)
@@ -88,7 +88,8 @@ def work(folder, processes, threads, count, errors):
                 errors.put(repr(error))
                 raise
 
-        pool = [threading.Thread(target=write, args=(f"{os.getpid()}-{i}",)) for i in range(threads)]
+        names = [f"{os.getpid()}-{i}" for i in range(threads)]
+        pool = [threading.Thread(target=write, args=(name,)) for name in names]
         for thread in pool:
             thread.start()
         for thread in pool:
@@ -126,6 +127,7 @@ def test_a_crowd_on_one_ledger_adds_up(tmp_path, processes, threads, count):
         assert (mark.sequence, mark.spent) == (total + 1, {"shared": 3 * total})
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # threads of xdist
 def test_a_fork_shares_nothing(tmp_path):
     """
     A child that inherits a ledger in use, idle connections and a half-written audit file, works
@@ -158,10 +160,11 @@ def test_a_fork_shares_nothing(tmp_path):
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         measure(ledger)
         assert ledger.sequence() == 5
-        assert len(list((tmp_path / "ledger.notes").iterdir())) == 3
+        assert len(list((tmp_path / "ledger.notes").iterdir())) == 2
         assert ledger.verify() == []
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # threads of xdist
 def test_a_child_that_leaves_the_parents_transaction_ends_nothing(tmp_path):
     """
     The exception that takes a forked child out of the ``with`` does not roll the parent back.
@@ -192,9 +195,13 @@ def test_a_full_disk_loses_nothing(tmp_path):
             pages = connection.execute("PRAGMA page_count").fetchone()[0]
             connection.execute(f"PRAGMA max_page_count = {pages}")
         released = {1: 0}
-        with pytest.raises(OperationalError, match="full") as caught:
+
+        def fill():
             for i in range(1, 100):
                 released[measure(ledger, answers=(i,), cost=3)] = i
+
+        with pytest.raises(OperationalError, match="full") as caught:
+            fill()
         assert "Nothing was charged" in caught.value.hint
         assert len(ledger.measurements()) == len(released) > 1
         with ledger._connections.use() as connection:

@@ -85,7 +85,9 @@ def version_1(folder):
             covered("policies", sequence=1, digest="d1", protection='{"budget":1.0}'),
             covered("snapshots", sequence=1, fingerprint="f1", bases="{}"),
         ]
-        first = audit(genesis, 1, 1000, "init", "op", "", 0, 0, "{}", json.dumps(covers), "{}", None)
+        first = audit(
+            genesis, 1, 1000, "init", "op", "", 0, 0, "{}", json.dumps(covers), "{}", None
+        )
         row = covered(
             "measurements", sequence=2, history="shared", snapshot=1, scale=4.0,
             family=encode(Family(LinearQuery.count(Space((3, 2))))), answers=b"\1\7",

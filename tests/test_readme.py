@@ -135,9 +135,9 @@ def test_the_two_commands_of_a_newcomer_begin_alike_and_end_with_demo_and_tests(
     """
     (_, first), (_, second) = blocks("sh")
     assert first.count("\n") == second.count("\n") == 1
-    beginning = os.path.commonprefix([first, second])
+    beginning, _, _ = first.partition("-e .")
     assert "apt-get install -y python3-venv" in beginning
-    assert beginning.endswith(".venv/bin/pip install -e ")
+    assert second.startswith(f"{beginning}-e '.[test]'")
     assert first.endswith(".venv/bin/privacy-proxy demo\n")
     assert second.endswith(".venv/bin/python -m pytest -q -m 'not slow'\n")
 

@@ -41,6 +41,7 @@ Integers = NDArray[np.int64]
 NEGLIGIBLE = 1e-16  # a value of φ not worth its remaining factors
 UNIT = 2.0**-52
 BLOCK = 100_000  # sines evaluated at once
+MAX_TERMS = 40  # whose atoms are listed
 MAX_ATOMS = 30_000  # in each half of the terms
 PRUNED = 1e-9  # an atom lighter than this is left out
 TIES = 2000  # atoms compared with t in whole numbers
@@ -188,12 +189,12 @@ class Atoms:
     right: Vector  # [n] z, rising
     right_within: Vector  # [n + 1] mass of the first
     counts: tuple[Integers, Integers]  # [k, r], [n, m − r] their K
-    order: Integers  # [m] the terms that the columns of counts stand for
+    exact: tuple[Fraction, ...]  # [m] the b that the columns of counts stand for
     missing: float  # mass of the pairs not covered
     error: float  # of a sum y + z
 
-    def bracket(self, t: float, closed: bool, exact: Sequence[Fraction]) -> Bracket:
-        """P(|X| ≤ t), or P(|X| < t) if not ``closed``; ``exact`` [m] are the b_i."""
+    def bracket(self, t: float, closed: bool) -> Bracket:
+        """P(|X| ≤ t), or P(|X| < t) if not ``closed``."""
         if t <= self.error:
             return Bracket(0.0, 1.0)
         outer = t + self.error
@@ -207,24 +208,23 @@ class Atoms:
         possible = self.left_mass @ (self.right_within[last] - self.right_within[first])
         open_pairs = int((last - before + after - first).sum())
         if 0 < open_pairs <= TIES:
-            sure += self._settle(t, closed, exact, first, after, before, last)
+            sure += self._settle(t, closed, first, after, before, last)
             possible = sure
-        slack = UNIT * (8 * self.order.size + self.left.size + self.right.size)
+        slack = UNIT * (8 * MAX_TERMS + self.left.size + self.right.size)
         return Bracket(float(sure) - slack, float(possible) + self.missing + slack)
 
     def _settle(
         self,
         t: float,
         closed: bool,
-        exact: Sequence[Fraction],
         first: Integers,
         after: Integers,
         before: Integers,
         last: Integers,
     ) -> float:
         """The mass, among the pairs too near to ±t for floats, of those within."""
-        unit = math.lcm(Fraction(t).denominator, *(b.denominator for b in exact))
-        steps = np.array([int(exact[i] * unit) for i in self.order], dtype=object)
+        unit = math.lcm(Fraction(t).denominator, *(b.denominator for b in self.exact))
+        steps = np.array([int(b * unit) for b in self.exact], dtype=object)
         bound, total = int(Fraction(t) * unit), 0.0
         split = self.counts[0].shape[1]
         for i in np.flatnonzero((first < after) | (before < last)).tolist():
@@ -237,30 +237,34 @@ class Atoms:
         return total
 
 
-def atoms(step: Vector, rate: Vector) -> Atoms | None:
-    """Split the terms into halves of like entropy and list the atoms of each; None if too many have weight."""
-    halves: tuple[list[int], list[int]] = ([], [])
-    load = [0.0, 0.0]
-    weight = entropies(rate)
-    for i in np.argsort(-weight, kind="stable").tolist():
-        lighter = int(load[1] < load[0])
-        halves[lighter].append(i)
-        load[lighter] += float(weight[i])
-    listed = [_list_atoms(step[half], rate[half]) for half in halves]
-    if listed[0] is None or listed[1] is None:
+def atoms(step: Sequence[Fraction], rate: Vector) -> Atoms | None:
+    """List the atoms of two halves of the terms, of like entropy; None if too many have weight.
+
+    Terms of one b count as one, and ``Atoms.bracket`` is given its b exactly.
+    """
+    if len(step) > MAX_TERMS:
         return None
-    (y, y_mass, y_counts), (z, z_mass, z_counts) = listed
+    terms: dict[Fraction, Vector] = {}
+    for b, decay in zip(step, rate.tolist(), strict=True):
+        terms[b] = np.convolve(terms.get(b, np.ones(1)), _two_sided(decay))
+    halves: tuple[dict[Fraction, Vector], dict[Fraction, Vector]] = ({}, {})
+    for b in sorted(terms, key=lambda b: terms[b].size, reverse=True):
+        sizes = [math.prod(law.size for law in half.values()) for half in halves]
+        halves[int(sizes[1] < sizes[0])][b] = terms[b]
+    left, right = _list_atoms(halves[0]), _list_atoms(halves[1])
+    if left is None or right is None:
+        return None
+    (y, y_mass, y_counts), (z, z_mass, z_counts) = left, right
     order = np.argsort(z, kind="stable")
     within = np.concatenate([[0.0], np.cumsum(z_mass[order])])
-    chosen = np.array([*halves[0], *halves[1]], dtype=np.int64)
+    exact = (*halves[0], *halves[1])
     widest = sum(
-        float((np.abs(counts) @ step[half]).max(initial=0.0))
+        float((np.abs(counts) @ np.array([float(b) for b in half])).max(initial=0.0))
         for counts, half in zip((y_counts, z_counts), halves, strict=True)
     )
     missing = max(1 - float(y_mass.sum()) * float(within[-1]), 0.0)
-    counts = (y_counts, z_counts[order])
-    error = UNIT * (step.size + 2) * widest
-    return Atoms(y, y_mass, z[order], within, counts, chosen, missing, error)
+    error = UNIT * (len(exact) + 2) * widest
+    return Atoms(y, y_mass, z[order], within, (y_counts, z_counts[order]), exact, missing, error)
 
 
 def entropies(rate: Vector) -> Vector:
@@ -269,20 +273,25 @@ def entropies(rate: Vector) -> Vector:
     return np.asarray(rate / np.sinh(rate) - np.log(np.tanh(rate / 2)))
 
 
-def _list_atoms(step: Vector, rate: Vector) -> tuple[Vector, Vector, Integers] | None:
-    """The values, masses and K of the atoms of Σ b_i K_i that are not lighter than ``PRUNED``."""
+def _two_sided(decay: float) -> Vector:
+    """P(K = k) for k = −r … r, cut off below ``PRUNED``."""
+    peak = math.tanh(decay / 2)
+    reach = int(max(math.log(max(peak, PRUNED) / PRUNED), 0) / decay)
+    return np.asarray(peak * np.exp(-decay * np.abs(np.arange(-reach, reach + 1))))
+
+
+def _list_atoms(terms: dict[Fraction, Vector]) -> tuple[Vector, Vector, Integers] | None:
+    """The values, masses and K of the atoms of Σ b K, but for those lighter than ``PRUNED``."""
     x, mass = np.zeros(1), np.ones(1)
     counts = np.zeros((1, 0), dtype=np.int64)
-    for b, decay in zip(step.tolist(), rate.tolist(), strict=True):
-        peak = math.tanh(decay / 2)
-        reach = int(max(math.log(peak * float(mass.max()) / PRUNED), 0) / decay)
-        if (2 * reach + 1) * mass.size > 8 * MAX_ATOMS:
+    for b, law in terms.items():
+        if law.size * mass.size > 8 * MAX_ATOMS:
             return None
-        k = np.arange(-reach, reach + 1)
-        joint = np.multiply.outer(mass, peak * np.exp(-decay * np.abs(k)))
+        joint = np.multiply.outer(mass, law)
         i, j = np.nonzero(joint > PRUNED)
         if not 0 < i.size <= MAX_ATOMS:
             return None
-        mass, x = joint[i, j], x[i] + b * k[j]
-        counts = np.column_stack([counts[i], k[j]])
+        k = j - law.size // 2
+        mass, x = joint[i, j], x[i] + float(b) * k
+        counts = np.column_stack([counts[i], k])
     return x, mass, counts

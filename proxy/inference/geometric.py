@@ -271,8 +271,8 @@ class GeometricSum:
 
     def _by_atoms(self, t: float, closed: bool, lower: float) -> Bracket:
         """List the atoms."""
-        found: Atoms | None = self._once("atoms", 0, lambda: atoms(*self._sorted))
-        return found.bracket(t, closed, self._exact) if found else Bracket(0.0, 1.0)
+        found: Atoms | None = self._once("atoms", 0, lambda: atoms(self._exact, self._sorted[1]))
+        return found.bracket(t, closed) if found else Bracket(0.0, 1.0)
 
     def _by_lattice(self, t: float, closed: bool, lower: float) -> Bracket:
         """All b_i are multiples of η."""

@@ -54,7 +54,7 @@ class FileAnchor:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._parsed: dict[bytes, Mark | None] = {}  # the last few copies that were read
+        self._known: dict[int, tuple[bytes, Mark | None]] = {}  # slot -> what it held last
 
     def read(self) -> Mark | None:
         """Return the newest mark, None where there is none."""
@@ -75,23 +75,25 @@ class FileAnchor:
                 slot = 1 - slot
             elif newest and newest.sequence >= mark.sequence:
                 return
-            os.pwrite(file, _line(mark), (1 - slot) * SLOT)
+            line = _line(mark)
+            os.pwrite(file, line, (1 - slot) * SLOT)
             sync(file)
+            self._known[1 - slot] = line, mark
 
     def _newest(self, file: int) -> tuple[Mark | None, int]:
         """Return the newest whole mark and its slot."""
-        marks = [self._mark(file, slot * SLOT) for slot in (0, 1)]
+        marks = [self._mark(file, slot) for slot in (0, 1)]
         newest = max((0, 1), key=lambda slot: mark.sequence if (mark := marks[slot]) else -1)
         return marks[newest], newest
 
-    def _mark(self, file: int, offset: int) -> Mark | None:
-        data = os.pread(file, BLOCK, offset)
+    def _mark(self, file: int, slot: int) -> Mark | None:
+        data = os.pread(file, BLOCK, slot * SLOT)
         if b"\n" not in data:
-            data = os.pread(file, SLOT, offset)
-        known = self._parsed  # threads may replace it, and lose nothing but time
-        if data not in known:
-            self._parsed = known = {**(known if len(known) < 4 else {}), data: _parse(data)}
-        return known[data]
+            data = os.pread(file, SLOT, slot * SLOT)
+        known = self._known.get(slot)
+        if not known or known[0] != data:
+            self._known[slot] = known = data, _parse(data)
+        return known[1]
 
     @contextmanager
     def _locked(self) -> Iterator[int]:

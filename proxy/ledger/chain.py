@@ -9,11 +9,13 @@ hashes have no key: who can write both ledger and anchor can forge both.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
 Field = bytes | str | int | float | None
+
+_plain = json.JSONEncoder().encode
 
 
 def row_hash(table: str, columns: str, fields: Sequence[Field]) -> bytes:
@@ -22,7 +24,7 @@ def row_hash(table: str, columns: str, fields: Sequence[Field]) -> bytes:
     A field that is None counts as not there, so that a row written before its table got a further
     column keeps its hash.
     """
-    digest = sha256(table.encode())
+    parts = [table.encode()]
     for name, value in zip(columns.split(", "), fields, strict=False):
         if value is None:
             continue
@@ -32,9 +34,8 @@ def row_hash(table: str, columns: str, fields: Sequence[Field]) -> bytes:
             data = value.hex().encode()
         else:
             data = str(value).encode()
-        digest.update(b"%s:%d:" % (name.encode(), len(data)))
-        digest.update(data)
-    return digest.digest()
+        parts += [b"%s:%d:" % (name.encode(), len(data)), data]
+    return sha256(b"".join(parts)).digest()
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,8 @@ class Line:
     def hash(self, previous: bytes) -> bytes:
         """Return the hash of the line after another."""
         fields = list(self.__dict__.values())
-        return sha256(previous + json.dumps(fields).encode()).digest()
+        return sha256(previous + _plain(fields).encode()).digest()
 
 
-def text(value: Mapping[str, object] | list[object]) -> str:
-    """Return a value as the JSON text that is stored and hashed."""
-    return json.dumps(value, separators=(",", ":"), sort_keys=True)
+# JSON as it is stored and hashed: in one form, and by encoders that are made once
+text = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode

@@ -29,6 +29,7 @@ class Connections:
     def __init__(self, path: Path, timeout: float) -> None:
         self.path = path
         self.timeout = timeout  # seconds to wait for another process's transaction
+        self._open = True
         self._start()
 
     def _start(self) -> None:
@@ -37,7 +38,6 @@ class Connections:
         self._all: weakref.WeakSet[_Connection] = weakref.WeakSet()
         self._lock = threading.Lock()  # of the two sets
         self._writer = threading.Lock()  # in one process, threads queue here and not in SQLite
-        self._open = True
 
     @contextmanager
     def use(self) -> Iterator[sqlite3.Connection]:

@@ -34,7 +34,10 @@ from proxy.inference.query import (
 VERSION = 1
 MAX_HEADER = 2**20  # bytes
 PLAIN, PACKED = 0, 1
+FEW = 2**6  # entries that Python looks through faster
 SHORT, LONG = 2**9, 2**16  # bytes: not worth packing; too many to pack well
+
+_json = json.JSONEncoder(separators=(",", ":")).encode
 
 Array = NDArray[np.signedinteger[Any]]
 
@@ -54,7 +57,7 @@ def encode(family: Family) -> bytes:
         "parts": parts,
         "labels": [family.axes, _add(family.labels, arrays), family.rows],
     }
-    head = json.dumps(header, separators=(",", ":")).encode()
+    head = _json(header).encode()
     body = b"".join([len(head).to_bytes(4, "little"), head, *arrays])
     if len(body) <= SHORT:
         return bytes([VERSION, PLAIN]) + body
@@ -99,7 +102,11 @@ def unpack(data: bytes) -> tuple[int, ...]:
 
 def _add(array: Array, arrays: list[bytes]) -> int:
     """Add an array to a list, as the smallest type that holds its entries; return that width."""
-    reach = max(int(array.max()), -int(array.min()) - 1)
+    if array.size <= FEW:
+        entries = array.ravel().tolist()
+        reach = max(max(entries), -min(entries) - 1)
+    else:
+        reach = max(int(array.max()), -int(array.min()) - 1)
     width = next(width for width in (1, 2, 4, 8) if reach < 1 << (8 * width - 1))
     arrays.append(array.astype(f"<i{width}").tobytes())
     return width

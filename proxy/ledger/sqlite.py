@@ -24,7 +24,7 @@ from proxy.ledger.anchor import Anchor, FileAnchor, Mark, sync_folder
 from proxy.ledger.connections import Connections, copy
 from proxy.ledger.notes import Note, Notes, read
 from proxy.ledger.schema import VERSIONS, migrate, version
-from proxy.ledger.transaction import EPOCH, MICROSECOND, SQLiteReads, SQLiteTransaction
+from proxy.ledger.transaction import EPOCH, MICROSECOND, Head, SQLiteReads, SQLiteTransaction
 from proxy.ledger.verify import verify
 
 TIMEOUT = 30.0  # seconds to wait for the lock
@@ -135,7 +135,7 @@ class SQLiteLedger(SQLiteReads):
         notes = self._notes.head()
         with self._connections.transaction() as connection:
             transaction = SQLiteTransaction(connection, self.id, self._clock, notes)
-            self._check(self._last_seen(), transaction)
+            self._check(self._last_seen(), transaction, transaction.begun)
             yield transaction
             mark = transaction.finish()
         self._witness(mark)  # also where it wrote nothing: what it read may be let out
@@ -249,7 +249,7 @@ class SQLiteLedger(SQLiteReads):
     def _last_seen(self) -> Mark | None:
         return self._anchor.read() if self._anchor else None
 
-    def _check(self, mark: Mark | None, reads: SQLiteReads) -> None:
+    def _check(self, mark: Mark | None, reads: SQLiteReads, head: Head | None = None) -> None:
         """Compare with the anchor's mark, which was read before.
 
         Raises:
@@ -264,7 +264,7 @@ class SQLiteLedger(SQLiteReads):
             )
         if mark.ledger != self.id:
             raise IntegrityError(f"{self.path}: its anchor belongs to another ledger")
-        sequence, digest, _ = reads.head()
+        sequence, digest, _ = head or reads.head()
         if mark.sequence > sequence:
             raise IntegrityError(
                 f"{self.path} is behind its anchor: line {sequence} of {mark.sequence}",

@@ -29,6 +29,9 @@ POLICY = "sequence, digest, protection, hash"
 LINE = "sequence, time, kind, user, statement, cost, answers, detail, covers, spent, notes, hash"
 
 
+Head = tuple[int, bytes, str]  # number, hash and spent of a line
+
+
 class SQLiteReads(ABC):
     """The reads, over whatever runs a SELECT."""
 
@@ -74,7 +77,7 @@ class SQLiteReads(ABC):
         """Return how many numbers a user's statements (None: everyone's) added to the history."""
         return self._sum("answers", user, since)
 
-    def head(self) -> tuple[int, bytes, str]:
+    def head(self) -> Head:
         """Return number, hash and spent of the last audit line; of a new ledger, its identity."""
         rows = self._rows("SELECT sequence, hash, spent FROM audit ORDER BY sequence DESC LIMIT 1")
         return rows[0] if rows else (0, self.genesis(), "{}")
@@ -128,11 +131,11 @@ class SQLiteTransaction(SQLiteReader):
         self._clock = clock
         self._notes = notes
         self._id = id
-        sequence, self._hash, spent = self.head()
+        self.begun = sequence, self._hash, spent = self.head()
         self._last = max(sequence, after)
         self._spent: dict[str, int] = json.loads(spent)
         self._lines = 0
-        self._current: dict[str | None, int] = {}  # the snapshot of each partition
+        self._current: dict[str | None, int | None] = {}  # the snapshot of each partition
         self._start()
 
     def _start(self) -> None:
@@ -271,7 +274,8 @@ class SQLiteTransaction(SQLiteReader):
 
     def _check(self, snapshot: int, partition: str | None) -> None:
         if partition not in self._current:
-            self._current[partition] = self.snapshot(partition).id
+            newest = "SELECT max(id) FROM snapshots WHERE partition IS NULL OR partition = ?"
+            self._current[partition] = self._rows(newest, partition)[0][0]
         if snapshot != self._current[partition]:
             raise ValueError(f"snapshot {snapshot} is not the current one")
 

@@ -111,13 +111,17 @@ class Lowering:
         Raises:
             ProgrammingError, NotSupportedError: it has none; ``position`` says where.
         """
-        known = self.before(node)
-        if known is not None:
-            return known
-        rule = RULES.get(type(node))
         try:
+            known = self.before(node)
+            if known is not None:
+                return known
+            rule = RULES.get(type(node))
             if rule is None:
                 raise refusal(node)
+            allowed = ARGUMENTS.get(type(node), PLAIN)
+            for name, value in node.args.items():
+                if value and name not in allowed:
+                    raise NotSupportedError(f"{name.upper()} is not supported in {node.key}")
             return rule(self, node)
         except (ProgrammingError, NotSupportedError) as error:
             error.position = error.position or position(node)
@@ -348,7 +352,12 @@ DATES: dict[tuple[str, str, str], tuple[str, str]] = {
 
 
 def guarded(divisor: Typed, text: str) -> str:
-    """Return a division that fails, as PostgreSQL's does, where the divisor is 0."""
+    """Return a division that fails, as PostgreSQL's does, where the divisor is 0.
+
+    Where noise may make it 0 the quotient is NULL: a statement must not fail by chance.
+    """
+    if divisor.numbers:
+        return f"CASE WHEN {divisor.sql} = 0 THEN NULL ELSE {text} END"
     return f"CASE WHEN {divisor.sql} = 0 THEN error('division by zero') ELSE {text} END"
 
 
@@ -416,6 +425,18 @@ def _column(lowering: Lowering, node: exp.Expr) -> Typed:
     return lowering.column(node)
 
 
+PLAIN = frozenset({"this", "expression", "expressions"})
+# what sqlglot may put beside these; anything else could change the meaning, and is refused
+ARGUMENTS: dict[type[exp.Expr], frozenset[str]] = {
+    exp.Literal: PLAIN | {"is_string"},
+    exp.Between: PLAIN | {"low", "high", "symmetric"},
+    exp.In: PLAIN | {"query"},
+    exp.Is: PLAIN | {"negate"},
+    exp.Div: PLAIN | {"typed", "safe"},
+    exp.Case: PLAIN | {"ifs", "default"},
+    exp.Column: PLAIN | {"table", "db", "catalog"},
+    exp.Cast: PLAIN | {"to"},
+}
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Literal: _literal,
     exp.Boolean: _boolean,

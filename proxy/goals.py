@@ -1,0 +1,291 @@
+"""Goals: how good each number of a statement must be, and what it is once that is reached.
+
+An absolute goal (half_width in the units of the number) is met by one plan.  A relative goal
+(``5 PERCENT``) and AVG depend on the size of what is asked for, so they are met in at most STEPS
+public steps, each with confidence 1 - delta / STEPS, each a transaction of its own: a step looks
+at released answers only.  Invariant: a goal reads the history, never the data.
+
+AVG is a ratio S / C: its interval is the hull of {t in the clip: |Ŝ - tĈ| ≤ half_width(S - tC)},
+right for every C ≥ 1, since S - tC is itself a linear query with a posterior of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+
+from proxy.inference import plan as planning
+from proxy.inference.family import Family
+from proxy.inference.history import Block, Estimator, History
+from proxy.inference.plan import Wanted
+from proxy.sql.program import Number
+
+STEPS = 5  # of a relative goal
+SCOUT = Fraction(1, 100)  # of the budget: what the first look at an unknown number may cost
+BUCKETS = 2  # half-widths are rounded down to this many steps an octave: rows then share a family
+POINTS = 24  # at which the interval of a ratio is looked for, to either side
+
+Found = Sequence[Sequence[Estimator | None]]  # for each wanted family, an estimator of every row
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One number: P(low ≤ θ ≤ high) ≥ confidence; ``cost`` in alpha, 0 where it was inferred.
+
+    A ratio whose denominator is nothing has the estimate NaN, and is NULL in the rows.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    confidence: float
+    source: str  # measured | inferred | derived
+    cost: float
+
+
+class Goal(Protocol):
+    """What is wanted of one number of a statement."""
+
+    number: Number
+    steps: int
+
+    def wants(self, history: History) -> list[Wanted]:
+        """Return the families that must be known, and how well, in the next step."""
+
+    def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
+        """Return the number in every row, given estimators of what was wanted."""
+
+
+def source(estimators: Sequence[Estimator], paid: Mapping[int, Block]) -> tuple[str, float]:
+    """Return whether a number rests on rows that this statement paid for, and what they cost."""
+    used = {id(paid[r]): paid[r] for e in estimators for r in e.rows.tolist() if r in paid}
+    cost = math.fsum(block.family.sensitivity / block.scale for block in used.values())
+    return ("measured" if used else "inferred"), cost
+
+
+@dataclass(eq=False)
+class Absolute:
+    """A count or sum within ``half_width`` with confidence 1 - delta."""
+
+    number: Number
+    half_width: Fraction
+    delta: float
+    steps: int = 1
+    _widths: dict[tuple[bytes, bytes, str], float] = field(default_factory=dict)
+
+    def wants(self, history: History) -> list[Wanted]:
+        """Return the number itself."""
+        return [Wanted(self.number.family, self.half_width, self.delta)]
+
+    def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
+        """Return estimate and narrowest interval of every row."""
+        return [self._answer(each, history, paid) for each in found[0]]
+
+    def _answer(
+        self, estimator: Estimator | None, history: History, paid: Mapping[int, Block]
+    ) -> Answer:
+        if estimator is None:
+            raise AssertionError("a number was neither inferred nor measured")
+        half = min(self.width(estimator, self.delta), float(self.half_width))
+        estimate = history.estimate(estimator) + float(self.number.shift)
+        return Answer(
+            estimate,
+            estimate - half,
+            estimate + half,
+            1 - self.delta,
+            *source([estimator], paid),
+        )
+
+    def width(self, estimator: Estimator, delta: float) -> float:
+        """Return half the length of the interval; the rows of a family share most laws."""
+        key = (
+            estimator.coefficients.tobytes(),
+            estimator.rates.tobytes(),
+            f"{estimator.slack} {estimator.unit}",
+        )
+        if key not in self._widths:
+            self._widths[key] = planning.half_width(estimator, delta)
+        return self._widths[key]
+
+
+@dataclass(eq=False)
+class Relative:
+    """A count or sum within ``percent`` of its estimate, with confidence 1 - delta, in steps."""
+
+    number: Number
+    percent: Fraction
+    delta: float
+    scout: float  # alpha of the first look
+    steps: int = STEPS
+    _absolute: Absolute = field(init=False)
+    _halves: dict[int, Fraction] = field(default_factory=dict)  # row -> half_width asked for
+
+    def __post_init__(self) -> None:
+        self._absolute = Absolute(self.number, Fraction(1), self.delta / self.steps)
+
+    def wants(self, history: History) -> list[Wanted]:
+        """Return the rows in groups of like half-widths: what is now thought to be enough."""
+        family, delta = self.number.family, self.delta / self.steps
+        for row in range(family.rows):
+            known = _known(history, family, row)
+            if known is None:
+                half = _scouted(family, self.scout, delta)
+            else:
+                width = self._absolute.width(known, delta)
+                size = abs(history.estimate(known) + float(self.number.shift))
+                share = float(self.percent / 100)
+                if width <= share * size:
+                    half = Fraction(width) * Fraction(1 + 1e-9)
+                elif size > 2 * width:
+                    half = Fraction(share * (size - width) / (1 + share))
+                else:
+                    half = Fraction(width / 4)  # cannot yet be told from 0
+            self._halves[row] = half
+        return list(_bucketed(family, self._halves, delta))
+
+    def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
+        """Return estimate and interval of every row from the history as it now is."""
+        return [self._absolute_answer(history, paid, row) for row in range(self.number.family.rows)]
+
+    def _absolute_answer(self, history: History, paid: Mapping[int, Block], row: int) -> Answer:
+        known = _known(history, self.number.family, row)
+        assert known is not None  # the first step measured it
+        half = self._absolute.width(known, self.delta / self.steps)
+        estimate = history.estimate(known) + float(self.number.shift)
+        return Answer(
+            estimate, estimate - half, estimate + half, 1 - self.delta, *source([known], paid)
+        )
+
+
+@dataclass(eq=False)
+class Average:
+    """AVG(measure) = mid + U / C, U = SUM - mid · COUNT, within ``half_width``, in steps."""
+
+    number: Number
+    half_width: Fraction
+    delta: float
+    scout: float
+    clip: tuple[float, float]
+    steps: int = STEPS
+
+    @property
+    def _counts(self) -> Family:
+        assert self.number.denominator is not None
+        return self.number.denominator
+
+    def wants(self, history: History) -> list[Wanted]:
+        """Return counts and sums, as well as the counts known so far make them needed."""
+        sums, counts, delta = self.number.family, self._counts, self.delta / self.steps
+        middle = float(self.number.shift)
+        reach = max(self.clip[1] - middle, middle - self.clip[0])
+        want_sum: dict[int, Fraction] = {}
+        want_count: dict[int, Fraction] = {}
+        for row in range(sums.rows):
+            known = _known(history, counts, row)
+            if known is None:
+                want_count[row] = _scouted(counts, self.scout, delta)
+                continue
+            width = planning.half_width(known, delta)
+            size = max(history.estimate(known) - width, width / 2, 1.0)
+            top = _known(history, sums, row)
+            distance = reach
+            if top is not None:
+                answer = self._answer(history, row, {})
+                if (answer.high - answer.low) / 2 <= self.half_width:
+                    want_sum[row] = Fraction(planning.half_width(top, delta)) * Fraction(1 + 1e-9)
+                    want_count[row] = Fraction(width) * Fraction(1 + 1e-9)
+                    continue
+                distance = min(reach, max(abs(answer.low - middle), abs(answer.high - middle)))
+            goal = float(self.half_width) * size
+            want_sum[row] = Fraction(0.7 * goal)
+            want_count[row] = Fraction(max(0.25 * goal / max(distance, 1e-9), 1e-6))
+        return [*_bucketed(counts, want_count, delta), *_bucketed(sums, want_sum, delta)]
+
+    def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
+        """Return ratio and interval of every row from the history as it now is."""
+        return [self._answer(history, row, paid) for row in range(self.number.family.rows)]
+
+    def _answer(self, history: History, row: int, paid: Mapping[int, Block]) -> Answer:
+        top = _known(history, self.number.family, row)
+        bottom = _known(history, self._counts, row)
+        low, high = self.clip
+        if top is None or bottom is None:
+            return Answer(math.nan, low, high, 1 - self.delta, "inferred", 0.0)
+        middle, delta = float(self.number.shift), self.delta / self.steps
+        over, under = history.estimate(top), history.estimate(bottom)
+
+        def outside(t: float) -> bool:
+            law = difference(top, bottom, Fraction(t - middle))
+            return abs(over - (t - middle) * under) > planning.half_width(law, delta)
+
+        estimate = math.nan
+        if under > 0:
+            estimate = min(max(middle + over / under, low), high)
+            low = _edge(outside, estimate, low)
+            high = _edge(outside, estimate, high)
+        return Answer(estimate, low, high, 1 - self.delta, *source([top, bottom], paid))
+
+
+def difference(left: Estimator, right: Estimator, times: Fraction) -> Estimator:
+    """Return the estimator of left - times · right: the law of one linear query."""
+    coefficients: dict[int, Fraction] = {}
+    rates: dict[int, float] = {}
+    for estimator, factor in ((left, Fraction(1)), (right, -times)):
+        unit = estimator.unit * factor / left.unit
+        for row, a, rate in zip(
+            estimator.rows.tolist(), estimator.coefficients.tolist(), estimator.rates, strict=True
+        ):
+            coefficients[row] = coefficients.get(row, Fraction(0)) + unit * Fraction(a)
+            rates[row] = float(rate)
+    rows = list(coefficients)
+    return Estimator(
+        left.unit,
+        np.array(rows, dtype=np.int64),
+        np.array([float(coefficients[row]) for row in rows]),
+        np.array([rates[row] for row in rows]),
+        left.slack + float(abs(times) * right.unit / left.unit) * right.slack,
+    )
+
+
+def _edge(outside: Callable[[float], bool], inner: float, outer: float) -> float:
+    """Return the end of the set of inner points towards ``outer``: its hull, never less."""
+    if not outside(outer):
+        return outer
+    points = [outer + (inner - outer) * i / POINTS for i in range(POINTS + 1)]
+    far = next((i for i in range(1, POINTS + 1) if not outside(points[i])), POINTS)
+    bad, good = points[far - 1], points[far]
+    for _ in range(20):
+        middle = (bad + good) / 2
+        if outside(middle):
+            bad = middle
+        else:
+            good = middle
+    return bad
+
+
+def _known(history: History, family: Family, row: int) -> Estimator | None:
+    """Return the best estimator of a row of a family, however wide, if there is one."""
+    matched = history.matching(family)
+    if matched is not None:
+        return matched[row]
+    found = history.estimators(family.row(row))
+    return min(found, key=lambda estimator: estimator.variance, default=None)
+
+
+def _scouted(family: Family, alpha: float, delta: float) -> Fraction:
+    """Return the half-width that a first look of so much alpha gives."""
+    return Fraction(family.sensitivity * math.log(1 / delta) / alpha) * family.grid
+
+
+def _bucketed(family: Family, halves: Mapping[int, Fraction], delta: float) -> Iterator[Wanted]:
+    """Yield the rows of a family, those of like half-widths together."""
+    buckets: dict[int, list[int]] = {}
+    for row, half in halves.items():
+        buckets.setdefault(math.floor(BUCKETS * math.log2(half)), []).append(row)
+    for rows in buckets.values():
+        yield Wanted(family.subset(rows), min(halves[row] for row in rows), delta)

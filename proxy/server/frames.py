@@ -1,0 +1,62 @@
+"""PostgreSQL's framing, without I/O: bytes in, whole messages out.
+
+    startup    int32 length (itself included), int32 code, rest
+    otherwise  byte type, int32 length (itself included, the type not), body
+
+Invariant: nothing longer than the limit is ever collected; the limit is small before login.
+"""
+
+from __future__ import annotations
+
+import struct
+
+LOGIN_LIMIT = 10_000  # bytes of a message before login
+SSL, GSS, CANCEL = 80877103, 80877104, 80877102
+STARTUP = b""  # the type of a message that has none
+
+
+class FrameError(Exception):
+    """The bytes are no PostgreSQL message, or one that is too long."""
+
+
+class Frames:
+    """The messages of one direction of one connection."""
+
+    def __init__(self, limit: int = LOGIN_LIMIT, startup: bool = False) -> None:
+        self.limit = limit
+        self.startup = startup  # the next message is one without a type
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Take what has arrived."""
+        self._data += data
+
+    def next(self) -> tuple[bytes, bytes] | None:
+        """Return the next message, its type and its body; None until it is there.
+
+        Raises:
+            FrameError: its length cannot be right.
+        """
+        head = 4 if self.startup else 5
+        if len(self._data) < head:
+            return None
+        length = struct.unpack_from("!i", self._data, head - 4)[0]
+        if not 4 <= length <= self.limit:
+            raise FrameError(f"a message of {length} bytes")
+        end = head - 4 + length
+        if len(self._data) < end:
+            return None
+        kind = STARTUP if self.startup else bytes(self._data[:1])
+        body = bytes(self._data[head:end])
+        del self._data[:end]
+        return kind, body
+
+    @property
+    def waiting(self) -> int:
+        """The number of bytes that are not yet a message."""
+        return len(self._data)
+
+
+def frame(kind: bytes, body: bytes = b"") -> bytes:
+    """Return a message."""
+    return kind + struct.pack("!i", len(body) + 4) + body

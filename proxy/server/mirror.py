@@ -1,0 +1,263 @@
+"""The mirror: an empty PostgreSQL with the same tables, which knows everything but the data.
+
+It owns login, catalogs, settings, transactions, portals and the types of parameters.  Each table
+of a dataset holds one row of NULLs behind a policy that raises, so that whatever the server fails
+to recognise as a question to the engine ends in an error, never in an answer.  Invariant: nothing
+in it was computed from protected data, and its catalogs name no dataset that its users may not see.
+
+Users who may see the same datasets share a mirror; each dataset is a database of it, and a table
+in schema ``public`` of all its databases, public tables beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql as psql
+
+from proxy.engine import Column
+from proxy.errors import OperationalError
+from proxy.policy import Policy, User
+from proxy.server.embedded import Address
+from proxy.settings import TABLE
+from proxy.sql.types import of_attribute
+
+SCHEMA = "privacy"
+MARK = "mirror of sql-privacy-proxy "
+FILES = (  # functions that write outside of tables; PostgreSQL lets everyone call them
+    "lo_creat(integer)",
+    "lo_create(oid)",
+    "lo_from_bytea(oid, bytea)",
+    "lo_put(oid, bigint, bytea)",
+    "lo_unlink(oid)",
+    "lo_truncate(integer, integer)",
+    "lo_truncate64(integer, bigint)",
+    "lowrite(integer, bytea)",
+    "pg_notify(text, text)",
+)
+GUARD = """
+CREATE FUNCTION privacy.guard(name text) RETURNS boolean LANGUAGE plpgsql VOLATILE COST 0.0001 AS
+$$ BEGIN RAISE EXCEPTION USING ERRCODE = '0A000',
+  MESSAGE = format('this form of statement is not supported on the protected table %I', name),
+  HINT = format('ask for counts or sums in a plain SELECT, for example '
+                'SELECT COUNT(*) FROM %I WITH UTILITY (100, 0.05)', name);
+END $$;
+"""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one user may use at a time."""
+
+    connections: int = 20
+    seconds: float = 60.0  # of a statement
+    rows: int = 1_000_000  # of a result
+    message: int = 64 << 20  # bytes
+    temporary: int = 64  # MB of temporary files
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table to make in the mirror."""
+
+    schema: str
+    name: str
+    columns: tuple[Column, ...]
+    comment: str = ""
+    comments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PublicRows:
+    """A public table, whose rows the mirror does hold."""
+
+    name: str
+    columns: tuple[Column, ...]
+    rows: Sequence[Sequence[object]]
+
+
+def relation(policy: Policy) -> Relation:
+    """Return the table that a dataset is: attributes, their levels, measures."""
+    columns: list[Column] = []
+    comments: list[str] = []
+    for attribute in policy.domain.attributes:
+        columns.append(Column(attribute.name, of_attribute(attribute)))
+        comments.append("attribute, in bins" if attribute.binned else "attribute")
+        for level in attribute.levels or ():
+            columns.append(Column(level, "text"))
+            comments.append(f"level of {attribute.name}")
+    for measure in policy.domain.measures:
+        columns.append(Column(measure.name, "double precision"))
+        comments.append(f"measure, clipped to [{float(measure.low):g}, {float(measure.high):g}]")
+    return Relation("public", policy.dataset, tuple(columns), policy.description, tuple(comments))
+
+
+def visibility(users: Iterable[User], datasets: Sequence[str]) -> dict[tuple[str, ...], list[User]]:
+    """Return the users by what they may see; who may see nothing is left out."""
+    sets: dict[tuple[str, ...], list[User]] = {}
+    for user in users:
+        seen = tuple(dataset for dataset in datasets if user.may_see(dataset))
+        if seen:
+            sets.setdefault(seen, []).append(user)
+    return sets
+
+
+class Mirror:
+    """The databases and roles for the users who may see the same datasets."""
+
+    def __init__(
+        self,
+        address: Address,
+        relations: Sequence[Relation],
+        public: Sequence[PublicRows],
+        limits: Limits,
+    ) -> None:
+        self.address = address
+        self.datasets = tuple(r.name for r in relations if r.schema == "public")
+        self._relations = tuple(relations)
+        self._public = tuple(public)
+        self._limits = limits
+
+    def make(self, users: Sequence[User]) -> None:
+        """Make, or bring up to date, the roles and databases.
+
+        Raises:
+            OperationalError: something of that name is there already, and is not ours.
+        """
+        with psycopg.connect(self.address.conninfo(), autocommit=True) as admin:
+            admin.execute("REVOKE CONNECT ON DATABASE postgres, template1 FROM PUBLIC")
+            for user in users:
+                self._role(admin, user)
+            for dataset in self.datasets:
+                self._database(admin, dataset, users)
+
+    def _role(self, admin: psycopg.Connection, user: User) -> None:
+        name = psql.Identifier(user.name)
+        marked = admin.execute(
+            "SELECT shobj_description(oid, 'pg_authid') FROM pg_roles WHERE rolname = %s",
+            [user.name],
+        ).fetchone()
+        if marked is None:
+            admin.execute(psql.SQL("CREATE ROLE {}").format(name))
+        elif not str(marked[0]).startswith(MARK):
+            raise _not_ours("role", user.name)
+        admin.execute(psql.SQL("COMMENT ON ROLE {} IS {}").format(name, MARK))
+        admin.execute(
+            psql.SQL("ALTER ROLE {} LOGIN NOINHERIT CONNECTION LIMIT {} PASSWORD {}").format(
+                name, self._limits.connections, str(user.password)
+            )
+        )
+        for setting, value in self._defaults(user).items():
+            admin.execute(
+                psql.SQL("ALTER ROLE {} SET {} = {}").format(
+                    name, psql.Identifier(*setting.split(".")), value
+                )
+            )
+
+    def _defaults(self, user: User) -> dict[str, str]:
+        """Return the settings that a user's sessions begin with."""
+        wish = user.utility
+        return {
+            "statement_timeout": f"{round(self._limits.seconds * 1000)}ms",
+            "temp_file_limit": f"{self._limits.temporary}MB",
+            "max_parallel_workers_per_gather": "0",
+            **{name: setting.default for name, setting in TABLE.items()},
+            **(
+                {"privacy.utility": f"{float(wish.half_width)!r}, {float(wish.delta)!r}"}
+                if wish
+                else {}
+            ),
+        }
+
+    def _database(self, admin: psycopg.Connection, name: str, users: Sequence[User]) -> None:
+        statements = self.definition()
+        digest = hashlib.sha256("\n".join(statements).encode()).hexdigest()
+        mark = MARK + digest
+        found = admin.execute(
+            "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s",
+            [name],
+        ).fetchone()
+        if found is not None and not str(found[0]).startswith(MARK):
+            raise _not_ours("database", name)
+        database = psql.Identifier(name)
+        if found is None or found[0] != mark:
+            admin.execute(psql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(database))
+            admin.execute(psql.SQL("CREATE DATABASE {} TEMPLATE template0").format(database))
+            self._fill(name, statements)
+            admin.execute(psql.SQL("COMMENT ON DATABASE {} IS {}").format(database, mark))
+        admin.execute(psql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(database))
+        for user in users:
+            admin.execute(
+                psql.SQL("GRANT CONNECT ON DATABASE {} TO {}").format(
+                    database, psql.Identifier(user.name)
+                )
+            )
+
+    def _fill(self, name: str, statements: Sequence[str]) -> None:
+        with psycopg.connect(self.address.conninfo(name)) as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+            for table in self._public:
+                copy = psql.SQL("COPY public.{} FROM STDIN").format(psql.Identifier(table.name))
+                with connection.cursor().copy(copy) as rows:
+                    for row in table.rows:
+                        rows.write_row(row)
+
+    def definition(self) -> list[str]:
+        """Return the statements that make the schema of one database."""
+        made = ["REVOKE CREATE ON SCHEMA public FROM PUBLIC", f"CREATE SCHEMA {SCHEMA}", GUARD]
+        made.append(f"GRANT USAGE ON SCHEMA {SCHEMA}, public TO PUBLIC")
+        made.append("REVOKE USAGE ON LANGUAGE plpgsql FROM PUBLIC")  # no DO
+        made += [f"REVOKE EXECUTE ON FUNCTION pg_catalog.{each} FROM PUBLIC" for each in FILES]
+        for each in self._relations:
+            made += _protected(each)
+        for table in self._public:
+            made.append(_create("public", table.name, table.columns))
+            made.append(f"GRANT SELECT ON public.{quoted(table.name)} TO PUBLIC")
+        return made
+
+
+def _protected(relation: Relation) -> list[str]:
+    """Return the statements that make a table which only the engine can answer for."""
+    name = f"{quoted(relation.schema)}.{quoted(relation.name)}"
+    made = [_create(relation.schema, relation.name, relation.columns)]
+    if relation.comment:
+        made.append(f"COMMENT ON TABLE {name} IS {text(relation.comment)}")
+    for column, comment in zip(relation.columns, relation.comments, strict=False):
+        made.append(f"COMMENT ON COLUMN {name}.{quoted(column.name)} IS {text(comment)}")
+    return [
+        *made,
+        f"INSERT INTO {name} DEFAULT VALUES",
+        f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY",
+        f"CREATE POLICY \"only aggregates\" ON {name} USING "
+        f"({SCHEMA}.guard({text(relation.name)}))",
+        f"GRANT SELECT ON {name} TO PUBLIC",
+    ]
+
+
+def _create(schema: str, name: str, columns: Sequence[Column]) -> str:
+    listed = ", ".join(f"{quoted(column.name)} {column.type}" for column in columns)
+    return f"CREATE TABLE {quoted(schema)}.{quoted(name)} ({listed})"
+
+
+def quoted(name: str) -> str:
+    """Return a name as an identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text(value: str) -> str:
+    """Return a text as a literal that means the same under every setting."""
+    return "E'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def _not_ours(what: str, name: str) -> OperationalError:
+    return OperationalError(
+        f"the mirror already has a {what} {name} that this proxy did not make",
+        hint="name a PostgreSQL that is there for the proxy alone",
+    )
+
+
+__all__ = ["Limits", "Mirror", "PublicRows", "Relation", "quoted", "relation", "text"]

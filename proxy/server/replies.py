@@ -1,0 +1,100 @@
+"""What the mirror is expected to send back, in order; and what of it the client may see.
+
+Each message to the mirror announces the reply that ends it.  A reply may be hidden (it answers a
+message of our own), kept for us to read, or, where it is an error, replaced by our own.  After an
+error the mirror skips to the next Sync, so the expectations up to it are void.
+Invariant: replies are matched to messages one by one; nothing hidden reaches the client.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from dataclasses import dataclass, field
+
+from proxy.server.frames import frame
+from proxy.server.messages import cstring
+
+ENDS = {  # message: the replies that end it
+    b"P": b"1",
+    b"B": b"2",
+    b"D": b"Tn",
+    b"E": b"CIs",
+    b"C": b"3",
+    b"S": b"Z",
+    b"Q": b"Z",
+    b"F": b"Z",
+}
+ANY_TIME = b"NSA"  # notice, parameter, notification
+
+
+@dataclass
+class Expected:
+    """One reply to come."""
+
+    ends: bytes
+    hide: bool = False
+    error: bytes | None = None  # sent in the place of the mirror's own
+    kept: list[tuple[bytes, bytes]] = field(default_factory=list)  # of hidden replies
+    failed: bool = False
+
+
+class Replies:
+    """The replies of one connection to the mirror."""
+
+    def __init__(self) -> None:
+        self._expected: deque[Expected] = deque()
+        self.failed = False  # since the last Sync: the mirror skips
+        self.status = b"I"  # idle, in a transaction, in a failed one
+        self.parameters: dict[bytes, bytes] = {}
+        self.tags: list[bytes] = []  # of the commands that ended, till they are asked for
+
+    def expect(self, kind: bytes, hide: bool = False, error: bytes | None = None) -> Expected:
+        """Announce the reply to a message of a kind."""
+        expected = Expected(ENDS[kind], hide, error)
+        self._expected.append(expected)
+        return expected
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything that was expected has come."""
+        return not self._expected
+
+    def got(self, kind: bytes, body: bytes) -> bytes:
+        """Return what the client gets of a message of the mirror."""
+        if kind == b"S":
+            name, at = cstring(body, 0)
+            self.parameters[name] = cstring(body, at)[0]
+            return frame(kind, body)
+        if kind in ANY_TIME:
+            hidden = kind == b"N" and self._expected and self._expected[0].hide
+            return b"" if hidden else frame(kind, body)
+        if not self._expected:
+            return frame(kind, body)  # FATAL, on its own account
+        expected = self._expected[0]
+        if kind == b"E":
+            return self._error(expected, body)
+        if kind == b"Z":
+            self.status, self.failed = body, False
+        if kind == b"C" and not expected.hide:
+            self.tags.append(body[:-1])
+        if kind in expected.ends:
+            self._expected.popleft()
+        if expected.hide:
+            expected.kept.append((kind, body))
+            return b""
+        return frame(kind, body)
+
+    def _error(self, expected: Expected, body: bytes) -> bytes:
+        expected.failed = True
+        self.failed = True
+        while self._expected and self._expected[0].ends != b"Z":
+            self._expected.popleft()
+        if expected.error is not None:
+            return expected.error
+        return frame(b"E", body)
+
+
+def flush() -> bytes:
+    """Return a Flush, which makes the mirror send what it has."""
+    return b"H" + struct.pack("!i", 4)
