@@ -11,11 +11,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from proxy.inference.accounting import UNIT, Account, Breach, Rule, charge, maximum
+from proxy.inference.accounting import (
+    UNIT,
+    Account,
+    Breach,
+    Rule,
+    budget_units,
+    charge,
+    maximum,
+)
 from proxy.inference.history import Block, History
 from proxy.inference.plan import Measurement as Planned
 from proxy.inference.query import Space, Term
-from proxy.ledger import Measurement, Reads
+from proxy.ledger import SHARED, Measurement, Reads
+from proxy.policy import Policy
+from proxy.sql.evaluate import Evaluator
+from proxy.sql.region import region
+
+OWN = "own:"  # begins the name of an analyst's own history
 
 
 @dataclass(eq=False)
@@ -104,3 +117,27 @@ class Book:
     def _least(self, more: Sequence[Term]) -> float:
         least = min(r.budget - self.account.spent(r.within, more).value for r in self.rules)
         return float(Fraction(max(least, 0), UNIT))
+
+
+def rules(policy: Policy, evaluator: Evaluator, history: str) -> tuple[Rule, ...]:
+    """Return the budgets of the cells in one history.
+
+    A unit of up to k rows pays k times; rules of single cells protect rows.  A guard is a cap on
+    every cell: it bounds what the posterior of its claim can become.
+
+    Raises:
+        PolicyError: a condition is none over the policy's attributes.
+    """
+    privacy = policy.privacy
+    if history == SHARED:
+        whole = policy.shared_budget
+    else:
+        whole = policy.analyst(history.removeprefix(OWN)).budget or Fraction(0)
+    found = [Rule(budget_units(whole / privacy.unit.max_rows), name="the budget of the cells")]
+    for cell in privacy.cells:
+        name = f"the budget of the cells where {cell.where}"
+        found.append(Rule(budget_units(cell.budget), region(cell, policy, evaluator), name))
+    for guard in privacy.guards:
+        name = f"the guard COUNT(*) BETWEEN {guard.low} AND {guard.high}"
+        found.append(Rule(budget_units(Fraction(guard.cap)), name=name))
+    return tuple(found)

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -22,21 +23,18 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from proxy import policy as policies
-from proxy.book import Book
-from proxy.cube import Cube, Report
-from proxy.cube import build as build_cube
-from proxy.cube import survey as survey_source
+import proxy.policy as policies
+from proxy.book import OWN, Book, rules
+from proxy.cube import Cube
 from proxy.errors import (
     InsufficientBudgetError,
     NotSupportedError,
-    ProgrammingError,
-    StateError,
+    QueryCanceledError,
     UtilityError,
 )
 from proxy.goals import SCOUT, Absolute, Answer, Average, Goal, Relative
 from proxy.inference import plan as planning
-from proxy.inference.accounting import UNIT, Rule, budget_units
+from proxy.inference.accounting import UNIT, budget_units
 from proxy.inference.history import Block, Estimator
 from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
 from proxy.inference.plan import Allocation, Wanted
@@ -49,9 +47,9 @@ from proxy.sql.compile import space
 from proxy.sql.evaluate import Evaluator
 from proxy.sql.postprocess import postprocess
 from proxy.sql.program import Column, Command, Number, Program
-from proxy.sql.region import region
 from proxy.sql.statement import compile_statement
-from proxy.state import anchor_path, cube_path, ledger_path, make_folder, state_folder
+from proxy.state import anchor_path, cube_path, ledger_path, state_folder
+from proxy.steward import init, other_policy
 
 Rows = list[Estimator | None]  # an estimator of every row of a family
 
@@ -107,17 +105,6 @@ class HistoryLine:
     numbers: int
 
 
-@dataclass(frozen=True)
-class CheckReport:
-    """For the steward, not private: what the policy does to the data, and to the ledger."""
-
-    dataset: str
-    cells: int
-    survey: Report
-    changes: tuple[str, ...]  # how the policy protects less than the ledger was told
-    state: str
-
-
 class Engine:
     """One dataset: its policy, its ledger, its cube, and the way of a query between them."""
 
@@ -125,18 +112,20 @@ class Engine:
         self,
         policy: Policy,
         ledger: Ledger,
-        cube: Cube,
+        cube: Callable[[int], Cube],
         *,
         sampler: Sampler | None = None,
     ) -> None:
         self.policy = policy
         self.ledger = ledger
-        self._cube = cube
+        self._open_cube = cube  # of a snapshot
+        self._cube: tuple[int, Cube] | None = None
         self._sampler = sampler or GeometricSampler()
         self._evaluator = Evaluator(policy.domain)
         self._space = space(policy.domain)
         self._lock = threading.RLock()
         self._books: dict[str, Book] = {}
+        self._running: Session | None = None
         privacy = policy.privacy
         self._allocation = Allocation(privacy.allocation == "topup", float(privacy.floor))
 
@@ -158,8 +147,12 @@ class Engine:
         try:
             known = ledger.protection()
             if known.digest != loaded.digest:
-                raise _other_policy(loaded, dict(known.protection))
-            cube = Cube.open(cube_path(folder), loaded.domain, ledger.id)
+                raise other_policy(loaded, dict(known.protection))
+
+            def cube(snapshot: int) -> Cube:
+                return Cube.open(cube_path(folder, snapshot), loaded.domain, ledger.id)
+
+            cube(ledger.snapshot().id)
         except BaseException:
             ledger.close()
             raise
@@ -182,17 +175,36 @@ class Engine:
 
     def execute(self, text: str, parameters: Any, session: Session) -> Result:
         """Run one statement: parse, bind, compile, plan, measure, infer, post-process."""
-        statement = compile_statement(
-            text, self.policy, self._evaluator, parameters, session.settings.texts
-        )
+        statement = self.compile(text, parameters, session)
         if isinstance(statement, Command):
             return session.command(statement)
-        with self._lock:
+        with self._lock, self._runs(session):
             book = self._book(session.user)
             numbers = [number for release in statement.releases for number in release.numbers]
             goals = [self._goal(number, session) for number in numbers]
             answers, cost, notices = self._answer(book, goals, text, session)
             return self._rows(statement, answers, cost, book.left(), notices)
+
+    def compile(self, text: str, parameters: Any, session: Session) -> Program | Command:
+        """Return what a statement means, without running it."""
+        return compile_statement(
+            text, self.policy, self._evaluator, parameters, session.settings.texts
+        )
+
+    @contextmanager
+    def _runs(self, session: Session) -> Iterator[None]:
+        """Mark whose statement runs, so that a cancellation stops no other."""
+        session.check_canceled()
+        self._running = session
+        try:
+            yield
+        finally:
+            self._running = None
+
+    def interrupt(self, session: Session) -> None:
+        """Stop the evaluator, from another thread, if it works for a session."""
+        if self._running is session:
+            self._evaluator.interrupt()
 
     def _goal(self, number: Number, session: Session) -> Goal:
         """Return how good a number must be: the nearest request wins."""
@@ -247,6 +259,7 @@ class Engine:
         notices: tuple[str, ...] = ()
         found: Sequence[Rows] | None = None
         for step in range(max((goal.steps for goal in goals), default=1)):
+            session.check_canceled()
             book.catch_up(self.ledger)
             wants = [goal.wants(book.history) for goal in goals]
             try:
@@ -283,12 +296,15 @@ class Engine:
             return 0, [], plan.estimators
         try:
             self._permit(book, plan, session)
+            session.check_canceled()
             with self.ledger.transaction() as tx:
                 if tx.sequence() != book.sequence:  # somebody was faster: plan again, in the lock
                     book.history.truncate(kept)
                     book.catch_up(tx)
                     kept = len(book.history.blocks)
                     plan = self._plan(book, wants)
+                if tx.protection().digest != self.policy.digest:
+                    raise other_policy(self.policy, dict(tx.protection().protection))
                 terms = book.charges(plan.measurements)
                 self._check(book, terms, session, tx)
                 cost = book.cost(terms)
@@ -369,7 +385,9 @@ class Engine:
 
     def _draw(self, planned: planning.Measurement, book: Book, tx: Transaction) -> Measurement:
         """Read the exact answers, add the noise, and put the sum, alone, into the ledger."""
-        exact = self._cube.answer(planned.family)
+        if self._cube is None or self._cube[0] != book.snapshot:
+            self._cube = book.snapshot, self._open_cube(book.snapshot)
+        exact = self._cube[1].answer(planned.family)
         noise = self._sampler.draw(planned.scale, planned.family.rows)
         noisy = tuple(a + k for a, k in zip(exact, noise, strict=True))
         row = Measurement(planned.family, planned.scale, noisy, book.name, book.snapshot)
@@ -419,29 +437,11 @@ class Engine:
     def _book(self, user: str) -> Book:
         """Return the history that serves a user: their own, or the shared one."""
         analyst = self.policy.analyst(user)
-        name = SHARED if analyst.history == SHARED else f"own:{user}"
+        name = SHARED if analyst.history == SHARED else OWN + user
         if name not in self._books:
-            self._books[name] = Book(
-                name, self._space, self.policy.max_records, self._rules(name, analyst.budget)
-            )
+            limits = rules(self.policy, self._evaluator, name)
+            self._books[name] = Book(name, self._space, self.policy.max_records, limits)
         return self._books[name]
-
-    def _rules(self, name: str, cap: Fraction | None) -> tuple[Rule, ...]:
-        """Return the budgets of the cells in one history; a unit of k rows pays k times."""
-        privacy = self.policy.privacy
-        whole = self.policy.shared_budget if name == SHARED else cap or Fraction(0)
-        rules = [Rule(budget_units(whole / privacy.unit.max_rows), name="the budget of the cells")]
-        for cell in privacy.cells:
-            within = region(cell, self.policy, self._evaluator)
-            rules.append(
-                Rule(
-                    budget_units(cell.budget), within, f"the budget of the cells where {cell.where}"
-                )
-            )
-        for guard in privacy.guards:
-            claim = f"the guard COUNT(*) BETWEEN {guard.low} AND {guard.high}"
-            rules.append(Rule(budget_units(Fraction(guard.cap)), name=claim))
-        return tuple(rules)
 
     def budget(self) -> BudgetReport:
         """Return every budget of the shared history, and what is left of it."""
@@ -470,10 +470,6 @@ class Engine:
             if line.kind == "measured" and user in (None, line.user)
         ]
 
-    def check(self) -> CheckReport:
-        """Return what the policy does to the data: for the steward, not private."""
-        return _checked(self.policy, self.ledger)
-
 
 class Session:
     """One client's statements, on one user's account, with settings of their own."""
@@ -485,6 +481,7 @@ class Session:
         self.settings = Settings()
         self._engine = engine
         self.dialect = dialect
+        self._canceled = False
         self._utility = None
         if utility is not None:
             half_width, delta = (Fraction(str(part)) for part in utility)
@@ -492,7 +489,25 @@ class Session:
 
     def execute(self, text: str, parameters: Any = None) -> Result:
         """Run one statement."""
+        self._canceled = False
         return self._engine.execute(text, parameters, self)
+
+    def describe(self, text: str) -> tuple[Column, ...]:
+        """Return the columns that a statement would give: it is compiled, and releases nothing."""
+        statement = self._engine.compile(text, None, self)
+        if isinstance(statement, Program):
+            return statement.columns
+        return self.command(statement).columns if statement.kind in ("show", "explain") else ()
+
+    def cancel(self) -> None:
+        """Stop the statement that runs, from another thread, if it is not yet committed."""
+        self._canceled = True
+        self._engine.interrupt(self)
+
+    def check_canceled(self) -> None:
+        """Raise if the statement that runs is to stop."""
+        if self._canceled:
+            raise QueryCanceledError("canceling statement due to user request")
 
     def utility(self) -> policies.Utility | None:
         """Return the session's own default: SET privacy.utility, or what it was opened with."""
@@ -515,75 +530,6 @@ class Session:
         """End the session."""
 
 
-def init(
-    policy: str | Path,
-    state: str | Path | None = None,
-    progress: Callable[[float], None] | None = None,
-) -> Report:
-    """Make the state of a policy: an empty ledger, and the cube built from the data.
-
-    Raises:
-        StateError: it has been made already.
-    """
-    loaded = policies.load(policy)
-    folder = state_folder(loaded, state)
-    if ledger_path(folder).exists() and cube_path(folder).exists():
-        raise StateError(
-            f"{folder} is already the state of {loaded.dataset}; nothing was changed",
-            hint="`privacy-proxy query` can be used at once",
-        )
-    evaluator = Evaluator(loaded.domain)
-    for cell in loaded.privacy.cells:  # a condition that does not compile fails here, not later
-        region(cell, loaded, evaluator)
-    make_folder(folder)
-    if ledger_path(folder).exists():  # a build was interrupted: go on with its ledger
-        ledger = SQLiteLedger.open(
-            ledger_path(folder), dataset=loaded.dataset, anchor=anchor_path(folder)
-        )
-    else:
-        ledger = SQLiteLedger.create(
-            ledger_path(folder),
-            dataset=loaded.dataset,
-            protection=loaded.protection(),
-            digest=loaded.digest,
-            anchor=anchor_path(folder),
-        )
-    try:
-        return build_cube(loaded, cube_path(folder), ledger.id, progress)
-    finally:
-        ledger.close()
-
-
-def check_policy(policy: str | Path, state: str | Path | None = None) -> CheckReport:
-    """Check a policy against its data, and against the ledger where there is one."""
-    loaded = policies.load(policy)
-    folder = state_folder(loaded, state)
-    if not ledger_path(folder).exists():
-        return _checked(loaded, None)
-    ledger = SQLiteLedger.open(
-        ledger_path(folder), dataset=loaded.dataset, anchor=anchor_path(folder)
-    )
-    try:
-        return _checked(loaded, ledger)
-    finally:
-        ledger.close()
-
-
-def _checked(policy: Policy, ledger: Ledger | None) -> CheckReport:
-    evaluator = Evaluator(policy.domain)
-    for cell in policy.privacy.cells:
-        region(cell, policy, evaluator)
-    changes: list[str] = []
-    state = "not made yet: run `privacy-proxy init`"
-    if ledger is not None:
-        known = ledger.protection()
-        state = "in force" if known.digest == policy.digest else "changed since it was applied"
-        changes = policies.weaker(dict(known.protection), policy.protection())
-    return CheckReport(
-        policy.dataset, policy.domain.cells, survey_source(policy), tuple(changes), state
-    )
-
-
 def _shown(estimate: float, kind: str) -> int | float | None:
     """Return a number as it stands in rows: counts are whole, a ratio over nothing is NULL."""
     if math.isnan(estimate):
@@ -591,25 +537,14 @@ def _shown(estimate: float, kind: str) -> int | float | None:
     return round(estimate) if kind == "count" else estimate
 
 
-def _other_policy(policy: Policy, known: dict[str, Any]) -> StateError:
-    changes = policies.weaker(known, policy.protection())
-    return StateError(
-        f"{policy.path} is not the policy that the state of {policy.dataset} was made with",
-        detail="; ".join(changes) or "it protects at least as much, but it is another policy",
-        hint="undo the change, or give another --state",
-    )
-
-
 __all__ = [
     "Answer",
     "BudgetReport",
-    "CheckReport",
     "Column",
     "Engine",
     "HistoryLine",
-    "ProgrammingError",
     "Result",
+    "RuleReport",
     "Session",
-    "check_policy",
     "init",
 ]

@@ -40,9 +40,9 @@ def ledger_path(folder: Path) -> Path:
     return folder / "ledger.sqlite"
 
 
-def cube_path(folder: Path) -> Path:
-    """Return where the cube is: exact counts, as secret as the data."""
-    return folder / "cube.duckdb"
+def cube_path(folder: Path, snapshot: int = 1) -> Path:
+    """Return where the cube of a snapshot is: exact counts, as secret as the data."""
+    return folder / f"cube-{snapshot}.duckdb"
 
 
 def anchor_path(folder: Path) -> Path:

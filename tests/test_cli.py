@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from decimal import Decimal
 from types import ModuleType, SimpleNamespace
@@ -295,7 +296,39 @@ def test_help_lists_the_commands(capsys, arguments):
     """
     assert run(arguments) == 0
     commands = re.findall(r"^  (\w+)  ", capsys.readouterr().out, re.MULTILINE)
-    assert commands == ["budget", "check", "demo", "history", "init", "query"]
+    assert {"budget", "check", "demo", "history", "init", "query"} <= set(commands)
+    assert commands == sorted(commands)
+
+
+def test_the_demo_tells_its_story_and_leaves_nothing_behind(capsys, tmp_path, monkeypatch):
+    """
+    Measured; again, and free; measured; a new one inferred, free; a tighter one paid; groups;
+    one refused with the amounts.  A second run tells the same.
+    """
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("PRIVACY_PROXY_STATE", str(tmp_path / "not here"))
+    stories = []
+    for _ in range(2):
+        assert run(["demo"]) == 0
+        stories.append(capsys.readouterr().out)
+        assert list(tmp_path.iterdir()) == []
+
+    refusal = r"requested \d\.\d+, spent 0\.\d+, left 0\.\d+"
+    step = rf"\d+%  (measured|inferred) +(free|0\.\d+)|{refusal}"
+    for story in stories:
+        told = re.findall(step, story)
+        sources = [source or "refused" for source, _ in told]
+        assert sources == [
+            *("measured", "inferred", "measured", "inferred", "measured"),
+            *["measured"] * 8,
+            *("refused", "measured"),
+        ]
+        assert [cost == "free" for _, cost in told] == [s == "inferred" for s in sources]
+        assert story.count("left 0.") == 8
+    noise = r"-?[\d,]+  \[-?[\d,]+, -?[\d,]+\]"
+    first, second = (re.sub(r" +", " ", re.sub(noise, "#", story)) for story in stories)
+    assert first == second
+    assert stories[0] != stories[1]
 
 
 def test_help_does_not_wait_for_the_engine():

@@ -122,6 +122,7 @@ def test_connect_opens_the_engine_and_its_session(monkeypatch):
     monkeypatch.setitem(sys.modules, "proxy.engine", module)
 
     proxy.connect("p.yaml", state="s", utility=(50, 0.05), user="alice", dialect="duckdb").close()
+    assert engine.options == {"user": "alice", "utility": (50, 0.05), "dialect": "duckdb"}
     proxy.connect("q.yaml")
 
     assert opened == [("p.yaml", "s"), ("q.yaml", None)]
@@ -167,7 +168,7 @@ def test_fetching_by_hand():
     assert cursor.fetchmany() == [(1,)]
     cursor.arraysize = 2
     assert cursor.fetchmany() == [(2,), (3,)]
-    assert cursor.fetchmany(0) == []
+    assert cursor.fetchmany(0) == cursor.fetchmany(-1) == []
     assert cursor.fetchmany(size=1) == [(4,)]
     assert cursor.fetchall() == [(5,), (6,)]
     assert (cursor.fetchone(), cursor.fetchmany(9), cursor.fetchall()) == (None, [], [])
@@ -222,7 +223,7 @@ def test_before_and_after_a_failed_statement_there_is_no_result():
     An old result does not survive the statement that failed after it.
     """
     refusal = InsufficientBudgetError("no", requested=0.5, spent=0.9, left=0.1)
-    cursor = dbapi.Connection(FakeEngine(result(), refusal, result(), refusal)).cursor()
+    cursor = dbapi.Connection(FakeEngine(result(), refusal, result(), result(), refusal)).cursor()
 
     def assert_empty():
         assert (cursor.description, cursor.rowcount, cursor.statusmessage) == (None, -1, None)
@@ -235,6 +236,7 @@ def test_before_and_after_a_failed_statement_there_is_no_result():
     with pytest.raises(proxy.OperationalError):
         cursor.execute("SELECT 2")
     assert_empty()
+    cursor.execute("SELECT 3")
     with pytest.raises(proxy.OperationalError):
         cursor.executemany("SELECT %(x)s", [{"x": 1}, {"x": 2}])
     assert_empty()

@@ -123,7 +123,7 @@ def test_a_crowd_on_one_ledger_adds_up(tmp_path, processes, threads, count):
         assert ledger.spent_by() == 3 * total
         assert ledger.sequence() == total + 1
         assert ledger.verify() == []
-        mark = FileAnchor(tmp_path / "anchor").read()
+        mark = FileAnchor(tmp_path / "anchor").read()[0]
         assert (mark.sequence, mark.spent) == (total + 1, {"shared": 3 * total})
 
 
@@ -213,7 +213,7 @@ def test_a_full_disk_loses_nothing(tmp_path):
 @pytest.mark.parametrize("code", ["SQLITE_FULL", "SQLITE_IOERR_FSYNC"])
 def test_a_commit_that_fails_charges_nothing(tmp_path, monkeypatch, code):
     """
-    An error of COMMIT itself undoes the transaction, and nothing reaches the anchor.
+    An error of COMMIT itself undoes the transaction; its mark stays pending, and gives way.
     """
     with closing(create(tmp_path)) as ledger:
         real = type(ledger._connections._idle[0]) if ledger._connections._idle else None
@@ -230,8 +230,10 @@ def test_a_commit_that_fails_charges_nothing(tmp_path, monkeypatch, code):
         with pytest.raises(OperationalError, match="disk"):
             measure(ledger)
         monkeypatch.undo()
-        assert ledger.sequence() == FileAnchor(tmp_path / "anchor").read().sequence == 1
+        assert ledger.sequence() == 1
+        assert [m.pending for m in FileAnchor(tmp_path / "anchor").read()] == [True, False]
         measure(ledger, answers=(9,), cost=3)
+        assert [m.sequence for m in FileAnchor(tmp_path / "anchor").read()] == [2, 1]
     check(tmp_path, {1: 9})
 
 

@@ -132,6 +132,19 @@ def test_the_first_version_is_migrated(tmp_path):
         assert ledger.sequence() == 4  # migrated once
 
 
+def test_a_mark_that_was_never_committed_does_not_stop_a_migration(tmp_path):
+    """
+    The old version died before a commit, whose mark is pending at the migration's own number.
+    """
+    version_1(tmp_path)
+    FileAnchor(tmp_path / "anchor").prepare(Mark("abc", 3, "f" * 64, {"shared": 9}), 2)()
+    for _ in range(2):
+        with closing(reopen(tmp_path)) as ledger:
+            assert ledger.sequence() == 3
+            assert ledger.verify() == []
+    opened(tmp_path)
+
+
 def opened(folder):
     with closing(reopen(folder)) as ledger:
         measure(ledger)

@@ -4,6 +4,7 @@ import os
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from proxy.ledger import Measurement
 from proxy.ledger.anchor import FileAnchor, Mark
 from proxy.ledger.restore import restore
 from proxy.ledger.sqlite import SQLiteLedger
+from proxy.ledger.witness import Witness
 from tests.test_ledger import BY_SEX, COUNT, create, measure, reopen
 
 TRIGGERS = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
@@ -229,7 +231,7 @@ def test_an_older_ledger_is_refused(ledger, tmp_path):
         reopen(tmp_path)
     assert "ledger restore" in caught.value.hint
     with closing(reopen(tmp_path, anchor=None)) as unaware:
-        unaware._anchor = FileAnchor(tmp_path / "anchor")
+        unaware._witness = Witness(tmp_path / "anchor")
         with pytest.raises(IntegrityError, match="behind"):
             measure(unaware)
         assert unaware.sequence() == 2
@@ -262,7 +264,7 @@ def test_a_ledger_ahead_of_its_anchor_is_repaired(ledger, tmp_path):
     ledger.close()
     shutil.copy(tmp_path / "before", tmp_path / "anchor")
     reopen(tmp_path).close()
-    mark = FileAnchor(tmp_path / "anchor").read()
+    mark = FileAnchor(tmp_path / "anchor").read()[0]
     assert (mark.sequence, mark.spent) == (2, {"shared": 5})
 
 
@@ -276,12 +278,12 @@ def test_what_is_read_was_seen_by_the_anchor(ledger, tmp_path):
     measure(ledger)
     shutil.copy(tmp_path / "before", tmp_path / "anchor")
     assert len(reader.measurements()) == 1
-    assert FileAnchor(tmp_path / "anchor").read().sequence == 2
+    assert FileAnchor(tmp_path / "anchor").read()[0].sequence == 2
     measure(ledger)
     shutil.copy(tmp_path / "before", tmp_path / "anchor")
     with reader.transaction() as tx:
         assert len(tx.measurements()) == 2
-    assert FileAnchor(tmp_path / "anchor").read().sequence == 3
+    assert FileAnchor(tmp_path / "anchor").read()[0].sequence == 3
     reader.close()
 
 
@@ -306,24 +308,83 @@ def test_an_anchor_that_is_gone_or_foreign_is_refused(ledger, tmp_path):
     assert ledger.sequence() == 2
 
 
-def test_an_answer_is_not_let_out_before_the_anchor_has_it(ledger):
+@pytest.mark.parametrize("step, charged", [("prepare", 0), ("_sync", 5), ("confirm", 5)])
+def test_an_answer_is_not_let_out_before_the_anchor_has_it(ledger, monkeypatch, step, charged):
     """
-    An anchor that cannot be written fails the statement; its charge stands, and the row can be
-    read once the anchor can be written.
+    An anchor that cannot be written fails the statement.  What was charged by then stands, and
+    can be read once the anchor can be written.
     """
-    advance = ledger._anchor.advance
 
-    def fails(mark):
+    def fails(*mark):
         raise OSError(28, "No space left on device")
 
-    ledger._anchor.advance = fails
-    with pytest.raises(OperationalError, match="anchor cannot be written"):
-        measure(ledger)
-    with pytest.raises(OperationalError, match="anchor cannot be written"):
-        ledger.measurements()
-    ledger._anchor.advance = advance
-    assert len(ledger.measurements()) == 1
-    assert ledger.spent_by("ann") == 5
+    monkeypatch.setattr(ledger._witness._anchor, step, fails)
+    monkeypatch.setattr(ledger._witness._anchor, "advance", fails)
+    with pytest.raises(OperationalError, match="anchor cannot be written: No space"):
+        measure(ledger, cost=5)
+    assert ledger.spent_by("ann") == charged
+    if charged:
+        with pytest.raises(OperationalError, match="anchor cannot be written"):
+            ledger.measurements()
+    monkeypatch.undo()
+    assert len(ledger.measurements()) == bool(charged)
+    measure(ledger, cost=5)
+    assert ledger.spent_by("ann") == charged + 5
+    assert not FileAnchor(ledger.path.with_name("anchor")).read()[0].pending
+    assert ledger.verify() == []
+
+
+def test_a_process_that_died_before_its_commit_stands_in_nobodys_way(ledger, tmp_path):
+    """
+    Its mark is pending, one transaction ahead of the ledger: the ledger opens, and the mark of
+    the next transaction takes the place, whichever is longer.  Two behind is behind.
+    """
+    measure(ledger)
+    anchor = FileAnchor(tmp_path / "anchor")
+    committed = anchor.read()[0]
+    for ahead, lines in ((1, 3), (3, 1)):
+        lost = Mark(ledger.id, ledger.sequence() + ahead, "f" * 64, {"shared": 99})
+        anchor.prepare(lost, ledger.sequence())()
+        assert anchor.read() == [replace(lost, pending=True), committed]
+        with closing(reopen(tmp_path)) as other:
+            assert other.verify() == []
+            assert anchor.read() == [replace(lost, pending=True), committed]
+            anchor.prepare(lost, ledger.sequence())()  # and died again
+            assert anchor.read()[1] == committed
+            with other.transaction() as tx:
+                for _ in range(lines):
+                    tx.audit("x", "ann")
+        before, committed = committed, anchor.read()[0]
+        assert (committed.sequence, committed.pending) == (ledger.sequence(), False)
+        assert anchor.read() == [committed, before]
+    ledger.backup(tmp_path / "old")
+    measure(ledger)
+    anchor.prepare(replace(lost, sequence=ledger.sequence() + 1), ledger.sequence())()
+    ledger.close()
+    roll_back(tmp_path, tmp_path / "old")
+    with pytest.raises(IntegrityError, match="behind its anchor"):
+        reopen(tmp_path)
+
+
+def test_a_mark_is_durable_before_its_answer_is_let_out(ledger, tmp_path, monkeypatch):
+    """
+    On the way of a commit the anchor's file is synced after the mark is written; so it is for
+    the first reader of a row.
+    """
+    events = []
+    monkeypatch.setattr("proxy.ledger.anchor.sync", lambda file: events.append("sync"))
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda *a: events.append("write") or pwrite(*a))
+    reader = reopen(tmp_path)
+    events.clear()
+    measure(ledger)
+    assert events == ["write", "sync", "write"]
+    reader.measurements()
+    assert events == ["write", "sync", "write", "sync"]
+    reader.measurements()
+    ledger.measurements()
+    assert len(events) == 4
+    reader.close()
 
 
 def test_a_torn_anchor_keeps_its_other_copy(tmp_path):
@@ -332,20 +393,21 @@ def test_a_torn_anchor_keeps_its_other_copy(tmp_path):
     not newer changes nothing.
     """
     anchor = FileAnchor(tmp_path / "anchor")
-    assert anchor.read() is None
+    assert anchor.read() == []
     marks = [Mark("id", i, f"{i:064x}", {f"user{j}": i for j in range(400)}) for i in range(1, 6)]
     for mark in marks:
         anchor.advance(mark)
-        assert anchor.read() == mark
         anchor.advance(marks[0])
-        assert anchor.read() == mark
-    for cut in (1, 3000, 5000):
+        assert anchor.read()[0] == mark
+    assert anchor.read() == [marks[4], marks[3]]
+    for cut in (1, 3000, 4500):
         copied = tmp_path / f"cut{cut}"
         shutil.copy(tmp_path / "anchor", copied)
         with copied.open("r+b") as file:
-            file.seek(2**20 + cut)  # odd marks are in the second slot
+            data = file.read()
+            file.seek(data.index(marks[4].hash.encode()) + cut)
             file.write(b"\0")
-        assert FileAnchor(copied).read() == marks[-2]
+        assert FileAnchor(copied).read() == [marks[3]]
 
 
 # --- backup and restore ------------------------------------------------------------------------
@@ -419,7 +481,7 @@ def test_a_restored_ledger_that_lost_the_race_with_the_anchor_opens(ledger, tmp_
     with closing(reopen(tmp_path)) as again:
         assert again.sequence() == 4
         assert again.verify() == []
-    assert FileAnchor(tmp_path / "anchor").read().sequence == 4
+    assert FileAnchor(tmp_path / "anchor").read()[0].sequence == 4
 
 
 def test_a_backup_of_the_last_state_costs_nothing(ledger, tmp_path):
@@ -448,7 +510,7 @@ def test_without_an_anchor_the_operator_says_what_to_charge(ledger, tmp_path):
     with closing(back(tmp_path, spent={"shared": 4, "own": 9})) as restored:
         assert restored.snapshot().bases == {"shared": 5, "own": 9}
         assert restored.verify() == []
-    assert FileAnchor(tmp_path / "anchor").read().spent == {"shared": 5, "own": 9}
+    assert FileAnchor(tmp_path / "anchor").read()[0].spent == {"shared": 5, "own": 9}
 
 
 def test_the_old_ledger_is_kept(ledger, tmp_path):

@@ -8,6 +8,7 @@ The engine and rich are imported where they are used, so that ``--help`` comes a
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from proxy.cli.experiment import experiment
+from proxy.cli.serve import serve
 from proxy.errors import Error, InsufficientBudgetError
 
 if TYPE_CHECKING:
@@ -30,10 +33,13 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit status; no error passes as a traceback."""
+    """Run one command line and return its exit status.
+
+    What a person can do wrong never ends in a traceback.  A reader who has had enough, as in
+    ``| head``, is click's to handle: it exits with 1, silently.
+    """
     try:
         commands.main(list(arguments) or ["--help"], "privacy-proxy", standalone_mode=False)
-        sys.stdout.flush()
         return 0
     except click.ClickException as error:
         help_of = getattr(getattr(error, "ctx", None), "command_path", "privacy-proxy")
@@ -42,10 +48,6 @@ def run(arguments: Sequence[str]) -> int:
     except Error as error:
         _complain(error.message, error.detail, error.hint)
         return REFUSED if isinstance(error, InsufficientBudgetError) else WRONG
-    except BrokenPipeError:
-        # Whoever reads our output has had enough, as in `| head`; Python flushes once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
     except OSError as error:
         _complain(f"{error.strerror}: {error.filename}" if error.filename else str(error))
         return WRONG
@@ -70,6 +72,8 @@ def _utility(
         return None
     try:
         half_width, delta = map(float, value.strip("() ").split(","))
+        if not math.isfinite(half_width + delta):
+            raise ValueError
     except ValueError:
         raise click.BadParameter(f"{value!r} is not two numbers such as '50, 0.05'") from None
     return half_width, delta
@@ -189,3 +193,7 @@ def history(policy: str, state: str | None, as_json: bool, user: str | None) -> 
 
     with closing(_open(policy, state)) as engine:
         show.history(engine.history(user), as_json)
+
+
+commands.add_command(experiment)
+commands.add_command(serve)

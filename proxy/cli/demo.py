@@ -38,10 +38,10 @@ STORY = (
         "SELECT COUNT(*) AS people FROM cps1988 WITH UTILITY (10, 0.05)",
     ),
     (
-        "People and their weekly wages, by region.  The regions have nobody in common,\n"
-        "so that all four together cost each person no more than one of them.",
-        "SELECT region, COUNT(*) AS people, SUM(wage) AS wages FROM cps1988\n"
-        "GROUP BY region ORDER BY region WITH UTILITY (60, 0.05), wages (170000, 0.05)",
+        "People and the sum of their weekly wages, by region.  The regions have nobody in common,\n"
+        "so that all of them cost no more than one.  The policy says how good the numbers must be.",
+        "SELECT region, COUNT(*) AS people, SUM(wage) AS wages\n"
+        "FROM cps1988 GROUP BY region ORDER BY region",
     ),
     (
         "Part-timers, to within 2.  That costs more than is left, so it is refused:\n"
@@ -49,7 +49,7 @@ STORY = (
         "SELECT COUNT(*) AS people FROM cps1988 WHERE parttime = 'yes' WITH UTILITY (2, 0.05)",
     ),
     (
-        "Within 100 will do, and is still there to be had.",
+        "Within 100 costs much less, and is still to be had.",
         "SELECT COUNT(*) AS people FROM cps1988 WHERE parttime = 'yes' WITH UTILITY (100, 0.05)",
     ),
 )
@@ -75,5 +75,15 @@ def play() -> None:
                 try:
                     show.result(session.execute(sql), as_json=False)
                 except InsufficientBudgetError as refusal:
-                    out.print(f"refused: {refusal}")
+                    out.print(str(refusal))
                 out.print()
+            out.print("What is left of the privacy budget in the end:\n", style="bold")
+            show.budget(engine.budget(), as_json=False)
+    out.print("\nThe demo leaves nothing behind.  To ask your own questions:\n")
+    out.print(f"privacy-proxy init {_near(policy())}", style="cyan")
+    out.print(f'privacy-proxy query {_near(policy())} "{STORY[0][1]}"', style="cyan")
+
+
+def _near(path: Path) -> Path:
+    """Return a path as seen from the current folder, where it lies inside."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

@@ -213,8 +213,8 @@ def interval(answer: Answer) -> str:
     """Return an answer's interval, rounded outwards, and its confidence, rounded down."""
     places = decimals(answer)
     scale = 10.0**places
-    low = math.floor(answer.low * scale) / scale + 0.0  # + 0.0: no "-0"
-    high = math.ceil(answer.high * scale) / scale + 0.0
+    low = math.floor(answer.low * scale) / scale
+    high = math.ceil(answer.high * scale) / scale
     confidence = math.floor(answer.confidence * 10_000 + 1e-6) / 100
     return f"[{low:,.{places}f}, {high:,.{places}f}] {confidence:g}%"
 

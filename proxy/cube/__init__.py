@@ -6,7 +6,7 @@ queries, exactly.  ``survey`` tells the data steward what each rule of the polic
 What comes out of here is exact, hence as secret as the data; only the engine may call it.
 """
 
-from proxy.cube.build import Report, Rule, build, survey
+from proxy.cube.building import Report, Rule, build, survey
 from proxy.cube.cells import Cube
 from proxy.cube.sources.duckdb import fingerprint
 

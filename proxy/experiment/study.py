@@ -8,8 +8,8 @@
 - Unbounded: no budget; a hierarchical tree measured beforehand at 0.3; 2·half_width on [50, 1000].
 - Bounded: budget 1, no history; 2·half_width on [1, 1000].  Both: delta 0.2, 1,000 queries.
 
-All systems get the same queries.  Decisions depend on queries and weights alone, and the error of an
-unbiased estimate on the noise alone, so that R_a and ᾱ are those of any data of as many cells.
+All systems get the same queries.  Decisions depend on queries and weights alone, and the error of
+an unbiased estimate on the noise alone: R_a and ᾱ are those of any data of as many cells.
 Source: Xiao & Xiong, Definitions "answer ratio", "ratio of satisfaction", "relative error".
 """
 
@@ -94,7 +94,7 @@ def systems(
     counts: Integers, setting: Setting, asked: Sequence[Request], seed: int
 ) -> Iterator[tuple[str, System]]:
     """Yield each system with its own noise."""
-    noises = iter(np.random.default_rng([seed, 2]).spawn(len(SYSTEMS)))
+    noises = iter(np.random.default_rng([seed, 1]).spawn(len(SYSTEMS)))
     budget = setting.budget
     yield "baseline", Baseline(counts, budget, next(noises), usual_alpha(asked))
     yield "improved baseline", Improved(counts, budget, next(noises))
@@ -113,9 +113,7 @@ def study(
 ) -> Iterator[Outcome]:
     """Yield how each system fares after every so many queries, or after the last."""
     setting = SETTINGS[experiment]
-    asked = requests(
-        len(counts), queries, setting.widths, DELTA, np.random.default_rng([seed, 1])
-    )
+    asked = requests(len(counts), queries, setting.widths, DELTA, np.random.default_rng(seed))
     levels = tree(len(counts)) if setting.tree else []
     cells = lumped(counts)
     places = sorted({*range(every or queries, queries + 1, every or queries), queries})

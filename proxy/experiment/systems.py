@@ -9,9 +9,9 @@
   least budget that is enough together with the history.
 
 All others draw continuous Laplace noise.  A system knows queries, weights and noisy answers; the
-counts serve to answer what it pays for.  Noise is numpy's and seeded: an experiment, no protection.
+counts serve to answer what it pays for.  Noise is numpy's and seeded: it protects nobody.
 
-Shapes: rows H [m, cells], weights and answers [m], spent [cells].  Units: budget and spent in alpha.
+Shapes: rows H [m, cells], weights and answers [m], spent [cells].  Units: budget, spent in alpha.
 Source: Xiao & Xiong, Sections "Application" and "Experimental study", Theorems 3.1, 5.3 and 5.4.
 """
 
@@ -131,7 +131,7 @@ class Inference(Continuous):
         self._solved: tuple[Floats, Floats, Floats] | None = None
 
     def know(self, levels: Sequence[Integers], alpha: float) -> None:
-        """Measure every node of every level with weight ``alpha``: the nodes of one are disjoint."""
+        """Measure every node with weight ``alpha``; the nodes of one level are disjoint."""
         for level in levels:
             noise = self._rng.laplace(scale=1 / alpha, size=len(level))
             self._append(level, np.full(len(level), alpha), level @ self.counts + noise)
@@ -145,9 +145,7 @@ class Inference(Continuous):
         answer = self.measure(request.coefficients, enough(request))
         if answer is None:
             return None
-        self._append(
-            request.coefficients[None], np.array([enough(request)]), np.array([answer])
-        )
+        self._append(request.coefficients[None], np.array([enough(request)]), np.array([answer]))
         # OLS takes its estimate from all answers, the new one included, if that is good enough.
         again = self._infer(request) if self.ordinary else None
         return answer if again is None else again
@@ -166,7 +164,7 @@ class Inference(Continuous):
         if np.abs(query - inside @ right).max() > SPANNED * request.sensitivity:
             return None
         solution = left @ (inside / scales)
-        # Weighted: the solution c of (diag(w)·H)ᵀ c = q of least norm.  Ordinary: the a of Hᵀ a = q.
+        # Of least norm: weighted, the c of (diag(w)·H)ᵀ c = q; ordinary, the a of Hᵀ a = q.
         coefficients = solution if self.ordinary else solution * self._weights
         law = LaplaceSum(coefficients / self._weights)
         if law.confidence(request.half_width) < 1 - request.delta:
@@ -184,7 +182,7 @@ class Inference(Continuous):
 
 
 class Product:
-    """This proxy: its plan, its history and its account, with noise that is seeded."""
+    """What this proxy does: its plan, history and account, with noise that is seeded."""
 
     def __init__(self, counts: Integers, budget: float, rng: np.random.Generator) -> None:
         self.counts = counts
@@ -237,6 +235,6 @@ class Product:
         return np.array(answers, dtype=np.int64)
 
     def _noisy(self, exact: Integers, scale: float) -> list[int]:
-        """Return answers plus noise, P(K = k) ∝ exp(-|k| / scale): a difference of two geometrics."""
+        """Return answers plus K, P(K = k) ∝ exp(-|k| / scale): a difference of two geometrics."""
         draws = self._rng.geometric(-math.expm1(-1 / scale), size=(2, len(exact)))
         return [int(value) for value in exact + draws[0] - draws[1]]

@@ -4,11 +4,11 @@ A query throws n_t dice, n_t uniform on 1 … 10, on the cells with P_j ∝ 10^(
 coefficients count them (paper, Formula "Query-P"; its factor 0.9 makes P sum to 10, so it is
 normalised here).  Of tens of thousands of cells only the first few dozen are ever asked for: the
 first ``SINGLE`` are kept as they are, the others, which no query tells apart, in lumps.  Invariant:
-every query and every row of the tree is constant on every lump, so that estimators, variances, costs
-and answers are those of the full histogram.
+every query and every row of the tree is constant on every lump, so that estimators, variances,
+costs and answers are those of the full histogram.
 
-The paper's histograms may not be redistributed.  The stand-ins have the same number of cells, total
-and number of empty cells, and what else is published of them; "decisions do not depend on the data".
+The paper's histograms may not be redistributed.  The stand-ins have the same number of cells, the
+same total and number of empty cells, and what else is published of them.
 
 Shapes: counts [n] before lumping, [cells] after it; coefficients [cells].  Units: records.
 """

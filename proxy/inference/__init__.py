@@ -3,4 +3,39 @@
 Queries are linear functions of the unknown cell counts (and measure sums) of a data cube; the
 history holds noisy answers to such queries; every new query is estimated from them with an exact
 posterior.  Source: Xiao & Xiong, Bayesian Inference under Differential Privacy.
+
+    query, family     LinearQuery: exact integer coefficients; Family: the rows of one GROUP BY
+    history           History: rows, weights, answers, and the best linear unbiased estimate
+    blue              the same for plain matrices, as the paper has it
+    laplace, mass     LaplaceSum: the paper's continuous posterior; its Monte Carlo and PC methods
+    geometric         GeometricSum: the posterior of the noise that is drawn, never overstated
+    accounting        Account: what every cell has paid, exactly
+    mechanism         the noise
+    plan              infer, or measure with the least budget
 """
+
+from proxy.inference.accounting import Account, charge
+from proxy.inference.blue import Estimate, blue
+from proxy.inference.family import Family
+from proxy.inference.geometric import GeometricSum
+from proxy.inference.history import Estimator, History
+from proxy.inference.laplace import LaplaceSum
+from proxy.inference.query import Box, Factor, LinearQuery, Space, Term, TooLargeError
+
+__all__ = [
+    "Account",
+    "Box",
+    "Estimate",
+    "Estimator",
+    "Factor",
+    "Family",
+    "GeometricSum",
+    "History",
+    "LaplaceSum",
+    "LinearQuery",
+    "Space",
+    "Term",
+    "TooLargeError",
+    "blue",
+    "charge",
+]

@@ -1,26 +1,29 @@
-r"""Brackets for P(|X| ≤ t), X = Σ b_i K_i, from its law on a circle or from its atoms.
+r"""Brackets for P(|X| ≤ t), X = Σ b_i K_i: by its law on a circle or a lattice, or by its atoms.
 
-K_i is two-sided geometric, P(K_i = k) = tanh(λ_i/2) p_i^|k| with p_i = exp(−λ_i); b, λ [m]. Invariant: ``lower`` never
-exceeds P(|X| < t) and ``upper`` is never below P(|X| ≤ t), rounding included. φ has the period 2π/b in each
-factor and does not decay, so nothing here integrates over a line:
+K_i is two-sided geometric, P(K_i = k) = tanh(λ_i/2) p_i^|k| with p_i = exp(−λ_i); b, λ [m].
+Invariant: ``lower`` never exceeds P(|X| < t), ``upper`` is never below P(|X| ≤ t), rounding
+included (but for what may lie beyond the circle, where said). The characteristic function,
 
-    φ(u) = Π 1 / (1 + sin²(b_i u/2) / sinh²(λ_i/2)).
+    φ(u) = Π 1 / (1 + sin²(b_i u/2) / sinh²(λ_i/2)),
 
-- ``Arcs``. Wrap X round a circle of length T > 2t. On it the indicator of the arc [−t, t] lies between two trigonometric
-  polynomials of degree N (Beurling–Selberg; Vaaler 1985, Theorem 18), so with τ = t/T, φ_n = φ(2πn/T),
-  J(x) = πx(1 − x) cot πx + x and x_n = n/(N + 1),
+does not decay, as the law has atoms, so nothing here integrates over a line.
+
+- ``Arcs``. Wrap X round a circle of length T > 2t. The indicator of the arc [−t, t] lies between
+  two trigonometric polynomials of degree N (Beurling; Selberg; Vaaler, Bull. AMS 1985, Theorem
+  18). With τ = t/T, φ_n = φ(2πn/T), x_n = n/(N + 1), J(x) = πx(1 − x) cot πx + x, their
+  expectations are
 
       S ∓ F,   S = 2τ + Σ_{n=1}^N 2J(x_n)/(πn) sin(2πnτ) φ_n,
                F = (1 + 2 Σ_{n=1}^N (1 − x_n) cos(2πnτ) φ_n) / (N + 1),
 
-  bracket P(X mod T ∈ arc), which is between P(|X| ≤ t) and P(|X| ≤ t) + P(|X| > T − t). No truncation, no
-  quadrature: the sums are the expectations. They lose F, the mass within about T/N of ±t.
-- ``Lattice``. If b_i = n_i η, X/η modulo M is found exactly by a discrete Fourier transform.
-- ``Atoms``. With few atoms of any weight, list those of either half of the terms; ties with t are settled in whole
-  numbers.
+  finite sums with no truncation and no quadrature. They bracket P(X mod T ∈ arc), which is between
+  P(|X| ≤ t) and P(|X| ≤ t) + P(|X| ≥ T − t). The loss F is the mass within about T/N of ±t.
+- ``Lattice``. If b_i = n_i η, the law of X/η modulo M is a discrete Fourier transform, exactly.
+- ``Atoms``. With few atoms of any weight, list those of either half of the terms; ties with t are
+  settled in whole numbers.
 
-Nodes at which a partial product of φ is already negligible are not evaluated further; each such product bounds its
-node, and the bounds are part of the bracket.
+Once a partial product of φ is negligible at a node, it is evaluated no further: it bounds φ there,
+and enters the bracket as an error.
 """
 
 from __future__ import annotations
@@ -54,31 +57,45 @@ class Bracket(NamedTuple):
     upper: float
 
 
-def characteristic(step: Vector, rate: Vector, u: Vector) -> Vector:
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """The different b_i K_i, the widest first."""
+
+    step: Vector  # [m] b
+    rate: Vector  # [m] λ
+    count: Vector  # [m] how often each occurs
+
+
+def characteristic(terms: Terms, u: Vector) -> Vector:
     """φ(u) [n] with its largest factors first; below ``NEGLIGIBLE``, an upper bound of it."""
     value, kept = np.ones_like(u), np.arange(u.size)
-    inverse = 1 / np.square(np.sinh(np.minimum(rate, 700.0) / 2))
+    inverse = 1 / np.square(np.sinh(np.minimum(terms.rate, 700.0) / 2))
+    half, single = terms.step / 2, terms.count.max() == 1
     first, size = 0, 8
     with np.errstate(over="ignore"):  # an infinite product is a φ of 0
-        while first < step.size and kept.size:
-            size = min(size, max(1, BLOCK // kept.size))
-            factors = np.multiply.outer(step[first : first + size] / 2, u[kept])
+        while first < half.size and kept.size:
+            block = slice(first, first + min(size, max(1, BLOCK // kept.size)))
+            factors = np.multiply.outer(half[block], u[kept])
             np.sin(factors, out=factors)
             factors *= factors
-            factors *= inverse[first : first + size, None]
+            factors *= inverse[block, None]
             factors += 1
+            if not single:
+                factors **= terms.count[block, None]
             value[kept] /= np.multiply.reduce(factors, axis=0)
             kept = kept[value[kept] > NEGLIGIBLE]
-            first, size = first + size, 2 * size
+            first, size = block.stop, 2 * size
     return value
 
 
-def rounding(terms: int, spread: float, highest: float) -> float:
-    """The relative rounding of φ at frequencies ≤ ``highest``, ``spread`` = Σ b_i/λ_i.
+def rounding(terms: Terms, highest: float) -> float:
+    """The relative rounding of φ at frequencies ≤ ``highest``.
 
-    A factor is some 6 roundings, and its argument, off by x·UNIT, moves it by at most x·UNIT / sinh(λ/2).
+    A factor is some 8 roundings, and an argument x = bu/2 that is off by x·UNIT moves its logarithm
+    by at most x·UNIT / sinh(λ/2) ≤ UNIT bu/λ.
     """
-    return UNIT * (6 * terms + 4 * spread * highest)
+    spread = float((terms.count * terms.step) @ (1 / terms.rate))
+    return UNIT * (8 * float(terms.count.sum()) + 4 * spread * highest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,15 +127,14 @@ def _polynomial(degree: int) -> tuple[Vector, Vector, Vector]:
     return n, 2 * j / (math.pi * n), 2 * (1 - x) / (degree + 1)
 
 
-def arcs(step: Vector, rate: Vector, length: float, degree: int) -> Arcs:
+def arcs(terms: Terms, length: float, degree: int) -> Arcs:
     """Evaluate φ at 2πn/T, n ≤ N."""
     n, sines, cosines = _polynomial(degree)
     angles = n * (2 * math.pi / length)
-    phi = characteristic(step, rate, angles)
+    phi = characteristic(terms, angles)
     kept = phi > NEGLIGIBLE
     weight = phi * (sines + cosines)
-    spread = float((step / rate).sum())
-    relative = rounding(step.size, spread, float(angles[-1])) + UNIT * degree
+    relative = rounding(terms, float(angles[-1])) + UNIT * degree
     error = float(weight[~kept].sum()) + relative * (1 + float(weight.sum())) + 8 * UNIT * degree
     return Arcs(
         length,
@@ -145,23 +161,23 @@ class Lattice:
         return Bracket(float(lower), float(upper))
 
 
-def lattice(step: Vector, rate: Vector, modulus: int) -> Lattice:
-    """The exact law of S modulo the even ``modulus``, ``step`` [m] being the whole numbers n_i."""
-    u = np.arange(modulus // 2 + 1) * (2 * math.pi / modulus)
-    phi = characteristic(step, rate, u)
+def lattice(terms: Terms, modulus: int) -> Lattice:
+    """The exact law of S modulo the even ``modulus``, the steps being whole numbers."""
+    u = np.arange(modulus // 2 + 1, dtype=np.float64) * (2 * math.pi / modulus)
+    phi = characteristic(terms, u)
     small = phi <= NEGLIGIBLE
     error = 2 * float(phi[small].sum())
     phi[small] = 0
     mass = np.fft.irfft(phi, modulus)
     within = mass[0] + 2 * np.concatenate([[0.0], np.cumsum(mass[1 : modulus // 2])])
-    # Relative errors of φ meet a Dirichlet kernel of mean ≤ 2 + 2 log M; the transform and the sum add theirs.
-    relative = rounding(step.size, float((step / rate).sum()), math.pi)
+    # Relative errors of φ meet a Dirichlet kernel, of mean ≤ 2 + 2 log M; then transform and sum.
+    relative = rounding(terms, math.pi)
     error += relative * (2 + 2 * math.log(modulus)) + 9 * UNIT * modulus
     return Lattice(modulus, within, error)
 
 
 def common_step(step: Vector) -> tuple[float, Vector, float] | None:
-    """η, the whole numbers n_i [m] and the relative error of b_i ≈ n_i η, if there are such up to 4096."""
+    """η, whole numbers n_i ≤ 4096 [m] and the relative error of b_i ≈ n_i η, if there are any."""
     least = float(step.min())
     ratio = step / least
     if ratio.max() > 4096:
@@ -203,7 +219,7 @@ class Atoms:
         inner = t - self.error
         after = np.searchsorted(self.right, -inner - self.left, side="left")
         before = np.searchsorted(self.right, inner - self.left, side="right")
-        # Of each left atom the right ones in [after, before) are surely within, [first, last) possibly.
+        # To each left atom, the right ones in [after, before) surely, in [first, last) possibly.
         sure = self.left_mass @ (self.right_within[before] - self.right_within[after])
         possible = self.left_mass @ (self.right_within[last] - self.right_within[first])
         open_pairs = int((last - before + after - first).sum())
@@ -237,34 +253,35 @@ class Atoms:
         return total
 
 
-def atoms(step: Sequence[Fraction], rate: Vector) -> Atoms | None:
+def atoms(exact: Sequence[Fraction], terms: Terms) -> Atoms | None:
     """List the atoms of two halves of the terms, of like entropy; None if too many have weight.
 
-    Terms of one b count as one, and ``Atoms.bracket`` is given its b exactly.
+    Terms of one b, ``exact`` [m], count as one.
     """
-    if len(step) > MAX_TERMS:
+    if terms.count.sum() > MAX_TERMS:
         return None
-    terms: dict[Fraction, Vector] = {}
-    for b, decay in zip(step, rate.tolist(), strict=True):
-        terms[b] = np.convolve(terms.get(b, np.ones(1)), _two_sided(decay))
+    laws: dict[Fraction, Vector] = {}
+    for b, decay, count in zip(exact, terms.rate.tolist(), terms.count.tolist(), strict=True):
+        for _ in range(int(count)):
+            laws[b] = np.convolve(laws.get(b, np.ones(1)), _two_sided(decay))
     halves: tuple[dict[Fraction, Vector], dict[Fraction, Vector]] = ({}, {})
-    for b in sorted(terms, key=lambda b: terms[b].size, reverse=True):
+    for b in sorted(laws, key=lambda b: laws[b].size, reverse=True):
         sizes = [math.prod(law.size for law in half.values()) for half in halves]
-        halves[int(sizes[1] < sizes[0])][b] = terms[b]
+        halves[int(sizes[1] < sizes[0])][b] = laws[b]
     left, right = _list_atoms(halves[0]), _list_atoms(halves[1])
     if left is None or right is None:
         return None
     (y, y_mass, y_counts), (z, z_mass, z_counts) = left, right
     order = np.argsort(z, kind="stable")
     within = np.concatenate([[0.0], np.cumsum(z_mass[order])])
-    exact = (*halves[0], *halves[1])
+    steps = (*halves[0], *halves[1])
     widest = sum(
         float((np.abs(counts) @ np.array([float(b) for b in half])).max(initial=0.0))
         for counts, half in zip((y_counts, z_counts), halves, strict=True)
     )
     missing = max(1 - float(y_mass.sum()) * float(within[-1]), 0.0)
-    error = UNIT * (len(exact) + 2) * widest
-    return Atoms(y, y_mass, z[order], within, (y_counts, z_counts[order]), exact, missing, error)
+    error = UNIT * (len(steps) + 2) * widest
+    return Atoms(y, y_mass, z[order], within, (y_counts, z_counts[order]), steps, missing, error)
 
 
 def entropies(rate: Vector) -> Vector:
@@ -280,11 +297,11 @@ def _two_sided(decay: float) -> Vector:
     return np.asarray(peak * np.exp(-decay * np.abs(np.arange(-reach, reach + 1))))
 
 
-def _list_atoms(terms: dict[Fraction, Vector]) -> tuple[Vector, Vector, Integers] | None:
+def _list_atoms(laws: dict[Fraction, Vector]) -> tuple[Vector, Vector, Integers] | None:
     """The values, masses and K of the atoms of Σ b K, but for those lighter than ``PRUNED``."""
     x, mass = np.zeros(1), np.ones(1)
     counts = np.zeros((1, 0), dtype=np.int64)
-    for b, law in terms.items():
+    for b, law in laws.items():
         if law.size * mass.size > 8 * MAX_ATOMS:
             return None
         joint = np.multiply.outer(mass, law)

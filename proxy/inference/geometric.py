@@ -1,38 +1,43 @@
-r"""The posterior law of the noise that is drawn: a weighted sum of two-sided geometric variables, never overstated.
+r"""The posterior law of the noise that is drawn: a sum of two-sided geometric variables.
 
-    X = Σ a_i g_i K_i,   P(K_i = k) ∝ exp(−w_i g_i |k|)        coefficients a, weights w, grids g [m]
+    X = Σ a_i g_i K_i,   P(K_i = k) ∝ exp(−w_i g_i |k|)     coefficients a, weights w, grids g [m]
 
-a_i answers per answer of row i, w_i per unit of that answer (1/scale of its noise), g_i in that unit. With
-b = |a| g, λ = w g, c = |a|/w: X = Σ b_i K_i, φ(u) = Π 1/(1 + sin²(b_i u/2)/sinh²(λ_i/2)).
+a_i in answers per answer of row i, w_i per unit of that answer (1/scale of its noise), g_i in that
+unit. With b = |a| g, λ = w g, c = |a|/w: X = Σ b_i K_i. Invariant: a reported confidence is never
+above the true one, nor a half-width below it; a probability is a bracket (lower, upper) around the
+truth, rounding included. Brackets are tried cheapest first, until they are tight or decide:
 
-Invariant: a reported confidence is never above the true one, nor a half-width below it; a probability is a bracket
-(lower, upper) that holds the truth, rounding included. The brackets are tried cheapest first until they are tight:
+1. One row: P(|X| ≤ t) = 1 − 2 p^(⌊t/b⌋ + 1)/(1 + p), p = exp(−λ), the floor in rational arithmetic.
+2. Laplace = geometric + bounded. An exponential variable is a geometric one on g plus a remainder
+   in [0, g) independent of it, so X_L = Σ c_i L_i has the law of X + D with D = Σ b_i (R_i − R_i')
+   independent and symmetric. R − R' has a density ∝ sinh(λ(1 − |r|)), in |r| likelihood-ratio
+   smaller than the triangle 1 − |r|, so E exp(sD) ≤ Π (sinh(sb_i/2)/(sb_i/2))² ≤ exp(s²B/12) with
+   B = Σ b_i², and P(D ≤ −s) ≤ q(s) = exp(−3s²/B). Hence, with tail(t) = P(|·| > t),
 
-1. One row: P(|X| ≤ t) = 1 − 2 p^(⌊t/b⌋ + 1)/(1 + p), p = exp(−λ), the floor taken in rational arithmetic.
-2. A Laplace variable is geometric + bounded: an exponential is a geometric on g plus an independent remainder in [0, g),
-   so X_L = Σ c_i L_i has the law of X + D, D = Σ b_i (R_i − R_i') independent of X and symmetric. The density of R − R' is
-   ∝ sinh(λ(1 − |r|)), likelihood-ratio smaller in |r| than the triangle, so E exp(sD) ≤ Π (sinh(sb_i/2)/(sb_i/2))² ≤
-   exp(s²B/12), B = Σ b_i², and P(D ≤ −s) ≤ q(s) = exp(−3s²/B). Hence, with tail(t) = P(|·| > t),
+       tail(t) ≤ min_s tail_L(t − s) / max(1 − q, ½),
+       P(|X| ≤ t) ≤ min_s P(|X_L| ≤ t + s) / (1 − 2q),
 
-       tail(t) ≤ min_s tail_L(t − s) / max(1 − q, 1/2),        P(|X| ≤ t) ≤ min_s P(|X_L| ≤ t + s) / (1 − 2q),
+   and E exp(sX) ≤ E exp(sX_L): Chernoff's bound for X_L holds for X. A symmetric log-concave law of
+   variance V has a density ≤ 1/√(2V) (it crosses the Laplace law of its height but once on either
+   side, so has no larger variance), hence P(|X_L| ≤ r) ≤ r √(2/V).
+3. The law wrapped round a circle, the law on a lattice, and its atoms (``circle``).
+4. Without its finest terms, X' = X − R, P(|X'| ≤ t − r) − P(|R| > r) ≤ P(|X| ≤ t) ≤
+   P(|X'| ≤ t + r) + P(|R| > r): so clusters of atoms are seen that are far narrower than t.
 
-   and E exp(sX) ≤ E exp(sX_L): the Chernoff bound of X_L serves X. A symmetric log-concave law of variance V has a
-   density ≤ 1/√(2V) (compare with the Laplace law of the same height), so P(|X_L| ≤ r) ≤ r √(2/V).
-3. The law wrapped round a circle, a lattice, or its atoms (``circle``).
+Coefficients are the floats given. b as a float, or n η on a lattice, is off by some relative ρ,
+which moves X by ≤ ρ Σ b_i|K_i|; as E exp(Σ b_i|K_i| / (2 max c)) ≤ 2^(Σc / max c), that is at most
+ρ (1.4 Σc + 60 max c) but with probability 1e-13. t is moved by this against us, unless rational
+arithmetic settles a tie.
 
-Coefficients are the floats given. b_i = fl(|a_i| g_i), or n_i η on a lattice, is off by a relative ρ, which moves X by at most
-ρ Σ b_i|K_i|; as E exp(Σ b_i|K_i|/(2 max c)) ≤ 2^(Σc/max c), that is ≤ ρ (1.4 Σc + 60 max c) but for 1e-13. Half-widths are
-moved by this much against us, save where rational arithmetic settles a tie.
-
-Source: Xiao & Xiong, Bayesian Inference under Differential Privacy, for the posterior as a sum of noises; its law here
-is that of the noise on a grid.
+Source: Xiao & Xiong, Bayesian Inference under Differential Privacy, for the posterior as the law of
+a sum of noises; Inusah & Kozubowski 2006 for the discrete Laplace law.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TypeVar
@@ -40,15 +45,27 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from proxy.inference.circle import Atoms, Bracket, arcs, atoms, common_step, entropies, lattice
+from proxy.inference.circle import (
+    Atoms,
+    Bracket,
+    Terms,
+    arcs,
+    atoms,
+    common_step,
+    entropies,
+    lattice,
+)
 from proxy.inference.laplace import LaplaceSum
 
 Vector = NDArray[np.float64]
 Built = TypeVar("Built")
 
-SLACK = 1e-12  # subtracted from lower bounds, added to upper ones: rounding of the last operations
+SLACK = 1e-12  # taken off lower bounds, added to upper ones: the 1e-13, and the last roundings
+ROUND_UP = 1 + 1e-9  # a factor for tails that come from a formula
 DEGREES = (512, 2048, 8192)  # of the polynomials on the circle, tried in turn
 MAX_MODULUS = 8192  # of a lattice
+FINE = 1e-5  # scale of a term, relative to t, that may be left out
+MAX_SINES = 4e6  # to be evaluated for a refinement
 TIGHT = 0.004  # brackets no wider are not refined,
 TIGHT_TAIL = 0.05  # if no wider than this part of what is left out
 FEW_ATOMS, MANY_ATOMS = 5.0, 11.0  # entropies up to which atoms are listed first, or at all
@@ -58,7 +75,11 @@ SHORTFALL = np.exp(-3 * SHIFTS**2)  # q(s)
 
 @dataclass(frozen=True, eq=False)
 class GeometricSum:
-    """The law of Σ a_i g_i K_i; signs of coefficients do not matter, and rows of coefficient 0 do not enter."""
+    """The law of Σ a_i g_i K_i; neither signs of coefficients nor rows of coefficient 0 matter.
+
+    Raises:
+        ValueError: lengths differ, or a row that enters has no finite, positive weight and grid.
+    """
 
     coefficients: Vector  # [m] a
     weights: Vector  # [m] w > 0
@@ -67,9 +88,11 @@ class GeometricSum:
     _built: dict[tuple[object, ...], object] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        rows = np.array([self.coefficients, self.weights, self.grids], dtype=np.float64)
-        if rows.ndim != 2:
-            raise ValueError("coefficients, weights and grids must be vectors of one length")
+        rows = np.empty((3, np.size(self.coefficients)))
+        for row, values in zip(rows, (self.coefficients, self.weights, self.grids), strict=True):
+            if np.shape(values) != row.shape:
+                raise ValueError("coefficients, weights and grids must be vectors of one length")
+            row[:] = values
         rows[0] = np.abs(rows[0])
         rows = rows[:, rows[0] != 0]
         if not (np.isfinite(rows).all() and (rows > 0).all()):
@@ -136,7 +159,7 @@ class GeometricSum:
             return 0.0
         if confidence == 1:
             return math.inf
-        high = self.continuous.radius(max(1 - confidence - 2 * SLACK, 1e-300))
+        high = self.continuous.radius((1 - confidence) / 2)
         while not self.meets(high, confidence):
             high *= 2
             if not math.isfinite(high):
@@ -177,10 +200,19 @@ class GeometricSum:
         return float(self._step @ self._step)
 
     @cached_property
-    def _sorted(self) -> tuple[Vector, Vector]:
-        """b and λ, the widest term first."""
-        order = np.argsort(self._rate / self._step, kind="stable")
-        return self._step[order], self._rate[order]
+    def _distinct(self) -> tuple[NDArray[np.float64], Vector]:
+        """The different rows [3, k], the widest term first, and how often each occurs [k]."""
+        rows = self._rows
+        rows = rows[:, np.lexsort((rows[2], rows[0], rows[1] / rows[0]))]
+        new = np.concatenate([[True], (rows[:, 1:] != rows[:, :-1]).any(axis=0)])
+        ends = np.append(np.flatnonzero(new), rows.shape[1])
+        return rows[:, new], np.diff(ends).astype(np.float64)
+
+    @cached_property
+    def _terms(self) -> Terms:
+        """What ``circle`` needs to know of them."""
+        rows, count = self._distinct
+        return Terms(rows[0] * rows[2], rows[1] * rows[2], count)
 
     @cached_property
     def _reach(self) -> float:
@@ -190,11 +222,10 @@ class GeometricSum:
 
     @cached_property
     def _exact(self) -> list[Fraction]:
-        """[k] |a_i| g_i without rounding, in the order of ``_sorted``."""
-        order = np.argsort(self._rate / self._step, kind="stable").tolist()
-        pairs = zip(self._rows[0].tolist(), self._rows[2].tolist(), strict=True)
-        exact = [Fraction(a) * Fraction(g) for a, g in pairs]
-        return [exact[i] for i in order]
+        """|a_i| g_i without rounding, of the distinct rows."""
+        rows, _ = self._distinct
+        pairs = zip(rows[0].tolist(), rows[2].tolist(), strict=True)
+        return [Fraction(a) * Fraction(g) for a, g in pairs]
 
     @cached_property
     def _entropy(self) -> float:
@@ -202,15 +233,29 @@ class GeometricSum:
         return float(entropies(self._rate).sum())
 
     @cached_property
+    def _at_zero(self) -> float:
+        """The probability that all K are 0."""
+        return float(np.prod(np.tanh(self._rate / 2)))
+
+    @cached_property
+    def _depth(self) -> float:
+        """How many factors make φ negligible, as log φ has the mean 2 Σ log(1 − p) over u."""
+        mean = -2 * float(np.log(-np.expm1(-self._rate)).sum())
+        return self._rate.size * min(1.0, 37 / max(mean, 1.0))
+
+    @cached_property
     def _lattice(self) -> tuple[float, Vector, float] | None:
-        """η, n [k] in the order of ``_sorted``, and the relative error of b ≈ nη."""
-        return common_step(self._sorted[0])
+        """η, n of the distinct rows, and the relative error of b ≈ nη."""
+        return common_step(self._terms.step)
 
     def _narrowing(self, t: float, closed: bool) -> Iterator[Bracket]:
         """Yield ever narrower brackets of P(|X| ≤ t), or P(|X| < t), until they are tight."""
         lower, upper = 0.0, 1.0
         if not t > 0 and not (t == 0 and closed):
             yield Bracket(0.0, 0.0)
+            return
+        if t == math.inf:
+            yield Bracket(1.0, 1.0)
             return
         for method in self._methods(t):
             low, high = method(t, closed, lower)
@@ -236,31 +281,38 @@ class GeometricSum:
             yield self._by_atoms
         if self._lattice is not None:
             yield self._by_lattice
+        if self.continuous.noise.min() < FINE * t < self.continuous.scale:
+            yield self._by_the_wide
         yield self._by_arcs(DEGREES[0])
         if FEW_ATOMS < self._entropy <= MANY_ATOMS:
             yield self._by_atoms
         for degree in DEGREES[1:]:
-            yield self._by_arcs(degree)
+            if degree * self._depth <= MAX_SINES:
+                yield self._by_arcs(degree)
 
     def _one_row(self, t: float, closed: bool, lower: float) -> Bracket:
         """The closed form; P(|K| ≤ k) = 1 − 2 p^(k+1)/(1 + p)."""
         k = _floor(Fraction(t) / self._exact[0], closed)
-        p = math.exp(-float(self._rate[0]))
-        value = 1 - 2 * math.exp(-float(self._rate[0]) * (k + 1)) / (1 + p)
-        return Bracket(value * (1 - SLACK), value + SLACK) if k >= 0 else Bracket(0.0, 0.0)
+        if k < 0:
+            return Bracket(0.0, 0.0)
+        rate = float(self._rate[0])
+        tail = 2 * math.exp(-rate * min(k + 1, 800 / rate)) / (1 + math.exp(-rate))
+        return Bracket(_complement(tail * ROUND_UP), 1 - tail / ROUND_UP)
 
     def _crude(self, t: float, closed: bool, lower: float) -> Bracket:
-        """Chernoff's bound, and that of a log-concave density, in constant time."""
+        """Chernoff's bound, the atom at 0, and the height of a log-concave density."""
         s = 1.5 * math.sqrt(self._square)  # q = exp(−6.75)
         upper = (t + s) * math.sqrt(2 / self.continuous.variance) / (1 - 2 * math.exp(-6.75))
-        return Bracket(1 - self.continuous.chernoff(t) - SLACK, upper + SLACK)
+        lower = _complement(self.continuous.chernoff(t) * ROUND_UP)
+        return Bracket(max(lower, self._at_zero - SLACK), upper + SLACK)
 
     def _by_laplace(self, t: float, closed: bool, lower: float) -> Bracket:
         """Both bounds by X_L, the best of several shifts s < t."""
         unit = self.continuous.scale
         shifts = SHIFTS * math.sqrt(self._square)
         level = math.floor(4 * math.log2((t - shifts[-1]) / unit))
-        contour = self._once("contour", level, lambda: self.continuous.contour(2 ** (level / 4)))
+        start = unit * 2 ** (level / 4) * (1 - 1e-12)
+        contour = self._once("contour", level, lambda: self.continuous.contour(start))
         tails = 2 * contour.tail(np.concatenate([t - shifts, [t], t + shifts]) / unit)
         error = 2 * contour.error + SLACK
         inner, middle, outer = np.split(tails, [shifts.size, shifts.size + 1])
@@ -271,8 +323,18 @@ class GeometricSum:
 
     def _by_atoms(self, t: float, closed: bool, lower: float) -> Bracket:
         """List the atoms."""
-        found: Atoms | None = self._once("atoms", 0, lambda: atoms(self._exact, self._sorted[1]))
+        found: Atoms | None = self._once("atoms", 0, lambda: atoms(self._exact, self._terms))
         return found.bracket(t, closed) if found else Bracket(0.0, 1.0)
+
+    def _by_the_wide(self, t: float, closed: bool, lower: float) -> Bracket:
+        """Leave out the terms that are fine, whose sum R is within r but for 1e-9."""
+        fine = self.continuous.noise < FINE * t
+        r = LaplaceSum(self.continuous.noise[fine]).radius(1e-9)
+        if r > 20 * FINE * t:
+            return Bracket(0.0, 1.0)
+        wide = self._once("wide", int(fine.sum()), lambda: GeometricSum(*self._rows[:, ~fine]))
+        inner, outer = wide.bracket(t - r, closed), wide.bracket(t + r, closed)
+        return Bracket(inner.lower - 1e-9, outer.upper + 1e-9)
 
     def _by_lattice(self, t: float, closed: bool, lower: float) -> Bracket:
         """All b_i are multiples of η."""
@@ -280,17 +342,17 @@ class GeometricSum:
         eta, whole, off = self._lattice
         slack = (off + 2.0**-51) * self._reach + 2.0**-50 * t
         low, high = math.floor((t - slack) / eta), math.floor((t + slack) / eta)
-        lost = 0.0 if low == high else 1e-13
         if low != high and self._exactly(eta, whole):
             low = high = _floor(Fraction(t) / (self._exact[0] / int(whole[0])), closed)
-        far = self.continuous.radius(_alias(lower)) / eta
+        far = self.continuous.radius(1e-3 * _alias(lower)) / eta
         modulus = _even_above(max(high + far, 2 * high) + 2)
         if modulus > MAX_MODULUS:
             return Bracket(0.0, 1.0)
-        found = self._once("lattice", modulus, lambda: lattice(whole, self._sorted[1], modulus))
+        terms = replace(self._terms, step=whole)
+        found = self._once("lattice", modulus, lambda: lattice(terms, modulus))
         inner, outer = found.bracket(low, high)
         alias = self.continuous.chernoff((modulus - low) * eta * (1 - 1e-6))
-        return Bracket(inner - alias - lost - SLACK, outer + lost + SLACK)
+        return Bracket(inner - alias - SLACK, outer + SLACK)
 
     def _by_arcs(self, degree: int) -> Callable[[float, bool, float], Bracket]:
         """The polynomials of this degree on a circle of a length from a ladder."""
@@ -301,10 +363,10 @@ class GeometricSum:
             unit = self.continuous.scale
             level = math.ceil(4 * math.log2((t + max(far, 1.01 * t)) / unit))
             length = unit * 2 ** (level / 4)
-            found = self._once("arcs", (level, degree), lambda: arcs(*self._sorted, length, degree))
+            found = self._once("arcs", (level, degree), lambda: arcs(self._terms, length, degree))
             inner, outer = found.bracket(max(t - slack, 0.0), t + slack)
-            alias = self.continuous.chernoff(length - t) + 1e-13 + SLACK
-            return Bracket(inner - alias, outer + 1e-13 + SLACK)
+            alias = self.continuous.chernoff(length - t)
+            return Bracket(inner - alias * ROUND_UP - SLACK, outer + SLACK)
 
         return method
 
@@ -335,15 +397,21 @@ class GeometricSum:
 
 def _floor(ratio: Fraction, closed: bool) -> int:
     """The largest whole number ≤ ratio, or < ratio if not ``closed``."""
-    return math.floor(ratio) if closed else math.ceil(ratio) - 1
+    below: int = ratio.numerator // ratio.denominator
+    return below if closed or below != ratio else below - 1
+
+
+def _complement(tail: float) -> float:
+    """1 − tail, rounded down."""
+    return math.nextafter(1 - tail, -math.inf)
 
 
 def _alias(lower: float) -> float:
-    """How much probability beyond the circle may be lost where 1 − ``lower`` is left out at most."""
+    """The probability beyond a circle that may be lost where ≤ 1 − ``lower`` is left out."""
     return max(min(1e-5, 1e-4 * (1 - lower)), 1e-14)
 
 
 def _even_above(least: float) -> int:
     """The next 2^j or 3·2^j."""
-    power = 2 ** max(3, math.ceil(math.log2(least)))
+    power = 1 << max(3, math.ceil(math.log2(least)))
     return power * 3 // 4 if power * 3 // 4 >= least else power

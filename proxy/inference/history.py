@@ -152,6 +152,7 @@ class History:
         self._independence = Independence(primes)
         self._stacks: dict[Structure, Stack] = {}
         self._directions: dict[bytes, list[tuple[int, Fraction]]] = {}  # row, signed unit of answer
+        self._kept: dict[tuple[bytes, Fraction], Estimator] = {}
         self._wide: dict[bytes, Block] = {}  # families that are used alone, the newest of each
         self._dense = Dense()
         self._norms: Floats = np.zeros(0)  # [places] ‖h‖
@@ -204,6 +205,7 @@ class History:
             rows.truncate(places)
         for known in self._directions.values():
             known[:] = [row for row in known if row[0] < start]
+        self._kept = {k: e for k, e in self._kept.items() if e.rows.max(initial=-1) < start}
         self._wide = {block.family.key: block for block in self.blocks if block.norms}
         self._independence.truncate(len(dense.basis))
         self._triangle.truncate(len(dense.basis))
@@ -212,6 +214,7 @@ class History:
     def replace(self, block: Block, scale: float, answers: Sequence[int]) -> None:
         """Give a block a new scale and answers: a refinement."""
         block.scale = scale
+        self._kept.clear()
         for number in block.rows:
             self._rates[number] = 1 / scale
         self.set_answers(block, answers)
@@ -322,8 +325,14 @@ class History:
         """
         if query.zero:
             return [Estimator(Fraction(1), np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))]
-        best = self._best(query)
-        return [best, *self.singles(query)] if best else list(self.singles(query))
+        found = [self._best(query), self._kept.get(_key(query)), *self.singles(query)]
+        return [estimator for estimator in found if estimator is not None]
+
+    def keep(self, query: LinearQuery, estimator: Estimator) -> None:
+        """Remember an estimator that was good enough: the best of a longer history has less
+        variance, and yet may put less mass on one interval.
+        """
+        self._kept[_key(query)] = estimator
 
     def singles(self, query: LinearQuery) -> Iterator[Estimator]:
         """Yield the estimators from one row that is a multiple, and from one large family."""
@@ -466,6 +475,10 @@ class History:
             total += np.einsum("ij,j->i", cross.wrapped[:rank, :count], d.astype(np.int64))
         exact_residual = column.wrapped * wrap(1 << k) - total
         return np.ldexp(a, -k), np.ldexp(d, -k), np.ldexp(exact_residual.astype(np.float64), -k)
+
+
+def _key(query: LinearQuery) -> tuple[bytes, Fraction]:
+    return query.direction, query.grid * query.sign
 
 
 def _fixed_point(largest: float, residual: float) -> int | None:

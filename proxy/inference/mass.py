@@ -1,17 +1,19 @@
-"""The paper's two approximations of the posterior: Monte Carlo (MC) and discrete probability calculation (PC).
+"""The paper's two approximations of the posterior: Monte Carlo (MC), discrete probability (PC).
 
-Both give a probability mass vector u on the integers −k … k, u_j ≈ P(j − ½ < X ≤ j + ½) for X = Σ c_i L_i with unit
-Laplace L_i (c [m] in units of the answer, so c_i = A_i S_i / α_i in the paper). They are here to be compared with
-the exact inversion in ``laplace``; nothing that is released rests on them.
+Both give a probability mass vector u on the integers −k … k, u_j ≈ P(j − ½ < X ≤ j + ½), of
+X = Σ c_i L_i with unit Laplace L_i (c [m] in answer units; c_i = A_i S_i / α_i in the paper).
+They are here to be compared with the exact law of ``laplace``: nothing released rests on them.
 
-- MC, Algorithm 1: round and count samples of X. E Σ (u_j − E u_j)² < |u| / (m_s − 1) · max u (1 − max u).
-- PC, Algorithm 2: cut each term off where it loses γ/m, discretize, convolve from the shortest to the longest. The
-  mass lost is ≤ γ, which the paper turns into an error γ²; discretization adds more. The length of a vector is
-  2 ceil(c ln(m/γ)) + 1 (the paper's listing lacks the factor 2 that its example and its lemma have).
-- Cost of PC ~ ln²(m/γ) β with β = (Σ c_i)²; of MC m · m_s.
+- MC, Algorithm 1: round m_s samples of X and count them. With v = max u,
+  E Σ (u_j − E u_j)² < |u|/(m_s − 1) · v(1 − v).
+- PC, Algorithm 2: cut each term off where it loses γ/m, discretize it, convolve from the shortest
+  to the longest. The mass lost is ≤ γ, hence the paper's error γ²; it bounds the truncation only,
+  discretization adds more. A vector has 2 ceil(c ln(m/γ)) + 1 entries (the paper's listing lacks
+  the factor 2, its example and its lemma have it).
+- Cost of PC ~ log²(m/γ) β with β = (Σ c_i)²; of MC m · m_s.
 
-Source: Xiao & Xiong, Bayesian Inference under Differential Privacy, Algorithms 1 and 2, Theorem "error(u) < γ²",
-Corollary "expected error of MC", and §"Experimental study" for the number of samples.
+Source: Xiao & Xiong, Bayesian Inference under Differential Privacy, "Monte Carlo Probability
+Function", "Discrete Probability Calculation", and "Experimental study" for the number of samples.
 """
 
 from __future__ import annotations
@@ -23,13 +25,13 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
-PC_LIMIT = 1e9  # log²(m/γ) β up to which PC is taken: a second or two of direct convolution
+PC_LIMIT = 1e10  # log²(m/γ) β up to which PC is taken: seconds, as MC needs at m = 1,000
 FEWEST_SAMPLES = 10_000  # the paper's first m_s
 DRAWS = 1_000_000  # variates held at once
 
 
 def discrete_mass(noise: Vector, gamma: float = 0.01) -> Vector:
-    """Algorithm 2 (PC): the mass vector of Σ c_i L_i that loses at most ``gamma`` of mass by truncation."""
+    """Algorithm 2 (PC): the mass vector of Σ c_i L_i, at most ``gamma`` of mass cut off."""
     terms = _terms(noise)
     mass = np.ones(1)
     for scale in np.sort(terms):
@@ -45,7 +47,7 @@ def monte_carlo_mass(
 ) -> Vector:
     """Algorithm 1 (MC): the histogram of ``samples`` rounded draws of Σ c_i L_i.
 
-    Without ``samples`` their number is the paper's: 10⁴, or more if the error bound asks more for ``gamma``.
+    Without ``samples``, the paper's number: 10⁴, or what the error bound asks for ``gamma``².
     """
     terms = _terms(noise)
     if samples is not None:

@@ -76,7 +76,10 @@ def best(
 ) -> Estimator | None:
     """Return the estimator of least variance among those that are enough, if one is."""
     enough = [e for e in history.estimators(query) if meets(e, half_width, delta)]
-    return min(enough, key=lambda estimator: estimator.variance, default=None)
+    chosen = min(enough, key=lambda estimator: estimator.variance, default=None)
+    if chosen is not None:
+        history.keep(query, chosen)
+    return chosen
 
 
 def estimators(history: History, wanted: Wanted) -> list[Estimator | None]:

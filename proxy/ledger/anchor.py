@@ -1,11 +1,15 @@
 """The anchor: a second, separate witness of how far the ledger has come.
 
-After each commit, and before its answer is let out, the anchor holds the number and the hash of
-the last audit line, and what the dearest cell of each history has paid.  A ledger *ahead* of its
-anchor is one whose process died between the two: nothing was let out, the anchor follows at the
-next open.  A ledger *behind* its anchor was put back to an older state, and its budget with it:
-it is refused, and ``restore`` charges at least what the anchor says.  Invariant: the anchor never
-goes back.
+Before an answer is let out, the anchor holds the number and the hash of the last audit line, and
+what the dearest cell of each history has paid.  A ledger *behind* its anchor was put back to an
+older state, and its budget with it: it is refused, and ``restore`` charges at least what the
+anchor says.  Invariant: no answer is out that the anchor has not seen on the disk.
+
+So that a commit does not take two syncs one after the other, the mark is written as *pending*
+before COMMIT and synced beside it, and confirmed after both.  A ledger exactly at the mark before
+a pending one is one whose process died in between, with nothing let out.  (The confirmation
+itself is on the disk with the next sync: a failure of the machine may leave a last mark pending,
+and then, and only for this one transaction, an older ledger would be taken for that.)
 """
 
 from __future__ import annotations
@@ -14,39 +18,52 @@ import fcntl
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
 
 SLOT = 2**20  # bytes between the two copies; a mark is one line, far shorter
 BLOCK = 4096
+PENDING, CONFIRMED = b"?", b"."
+
+_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A point in the life of a ledger."""
+    """A point in the life of a ledger; pending until its commit is known to have come about."""
 
     ledger: str
     sequence: int
     hash: str
     spent: Mapping[str, int]  # by history, in 2**-40 alpha
+    pending: bool = False
 
 
 class Anchor(Protocol):
-    """Somewhere else that remembers a mark: a file, or a row in another database."""
+    """Somewhere else that remembers the last two marks: a file, or a row in another database."""
 
-    def read(self) -> Mark | None:
-        """Return the newest mark, None where there is none."""
+    def read(self) -> list[Mark]:
+        """Return what is remembered, newest first; nothing where there is nothing whole."""
+
+    def prepare(self, mark: Mark, previous: int) -> Callable[[], None]:
+        """Write a mark as pending, inside its transaction; return what makes it durable.
+
+        ``previous`` is the ledger's last sequence: a pending mark past it was never committed.
+        """
+
+    def confirm(self, mark: Mark) -> None:
+        """Take a committed, durable mark as no longer pending."""
 
     def advance(self, mark: Mark) -> None:
-        """Remember a mark durably, unless the newest is already as far."""
+        """Remember a committed mark durably, unless a newer one is there."""
 
 
 class FileAnchor:
-    """A file with two copies, written in turn and synced, so that a torn write leaves the other.
+    """A file with two copies, written in turn, so that a torn write leaves the other.
 
     Each use opens the file anew: forked and parallel processes, and a file that was moved, are
     no special cases.  Writers take turns by ``flock``.
@@ -56,44 +73,79 @@ class FileAnchor:
         self.path = path
         self._known: dict[int, tuple[bytes, Mark | None]] = {}  # slot -> what it held last
 
-    def read(self) -> Mark | None:
-        """Return the newest mark, None where there is none."""
+    def read(self) -> list[Mark]:
+        """Return what is remembered, newest first; nothing where there is nothing whole."""
         try:
             file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            return None
+            return []
         try:
-            return self._newest(file)[0]
+            return [mark for mark, _ in self._copies(file) if mark]
         finally:
             os.close(file)
 
-    def advance(self, mark: Mark) -> None:
-        """Remember a mark durably, unless the newest is already as far."""
+    def prepare(self, mark: Mark, previous: int) -> Callable[[], None]:
+        """Write a mark as pending, inside its transaction; return what makes it durable."""
         with self._locked() as file:
-            newest, slot = self._newest(file)
-            if newest and newest.ledger != mark.ledger:  # left by an init that died
-                slot = 1 - slot
-            elif newest and newest.sequence >= mark.sequence:
-                return
-            line = _line(mark)
-            os.pwrite(file, line, (1 - slot) * SLOT)
+            (newest, slot), (_, other) = self._copies(file)
+            failed = newest and newest.pending and newest.sequence > previous
+            self._write(file, slot if failed else other, replace(mark, pending=True))
+        return self._sync
+
+    def confirm(self, mark: Mark) -> None:
+        """Take a committed, durable mark as no longer pending."""
+        with self._locked() as file:
+            self._confirm(file, mark)
+
+    def advance(self, mark: Mark) -> None:
+        """Remember a committed mark durably, unless a newer one is there."""
+        with self._locked() as file:
+            (newest, slot), (second, other) = self._copies(file)
+            if self._confirm(file, mark):
+                pass
+            elif newest and (newest.ledger != mark.ledger or newest.sequence == mark.sequence):
+                self._write(file, slot, mark)  # what an init, or a commit, that failed left
+            elif not any(
+                known and known.sequence > mark.sequence and not known.pending
+                for known in (newest, second)
+            ):
+                self._write(file, other, mark)
+            sync(file)  # also where it was there: whoever wrote it may not be so far
+
+    def _sync(self) -> None:
+        file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
             sync(file)
-            self._known[1 - slot] = line, mark
+        finally:
+            os.close(file)
 
-    def _newest(self, file: int) -> tuple[Mark | None, int]:
-        """Return the newest whole mark and its slot."""
-        marks = [self._mark(file, slot) for slot in (0, 1)]
-        newest = max((0, 1), key=lambda slot: mark.sequence if (mark := marks[slot]) else -1)
-        return marks[newest], newest
+    def _confirm(self, file: int, mark: Mark) -> bool:
+        """Whether a copy of the mark is there; it is pending no longer."""
+        for known, slot in self._copies(file):
+            if known and (known.sequence, known.hash) == (mark.sequence, mark.hash):
+                if known.pending:
+                    self._write(file, slot, mark)
+                return True
+        return False
 
-    def _mark(self, file: int, slot: int) -> Mark | None:
+    def _copies(self, file: int) -> list[tuple[Mark | None, int]]:
+        """Return the two copies, the newer one first, and their slots."""
+        copies = [(self._copy(file, slot), slot) for slot in (0, 1)]
+        return sorted(copies, key=lambda copy: -copy[0].sequence if copy[0] else 1)
+
+    def _copy(self, file: int, slot: int) -> Mark | None:
         data = os.pread(file, BLOCK, slot * SLOT)
-        if b"\n" not in data:
+        if data and b"\n" not in data:
             data = os.pread(file, SLOT, slot * SLOT)
         known = self._known.get(slot)
         if not known or known[0] != data:
             self._known[slot] = known = data, _parse(data)
         return known[1]
+
+    def _write(self, file: int, slot: int, mark: Mark) -> None:
+        line = _line(mark)
+        os.pwrite(file, line, slot * SLOT)
+        self._known[slot] = line, mark
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
@@ -127,15 +179,19 @@ def sync_folder(folder: Path) -> None:
 
 
 def _line(mark: Mark) -> bytes:
-    text = json.dumps([mark.ledger, mark.sequence, mark.hash, dict(mark.spent)]).encode()
-    line = text + b" " + sha256(text).hexdigest().encode() + b"\n"
+    text = _json([mark.ledger, mark.sequence, mark.hash, mark.spent]).encode()
+    state = PENDING if mark.pending else CONFIRMED  # one byte, which cannot be torn
+    line = b"%s %s %s\n" % (text, sha256(text).hexdigest().encode(), state)
     if len(line) > SLOT:
         raise ValueError(f"a mark of {len(line)} bytes: too many histories")
     return line.ljust(BLOCK)
 
 
 def _parse(data: bytes) -> Mark | None:
-    text, _, check = data.partition(b"\n")[0].rpartition(b" ")
-    if sha256(text).hexdigest().encode() != check:
+    text, _, end = data.partition(b"\n")[0].rpartition(b"] ")
+    check, _, state = end.partition(b" ")
+    text += b"]"
+    if sha256(text).hexdigest().encode() != check or state not in (PENDING, CONFIRMED):
         return None
-    return Mark(*json.loads(text))
+    ledger, sequence, hash, spent = json.loads(text)
+    return Mark(ledger, sequence, hash, spent, state == PENDING)

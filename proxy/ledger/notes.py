@@ -14,6 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -22,6 +23,8 @@ from typing import Any
 
 from proxy.errors import OperationalError
 from proxy.ledger.anchor import sync, sync_folder
+
+_json = json.JSONEncoder(separators=(",", ":")).encode
 
 PERIOD = 1.0  # seconds between syncs
 
@@ -59,23 +62,19 @@ class Notes:
     def write(self, note: Note) -> None:
         """Append a line."""
         with self._lock:
-            body = json.dumps(list(note.__dict__.values()), separators=(",", ":")).encode()
-            try:
+            body = _json(list(note.__dict__.values())).encode()
+            with self._faults():
                 self._append(body)
                 if time.monotonic() >= self._due:
                     self._sync()
-            except OSError as error:
-                self._begin()  # what follows a torn line would be lost with it
-                raise OperationalError(
-                    f"{self.folder}: the audit file cannot be written: {error.strerror}"
-                ) from error
 
     def head(self) -> list[object] | None:
         """Return [file, lines, hash] for the next charge, None where it would say nothing new."""
         with self._lock:
             if self._count == self._chained:
                 return None
-            self._sync()
+            with self._faults():
+                self._sync()
             return [self._name, self._count, self._hash.hex()]
 
     def chained(self, head: list[object]) -> None:
@@ -91,6 +90,16 @@ class Notes:
                 self._sync()
                 os.close(self._file)
                 self._begin()
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._begin()  # what follows a torn line would be lost with it
+            raise OperationalError(
+                f"{self.folder}: the audit file cannot be written: {error.strerror}"
+            ) from error
 
     def _append(self, body: bytes) -> None:
         if self._file is None:

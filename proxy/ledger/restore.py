@@ -19,11 +19,12 @@ from pathlib import Path
 from secrets import token_hex
 
 from proxy.errors import IntegrityError, OperationalError, StateError
-from proxy.ledger.anchor import Anchor, FileAnchor, Mark, sync_folder
+from proxy.ledger.anchor import Anchor, Mark, sync_folder
 from proxy.ledger.connections import Connections, copy
 from proxy.ledger.sqlite import TIMEOUT, Clock, SQLiteLedger, now
 from proxy.ledger.transaction import SQLiteTransaction
 from proxy.ledger.verify import verify
+from proxy.ledger.witness import Witness
 
 
 def restore(
@@ -47,8 +48,9 @@ def restore(
         IntegrityError: the backup does not verify, or is not of the history that the anchor saw.
         OperationalError: the old ledger is in use.
     """
-    witness = FileAnchor(anchor) if isinstance(anchor, Path) else anchor
-    mark = witness.read() if witness else None
+    witness = Witness(anchor)
+    seen = witness.read()
+    mark = seen[0] if seen else None  # pending or not: its answer may be out
     if mark is None and spent is None:
         raise StateError(
             "what was spent since the backup is not known: the anchor is missing",
@@ -70,8 +72,7 @@ def restore(
     finally:
         draft.unlink(missing_ok=True)
     sync_folder(path.parent)
-    if witness:
-        witness.advance(new)
+    witness.advance(new)
     return SQLiteLedger.open(path, dataset=dataset, anchor=anchor, timeout=timeout, clock=clock)
 
 

@@ -18,14 +18,15 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from proxy.errors import IntegrityError, OperationalError, StateError
+from proxy.errors import IntegrityError, StateError
 from proxy.ledger import AuditLine, Measurement
-from proxy.ledger.anchor import Anchor, FileAnchor, Mark, sync_folder
+from proxy.ledger.anchor import Anchor, Mark, sync_folder
 from proxy.ledger.connections import Connections, copy
 from proxy.ledger.notes import Note, Notes, read
 from proxy.ledger.schema import VERSIONS, migrate, version
-from proxy.ledger.transaction import EPOCH, MICROSECOND, Head, SQLiteReads, SQLiteTransaction
+from proxy.ledger.transaction import EPOCH, MICROSECOND, SQLiteReads, SQLiteTransaction
 from proxy.ledger.verify import verify
+from proxy.ledger.witness import Witness, synced
 
 TIMEOUT = 30.0  # seconds to wait for the lock
 PAGE = 1000  # audit lines read at once
@@ -44,11 +45,10 @@ class SQLiteLedger(SQLiteReads):
     def __init__(self, path: Path, anchor: Path | Anchor | None, timeout: float, clock: Clock):
         self.path = path
         self.id = self.dataset = ""
-        self._anchor = FileAnchor(anchor) if isinstance(anchor, Path) else anchor
+        self._witness = Witness(anchor)
         self._clock = clock
         self._connections = Connections(path, timeout)
         self._notes = Notes(path.with_name(path.name + ".notes"))
-        self._witnessed = 0  # the highest sequence that the anchor is known to hold
         self._end = weakref.finalize(self, _close, self._connections, self._notes)
         _ledgers.add(self)
 
@@ -71,11 +71,10 @@ class SQLiteLedger(SQLiteReads):
         Raises:
             StateError: there is a ledger already, or there was one: its anchor is still there.
         """
-        witness = FileAnchor(anchor) if isinstance(anchor, Path) else anchor
-        old = witness.read() if witness else None
+        old = Witness(anchor).read()
         if path.exists():
             raise StateError(f"{path} exists already")
-        if old and old.sequence > 1:
+        if old and old[0].sequence > 1:
             raise StateError(
                 f"the ledger {path} is gone, but its anchor remembers what was spent",
                 hint="Put a backup in its place: privacy-proxy ledger restore.",
@@ -83,11 +82,10 @@ class SQLiteLedger(SQLiteReads):
         draft = path.with_name(f"{path.name}.{token_hex(4)}")
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL, 0o600))
         try:
-            ledger = cls(draft, witness, timeout, clock)
+            ledger = cls(draft, anchor, timeout, clock)
             mark = ledger._initialise(dataset, protection, digest, fingerprint, user)
             ledger.close()
-            if witness:
-                witness.advance(mark)
+            ledger._witness.advance(mark)
             os.link(draft, path)  # fails where another was faster
         except FileExistsError:
             raise StateError(f"{path} exists already") from None
@@ -133,13 +131,23 @@ class SQLiteLedger(SQLiteReads):
             IntegrityError: the ledger is behind its anchor.
         """
         notes = self._notes.head()
-        with self._connections.transaction() as connection:
-            transaction = SQLiteTransaction(connection, self.id, self._clock, notes)
-            self._check(self._last_seen(), transaction, transaction.begun)
-            yield transaction
-            mark = transaction.finish()
-        self._witness(mark)  # also where it wrote nothing: what it read may be let out
-        if notes and transaction.wrote:
+        syncing = None
+        try:
+            with self._connections.transaction() as connection:
+                transaction = SQLiteTransaction(connection, self.id, self._clock, notes)
+                head = transaction.begun
+                self._witness.check(self._witness.read(), self.id, transaction, head)
+                yield transaction
+                mark = transaction.finish()
+                if transaction.wrote:
+                    syncing = self._witness.prepare(mark, head[0])
+        finally:
+            synced(syncing)
+        if not transaction.wrote:
+            self._witness.advance(mark)  # what it read may be let out
+            return
+        self._witness.confirm(mark)
+        if notes:
             self._notes.chained(notes)
 
     def measurements(self, after: int = 0) -> list[Measurement]:
@@ -148,8 +156,8 @@ class SQLiteLedger(SQLiteReads):
         They may be let out: the anchor has seen them, though their writer may not be so far.
         """
         rows = super().measurements(after)
-        if rows and max(row.sequence for row in rows) > self._witnessed:
-            self._witness(self._mark())
+        if rows and not self._witness.knows(max(row.sequence for row in rows)):
+            self._witness.advance(self._mark())
         return rows
 
     def note(
@@ -190,11 +198,11 @@ class SQLiteLedger(SQLiteReads):
 
     def verify(self) -> list[str]:
         """Re-hash everything; return what does not agree, in words."""
-        mark = self._last_seen()
+        seen = self._witness.read()
         with self._connections.use() as connection:
             problems = verify(connection, self._notes.folder)
         try:
-            self._check(mark, self)
+            self._witness.check(seen, self.id, self, self.head())
         except IntegrityError as error:
             problems.append(error.message)
         return problems
@@ -229,11 +237,12 @@ class SQLiteLedger(SQLiteReads):
                 f"{self.path} is the ledger of {self.dataset!r}, not of {dataset!r}",
                 hint="Name another state folder: --state DIR.",
             )
-        self._check(self._last_seen(), self)
+        seen = self._witness.read()  # before the ledger, which may grow in between
+        self._witness.check(seen, self.id, self, self.head())
         self._check_head()
         if found < len(VERSIONS):
             self._migrate()
-        self._witness(self._mark())
+        self._witness.advance(self._mark())
 
     def _migrate(self) -> None:
         with self._connections.transaction() as connection:
@@ -246,36 +255,6 @@ class SQLiteLedger(SQLiteReads):
         sequence, digest, spent = self.head()
         return Mark(self.id, sequence, digest.hex(), json.loads(spent))
 
-    def _last_seen(self) -> Mark | None:
-        return self._anchor.read() if self._anchor else None
-
-    def _check(self, mark: Mark | None, reads: SQLiteReads, head: Head | None = None) -> None:
-        """Compare with the anchor's mark, which was read before.
-
-        Raises:
-            IntegrityError: the ledger is behind, or another than, what the anchor saw.
-        """
-        if self._anchor is None:
-            return
-        if mark is None:
-            raise IntegrityError(
-                f"{self.path}: its anchor is missing or damaged",
-                hint="Bring the anchor back; a lost one takes privacy-proxy ledger restore.",
-            )
-        if mark.ledger != self.id:
-            raise IntegrityError(f"{self.path}: its anchor belongs to another ledger")
-        sequence, digest, _ = head or reads.head()
-        if mark.sequence > sequence:
-            raise IntegrityError(
-                f"{self.path} is behind its anchor: line {sequence} of {mark.sequence}",
-                hint="It is an older state, with its budget. privacy-proxy ledger restore"
-                " charges what is missing.",
-            )
-        if mark.sequence < sequence:
-            digest = _hash_at(reads, mark)
-        if digest.hex() != mark.hash:
-            raise IntegrityError(f"{self.path}: line {mark.sequence} is not what its anchor saw")
-
     def _check_head(self) -> None:
         last = self.sequence()
         before = self._rows("SELECT max(sequence) FROM audit WHERE sequence < ?", last)[0][0]
@@ -287,31 +266,9 @@ class SQLiteLedger(SQLiteReads):
                 hint="Look at it: privacy-proxy audit POLICY --verify.",
             )
 
-    def _witness(self, mark: Mark) -> None:
-        if self._anchor and mark.sequence > self._witnessed:
-            try:
-                self._anchor.advance(mark)
-            except OSError as error:
-                raise OperationalError(
-                    f"the anchor cannot be written: {error.strerror}",
-                    hint="What was charged stands, and is released once the anchor can be written.",
-                ) from error
-        self._witnessed = max(self._witnessed, mark.sequence)
-
     def _rows(self, sql: str, *values: object) -> list[Any]:
         with self._connections.use() as connection:
             return connection.execute(sql, values).fetchall()
-
-
-def _hash_at(reads: SQLiteReads, mark: Mark) -> bytes:
-    """Return the hash at a mark; of a restored ledger, what its restore line says of it."""
-    after = reads.lines(mark.sequence - 1, 1)
-    if not after:
-        return b""
-    line, digest = after[0]
-    if line.sequence == mark.sequence + 1 and line.kind == "restore":
-        return bytes.fromhex(json.loads(line.detail)["anchor_hash"])
-    return digest if line.sequence == mark.sequence else b""
 
 
 def _moment(time: int) -> datetime:
@@ -331,6 +288,7 @@ def _forked() -> None:
     for ledger in list(_ledgers):
         ledger._connections.forked()
         ledger._notes.forked()
+        ledger._witness.forked()
 
 
 os.register_at_fork(after_in_child=_forked)

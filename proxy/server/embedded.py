@@ -21,6 +21,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -166,14 +167,14 @@ class Embedded:
         shutil.rmtree(self._folder, ignore_errors=True)
         self._note.unlink(missing_ok=True)
 
-    def _identity(self) -> dict[str, object]:
+    def _identity(self) -> dict[str, Any]:
         if self._account is None:
             return {}
         ids = {"user": self._account.pw_uid, "group": self._account.pw_gid, "extra_groups": []}
         return {**ids, "cwd": str(self._folder)}
 
     def _run(self, command: list[str]) -> None:
-        done = subprocess.run(  # type: ignore[call-overload]  # keywords from a mapping
+        done = subprocess.run(
             command, capture_output=True, text=True, check=False, **self._identity()
         )
         if done.returncode:
@@ -201,7 +202,7 @@ class Embedded:
 
     def _can_run(self, program: Path) -> bool:
         try:
-            subprocess.run(  # type: ignore[call-overload]  # keywords from a mapping
+            subprocess.run(
                 [str(program), "--version"], capture_output=True, check=True, **self._identity()
             )
         except (OSError, subprocess.CalledProcessError):

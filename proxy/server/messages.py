@@ -183,5 +183,3 @@ def _unpack(form: str, body: bytes, at: int) -> tuple[int, ...]:
         return struct.unpack_from(form, body, at)
     except struct.error:
         raise FrameError("a message that ends too early") from None
-
-

@@ -55,7 +55,7 @@ class Limits:
     connections: int = 20
     seconds: float = 60.0  # of a statement
     rows: int = 1_000_000  # of a result
-    message: int = 64 << 20  # bytes
+    message: int = 16 << 20  # bytes
     temporary: int = 64  # MB of temporary files
 
 
@@ -232,8 +232,7 @@ def _protected(relation: Relation) -> list[str]:
         *made,
         f"INSERT INTO {name} DEFAULT VALUES",
         f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY",
-        f"CREATE POLICY \"only aggregates\" ON {name} USING "
-        f"({SCHEMA}.guard({text(relation.name)}))",
+        f'CREATE POLICY "only aggregates" ON {name} USING ({SCHEMA}.guard({text(relation.name)}))',
         f"GRANT SELECT ON {name} TO PUBLIC",
     ]
 

@@ -8,9 +8,11 @@ Invariant: replies are matched to messages one by one; nothing hidden reaches th
 
 from __future__ import annotations
 
+import re
 import struct
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Any
 
 from proxy.server.frames import frame
 from proxy.server.messages import cstring
@@ -34,9 +36,13 @@ class Expected:
 
     ends: bytes
     hide: bool = False
+    hide_end: bool = False  # only the ReadyForQuery: more statements of the same message follow
     error: bytes | None = None  # sent in the place of the mirror's own
+    tag: bytes | None = None  # likewise of the command's tag
+    shift: int = 0  # characters of the client's message before the statement
     kept: list[tuple[bytes, bytes]] = field(default_factory=list)  # of hidden replies
     failed: bool = False
+    done: bool = False
 
 
 class Replies:
@@ -47,17 +53,18 @@ class Replies:
         self.failed = False  # since the last Sync: the mirror skips
         self.status = b"I"  # idle, in a transaction, in a failed one
         self.parameters: dict[bytes, bytes] = {}
-        self.tags: list[bytes] = []  # of the commands that ended, till they are asked for
 
-    def expect(self, kind: bytes, hide: bool = False, error: bytes | None = None) -> Expected:
+    def expect(self, kind: bytes, **how: Any) -> Expected:
         """Announce the reply to a message of a kind."""
-        expected = Expected(ENDS[kind], hide, error)
+        expected = Expected(ENDS[kind], **how)
         self._expected.append(expected)
         return expected
 
     @property
-    def idle(self) -> bool:
-        """Whether everything that was expected has come."""
+    def settled(self) -> bool:
+        """Whether everything has come that can come before the next message is sent."""
+        if self.failed:  # the mirror skips; only a Sync that is under way is answered
+            return not any(expected.ends == b"Z" for expected in self._expected)
         return not self._expected
 
     def got(self, kind: bytes, body: bytes) -> bytes:
@@ -69,30 +76,43 @@ class Replies:
         if kind in ANY_TIME:
             hidden = kind == b"N" and self._expected and self._expected[0].hide
             return b"" if hidden else frame(kind, body)
+        if kind == b"Z":
+            self.status, self.failed = body, False
+            self._skip()
         if not self._expected:
             return frame(kind, body)  # FATAL, on its own account
         expected = self._expected[0]
         if kind == b"E":
             return self._error(expected, body)
-        if kind == b"Z":
-            self.status, self.failed = body, False
-        if kind == b"C" and not expected.hide:
-            self.tags.append(body[:-1])
-        if kind in expected.ends:
+        end = kind in expected.ends
+        if end:
+            expected.done = True
             self._expected.popleft()
-        if expected.hide:
+        if expected.hide or (end and expected.hide_end):
             expected.kept.append((kind, body))
             return b""
+        if kind == b"C" and expected.tag is not None:
+            body = expected.tag + b"\0"
         return frame(kind, body)
 
     def _error(self, expected: Expected, body: bytes) -> bytes:
-        expected.failed = True
-        self.failed = True
-        while self._expected and self._expected[0].ends != b"Z":
-            self._expected.popleft()
+        expected.failed = self.failed = True
+        self._skip()
         if expected.error is not None:
             return expected.error
-        return frame(b"E", body)
+        return frame(b"E", _shifted(body, expected.shift) if expected.shift else body)
+
+    def _skip(self) -> None:
+        """Give up what the mirror skips: everything before the next Sync."""
+        while self._expected and self._expected[0].ends != b"Z":
+            self._expected.popleft().failed = True
+
+
+def _shifted(body: bytes, shift: int) -> bytes:
+    """Return an error whose position is that many characters further on."""
+    parts = body.split(b"\0")
+    moved = [b"P%d" % (int(p[1:]) + shift) if re.fullmatch(rb"P\d+", p) else p for p in parts]
+    return b"\0".join(moved)
 
 
 def flush() -> bytes:

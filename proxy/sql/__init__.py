@@ -14,6 +14,7 @@ from proxy.sql.postprocess import postprocess
 from proxy.sql.program import (
     Column,
     Command,
+    Extra,
     GroupColumn,
     Number,
     Origin,
@@ -22,12 +23,13 @@ from proxy.sql.program import (
     Request,
     Rows,
 )
-from proxy.sql.statement import compile_statement, region
+from proxy.sql.statement import compile_statement
 
 __all__ = [
     "Column",
     "Command",
     "Evaluator",
+    "Extra",
     "GroupColumn",
     "Number",
     "Origin",
@@ -38,7 +40,6 @@ __all__ = [
     "bind_parameters",
     "compile_statement",
     "postprocess",
-    "region",
     "space",
     "split",
 ]

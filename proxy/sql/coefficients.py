@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -24,9 +24,20 @@ from sqlglot import exp
 from proxy.domain import Attribute, Domain, Value
 from proxy.errors import NotSupportedError, StatementTooComplexError, TypeMismatchError
 from proxy.inference.query import MAX_CELLS, Factor
-from proxy.sql import types
+from proxy.sql import functions, types  # noqa: F401  # functions add their rules
 from proxy.sql.evaluate import Evaluator, Points, Values, inside
-from proxy.sql.scalar import COMPARISONS, RULES, Lowering, Typed, convert, flat, position
+from proxy.sql.scalar import (
+    ARGUMENTS,
+    COMPARISONS,
+    RULES,
+    Lowering,
+    Typed,
+    compared,
+    convert,
+    flat,
+    make,
+    position,
+)
 
 ENUMERABLE = 2**17  # values in the bins of an axis, up to which all are tried
 TOGETHER = 2**12  # cells on which a whole condition is evaluated at once
@@ -45,12 +56,25 @@ class MeasureColumn(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
+class Public(exp.Expression):
+    """What an expression reads of public tables, by DuckDB text.
+
+    ``meaning`` is (text of a query of one column, its type); ``keys`` (of a lookup) the columns,
+    with their types, that equal the ``expressions``; ``member``: whether the expression is in it.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "meaning": True, "expressions": False, "keys": False, "member": False
+    }  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Coefficients:
     """Expressions of resolved columns, over one domain."""
 
     domain: Domain
     evaluator: Evaluator
+    notices: list[str] = field(default_factory=list)
 
     def lower(self, node: exp.Expr) -> Typed:
         """Return an expression of axes as DuckDB text."""
@@ -315,4 +339,22 @@ class DomainLowering(Lowering):
         return Typed(f"d{index}.v", kind, frozenset([index]))
 
 
+def _public(lowering: Lowering, node: exp.Expr) -> Typed:
+    text, kind = node.args["meaning"]
+    operands = [lowering.lower(operand) for operand in node.expressions]
+    if node.args.get("member"):
+        left, right = compared(operands[0], Typed("c0", kind), "=")
+        return make(f"({left.sql} IN (SELECT {right.sql} FROM {text}))", "boolean", left)
+    if not node.args.get("keys"):
+        return Typed(text, kind)
+    pairs = [
+        compared(operand, Typed(*key), "=")
+        for operand, key in zip(operands, node.args["keys"], strict=True)
+    ]
+    where = " AND ".join(f"{left.sql} = {right.sql}" for left, right in pairs)
+    return make(f"({text} WHERE {where})", kind, *operands)
+
+
 RULES[Axis] = RULES[MeasureColumn] = lambda lowering, node: lowering.column(node)
+RULES[Public] = _public
+ARGUMENTS[Public] = frozenset({"meaning", "expressions", "keys", "member"})

@@ -9,7 +9,7 @@ the public domain.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -17,20 +17,14 @@ from sqlglot import exp
 
 from proxy.domain import Domain
 from proxy.inference.family import Family
-from proxy.inference.query import (
-    COUNT,
-    Box,
-    Factor,
-    LinearQuery,
-    Space,
-    Term,
-    present_part,
-    sum_part,
-)
-from proxy.sql.coefficients import Coefficients, MeasureColumn
+from proxy.inference.query import Box, Factor, LinearQuery, Space, Term
+from proxy.sql.coefficients import Coefficients
 from proxy.sql.groups import Groups, Key, groups
-from proxy.sql.program import GroupColumn, Number, Release, Request
+from proxy.sql.moments import Moments, moments, present, settle
+from proxy.sql.program import Extra, GroupColumn, Number, Release, Request
 from proxy.sql.scalar import flat, position
+
+NUMBERS = 2**20  # number k of point p has the id p · NUMBERS + k
 
 
 def space(domain: Domain) -> Space:
@@ -42,35 +36,64 @@ def space(domain: Domain) -> Space:
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """A linear combination of aggregates: a query for all groups together, and a constant."""
+    """A linear combination of aggregates: a query for all groups together, and a constant.
 
-    query: LinearQuery
+    ``query`` None is a constant alone.
+    """
+
+    query: LinearQuery | None
     shift: Fraction = Fraction(0)
     counts: bool = True  # whole multiples of counts, plus a whole number
     measure: str | None = None
 
     def __add__(self, other: Linear) -> Linear:
+        query = other.query if self.query is None else self.query
+        if self.query is not None and other.query is not None:
+            query = self.query + other.query
         return Linear(
-            self.query + other.query,
+            query,
             self.shift + other.shift,
             self.counts and other.counts,
             self.measure or other.measure,
         )
 
-    def __mul__(self, factor: Fraction) -> Linear:
-        whole = self.counts and factor.denominator == 1
-        return Linear(self.query * factor, self.shift * factor, whole, self.measure)
+    def __mul__(self, factor: Linear) -> Linear:
+        """Return the product with a constant."""
+        query = None if self.query is None else self.query * factor.shift
+        counts = self.counts and factor.counts
+        return Linear(query, self.shift * factor.shift, counts, self.measure)
+
+
+@dataclass(frozen=True, eq=False)
+class Average:
+    """AVG: U = SUM − mid · COUNT, the COUNT, mid, and the least and largest that it can be."""
+
+    query: LinearQuery
+    denominator: LinearQuery
+    bounds: tuple[Fraction, Fraction]
+    measure: str | None
+
+    @property
+    def mid(self) -> Fraction:
+        """The middle that is subtracted from each record."""
+        return (self.bounds[0] + self.bounds[1]) / 2
 
 
 @dataclass(eq=False)
 class Point:
     """A release point while its statement is bound: numbers are added as they are met."""
 
-    name: str
+    index: int
     coefficients: Coefficients
     where: tuple[exp.Expr, ...]  # conjuncts over resolved columns
     keys: tuple[Key, ...]
+    grouped: bool  # without GROUP BY there is one row, whatever WHERE says
     numbers: list[Number] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The name of the relation of its numbers."""
+        return f"r{self.index}"
 
     @cached_property
     def shape(self) -> Space:
@@ -82,63 +105,10 @@ class Point:
         """The indicator of WHERE, one factor for each conjunct."""
         return self.indicators(self.where, "WHERE")
 
-    def indicators(self, conjuncts: Sequence[exp.Expr], place: str) -> tuple[Factor, ...]:
+    def indicators(self, conditions: Sequence[exp.Expr], place: str) -> tuple[Factor, ...]:
         """Return the indicators of the conjuncts of conditions."""
-        parts = [part for conjunct in conjuncts for part in _conjuncts(conjunct)]
+        parts = [part for each in conditions for part in conjuncts(each)]
         return tuple(self.coefficients.indicator(part, place) for part in parts)
-
-    def add(self, linear: Linear, node: exp.Expr, request: Request | None) -> int:
-        """Return the index of the number that a linear combination is."""
-        kind = "count" if linear.counts else "sum"
-        for index, known in enumerate(self.numbers):
-            same = (known.kind, known.shift, known.utility) == (kind, linear.shift, request)
-            if same and known.family.query == linear.query:
-                return index
-        family = Family(linear.query)
-        if self.keys:
-            family = Family(linear.query, self.groups.axes, self.groups.labels, self.rows)
-        self.numbers.append(
-            Number(
-                node.sql(dialect="postgres"),
-                family,
-                linear.shift,
-                kind,
-                request,
-                position(node),
-                linear.measure,
-            )
-        )
-        return len(self.numbers) - 1
-
-    def count(self, conditions: Sequence[exp.Expr] = ()) -> Linear:
-        """Return COUNT(*) of the rows that satisfy further conditions."""
-        extra = self.indicators(conditions, "FILTER")
-        return Linear(LinearQuery.count(self.shape, *self.filter, *extra))
-
-    def count_of(self, node: exp.Expr, conditions: Sequence[exp.Expr]) -> Linear:
-        """Return COUNT(expression), which leaves NULLs out."""
-        measure = _measure(node)
-        extra = self.indicators(conditions, "FILTER")
-        if measure is not None:
-            declared = self.coefficients.domain.measures[measure]
-            part = present_part(measure) if declared.nullable else COUNT
-            term = Term.of(1, (*self.filter, *extra))
-            return Linear(LinearQuery.of(self.shape, Fraction(1), {part: term}))
-        present = self.coefficients.present(node)
-        return Linear(LinearQuery.count(self.shape, *self.filter, *extra, present))
-
-    def sum_of(self, node: exp.Expr, conditions: Sequence[exp.Expr]) -> Linear:
-        """Return SUM(expression), of a measure or of axes."""
-        measure = _measure(node)
-        factors = (*self.filter, *self.indicators(conditions, "FILTER"))
-        if measure is not None:
-            declared = self.coefficients.domain.measures[measure]
-            parts = {sum_part(measure): Term.of(1, factors)}
-            query = LinearQuery.of(self.shape, declared.quantum, parts)
-            return Linear(query, counts=False, measure=declared.name)
-        grid, amounts = self.coefficients.amounts(node, "SUM")
-        parts = {COUNT: Term.of(1, (*factors, amounts))}
-        return Linear(LinearQuery.of(self.shape, grid, parts), counts=False)
 
     @cached_property
     def groups(self) -> Groups:
@@ -147,33 +117,124 @@ class Point:
 
     @property
     def rows(self) -> int:
-        """The number of rows: one without GROUP BY, whatever WHERE says."""
-        return self.groups.rows if self.keys else 1
+        """The number of rows."""
+        return self.groups.rows if self.grouped else 1
+
+    # --- numbers -----------------------------------------------------------------------------
+
+    def add(
+        self, what: Linear | Average, node: exp.Expr, request: Request | None, label: str
+    ) -> int:
+        """Return the index of the number that an aggregate is."""
+        if isinstance(what, Average):
+            number = Number(
+                label, self._family(what.query), what.mid, "avg", request, position(node),
+                what.measure, self._family(what.denominator), what.bounds,
+            )  # fmt: skip
+        else:
+            assert what.query is not None
+            kind = "count" if what.counts else "sum"
+            number = Number(
+                label, self._family(what.query), what.shift, kind, request, position(node),
+                what.measure,
+            )  # fmt: skip
+        for index, known in enumerate(self.numbers):
+            if _same(known, number):
+                return index
+        self.numbers.append(number)
+        return len(self.numbers) - 1
+
+    def extra(self, number: int, extra: Extra) -> int:
+        """Return the index of a further column of a number."""
+        known = self.numbers[number]
+        if extra not in known.extras:
+            self.numbers[number] = replace(known, extras=(*known.extras, extra))
+        return self.numbers[number].extras.index(extra)
+
+    def _family(self, query: LinearQuery) -> Family:
+        if not self.keys:
+            return Family(query)
+        return Family(query, self.groups.axes, self.groups.labels, self.rows)
+
+    def count(self, conditions: Sequence[exp.Expr] = ()) -> Linear:
+        """Return COUNT(*) of the rows that satisfy further conditions."""
+        extra = self.indicators(conditions, "FILTER")
+        return Linear(LinearQuery.count(self.shape, *self.filter, *extra))
+
+    def count_of(self, node: exp.Expr, conditions: Sequence[exp.Expr]) -> Linear:
+        """Return COUNT(expression), which leaves NULLs out."""
+        factors = (*self.filter, *self.indicators(conditions, "FILTER"))
+        parts = {}
+        for part, condition in present(node, self.coefficients.domain).items():
+            if isinstance(condition, exp.Case):
+                _, amounts = self.coefficients.amounts(condition, "COUNT")
+            else:
+                amounts = self.coefficients.indicator(condition, "COUNT")
+            parts[part] = Term.of(1, (*factors, amounts))
+        return Linear(LinearQuery.of(self.shape, Fraction(1), parts))
+
+    def sum_of(self, node: exp.Expr, conditions: Sequence[exp.Expr], place: str = "SUM") -> Linear:
+        """Return SUM(expression), of axes and measures."""
+        factors = (*self.filter, *self.indicators(conditions, "FILTER"))
+        found = moments(node, self.coefficients.domain)
+        query = LinearQuery(self.shape, Fraction(1), {})
+        for part, coefficient in settle(found).items():
+            grid, amounts = self.coefficients.amounts(coefficient, place)
+            if part % 2:
+                grid *= self.coefficients.domain.measures[part // 2].quantum
+            term = Term.of(1, (*factors, amounts))
+            query = query + LinearQuery.of(self.shape, grid, {part: term})
+        return Linear(query, counts=False, measure=self._measure(found))
+
+    def _measure(self, found: Moments) -> str | None:
+        names = [self.coefficients.domain.measures[index].name for index in sorted(found.measures)]
+        return names[0] if names else None
+
+    def average_of(self, node: exp.Expr, conditions: Sequence[exp.Expr]) -> Average:
+        """Return AVG(expression)."""
+        total = self.sum_of(node, conditions, "AVG")
+        count = self.count_of(node, conditions)
+        bounds = self._bounds(node)
+        assert total.query is not None
+        assert count.query is not None
+        mid = (bounds[0] + bounds[1]) / 2
+        return Average(total.query - count.query * mid, count.query, bounds, total.measure)
+
+    def _bounds(self, node: exp.Expr) -> tuple[Fraction, Fraction]:
+        """Return the least and the largest value that an expression has in any record."""
+        domain = self.coefficients.domain
+        found = moments(node, domain)
+        low = high = Fraction(0)
+        for part, coefficient in settle(found).items():
+            grid, amounts = self.coefficients.amounts(coefficient, "AVG")
+            ends = [Fraction(int(amounts.array.min())), Fraction(int(amounts.array.max()))]
+            if part % 2:
+                measure = domain.measures[part // 2]
+                ends = [a * b for a in ends for b in (measure.low, measure.high)]
+            low, high = low + grid * min(ends), high + grid * max(ends)
+        return low, high
 
     def release(self) -> Release:
         """Return the finished release."""
-        columns = (
-            tuple(
-                GroupColumn(key.name, key.typed.type, values)
-                for key, values in zip(self.keys, self.groups.values, strict=True)
-            )
-            if self.keys
-            else ()
+        shown = self.groups.values if self.keys else ()
+        columns = tuple(
+            GroupColumn(key.name, key.typed.type, values)
+            for key, values in zip(self.keys, shown, strict=True)
         )
         return Release(self.name, columns, self.rows, tuple(self.numbers))
 
 
-def _conjuncts(node: exp.Expr) -> list[exp.Expr]:
-    while isinstance(node, exp.Paren):
-        node = node.this
-    return (
-        [n for part in flat(node) for n in _conjuncts(part)]
-        if isinstance(node, exp.And)
-        else [node]
-    )
+def _same(one: Number, two: Number) -> bool:
+    """Return whether two numbers are the same with the same request."""
+    kinds = [(n.kind, n.shift, n.utility) for n in (one, two)]
+    below = [n.denominator and n.denominator.query for n in (one, two)]
+    return kinds[0] == kinds[1] and one.family.query == two.family.query and below[0] == below[1]
 
 
-def _measure(node: exp.Expr) -> int | None:
+def conjuncts(node: exp.Expr) -> list[exp.Expr]:
+    """Return the conditions that a condition joins by AND."""
     while isinstance(node, exp.Paren):
         node = node.this
-    return int(node.this) if isinstance(node, MeasureColumn) else None
+    if not isinstance(node, exp.And):
+        return [node]
+    return [inner for part in flat(node) for inner in conjuncts(part)]

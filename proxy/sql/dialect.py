@@ -199,6 +199,39 @@ def pair(text: str, source: str) -> Request:
     return request(Fraction(match[1]), Fraction(match[3]), bool(match[2]), source)
 
 
+def requests(clause: Utility) -> tuple[Request | None, dict[str, Request]]:
+    """Return the request of a clause for all numbers, and those for named columns."""
+    general: Request | None = None
+    named: dict[str, Request] = {}
+    for item in clause.expressions:
+        at = item.meta.get("start", -1) + 1 or None
+        numbers = (_number(item.this, at), _number(item.expression, at))
+        made = request(*numbers, bool(item.args.get("percent")), position=at)
+        name = item.args.get("name")
+        if name is not None:
+            text = name.name
+            named[text if name.args.get("quoted") else text.lower()] = made
+        elif general is None:
+            general = made
+        else:
+            raise UtilityError(
+                "WITH UTILITY has two requests for all numbers",
+                hint="WITH UTILITY (50, 0.05), total (170000, 0.05): the others name a column",
+                position=at,
+            )
+    return general, named
+
+
+def _number(node: exp.Expr, at: int | None) -> Fraction:
+    if isinstance(node, exp.Neg):
+        return -_number(node.this, at)
+    if isinstance(node, exp.Paren):
+        return _number(node.this, at)
+    if isinstance(node, exp.Literal) and not node.is_string:
+        return Fraction(node.name)
+    raise UtilityError("a utility takes plain numbers: WITH UTILITY (50, 0.05)", position=at)
+
+
 def request(
     half_width: Fraction,
     delta: Fraction,

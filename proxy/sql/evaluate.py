@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
@@ -25,6 +26,7 @@ from proxy.domain import Attribute, Domain, Value
 from proxy.errors import DataError, QueryCanceledError, StatementTooComplexError
 from proxy.inference.query import MAX_CELLS
 from proxy.sql import types
+from proxy.sql.public import load
 
 Array = NDArray[Any]
 Found = TypeVar("Found")
@@ -60,6 +62,7 @@ class Evaluator:
         self._connection = duckdb.connect(":memory:", config={"threads": 1})
         self._connection.execute(SETTINGS)
         self._tables: set[str] = set()
+        self._public: dict[str, tuple[str, list[tuple[str, str]]]] = {}
         self._cache: OrderedDict[object, object] = OrderedDict()
 
     def cached(self, key: object, make: Callable[[], Found]) -> Found:
@@ -141,6 +144,26 @@ class Evaluator:
                 return result.fetchall()
             except duckdb.Error as error:
                 raise failure(error) from None
+
+    def public(self, name: str, path: Path) -> tuple[str, list[tuple[str, str]]]:
+        """Return the relation of a public table, loaded when first needed, and its columns.
+
+        Raises:
+            OperationalError: the file cannot be read.
+        """
+        with self._lock:
+            if name not in self._public:
+                table = f"public{len(self._public)}"
+                columns, values = load(name, path)
+                parts = [
+                    f"unnest(CAST(${i + 1} AS {duckdb_type}[])) AS c{i}"
+                    for i, (_, _, duckdb_type) in enumerate(columns)
+                ]
+                self._connection.execute(
+                    f"CREATE TABLE {table} AS SELECT {', '.join(parts)}", values
+                )
+                self._public[name] = (table, [(column, kind) for column, kind, _ in columns])
+            return self._public[name]
 
     def interrupt(self) -> None:
         """Stop the running query, from another thread."""

@@ -20,7 +20,6 @@ from proxy.sql.scalar import (
     RULES,
     Lowering,
     Typed,
-    arithmetic,
     convert,
     guarded,
     make,
@@ -157,8 +156,8 @@ def _split_part(lowering: Lowering, node: exp.Expr) -> Typed:
     value, by = texts("split_part", [value, by])
     index = whole("split_part", index)
     zero = "error('field position must not be zero')"
-    text = f"CASE WHEN {index.sql} = 0 THEN {zero} ELSE split_part({value.sql}, {by.sql}, {index.sql}) END"
-    return make(text, TEXT, value, by, index)
+    part = f"split_part({value.sql}, {by.sql}, {index.sql})"
+    return make(f"CASE WHEN {index.sql} = 0 THEN {zero} ELSE {part} END", TEXT, value, by, index)
 
 
 def _concat(lowering: Lowering, node: exp.Expr) -> Typed:
@@ -210,7 +209,7 @@ def _matches(lowering: Lowering, node: exp.Expr) -> Typed:
     pattern = node.expression
     if not pattern.is_string or not PATTERN.fullmatch(pattern.name) or "(?" in pattern.name:
         raise NotSupportedError(
-            "a regular expression takes plain characters, ., [...], *, +, ?, |, ^, $, \\d, \\s, \\w",
+            "a regular expression takes plain characters, . [...] * + ? | ^ $ \\d \\s \\w",
             hint="use LIKE, or a simpler pattern",
         )
     options = "'si'" if isinstance(node, exp.RegexpILike) else "'s'"
@@ -235,7 +234,11 @@ def _floor(lowering: Lowering, node: exp.Expr) -> Typed:
 def _sign(lowering: Lowering, node: exp.Expr) -> Typed:
     value = number("sign", lowering.lower(node.this))
     kind = NUMERIC if value.type == NUMERIC else DOUBLE
-    return make(f"CAST(sign({value.sql}) AS {'DECIMAL(10, 0)' if kind == NUMERIC else 'DOUBLE'})", kind, value)
+    return make(
+        f"CAST(sign({value.sql}) AS {'DECIMAL(10, 0)' if kind == NUMERIC else 'DOUBLE'})",
+        kind,
+        value,
+    )
 
 
 def _round(lowering: Lowering, node: exp.Expr) -> Typed:
@@ -258,7 +261,9 @@ def _round(lowering: Lowering, node: exp.Expr) -> Typed:
         return make(f"CAST({text} AS DECIMAL(38, {digits.name}))", NUMERIC, value)
     if value.type != NUMERIC:  # AVG and SUM are doubles here and numerics there
         value = make(f"CAST({value.sql} AS DECIMAL(38, 15))", NUMERIC, value)
-    return make(f"CAST(round({value.sql}, {digits.name}) AS DECIMAL(38, {digits.name}))", NUMERIC, value)
+    return make(
+        f"CAST(round({value.sql}, {digits.name}) AS DECIMAL(38, {digits.name}))", NUMERIC, value
+    )
 
 
 def _double(name: str, duckdb: str) -> None:
@@ -396,7 +401,9 @@ def _anonymous(lowering: Lowering, node: exp.Expr) -> Typed:
 
 
 def _if(lowering: Lowering, node: exp.Expr) -> Typed:
-    raise TypeMismatchError("IF is not PostgreSQL", hint="write CASE WHEN ... THEN ... ELSE ... END")
+    raise TypeMismatchError(
+        "IF is not PostgreSQL", hint="write CASE WHEN ... THEN ... ELSE ... END"
+    )
 
 
 RULES.update(
@@ -461,4 +468,3 @@ ARGUMENTS.update(
         exp.If: PLAIN | {"true", "false"},
     }
 )
-__all__ = ["arithmetic"]

@@ -7,25 +7,35 @@ number's id, through every rename, ORDER BY and LIMIT; a cell without one is der
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
-from proxy.sql import types
+from proxy.sql import system, types
 from proxy.sql.evaluate import Evaluator, decimal_type
 from proxy.sql.program import Cell, GroupColumn, Origin, Program, Release, Rows
 
 Values = Sequence[Sequence[Sequence[int | float | None]]]  # [release][number][row]
+Extras = Sequence[
+    Sequence[Sequence[Sequence[float | bool | None]]]
+]  # [release][number][extra][row]
 
 
 def relation(release: Release) -> str:
     """Return the definition of a release's relation, over named parameters."""
     name = release.name
-    parts = [f"unnest(range({release.rows})) AS i"]
+    columns = [("i", "BIGINT", f"range({release.rows})")]
     for k, group in enumerate(release.groups):
-        parts.append(f"unnest(CAST(${name}g{k} AS {group_type(group)}[])) AS g{k}")
+        columns.append((f"g{k}", group_type(group), f"${name}g{k}"))
     for k, number in enumerate(release.numbers):
         kind = "BIGINT" if number.kind == "count" else "DOUBLE"
-        parts.append(f"unnest(CAST(${name}n{k} AS {kind}[])) AS n{k}")
+        columns.append((f"n{k}", kind, f"${name}n{k}"))
+        for j, extra in enumerate(number.extras):
+            kind = "BOOLEAN" if extra.what == "present" else "DOUBLE"
+            columns.append((f"n{k}x{j}", kind, f"${name}n{k}x{j}"))
+    if not release.rows:  # nothing is measured, and nothing is handed in
+        nothing = [f"CAST(NULL AS {kind}) AS {column}" for column, kind, _ in columns]
+        return f"{name} AS (SELECT {', '.join(nothing)} WHERE FALSE)"
+    parts = [f"unnest(CAST({value} AS {kind}[])) AS {column}" for column, kind, value in columns]
     return f"{name} AS (SELECT {', '.join(parts)})"
 
 
@@ -36,10 +46,18 @@ def group_type(group: GroupColumn) -> str:
     return types.DUCKDB[group.type]
 
 
-def postprocess(program: Program, values: Values, evaluator: Evaluator) -> Rows:
+def postprocess(
+    program: Program,
+    values: Values,
+    evaluator: Evaluator,
+    extras: Extras = (),
+    systems: Mapping[str, Sequence[Sequence[Cell]]] | None = None,
+) -> Rows:
     """Return the rows of a statement, given its numbers.
 
-    ``values[release][number][row]`` are whole numbers for counts, floats (or None) for others.
+    ``values[release][number][row]`` are whole numbers for counts, floats (or None) for others;
+    ``extras[release][number][extra][row]`` what the numbers' extras ask for; ``systems`` the rows
+    of the relations in ``program.systems``.
 
     Raises:
         DataError: an expression fails on the noisy answers.
@@ -47,25 +65,33 @@ def postprocess(program: Program, values: Values, evaluator: Evaluator) -> Rows:
     if program.probe:
         return Rows(program.columns, (), ())
     parameters: dict[str, object] = {}
-    for release, numbers in zip(program.releases, values, strict=True):
+    for r, (release, numbers) in enumerate(zip(program.releases, values, strict=True)):
+        name = release.name
         for k, group in enumerate(release.groups):
-            parameters[f"{release.name}g{k}"] = list(group.values)
-        for k, number in enumerate(numbers):
-            parameters[f"{release.name}n{k}"] = [v for v in number]
+            parameters[f"{name}g{k}"] = list(group.values)
+        for k, number in enumerate(release.numbers):
+            parameters[f"{name}n{k}"] = list(numbers[k])
+            for j in range(len(number.extras)):
+                parameters[f"{name}n{k}x{j}"] = list(extras[r][k][j])
+    for name in program.systems:
+        rows = (systems or {}).get(name, ())
+        for i in range(len(system.TABLES[name])):
+            parameters[f"sys_{name}{i}"] = [row[i] for row in rows]
     found = evaluator.rows(program.sql, parameters)
+    places = {int(release.name[1:]): r for r, release in enumerate(program.releases)}
     width = len(program.columns)
-    rows = [tuple(row[:width]) for row in found]
-    origins = [
-        tuple(None if at is None else origin(row[at]) for at in program.shadows) for row in found
-    ]
-    return Rows(program.columns, rows, origins)
+    return Rows(
+        program.columns,
+        [tuple(row[:width]) for row in found],
+        [
+            tuple(None if at is None else origin(row[at], places) for at in program.shadows)
+            for row in found
+        ],
+    )
 
 
-def origin(shadow: int | None) -> Origin | None:
+def origin(shadow: int | None, places: Mapping[int, int]) -> Origin | None:
     """Return the release, number and row that a shadow stands for."""
     if shadow is None:
         return None
-    return shadow >> 52, (shadow >> 32) & (2**20 - 1), shadow & (2**32 - 1)
-
-
-__all__ = ["Cell", "Values", "origin", "postprocess", "relation"]
+    return places[shadow >> 52], (shadow >> 32) & (2**20 - 1), shadow & (2**32 - 1)

@@ -45,12 +45,26 @@ class GroupColumn:
     values: tuple[Cell, ...]
 
 
+@dataclass(frozen=True)
+class Extra:
+    """What else of a number a statement shows, one value a row.
+
+    ``low``, ``high``, ``confidence``: of its interval; ``probability``: P(from ≤ number ≤ to), None
+    being unbounded; ``present``: whether P(number ≥ 1) is at least the confidence.
+    """
+
+    what: str
+    least: Fraction | None = None
+    most: Fraction | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Number:
     """One aggregate of a release point: in row i the answer to row i of ``family``, plus ``shift``.
 
     Of kind ``avg`` the family is U = SUM − mid · COUNT, ``denominator`` is COUNT of the same
-    records, and the number is mid + U / COUNT; ``shift`` is mid.
+    records, and the number is mid + U / COUNT; ``shift`` is mid, ``bounds`` the least and the
+    largest that it can be.
     """
 
     label: str
@@ -61,6 +75,8 @@ class Number:
     position: int | None  # 1-based character of the statement
     measure: str | None = None  # the measure whose default utility applies
     denominator: Family | None = None
+    bounds: tuple[Fraction, Fraction] | None = None
+    extras: tuple[Extra, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +99,7 @@ class Program:
     sql: str  # the post-processing, in DuckDB's dialect, over the relations r0, r1, ...
     shadows: tuple[int | None, ...] = ()  # per column the index of its origin in the sql's columns
     probe: bool = False  # nothing is released: WHERE 1=0, LIMIT 0
+    systems: tuple[str, ...] = ()  # the relations of schema privacy that it reads
     notices: tuple[str, ...] = ()
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from proxy.errors import Error, PolicyError
 from proxy.inference.query import COUNT, Factor
 from proxy.policy import CellBudget, Policy
-from proxy.sql.bind import quoted
 from proxy.sql.evaluate import Evaluator
+from proxy.sql.names import quoted
 from proxy.sql.program import Program
 from proxy.sql.statement import compile_statement
 

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import numpy as np
 from sqlglot import exp
 
 from proxy.errors import Error, NotSupportedError, StatementTooComplexError
-from proxy.inference.query import COUNT, Factor, TooLargeError
+from proxy.inference.query import TooLargeError
 from proxy.policy import Policy
 from proxy.sql import dialect
-from proxy.sql.bind import Binder, columns, quoted, wanted
+from proxy.sql.bind import Binder
 from proxy.sql.commands import command
 from proxy.sql.evaluate import Evaluator
 from proxy.sql.parameters import Parameters, bind_parameters
 from proxy.sql.postprocess import relation
-from proxy.sql.program import Command, Program, Request
+from proxy.sql.program import Column, Command, Program, Request
+from proxy.sql.relations import Context
 
 
 def compile_statement(
@@ -43,23 +43,6 @@ def compile_statement(
     return evaluator.cached(key, lambda: _compiled(text, policy, evaluator, chosen))
 
 
-def region(condition: str, policy: Policy, evaluator: Evaluator) -> tuple[Factor, ...]:
-    """Return the cells of the domain where a condition is true, as 0/1 factors.
-
-    Raises:
-        ProgrammingError, NotSupportedError: it is no condition over attributes.
-    """
-    text = f"SELECT COUNT(*) FROM {quoted(policy.dataset)} WHERE {condition}"
-    program = compile_statement(text, policy, evaluator)
-    if not isinstance(program, Program) or len(program.columns) != 1 or len(program.releases) > 1:
-        raise NotSupportedError(f"{condition} is not one condition")
-    if not program.releases:
-        return (Factor((), np.zeros((), dtype=np.int64)),)
-    (release,) = program.releases
-    term = release.numbers[0].family.query.parts.get(COUNT)
-    return term.factors if term else (Factor((), np.zeros((), dtype=np.int64)),)
-
-
 def _compiled(
     text: str, policy: Policy, evaluator: Evaluator, settings: Mapping[str, str]
 ) -> Program | Command:
@@ -78,7 +61,9 @@ def _compiled(
             f"{tree.key.upper()} is not supported: the proxy answers SELECT statements"
         )
     try:
-        return _program(text, tree, policy, evaluator, wanted(tree, dialect.hint(found)))
+        binder = Binder(policy, evaluator, text)
+        binder.hide_empty = settings.get("privacy.hide_empty", "off") == "on"
+        return _program(binder, tree, dialect.hint(found))
     except TooLargeError as error:
         raise StatementTooComplexError(
             f"the statement ties too many columns together: {error}",
@@ -92,18 +77,25 @@ def _compiled(
         raise
 
 
-def _program(
-    text: str, tree: exp.Expr, policy: Policy, evaluator: Evaluator, request: Request | None
-) -> Program:
-    binder = Binder(policy, evaluator)
-    bound = binder.query(tree, request)
+def _program(binder: Binder, tree: exp.Expr, request: Request | None) -> Program:
+    bound = binder.query(tree, Context(wanted=request))
+    columns = tuple(Column(output.name, output.typed.type) for output in bound.outputs)
+    if bound.probe:
+        return Program(binder.text, (), columns, "", probe=True)
     shadows: list[int | None] = []
     at = len(bound.outputs)
     for output in bound.outputs:
         shadows.append(at if output.typed.shadow else None)
         at += output.typed.shadow is not None
-    if bound.probe:
-        return Program(text, (), columns(bound.outputs), "", probe=True)
     releases = tuple(point.release() for point in binder.points)
-    sql = f"WITH {', '.join(map(relation, releases))} {bound.sql}"
-    return Program(text, releases, columns(bound.outputs), sql, tuple(shadows))
+    withs = [*map(relation, releases), *binder.systems.values(), *binder.withs]
+    sql = f"WITH {', '.join(withs)} {bound.sql}" if withs else bound.sql
+    return Program(
+        binder.text,
+        tuple(release for release in releases if release.rows),
+        columns,
+        sql,
+        tuple(shadows),
+        systems=tuple(binder.systems),
+        notices=tuple(binder.notices),
+    )

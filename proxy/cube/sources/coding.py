@@ -102,7 +102,8 @@ def code(attribute: Attribute, key: str, far: str, null: str, exact: str, cut: s
     """
     found = f"WHEN {exact} IS NOT NULL THEN {exact}"
     if attribute.edges is not None:
-        low, high = (literal(attribute.edges[i], attribute) for i in (0, -1))
+        kind = key_type(attribute)
+        low, high = (literal(attribute.edges[i], kind) for i in (0, -1))
         whole = f" AND {key} = floor({key})" if attribute.type == "integer" else ""
         found = f"WHEN {key} >= {low} AND {key} < {high}{whole} THEN {cut}"
     clamp = ""
@@ -115,34 +116,35 @@ def code(attribute: Attribute, key: str, far: str, null: str, exact: str, cut: s
     return f"CASE WHEN {null} THEN {NULL} {found}{clamp} ELSE {OUTSIDE} END"
 
 
-def cuts(attribute: Attribute) -> list[str]:
-    """Return the SQL literals between cells, ascending: a value at or past one is above it.
+def cuts(attribute: Attribute) -> list[Value]:
+    """Return the values between cells, ascending: what is at or past one is above it.
 
     Raises:
         PolicyError: values without an order cannot be clamped.
     """
     if attribute.edges is not None:
-        return [literal(edge, attribute) for edge in attribute.edges[1:-1]]
+        return list(attribute.edges[1:-1])
     values = attribute.values
     ordered = attribute.type not in ("text", "boolean")
     if not ordered or any(not a < b for a, b in pairwise(values)):  # type: ignore[operator]
         raise PolicyError("clamp needs ascending values", key=f"attributes.{attribute.name}")
-    return [literal(_nearer(a, b, attribute), attribute) for a, b in pairwise(values)]
+    unit = _unit(attribute)
+    return [_nearer(a, b, unit) for a, b in pairwise(values)]
 
 
-def tree(key: str, cuts: Sequence[str], first: int = 0) -> str:
+def tree(key: str, kind: str, cuts: Sequence[Value], first: int = 0) -> str:
     """Return SQL for the number of cuts at or below a value: a balanced tree of comparisons."""
     if not cuts:
         return str(first)
     middle = len(cuts) // 2
-    above = tree(key, cuts[middle + 1 :], first + middle + 1)
-    below = tree(key, cuts[:middle], first)
-    return f"CASE WHEN {key} >= {cuts[middle]} THEN {above} ELSE {below} END"
+    above = tree(key, kind, cuts[middle + 1 :], first + middle + 1)
+    below = tree(key, kind, cuts[:middle], first)
+    return f"CASE WHEN {key} >= {literal(cuts[middle], kind)} THEN {above} ELSE {below} END"
 
 
-def literal(value: Value, attribute: Attribute) -> str:
-    """Return a declared value as an SQL literal of the type in which the axis compares."""
-    return f"CAST({text(written(value))} AS {key_type(attribute)})"
+def literal(value: Value, kind: str) -> str:
+    """Return a declared value as SQL of the type ``kind`` in which the axis compares."""
+    return f"CAST({text(written(value))} AS {kind})"
 
 
 def written(value: Value) -> str:
@@ -199,15 +201,24 @@ def _written(value: str) -> str:
     return f"CAST({value} AS VARCHAR)"
 
 
-def _nearer(low: Value, high: Value, attribute: Attribute) -> Value:
+def _unit(attribute: Attribute) -> Fraction | datetime.timedelta:
+    """Return the least difference between values as the axis compares them."""
+    match attribute.type:
+        case "date":
+            return datetime.timedelta(days=1)
+        case "timestamp":
+            return datetime.timedelta.resolution
+    return Fraction(1, 10 ** scale(attribute))
+
+
+def _nearer(low: Value, high: Value, unit: Fraction | datetime.timedelta) -> Value:
     """Return the least value that is nearer to ``high``; a tie goes to ``low``."""
-    if isinstance(low, datetime.date) and isinstance(high, datetime.date):
-        precise = attribute.type == "timestamp"
-        step = datetime.timedelta.resolution if precise else datetime.timedelta(days=1)
-        return low + ((high - low) // step // 2 + 1) * step
-    unit = 10 ** scale(attribute)
-    least = (_fraction(low) + _fraction(high)) * unit // 2 + 1
-    return Decimal(least).scaleb(-scale(attribute), Context(prec=2 * DIGITS))
+    if isinstance(unit, datetime.timedelta):
+        assert isinstance(low, datetime.date)
+        assert isinstance(high, datetime.date)
+        return low + ((high - low) // unit // 2 + 1) * unit
+    least = ((_fraction(low) + _fraction(high)) / 2 // unit + 1) * unit
+    return Context(2 * DIGITS).divide(Decimal(least.numerator), Decimal(least.denominator))
 
 
 def _fraction(value: Value) -> Fraction:

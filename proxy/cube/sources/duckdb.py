@@ -67,7 +67,8 @@ def connected(policy: Policy, folder: Path) -> Iterator[duckdb.DuckDBPyConnectio
             _no_shadows(connection)
         else:
             connection.execute(f"CREATE TEMP VIEW {FILE} AS SELECT * FROM {_reader(path, kind)}")
-        connection.execute(f"CREATE TEMP VIEW {RECORDS} AS ({_rows(policy, connection)}\n)")
+        rows = _rows(policy, kind, connection)
+        connection.execute(f"CREATE TEMP VIEW {RECORDS} AS ({rows}\n)")
         yield connection
 
 
@@ -197,10 +198,10 @@ def _no_shadows(connection: duckdb.DuckDBPyConnection) -> None:
         raise SourceError("the database has a macro that hides a function of DuckDB; rename it")
 
 
-def _rows(policy: Policy, connection: duckdb.DuckDBPyConnection) -> str:
+def _rows(policy: Policy, kind: str, connection: duckdb.DuckDBPyConnection) -> str:
     """Return the SELECT of the records: the file, the table, or the checked query."""
     source, joins = policy.source, policy.privacy.unit.column is not None
-    tables = _tables(connection, views=joins)
+    tables = _tables(connection, views=joins) if kind == "database" else {FILE: FILE}
     if source.query is None:
         wanted = source.table or FILE
         found = {table.lower(): quoted for table, quoted in tables.items()}.get(wanted.lower())
@@ -221,8 +222,8 @@ def _tables(connection: duckdb.DuckDBPyConnection, views: bool) -> dict[str, str
     """Return the source's tables as SQL, by name: table (if in main) and schema.table."""
     rows = connection.execute(
         "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = 'src'"
-        " UNION SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal"
-        f" AND (database_name = 'src' AND {views} OR temporary) ORDER BY ALL"
+        " UNION SELECT schema_name, view_name FROM duckdb_views()"
+        f" WHERE NOT internal AND database_name = 'src' AND {views} ORDER BY ALL"
     ).fetchall()
     main = {table: name(table) for schema, table in rows if schema == "main"}
     return main | {f"{s}.{t}": f"{name(s)}.{name(t)}" for s, t in rows}

@@ -43,7 +43,8 @@ def check_expression(
     select = _parsed(connection, f"SELECT (\n{text}\n)", key)
     items = select["select_list"]
     bare = select["from_table"]["type"] == "EMPTY" and not _clauses(select)
-    if len(items) != 1 or not bare or select["where_clause"]:
+    row = items[0].get("function_name") == "row" if items else True  # (), (a, b)
+    if len(items) != 1 or row or not bare or select["where_clause"]:
         raise PolicyError("one SQL expression is expected", key=key)
     _check_values(connection, items, columns, key)
 
@@ -169,8 +170,8 @@ def _check_values(
     functions: set[str] = set()
     for node in (node for tree in trees for node in _nodes(tree)):
         kind = node["class"]
-        if kind not in VALUES:
-            what = WHY_NOT.get(kind, kind.lower())
+        if kind not in VALUES or node["type"] == "GROUPING_FUNCTION":
+            what = WHY_NOT.get(kind, node["type"].lower())
             raise PolicyError(f"{what} is not a value of one record", key=key)
         if kind == "COLUMN_REF":
             names = [str(name) for name in node["column_names"]]
@@ -205,6 +206,8 @@ def _check_call(node: dict[str, Any], key: str) -> None:
 
 def _by_row(connection: duckdb.DuckDBPyConnection, names: set[str]) -> set[str]:
     """Return those of the functions that depend on nothing but their arguments."""
+    if not names:
+        return set()
     rows = connection.execute(
         "SELECT lower(function_name), bool_and(internal),"
         " bool_or(function_type IN ('aggregate', 'window', 'table', 'table_macro')),"

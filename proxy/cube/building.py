@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,14 +18,13 @@ import duckdb
 
 from proxy.cube.file import FORMAT, digest, flush
 from proxy.cube.sources import coding
-from proxy.cube.sources.duckdb import RECORDS, columns, connected, guarded, name, text
-from proxy.cube.sources.rowwise import check_expression, missing
+from proxy.cube.sources.coded import CLIPPED, NO_VALUE, UNREADABLE, coded
+from proxy.cube.sources.duckdb import connected, text
 from proxy.domain import Attribute, Measure
 from proxy.errors import PolicyError, SourceError
 from proxy.policy import Policy
 
 Progress = Callable[[float], None]
-INSIDE, CLIPPED, UNREADABLE, NO_VALUE = range(4)  # what a measure's value is
 POLL = 0.1  # seconds
 LARGEST_SUM = 2**63 - 1
 
@@ -114,9 +113,9 @@ class _Work:
 
     def code(self) -> Report:
         """Make ``coded``, a row for each row of the source, and ``kept``, and count."""
-        self._run(self._coded(), 0.0, 0.75)
+        self._run(coded(self.policy, self.connection), 0.0, 0.75)
         self._run(self._kept(), 0.75, 0.8)
-        counts = ["count(*)", "count_if(unit IS NULL)"]
+        counts = ["count(*)", "count(*) FILTER (unit IS NULL)"]
         counts += [c for i, a in enumerate(self.axes) for c in _axis_counts(i, a)]
         counts += [c for k, m in enumerate(self.measures) for c in _measure_counts(k, m)]
         found = iter(self._one(f"SELECT {', '.join(counts)} FROM temp.main.coded"))
@@ -124,7 +123,7 @@ class _Work:
         rules = [Rule(a.name, *(next(found) for _ in range(4))) for a in self.axes]
         sums = [Rule(m.name, *(next(found) for _ in range(4))) for m in self.measures]
         (kept,) = self._one("SELECT count(*) FROM temp.main.kept")
-        (good,) = self._one(f"SELECT count_if({self._keep()}) FROM temp.main.coded")
+        (good,) = self._one(f"SELECT count(*) FILTER ({self._keep()}) FROM temp.main.coded")
         return Report(rows, kept, unitless, good - kept, tuple(rules), tuple(sums))
 
     def refuse_errors(self) -> None:
@@ -136,7 +135,7 @@ class _Work:
             if m.nulls == "error"
         ]
         for named, condition in conditions:
-            if self._one(f"SELECT count_if({condition}) FROM temp.main.coded")[0]:
+            if self._one(f"SELECT count(*) FILTER ({condition}) FROM temp.main.coded")[0]:
                 raise SourceError(
                     f"{named}: NULL, or a value outside the domain, where the policy says error",
                     hint="privacy-proxy check shows how many; group or drop would go on",
@@ -172,34 +171,6 @@ class _Work:
         self._run(table, 0.98, 0.98)
         self._run("CHECKPOINT cells", 0.98, 0.99)
 
-    def _coded(self) -> str:
-        """Return the SQL of ``coded``: codes c<i>, quanta q<k>, states m<k>, unit and mix."""
-        kinds = self._kinds()
-        joins: list[str] = []
-        given = [f"{_source(part)} AS e{i}" for i, (_, part) in enumerate(self._parts())]
-        typed, told, coded = ["unit", "mix"], ["*"], ["unit", "mix"]
-        for i, axis in enumerate(self.axes):
-            kind = {"integer": "number", "decimal": "number"}.get(axis.type, axis.type)
-            far = coding.double(f"e{i}", f"k{i}") if kind == "number" else "NULL"
-            typed += [f"e{i}", f"{coding.key(axis, f'e{i}', kinds[i])} AS k{i}"]
-            told += [f"{far} AS d{i}", f"{coding.null(f'e{i}', f'k{i}', kind)} AS z{i}"]
-            coded.append(f"CAST({self._code(i, axis, joins)} AS INTEGER) AS c{i}")
-        for k, measure in enumerate(self.measures):
-            e = f"e{len(self.axes) + k}"
-            places, _ = coding.quanta(measure)
-            typed += [e, f"{coding.number(e, kinds[len(self.axes) + k], places)} AS x{k}"]
-            told += [f"{coding.double(e, f'x{k}')} AS f{k}"]
-            told += [f"{coding.null(e, f'x{k}', 'number')} AS y{k}"]
-            coded += _measured(k, measure)
-        unit, mix = self._unit()
-        given += [f"{unit} AS unit", f"{mix} AS mix"]
-        rows = f'SELECT {", ".join(given)} FROM {RECORDS} AS "a record"'
-        rows = f"SELECT {', '.join(told)} FROM (SELECT {', '.join(typed)} FROM ({rows}))"
-        return (
-            f"CREATE TEMP TABLE coded AS SELECT {', '.join(coded)} FROM ({rows}) AS t"
-            f" {' '.join(joins)}"
-        )
-
     def _kept(self) -> str:
         """Return the SQL of ``kept``: the rows that no rule drops, at most max_rows of a unit."""
         condition, bound = f"{self._keep()}", ""
@@ -221,61 +192,6 @@ class _Work:
             f"m{k} < {UNREADABLE}" for k, m in enumerate(self.measures) if m.nulls == "drop"
         ]
         return " AND ".join(conditions)
-
-    def _kinds(self) -> list[str]:
-        """Return the SQL types of the expressions of attributes and measures, once checked."""
-        known = list(columns(self.connection))
-        kinds = []
-        for key, part in self._parts():
-            if part.source is None and part.name.lower() not in {c.lower() for c in known}:
-                raise missing(part.name, known, key)
-            check_expression(self.connection, _source(part), known, key)
-            with guarded(self.policy.path, key):
-                found = columns(self.connection, f"SELECT {_source(part)} AS e FROM {RECORDS}")
-            kinds.append(found["e"])
-        unit = self.policy.privacy.unit.column
-        if unit is not None and unit.lower() not in {c.lower() for c in known}:
-            raise missing(unit, known, "privacy.unit.column")
-        return kinds
-
-    def _parts(self) -> Iterator[tuple[str, Attribute | Measure]]:
-        for axis in self.axes:
-            yield f"attributes.{axis.name}", axis
-        for measure in self.measures:
-            yield f"measures.{measure.name}", measure
-
-    def _unit(self) -> tuple[str, str]:
-        """Return SQL for a row's unit, and for what chooses among the rows of a unit."""
-        unit = self.policy.privacy.unit
-        if unit.column is None:
-            return "0", "0"
-        content = f'{text(unit.seed)} || CAST("a record" AS VARCHAR)'
-        return name(unit.column), f"md5_number_lower({content})"
-
-    def _code(self, i: int, axis: Attribute, joins: list[str]) -> str:
-        """Return SQL for an axis's code; tables of values or cuts are made and joined as needed."""
-        exact = cut = "NULL"
-        if axis.edges is None:
-            self._values(f"exact{i}", axis, [coding.written(value) for value in axis.values])
-            joins.append(f"LEFT JOIN temp.main.exact{i} ON exact{i}.v = t.k{i}")
-            exact = f"exact{i}.code"
-        if axis.edges is not None or axis.outside == "clamp":
-            between = coding.cuts(axis)
-            cut = coding.tree(f"k{i}", between) if len(between) <= coding.TREE else f"cut{i}.code"
-            if len(between) > coding.TREE:
-                self._values(f"cut{i}", axis, between)
-                joins.append(f"ASOF LEFT JOIN temp.main.cut{i} ON t.k{i} >= cut{i}.v")
-                cut = f"coalesce(cut{i}.code + 1, 0)"
-        return coding.code(axis, f"k{i}", f"d{i}", f"z{i}", exact, cut)
-
-    def _values(self, table: str, axis: Attribute, values: list[str]) -> None:
-        """Make a temporary table of values and their codes."""
-        self.connection.execute(
-            f"CREATE TEMP TABLE {table} AS SELECT"
-            f" CAST(unnest(?::VARCHAR[]) AS {coding.key_type(axis)}) AS v,"
-            f" CAST(unnest(range({len(values)})) AS INTEGER) AS code",
-            [values],
-        )
 
     def _one(self, sql: str) -> tuple[int, ...]:
         """Return the one row of a query."""
@@ -314,11 +230,6 @@ class _Work:
         self.progress(end)
 
 
-def _source(part: Attribute | Measure) -> str:
-    """Return the SQL expression of an attribute or measure."""
-    return f"(\n{part.source}\n)" if part.source is not None else name(part.name)
-
-
 def _when(i: int, axis: Attribute, rule: str) -> str:
     """Return the SQL condition that an axis's rules meet a value and say ``rule``."""
     # what cannot be clamped, being no value of the type at all, goes the way of NULL
@@ -338,34 +249,20 @@ def _final(i: int, axis: Attribute) -> str:
 
 def _axis_counts(i: int, axis: Attribute) -> list[str]:
     return [
-        f"count_if(c{i} = {coding.NULL})",
-        f"count_if(c{i} <= {coding.OUTSIDE})",
-        f"count_if(c{i} <= {coding.CLAMPED})",
-        f"count_if({_when(i, axis, 'drop')})",
-    ]
-
-
-def _measured(k: int, measure: Measure) -> list[str]:
-    """Return SQL for a measure's quanta q<k> and state m<k>."""
-    least, most = coding.ends(measure)
-    quanta = coding.rounded(measure, f"x{k}", f"f{k}")
-    state = (
-        f"CASE WHEN y{k} THEN {NO_VALUE} WHEN coalesce(x{k}, f{k}) IS NULL THEN {UNREADABLE}"
-        f" WHEN x{k} >= {least} AND x{k} <= {most} THEN {INSIDE} ELSE {CLIPPED} END"
-    )
-    return [
-        f"CASE WHEN NOT y{k} THEN {quanta} END AS q{k}",
-        f"CAST({state} AS UTINYINT) AS m{k}",
+        f"count(*) FILTER (c{i} = {coding.NULL})",
+        f"count(*) FILTER (c{i} <= {coding.OUTSIDE})",
+        f"count(*) FILTER (c{i} <= {coding.CLAMPED})",
+        f"count(*) FILTER ({_when(i, axis, 'drop')})",
     ]
 
 
 def _measure_counts(k: int, measure: Measure) -> list[str]:
     drop = f"m{k} >= {UNREADABLE}" if measure.nulls == "drop" else "false"
     return [
-        f"count_if(m{k} = {NO_VALUE})",
-        f"count_if(m{k} = {UNREADABLE})",
-        f"count_if(m{k} = {CLIPPED})",
-        f"count_if({drop})",
+        f"count(*) FILTER (m{k} = {NO_VALUE})",
+        f"count(*) FILTER (m{k} = {UNREADABLE})",
+        f"count(*) FILTER (m{k} = {CLIPPED})",
+        f"count(*) FILTER ({drop})",
     ]
 
 

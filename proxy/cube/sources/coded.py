@@ -1,0 +1,132 @@
+"""The SQL of ``coded``: a row for each row of the source, its values as codes and quanta.
+
+Columns: for attribute i its code c<i> (see ``coding``); for measure k its quanta q<k> (NULL where
+it has no value) and what it met, m<k>: INSIDE, CLIPPED, UNREADABLE or NO_VALUE; the privacy
+``unit``, and ``mix``, which orders the rows of a unit by their content.  Four selects, one in the
+other: the policy's expressions (e), the values they are read as (k, x), what those that cannot be
+read are (d, f: a DOUBLE; z, y: whether NULL), codes and quanta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import duckdb
+
+from proxy.cube.sources import coding
+from proxy.cube.sources.duckdb import RECORDS, columns, guarded, name, text
+from proxy.cube.sources.rowwise import check_expression, missing
+from proxy.domain import Attribute, Measure, Value
+from proxy.policy import Policy
+from proxy.policy.model import Unit
+
+INSIDE, CLIPPED, UNREADABLE, NO_VALUE = range(4)
+NUMBER = {"integer": "number", "decimal": "number"}
+
+
+def coded(policy: Policy, connection: duckdb.DuckDBPyConnection) -> str:
+    """Return the SQL that makes the temporary table ``coded``; lookup tables are made at once.
+
+    Raises:
+        SourceError: the source lacks a column.
+        PolicyError: an expression is not a value of one record, or does not fit its columns.
+    """
+    axes, measures = policy.domain.attributes, policy.domain.measures
+    sources, kinds = _sources(policy, connection)
+    given = [f"({source}) AS e{i}" for i, source in enumerate(sources)]
+    given += _unit(policy.privacy.unit)
+    typed, told, out = ["unit", "mix"], ["*"], ["unit", "mix"]
+    joins: list[str] = []
+    for i, axis in enumerate(axes):
+        kind = NUMBER.get(axis.type, axis.type)
+        far = coding.double(f"e{i}", f"k{i}") if kind == "number" else "NULL"
+        typed += [f"e{i}", f"{coding.key(axis, f'e{i}', kinds[i])} AS k{i}"]
+        told += [f"{far} AS d{i}", f"{coding.null(f'e{i}', f'k{i}', kind)} AS z{i}"]
+        out.append(f"CAST({_code(connection, i, axis, joins)} AS INTEGER) AS c{i}")
+    for k, measure in enumerate(measures):
+        e, kind = f"e{len(axes) + k}", kinds[len(axes) + k]
+        typed += [e, f"{coding.number(e, kind, coding.quanta(measure)[0])} AS x{k}"]
+        told += [f"{coding.double(e, f'x{k}')} AS f{k}"]
+        told += [f"{coding.null(e, f'x{k}', 'number')} AS y{k}"]
+        out += _measured(k, measure)
+    rows = f'SELECT {", ".join(given)} FROM {RECORDS} AS "a record"'
+    rows = f"SELECT {', '.join(told)} FROM (SELECT {', '.join(typed)} FROM ({rows}))"
+    rows = f"SELECT {', '.join(out)} FROM ({rows}) AS t {' '.join(joins)}"
+    return f"CREATE TEMP TABLE coded AS {rows}"
+
+
+def _sources(
+    policy: Policy, connection: duckdb.DuckDBPyConnection
+) -> tuple[list[str], list[str]]:
+    """Return the SQL of attributes and measures, checked, and its types."""
+    known = list(columns(connection))
+    parts: list[tuple[str, Attribute | Measure]] = [
+        *((f"attributes.{a.name}", a) for a in policy.domain.attributes),
+        *((f"measures.{m.name}", m) for m in policy.domain.measures),
+    ]
+    sources, kinds = [], []
+    for key, part in parts:
+        source = name(part.name) if part.source is None else f"\n{part.source}\n"
+        check_expression(connection, source, known, key)
+        with guarded(policy.source.path or policy.path, key):
+            found = columns(connection, f"SELECT ({source}) AS e FROM {RECORDS}")
+        sources.append(source)
+        kinds.append(found["e"])
+    unit = policy.privacy.unit.column
+    if unit is not None and unit.lower() not in {column.lower() for column in known}:
+        raise missing(unit, known, "privacy.unit.column")
+    return sources, kinds
+
+
+def _unit(unit: Unit) -> list[str]:
+    """Return SQL for a row's unit, and for what chooses among the rows of a unit."""
+    if unit.column is None:
+        return ["0 AS unit", "0 AS mix"]
+    content = f'{text(unit.seed)} || CAST("a record" AS VARCHAR)'
+    return [f"{name(unit.column)} AS unit", f"md5_number_lower({content}) AS mix"]
+
+
+def _code(
+    connection: duckdb.DuckDBPyConnection, i: int, axis: Attribute, joins: list[str]
+) -> str:
+    """Return SQL for an axis's code; tables of values or cuts are made and joined as needed."""
+    exact = cut = "NULL"
+    if axis.edges is None:
+        _values(connection, f"exact{i}", axis, axis.values)
+        joins.append(f"LEFT JOIN temp.main.exact{i} ON exact{i}.v = t.k{i}")
+        exact = f"exact{i}.code"
+    if axis.edges is not None or axis.outside == "clamp":
+        between = coding.cuts(axis)
+        if len(between) <= coding.TREE:
+            cut = coding.tree(f"k{i}", coding.key_type(axis), between)
+        else:
+            _values(connection, f"cut{i}", axis, between)
+            joins.append(f"ASOF LEFT JOIN temp.main.cut{i} ON t.k{i} >= cut{i}.v")
+            cut = f"coalesce(cut{i}.code + 1, 0)"
+    return coding.code(axis, f"k{i}", f"d{i}", f"z{i}", exact, cut)
+
+
+def _values(
+    connection: duckdb.DuckDBPyConnection, table: str, axis: Attribute, values: Sequence[Value]
+) -> None:
+    """Make a temporary table of values and their codes."""
+    connection.execute(
+        f"CREATE TEMP TABLE {table} AS SELECT"
+        f" CAST(unnest(?::VARCHAR[]) AS {coding.key_type(axis)}) AS v,"
+        f" CAST(unnest(range({len(values)})) AS INTEGER) AS code",
+        [[coding.written(value) for value in values]],
+    )
+
+
+def _measured(k: int, measure: Measure) -> list[str]:
+    """Return SQL for a measure's quanta q<k> and state m<k>."""
+    least, most = coding.ends(measure)
+    quanta = coding.rounded(measure, f"x{k}", f"f{k}")
+    state = (
+        f"CASE WHEN y{k} THEN {NO_VALUE} WHEN coalesce(x{k}, f{k}) IS NULL THEN {UNREADABLE}"
+        f" WHEN x{k} >= {least} AND x{k} <= {most} THEN {INSIDE} ELSE {CLIPPED} END"
+    )
+    return [
+        f"CASE WHEN NOT y{k} THEN {quanta} END AS q{k}",
+        f"CAST({state} AS UTINYINT) AS m{k}",
+    ]

@@ -1,0 +1,104 @@
+"""A result of the engine on its way out: rows as a statement for the mirror, and the notices.
+
+The rows go through the mirror as literals, one array for each column, with the types announced, so
+that portals, cursors, formats and fetch sizes are PostgreSQL's own.  Nothing is computed there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from proxy.engine import Column, Result
+from proxy.server.messages import Report
+from proxy.server.mirror import SCHEMA, quoted, text
+
+FAILS = f"WHERE {SCHEMA}.guard('answer')"
+UNKNOWN = "text"  # what PostgreSQL makes of a literal that nothing gives a type
+
+
+def rows(result: Result, columns: Sequence[Column]) -> str:
+    """Return the SELECT that gives the rows of a result."""
+    names = ", ".join(f"c{i} AS {quoted(column.name)}" for i, column in enumerate(columns))
+    if not result.rows:
+        return stub(columns, "WHERE false")
+    arrays = ", ".join(
+        f"{array(row[i] for row in result.rows)}::{kind(column)}[]"
+        for i, column in enumerate(columns)
+    )
+    aliases = ", ".join(f"c{i}" for i in range(len(columns)))
+    return f"SELECT {names} FROM unnest({arrays}) AS t({aliases})"
+
+
+def stub(columns: Sequence[Column], where: str = "") -> str:
+    """Return a SELECT of these columns; running it raises, unless ``where`` is something else."""
+    listed = ", ".join(f"NULL::{kind(column)} AS {quoted(column.name)}" for column in columns)
+    return f"SELECT {listed} {where or FAILS}"
+
+
+def kind(column: Column) -> str:
+    """Return the type of a column in the mirror."""
+    return UNKNOWN if column.type in ("unknown", "") else column.type
+
+
+def array(values: Iterable[object]) -> str:
+    """Return values as a literal of an array."""
+    return text("{" + ",".join(map(_element, values)) + "}")
+
+
+def _element(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "t" if value else "f"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else str(value).replace("inf", "Infinity")
+    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def notices(result: Result, with_answers: bool) -> list[Report]:
+    """Return what the client is told beside the rows."""
+    said = [Report("NOTICE", "00000", notice) for notice in result.notices]
+    numbers = [answer for row in result.answers for answer in row]
+    if numbers:
+        detail = document(result) if with_answers else None
+        said.append(Report("NOTICE", "00000", summary(result), detail))
+    return said
+
+
+def summary(result: Result) -> str:
+    """Return in one line what was free, what it cost, and what is left."""
+    numbers = [answer for row in result.answers for answer in row]
+    paid = sum(answer.cost > 0 for answer in numbers)
+    free = len(numbers) - paid
+    parts = []
+    if paid:
+        parts.append(f"{_count(paid)} measured")
+    if free:
+        parts.append(f"{_count(free) if not paid else free} free")
+    cost = f"{result.cost:.4g}" if result.cost else "nothing"
+    return f"privacy: {', '.join(parts)}; cost {cost}, left {result.left:.4g}"
+
+
+def _count(numbers: int) -> str:
+    return f"{numbers:,} number" + ("s" if numbers != 1 else "")
+
+
+def document(result: Result) -> str:
+    """Return the answers as JSON, for clients that read them."""
+    return json.dumps(
+        {
+            "answers": [[asdict(answer) for answer in row] for row in result.answers],
+            "places": result.places,
+            "cost": result.cost,
+            "left": result.left,
+            "notices": list(result.notices),
+        },
+        separators=(",", ":"),
+    )

@@ -1,0 +1,212 @@
+"""One session of a client, as a state machine without I/O.
+
+The client's messages come in, one at a time, through ``handle``, a generator that yields what is
+to be done next (``Send``, ``Tell``, ``SETTLE``, ``Do``) and gets the outcome back; the mirror's
+messages pass through ``mirrored``.  Invariant: the engine runs a statement only when the mirror
+has settled everything before it without an error, and an engine's error leaves the mirror, and
+with it the client's transaction, in the state that any failed statement would.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from psycopg._encodings import pg2pyenc
+
+from proxy.engine import Column, Result
+from proxy.errors import DataError, Error
+from proxy.server import answer, messages
+from proxy.server.desk import Desk
+from proxy.server.frames import frame
+from proxy.server.messages import Report
+from proxy.server.question import Ask
+from proxy.server.replies import Expected, Replies
+from proxy.settings import ANSWERS, TABLE
+
+SETTINGS = (*TABLE, "client_min_messages", "statement_timeout")
+READ = "SELECT " + ", ".join(f"pg_catalog.current_setting('{name}', true)" for name in SETTINGS)
+QUIET = ("warning", "error", "log")
+WRONG = b"!"  # a statement that fails in every state
+
+
+@dataclass(frozen=True)
+class Send:
+    """Bytes for the mirror."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Bytes for the client."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Settle:
+    """Wait until the mirror has answered all that it was sent; ``flush`` makes it send."""
+
+    flush: bool
+
+
+@dataclass(frozen=True)
+class Do:
+    """A call to make in a worker thread; its errors come back as they are."""
+
+    call: Callable[[], Any]
+
+
+Step = Send | Tell | Settle | Do
+Flow = Generator[Step, Any, Any]
+
+
+@dataclass
+class Statement:
+    """A prepared statement that is a question to the engine."""
+
+    ask: Ask
+    types: tuple[int, ...]
+    columns: tuple[Column, ...] | Error  # an error: the mirror may know better (a probe)
+    made: Expected | None = None  # the mirror's reply to its stub
+
+
+@dataclass
+class Portal:
+    """A portal of such a statement."""
+
+    statement: Statement
+    bind: messages.Bind
+    syncs: int
+    ran: bool = False
+
+
+@dataclass
+class Conversation:
+    """What is known of one session."""
+
+    desk: Desk
+    datasets: tuple[str, ...]
+    home: str  # the dataset whose database this is
+    replies: Replies = field(default_factory=Replies)
+    statements: dict[str, Statement] = field(default_factory=dict)
+    portals: dict[bytes, Portal] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    dirty: bool = True  # a statement ran that may have changed the settings
+    forwarded: bool = False  # likewise since the last Sync
+    prepared: bool = False  # the statement that reads the settings
+    syncs: int = 0
+    released: float = 0.0  # in the transaction that is open
+    on_result: Callable[[Result], None] = lambda result: None
+
+    # --- texts -----------------------------------------------------------------------------------
+
+    @property
+    def encoding(self) -> str:
+        """The Python name of the client's encoding."""
+        name = self.replies.parameters.get(b"client_encoding", b"UTF8")
+        return codecs.lookup(pg2pyenc(name)).name if name != b"SQL_ASCII" else "utf-8"
+
+    def decode(self, text: bytes) -> str:
+        """Return a text of the client.
+
+        Raises:
+            DataError: it is not in the client's encoding.
+        """
+        try:
+            return text.decode(self.encoding)
+        except UnicodeDecodeError:
+            raise DataError("the statement is not in the client's encoding") from None
+
+    def encode(self, text: str) -> bytes:
+        """Return a text for the mirror, in the client's encoding.
+
+        Raises:
+            DataError: it has a character that the encoding has not.
+        """
+        try:
+            return text.encode(self.encoding)
+        except UnicodeEncodeError:
+            raise DataError(
+                f"a value cannot be written in the client's encoding {self.encoding}",
+                hint="SET client_encoding = 'UTF8'",
+            ) from None
+
+    def report(self, error: Error, offset: int = 0) -> bytes:
+        """Return an error as a message."""
+        return Report.of(error, offset).encode(self.encoding)
+
+    # --- the mirror's messages -------------------------------------------------------------------
+
+    def mirrored(self, kind: bytes, body: bytes) -> bytes:
+        """Return what the client gets of a message of the mirror."""
+        told = b""
+        if kind == b"C" and body.startswith((b"ROLLBACK\0", b"COMMIT\0")):
+            if self.released and body.startswith(b"ROLLBACK"):
+                told = Report(
+                    "NOTICE",
+                    "00000",
+                    f"privacy: what was released in this transaction stays charged "
+                    f"({self.released:.4g}): it has been seen",
+                ).encode(self.encoding)
+            self.released = 0.0
+        return told + self.replies.got(kind, body)
+
+    # --- steps that simple and extended queries share --------------------------------------------
+
+    def settle(self, flush: bool) -> Iterator[Step]:
+        """Wait for the mirror."""
+        if not self.replies.settled:
+            yield Settle(flush)
+
+    def read_settings(self, sync: bool) -> Flow:
+        """Learn the settings from the mirror, if they may have changed."""
+        if not self.dirty:
+            return
+        data, replies = b"", self.replies
+        if not self.prepared:
+            replies.expect(b"P", hide=True)
+            data += messages.Parse(b"privacy.settings", READ.encode(), ()).encode()
+        replies.expect(b"B", hide=True)
+        data += messages.Bind(b"privacy.settings", b"privacy.settings", (), (), b"\0\0").encode()
+        expected = replies.expect(b"E", hide=True)
+        replies.expect(b"C", hide=True)
+        data += messages.execute(b"privacy.settings") + messages.close(b"P", b"privacy.settings")
+        if sync:
+            replies.expect(b"S", hide=True)
+            data += frame(b"S")
+        yield Send(data)
+        yield Settle(not sync)
+        rows = [body for kind, body in expected.kept if kind == b"D"]
+        if rows:
+            self.prepared, self.dirty = True, False
+            values = messages.data_row(rows[0])
+            self.settings = {
+                name: (value or b"").decode() or (TABLE[name].default if name in TABLE else "")
+                for name, value in zip(SETTINGS, values, strict=True)
+            }
+
+    def ask(self, ask: Ask, text: str) -> Flow:
+        """Run a statement on the engine, and say what it cost."""
+        settings = dict(self.settings)
+        self.desk.begin()
+        result: Result = yield Do(lambda: self.desk.execute(ask.dataset, text, settings))
+        self.on_result(result)
+        if self.replies.status != b"I":
+            self.released += result.cost
+        if settings.get("client_min_messages") not in QUIET:
+            with_answers = TABLE[ANSWERS].read(settings.get(ANSWERS, ""))
+            for notice in answer.notices(result, with_answers):
+                yield Tell(notice.encode(self.encoding))
+        return result
+
+    def forget(self, name: str | None) -> None:
+        """Drop a prepared statement, or all."""
+        if name is None:
+            self.statements.clear()
+            self.prepared = False
+        else:
+            self.statements.pop(name, None)

@@ -1,0 +1,181 @@
+"""The engine's side of one connection: an engine session for each dataset, and what they are asked.
+
+Called from worker threads, one call at a time; ``cancel`` may come from any thread at any time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psycopg
+from psycopg.pq import ExecStatus
+
+from proxy.engine import Column, Engine, Result, Session
+from proxy.errors import Error, NotSupportedError, QueryCanceledError, StatementTooComplexError
+from proxy.policy import User
+from proxy.server import values
+from proxy.server.mirror import Limits
+from proxy.settings import TABLE
+
+
+class Describer:
+    """Asks the mirror what types the parameters of a statement have; runs nothing."""
+
+    def __init__(self, conninfo: str) -> None:
+        self._conninfo = conninfo
+        self._lock = threading.Lock()
+        self._connection: psycopg.Connection | None = None
+
+    def types(self, text: str, declared: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Return the types of the parameters, as far as they are not declared; None: it is wrong.
+
+        Raises:
+            psycopg.OperationalError: the mirror is gone.
+        """
+        with self._lock:
+            wire = self._open().pgconn
+            done = wire.prepare(b"", text.encode(), list(declared))
+            if done.status != ExecStatus.COMMAND_OK:
+                return None
+            told = wire.describe_prepared(b"")
+            return tuple(told.param_type(i) for i in range(told.nparams))
+
+    def oids(self, listed: str) -> tuple[int, ...]:
+        """Return the types in a list of names; 0 for what is none."""
+        names = [name.strip() for name in listed.split(",")]
+        return tuple(
+            int(oid) for (oid,) in self._rows("SELECT coalesce(to_regtype(n)::oid, 0)", names)
+        )
+
+    def names(self, oids: tuple[int, ...]) -> list[str]:
+        """Return the names of types."""
+        return [str(name) for (name,) in self._rows("SELECT format_type(n::oid, NULL)", oids)]
+
+    def _rows(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        with self._lock:
+            texts = [str(value) for value in values]
+            source = "FROM unnest(%s::text[]) WITH ORDINALITY AS t(n, i) ORDER BY i"
+            return list(self._open().execute(f"{select} {source}".encode(), [texts]))
+
+    def _open(self) -> psycopg.Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(self._conninfo, autocommit=True)
+        return self._connection
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+
+
+class Desk:
+    """What one connection may ask of the engines."""
+
+    def __init__(
+        self,
+        engines: Mapping[str, Engine],
+        user: User,
+        describer: Describer,
+        limits: Limits,
+    ) -> None:
+        self._engines = engines
+        self._user = user
+        self._describer = describer
+        self._limits = limits
+        self._sessions: dict[str, Session] = {}
+        self._canceled: str | None = None
+
+    def begin(self) -> None:
+        """Forget a cancellation that came before the statement that is about to run."""
+        self._canceled = None
+
+    def cancel(self, reason: str) -> None:
+        """Stop what runs, as soon as it can be stopped."""
+        self._canceled = reason
+        for session in list(self._sessions.values()):
+            session.cancel()
+
+    def describe(self, dataset: str, text: str, settings: Mapping[str, str]) -> tuple[Column, ...]:
+        """Return the columns that a statement would give; nothing is released."""
+        return self._session(dataset, settings).describe(text)
+
+    def execute(self, dataset: str, text: str, settings: Mapping[str, str]) -> Result:
+        """Run a statement."""
+        session = self._session(dataset, settings)
+        if self._canceled:
+            raise QueryCanceledError(self._canceled)
+        try:
+            result = session.execute(text)
+        except QueryCanceledError:
+            raise QueryCanceledError(
+                self._canceled or "canceling statement due to user request"
+            ) from None
+        if len(result.rows) > self._limits.rows:
+            raise StatementTooComplexError(
+                f"the result has {len(result.rows):,} rows; {self._limits.rows:,} are allowed",
+                hint="add a LIMIT; what it asked for is known now, and free",
+            )
+        return result
+
+    def prepare(
+        self,
+        dataset: str,
+        text: str,
+        plain: str,
+        declared: tuple[int, ...],
+        settings: Mapping[str, str],
+    ) -> tuple[tuple[int, ...], tuple[Column, ...] | Error]:
+        """Return the types of the parameters, and the columns or why there are none."""
+        try:
+            numbers = [number for number, _, _ in values.places(text)]
+        except Error as error:
+            return declared, error
+        if not numbers and not declared:
+            types: tuple[int, ...] = ()
+        else:
+            found = self._describer.types(plain, declared)
+            count = max([len(declared), *numbers])
+            known = found or declared
+            known = (*known, *(0 for _ in range(count - len(known))))
+            types = tuple(oid if oid not in (0, 705) else values.TEXT for oid in known)
+        try:
+            return types, self._columns(dataset, text, types, settings)
+        except Error as error:
+            return types, error
+
+    def prepare_sql(
+        self, dataset: str, text: str, plain: str, declared: str, settings: Mapping[str, str]
+    ) -> tuple[tuple[int, ...], list[str], tuple[Column, ...] | Error]:
+        """Do the same for PREPARE; ``declared`` is its list of types."""
+        oids = self._describer.oids(declared) if declared.strip() else ()
+        types, columns = self.prepare(dataset, text, plain, oids, settings)
+        return types, self._describer.names(types), columns
+
+    def _columns(
+        self, dataset: str, text: str, types: tuple[int, ...], settings: Mapping[str, str]
+    ) -> tuple[Column, ...]:
+        if not types:
+            return self.describe(dataset, text, settings)
+        try:
+            return self.describe(dataset, values.fill(text, values.nulls(types)).text, settings)
+        except Error:
+            bound = values.fill(text, values.samples(types))
+            try:
+                return self.describe(dataset, bound.text, settings)
+            except Error as error:
+                if error.position is not None:
+                    error.position = bound.original(error.position)
+                raise
+
+    def _session(self, dataset: str, settings: Mapping[str, str]) -> Session:
+        if dataset not in self._engines:
+            raise NotSupportedError(f"there is no dataset {dataset} here")
+        if dataset not in self._sessions:
+            self._sessions[dataset] = self._engines[dataset].session(user=self._user.name)
+        session = self._sessions[dataset]
+        for name, text in settings.items():
+            if name in TABLE and session.settings.text(name) != text:
+                session.settings.set(name, text)
+        return session

@@ -1,0 +1,189 @@
+"""The extended protocol: Parse, Bind, Describe, Execute, Close, Sync, Flush.
+
+A question to the engine is, for the mirror, a *stub*: a statement with its parameters and columns,
+which raises when it is run.  The mirror describes it, and checks the values that are bound to it.
+Only Execute asks the engine; then a portal with the rows takes the stub's place.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from proxy.errors import Error, NotSupportedError
+from proxy.server import answer, messages, question, values
+from proxy.server.conversation import (
+    WRONG,
+    Conversation,
+    Do,
+    Flow,
+    Portal,
+    Send,
+    Statement,
+)
+from proxy.server.frames import frame
+from proxy.server.question import Ask, Forget, Refuse
+from proxy.server.simple import resolved
+
+ROWS = b"privacy.rows"  # the statement that gives the rows, while a portal is made of it
+
+
+def parse(talk: Conversation, body: bytes) -> Flow:
+    """Handle Parse."""
+    message = messages.Parse.decode(body)
+    try:
+        text = talk.decode(message.text)
+        name = talk.decode(message.name)
+    except Error as error:
+        yield from fail(talk, error)
+        return
+    decision = resolved(talk, question.decide(text, talk.datasets, talk.home))
+    if isinstance(decision, Refuse):
+        yield from fail(talk, decision.error)
+    elif isinstance(decision, Ask) and decision.prepares is None:
+        yield from _parse_ask(talk, message, name, decision)
+    elif isinstance(decision, Ask):
+        hint = "send the query itself in Parse, or PREPARE in a simple query"
+        yield from fail(
+            talk, NotSupportedError("PREPARE inside of Parse is not supported", hint=hint)
+        )
+    else:
+        if isinstance(decision, Forget):
+            talk.forget(decision.name)
+        if not name:
+            talk.statements.pop(name, None)
+        raw = message.text if isinstance(decision, Forget) else talk.encode(decision.text)
+        talk.replies.expect(b"P")
+        yield Send(messages.Parse(message.name, raw, message.types).encode())
+
+
+def _parse_ask(talk: Conversation, message: messages.Parse, name: str, ask: Ask) -> Flow:
+    yield from talk.settle(True)
+    if talk.replies.failed:
+        return
+    yield from talk.read_settings(sync=False)
+    settings = dict(talk.settings)
+    try:
+        types, columns = yield Do(
+            lambda: talk.desk.prepare(ask.dataset, ask.text, ask.plain, message.types, settings)
+        )
+        if isinstance(columns, Error):
+            stub, refusal = ask.plain, talk.report(columns, ask.offset)
+        else:
+            stub, refusal = answer.stub(columns), None
+        raw = talk.encode(ask.head + " " + stub)
+    except Error as error:
+        yield from fail(talk, error)
+        return
+    known = talk.statements.get(name)
+    statement = Statement(ask, types, columns)
+    statement.made = talk.replies.expect(b"P", error=refusal)
+    yield Send(messages.Parse(message.name, raw, types).encode())
+    if name and known is not None and known.made is not None:
+        yield from talk.settle(True)
+        if statement.made.failed:  # the name is taken: what it stood for stays
+            return
+    talk.statements[name] = statement
+
+
+def bind(talk: Conversation, body: bytes) -> Flow:
+    """Handle Bind: the mirror checks the values, on the stub."""
+    message = messages.Bind.decode(body)
+    statement = talk.statements.get(message.statement.decode("utf-8", "replace"))
+    talk.portals.pop(message.portal, None)
+    if statement is not None and not (statement.made and statement.made.failed):
+        talk.portals[message.portal] = Portal(statement, message, talk.syncs)
+    talk.replies.expect(b"B")
+    yield Send(frame(b"B", body))
+
+
+def execute(talk: Conversation, body: bytes) -> Flow:
+    """Handle Execute: here the engine is asked."""
+    name, at = messages.cstring(body, 0)
+    portal = talk.portals.get(name)
+    if portal is not None and not portal.ran:
+        yield from talk.settle(True)
+        if talk.replies.failed:
+            return
+        if portal.syncs != talk.syncs and talk.replies.status == b"I":
+            portal = None  # it ended with its transaction: the mirror says so
+    if portal is None or portal.ran:
+        talk.dirty = talk.forwarded = True
+        talk.replies.expect(b"E")
+        yield Send(frame(b"E", body))
+        return
+    statement = portal.statement
+    if isinstance(statement.columns, Error):
+        error = talk.report(statement.columns, statement.ask.offset)
+        talk.replies.expect(b"E", error=error)
+        yield Send(frame(b"E", body))
+        return
+    (limit,) = struct.unpack_from("!i", body, at) if len(body) >= at + 4 else (0,)
+    yield from _run(talk, name, portal, limit)
+
+
+def _run(talk: Conversation, name: bytes, portal: Portal, limit: int) -> Flow:
+    """Ask the engine, and put a portal with the rows in the place of the stub's."""
+    statement = portal.statement
+    ask = statement.ask
+    yield from talk.read_settings(sync=False)
+    settings = dict(talk.settings)
+    bound = values.Bound(ask.text)
+    try:
+        bound = values.fill(ask.text, values.literals(portal.bind, statement.types, talk.encoding))
+        columns = yield Do(lambda: talk.desk.describe(ask.dataset, bound.text, settings))
+        if columns != statement.columns:
+            raise NotSupportedError("cached plan must not change result type")
+        result = yield from talk.ask(ask, bound.text)
+        raw = talk.encode(ask.head + " " + answer.rows(result, columns))
+    except Error as error:
+        if error.position is not None:
+            error.position = bound.original(error.position)
+        yield from fail(talk, error, ask.offset)
+        return
+    expect = talk.replies.expect
+    data = messages.Parse(ROWS, raw, ()).encode() + messages.close(b"P", name)
+    data += messages.Bind(name, ROWS, (), (), portal.bind.results).encode()
+    data += messages.close(b"S", ROWS) + messages.execute(name, limit)
+    for kind in (b"P", b"C", b"B", b"C"):
+        expect(kind, hide=True)
+    expect(b"E", tag=ask.tag.encode() if ask.tag and not ask.head else None)
+    portal.ran = True
+    yield Send(data)
+
+
+def describe(talk: Conversation, body: bytes) -> Flow:
+    """Handle Describe: the mirror describes the stub."""
+    statement = None
+    if body[:1] == b"S":
+        statement = talk.statements.get(body[1:-1].decode("utf-8", "replace"))
+    error = None
+    if statement is not None and isinstance(statement.columns, Error):
+        error = talk.report(statement.columns, statement.ask.offset)
+    talk.replies.expect(b"D", error=error)
+    yield Send(frame(b"D", body))
+
+
+def close(talk: Conversation, body: bytes) -> Flow:
+    """Handle Close."""
+    name, _ = messages.cstring(body, 1)
+    if body[:1] == b"S":
+        talk.statements.pop(name.decode("utf-8", "replace"), None)
+    else:
+        talk.portals.pop(name, None)
+    talk.replies.expect(b"C")
+    yield Send(frame(b"C", body))
+
+
+def sync(talk: Conversation, body: bytes) -> Flow:
+    """Handle Sync."""
+    talk.syncs += 1
+    talk.dirty = talk.dirty or talk.forwarded
+    talk.forwarded = False
+    talk.replies.expect(b"S")
+    yield Send(frame(b"S", body))
+
+
+def fail(talk: Conversation, error: Error, offset: int = 0) -> Flow:
+    """Fail on both sides: the mirror gets a statement that it cannot parse, under no name."""
+    talk.replies.expect(b"P", error=talk.report(error, offset))
+    yield Send(messages.Parse(b"", WRONG, ()).encode())

@@ -1,0 +1,227 @@
+"""One client's session: its two connections, and the state machine between them.
+
+Client messages are handled one after the other; the mirror's go to the client as they come.  The
+engine runs in worker threads; a client that goes away, cancels, or waits too long stops it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any
+
+from proxy.errors import Error, InternalError
+from proxy.server import extended, simple
+from proxy.server.conversation import Conversation, Do, Flow, Send, Settle, Step, Tell
+from proxy.server.frames import FrameError, frame
+from proxy.server.messages import Report
+from proxy.server.mirror import Limits
+from proxy.server.peer import Gone, Peer
+from proxy.server.replies import flush
+
+log = logging.getLogger(__name__)
+HANDLERS: dict[bytes, Callable[[Conversation, bytes], Flow]] = {
+    b"Q": simple.query,
+    b"P": extended.parse,
+    b"B": extended.bind,
+    b"D": extended.describe,
+    b"E": extended.execute,
+    b"C": extended.close,
+    b"S": extended.sync,
+}
+PASSED = b"dcf"  # copy data: the mirror reads it
+TIMEOUT = "canceling statement due to statement timeout"
+REQUEST = "canceling statement due to user request"
+UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class Link:
+    """A session, from login to the end."""
+
+    def __init__(
+        self,
+        client: Peer,
+        mirror: Peer,
+        talk: Conversation,
+        limits: Limits,
+        pool: Executor,
+        cancel_mirror: Callable[[], None],
+    ) -> None:
+        self.talk = talk
+        self._client = client
+        self._mirror = mirror
+        self._limits = limits
+        self._pool = pool
+        self._cancel_mirror = cancel_mirror
+        self._settled = asyncio.Event()
+        self._engine_runs = False
+        self._stopping = False
+        self.waits_since: float | None = None  # for the mirror
+        for peer in (client, mirror):
+            peer.gone.add_done_callback(lambda _: self._settled.set())
+        client.frames.limit = mirror.frames.limit = limits.message
+        mirror.on_message = self._mirrored
+        mirror.frames.limit = 1 << 30  # rows of the mirror's own
+        client.on_writable = lambda writable: mirror.pause(not writable)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a statement runs."""
+        return self._engine_runs or not self.talk.replies.settled
+
+    async def run(self) -> None:
+        """Handle messages until one side goes away."""
+        gone = asyncio.ensure_future(self._watch_mirror())
+        try:
+            while True:
+                kind, body = await self._client.get()
+                if kind == b"X":
+                    return
+                await self._handle(kind, body)
+        except Gone:
+            pass
+        except FrameError as error:
+            self._fatal("08P01", f"protocol violation: {error}")
+        finally:
+            gone.cancel()
+            self.talk.desk.cancel("the client has gone")
+            if not self.talk.replies.settled:
+                self._cancel_mirror()
+
+    async def _watch_mirror(self) -> None:
+        """End with the mirror's end."""
+        await self._mirror.gone
+        self._client.close()
+
+    async def _handle(self, kind: bytes, body: bytes) -> None:
+        handler = HANDLERS.get(kind)
+        if handler is not None:
+            await self._drive(handler(self.talk, body))
+        elif kind == b"H":
+            self._mirror.write(flush())
+        elif kind == b"F":
+            self.talk.replies.expect(b"F")
+            self._mirror.write(frame(kind, body))
+        elif kind in PASSED and kind:
+            self._mirror.write(frame(kind, body))
+            await self._mirror.drain()
+        else:
+            self._fatal("08P01", "invalid frontend message type")
+            raise Gone
+
+    async def _drive(self, flow: Flow) -> None:
+        """Do what a flow asks for, step by step."""
+        value: Any = None
+        error: Error | None = None
+        while True:
+            try:
+                step: Step = flow.send(value) if error is None else flow.throw(error)
+            except StopIteration:
+                return
+            value = error = None
+            match step:
+                case Send(data):
+                    self._sent()
+                    self._mirror.write(data)
+                    await self._mirror.drain()
+                case Tell(data):
+                    self._client.write(data)
+                    await self._client.drain()
+                case Settle(with_flush):
+                    if with_flush:
+                        self._mirror.write(flush())
+                    await self._wait_settled()
+                case Do(call):
+                    try:
+                        value = await self._work(call)
+                    except Error as raised:
+                        error = raised
+
+    # --- the mirror ------------------------------------------------------------------------------
+
+    def _mirrored(self, kind: bytes, body: bytes) -> None:
+        self._client.write(self.talk.mirrored(kind, body))
+        if self.talk.replies.settled:
+            self.waits_since = None
+            self._settled.set()
+        elif self.waits_since is not None and kind in b"CZIsTD":
+            self.waits_since = time.monotonic()  # it works on
+
+    def _sent(self) -> None:
+        if self.waits_since is None:
+            self.waits_since = time.monotonic()
+
+    async def _wait_settled(self) -> None:
+        while not self.talk.replies.settled:
+            if self._mirror.gone.done() or self._client.gone.done():
+                raise Gone
+            self._settled.clear()
+            await self._settled.wait()
+
+    # --- the engine ------------------------------------------------------------------------------
+
+    async def _work(self, call: Callable[[], Any]) -> Any:
+        """Make a call in a worker thread; what it is stopped for is said in its error."""
+        loop = asyncio.get_running_loop()
+        self._engine_runs = True
+        future = loop.run_in_executor(self._pool, call)
+        try:
+            await asyncio.wait(
+                {future, self._client.gone},
+                timeout=self._seconds(),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if not future.done():
+                gone = self._client.gone.done()
+                self.talk.desk.cancel(REQUEST if gone else TIMEOUT)
+            return await future
+        except Error:
+            raise
+        except Exception:
+            log.exception("internal error")
+            raise InternalError(
+                "internal error of the proxy", hint="its log says more; please report it"
+            ) from None
+        finally:
+            self._engine_runs = False
+            if self._client.gone.done():
+                raise Gone
+
+    def _seconds(self) -> float:
+        """Return how long a statement may run: the limit, or less where the client set less."""
+        match = re.fullmatch(
+            r"(\d+)(us|ms|s|min|h|d)?", self.talk.settings.get("statement_timeout", "")
+        )
+        wish = int(match[1]) * UNITS[match[2] or "ms"] if match else 0.0
+        return min(wish or self._limits.seconds, self._limits.seconds)
+
+    # --- from outside ----------------------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """Stop the statement that runs, at the client's request."""
+        if self._engine_runs:
+            self.talk.desk.cancel(REQUEST)
+        elif not self.talk.replies.settled:
+            self._cancel_mirror()
+
+    def check_time(self, now: float) -> None:
+        """Stop a statement of the mirror that has run for too long, whatever the client set."""
+        if self.waits_since is None or self._engine_runs:
+            return
+        over = now - self.waits_since - self._limits.seconds
+        if over > 10:
+            self._client.abort()
+        elif over > 1:
+            self._cancel_mirror()
+
+    def stop(self) -> None:
+        """End the session: the server stops."""
+        self._fatal("57P01", "terminating connection due to administrator command")
+        self._client.close()
+
+    def _fatal(self, sqlstate: str, message: str) -> None:
+        self._client.write(Report("FATAL", sqlstate, message).encode(self.talk.encoding))

@@ -1,0 +1,159 @@
+"""Simple queries: a message with one statement, or several, each to the one who can answer it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from proxy.errors import Error
+from proxy.server import answer, messages, question, values
+from proxy.server.conversation import WRONG, Conversation, Do, Flow, Send, Statement, Tell
+from proxy.server.frames import frame
+from proxy.server.mirror import quoted
+from proxy.server.question import Ask, Decision, Execute, Forget, Forward, Refuse
+from proxy.server.replies import Expected
+
+
+def query(talk: Conversation, body: bytes) -> Flow:
+    """Handle a Query message."""
+    raw = body[:-1]
+    try:
+        text = talk.decode(raw)
+    except Error as error:
+        yield from _send(talk, WRONG, error=talk.report(error))
+        return
+    pieces = question.split(text) if ";" in text else [(text, 0)]
+    plans = [
+        (resolved(talk, question.decide(piece, talk.datasets, talk.home)), offset)
+        for piece, offset in pieces
+    ]
+    if all(
+        isinstance(plan, Forward) and plan.text == piece
+        for (plan, _), (piece, _) in zip(plans, pieces, strict=True)
+    ):
+        yield from forward(talk, raw)
+    elif len(plans) == 1:
+        yield from _one(talk, *plans[0], last=True)
+    else:
+        yield from _several(talk, plans, [piece for piece, _ in pieces])
+
+
+def resolved(talk: Conversation, decision: Decision) -> Decision:
+    """Turn EXECUTE of a statement of the engine's into that statement with its arguments."""
+    if not isinstance(decision, Execute):
+        return decision
+    statement = talk.statements.get(decision.name)
+    if statement is None or len(decision.arguments) != len(statement.types):
+        return Forward(decision.text)
+    literals = [f"({argument})" for argument in decision.arguments]
+    ask = statement.ask
+    bound = values.fill(ask.text, literals).text
+    return replace(ask, text=bound, plain=bound, head="", offset=0, tag=None, prepares=None)
+
+
+def forward(talk: Conversation, raw: bytes) -> Flow:
+    """Leave a message to the mirror."""
+    talk.dirty = True
+    yield from _send(talk, raw)
+
+
+def _several(talk: Conversation, plans: list[tuple[Decision, int]], pieces: list[str]) -> Flow:
+    """Handle statement after statement, in one transaction, as PostgreSQL does."""
+    words = {question.first_word(piece) for piece in pieces}
+    yield from talk.settle(False)
+    wrap = talk.replies.status == b"I" and not words & question.CONTROL
+    if wrap:
+        yield from _send(talk, b"BEGIN", hide=True)
+        yield from talk.settle(False)
+    failed = False
+    for decision, offset in plans:
+        failed = yield from _one(talk, decision, offset, last=False)
+        if failed:
+            break
+    if wrap:
+        yield from _send(talk, b"ROLLBACK" if failed else b"COMMIT", hide=True)
+        talk.released = 0.0
+        talk.dirty = True
+        yield from talk.settle(False)
+    yield Tell(frame(b"Z", talk.replies.status))
+
+
+def _one(talk: Conversation, decision: Decision, offset: int, last: bool) -> Flow:
+    """Handle one statement; return whether it failed."""
+    if isinstance(decision, Refuse):
+        return (yield from _fail(talk, decision.error, offset, last))
+    if isinstance(decision, Ask):
+        return (yield from _ask(talk, decision, offset, last))
+    if isinstance(decision, Forget):
+        talk.forget(decision.name)
+    talk.dirty = True
+    how = {"hide_end": not last, "shift": offset}
+    expected = yield from _send(talk, talk.encode(decision.text), **how)
+    if not last:
+        yield from talk.settle(False)
+    return expected.failed
+
+
+def _ask(talk: Conversation, ask: Ask, offset: int, last: bool) -> Flow:
+    yield from talk.settle(False)
+    if talk.replies.status == b"E":  # the mirror says so
+        expected = yield from _send(talk, b"SELECT 1", hide_end=not last)
+        yield from talk.settle(False)
+        return expected.failed
+    yield from talk.read_settings(sync=True)
+    offset += ask.offset
+    settings = dict(talk.settings)
+    if ask.prepares is not None:
+        return (yield from _prepare(talk, ask, offset, last))
+    try:
+        columns = yield Do(lambda: talk.desk.describe(ask.dataset, ask.text, settings))
+    except Error as error:  # a probe, perhaps; what else there is raises on the mirror
+        how = {"error": talk.report(error, offset), "hide_end": not last}
+        expected = yield from _send(talk, talk.encode(ask.head + ask.plain), **how)
+        yield from talk.settle(False)
+        return expected.failed
+    try:
+        result = yield from talk.ask(ask, ask.text)
+        data = talk.encode(ask.head + " " + answer.rows(result, columns))
+    except Error as error:
+        return (yield from _fail(talk, error, offset, last))
+    tag = ask.tag.encode() if ask.tag and not ask.head else None
+    expected = yield from _send(talk, data, hide_end=not last, tag=tag)
+    yield from talk.settle(False)
+    return expected.failed
+
+
+def _prepare(talk: Conversation, ask: Ask, offset: int, last: bool) -> Flow:
+    """PREPARE: the mirror keeps a stub under the name, with the types of the parameters."""
+    settings = dict(talk.settings)
+    name, declared = ask.prepares or ("", "")
+    try:
+        types, names, columns = yield Do(
+            lambda: talk.desk.prepare_sql(ask.dataset, ask.text, ask.plain, declared, settings)
+        )
+        if isinstance(columns, Error):
+            raise columns
+    except Error as error:
+        return (yield from _fail(talk, error, offset, last))
+    listed = f" ({', '.join(names)})" if types else ""
+    text = f"PREPARE {quoted(name)}{listed} AS {answer.stub(columns)}"
+    expected = yield from _send(talk, talk.encode(text), hide_end=not last)
+    yield from talk.settle(False)
+    if not expected.failed:
+        plain = replace(ask, head="", tag=None, prepares=None)
+        talk.statements[name] = Statement(plain, types, columns)
+    return expected.failed
+
+
+def _fail(talk: Conversation, error: Error, offset: int, last: bool) -> Flow:
+    """End a statement with an error of ours, on both sides."""
+    how = {"error": talk.report(error, offset), "hide_end": not last}
+    yield from _send(talk, WRONG, **how)
+    yield from talk.settle(False)
+    return True
+
+
+def _send(talk: Conversation, text: bytes, **how: object) -> Flow:
+    """Send a query to the mirror; return the reply to come."""
+    expected: Expected = talk.replies.expect(b"Q", **how)
+    yield Send(messages.query(text))
+    return expected

@@ -1,0 +1,144 @@
+"""Parameters of the extended protocol: from bytes on the wire to literals in the text.
+
+The mirror has said what type each parameter has, and has checked the value against it, when the
+portal was bound; here it becomes a Python value and then a literal, as with the DB-API.
+"""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import psycopg
+from psycopg.adapt import Transformer
+from psycopg.pq import Format
+from sqlglot.tokenizer_core import Token, TokenType
+
+from proxy.errors import DataError, NotSupportedError
+from proxy.server.messages import Bind
+from proxy.sql import dialect
+from proxy.sql.parameters import literal
+
+TEXT = 25
+SAMPLES = {  # a value of each type, to find out what a statement gives before it has one
+    "bool": "TRUE",
+    "int2": "1",
+    "int4": "1",
+    "int8": "1",
+    "numeric": "1.0",
+    "float4": "CAST(1 AS double precision)",
+    "float8": "CAST(1 AS double precision)",
+    "date": "CAST('2000-01-01' AS date)",
+    "timestamp": "CAST('2000-01-01' AS timestamp)",
+    "timestamptz": "CAST('2000-01-01' AS timestamp)",
+}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A text with its parameters filled in."""
+
+    text: str
+    moves: tuple[tuple[int, int], ...] = ()  # behind this place, the original is so much shorter
+
+    def original(self, position: int) -> int:
+        """Return where a 1-based position of this text was in the original."""
+        return position - max((shift for at, shift in self.moves if at < position), default=0)
+
+
+def places(text: str) -> list[tuple[int, int, int]]:
+    """Return the parameters in a text: number, start and end."""
+    if "$" not in text:
+        return []
+    found = dialect.tokens(text)
+    return [
+        (int(number.text), mark.start, number.end + 1)
+        for mark, number in pairwise(found)
+        if mark.token_type is TokenType.PARAMETER
+        and number.token_type is TokenType.NUMBER
+        and mark.end + 1 == number.start
+        and number.text.isdigit()
+        and mark.text == "$"
+    ]
+
+
+def fill(text: str, literals: Sequence[str]) -> Bound:
+    """Return the text with ``$n`` replaced by the n-th literal."""
+    out, at, moves, shift = [], 0, [], 0
+    for number, start, end in places(text):
+        if not 1 <= number <= len(literals):
+            continue
+        value = literals[number - 1]
+        end = _behind_array_cast(text, end) if value.startswith("ARRAY[") else end
+        out += [text[at:start], value]
+        shift += len(value) - (end - start)
+        moves.append((start + shift + (end - start), shift))
+        at = end
+    return Bound("".join([*out, text[at:]]), tuple(moves))
+
+
+def _behind_array_cast(text: str, end: int) -> int:
+    """Return the end of ``::type[]`` that begins at a place; the elements have their types."""
+    found: list[Token] = dialect.tokens(text[end:])
+    if not found or found[0].token_type is not TokenType.DCOLON:
+        return end
+    for token in found[1:5]:
+        if token.token_type is TokenType.R_BRACKET:
+            return end + token.end + 1
+    return end
+
+
+def literals(bind: Bind, types: Sequence[int], encoding: str) -> list[str]:
+    """Return the values of a portal as literals.
+
+    Raises:
+        DataError, NotSupportedError, ProgrammingError: a value has none.
+    """
+    load = Transformer()
+    made = []
+    for i, (value, oid) in enumerate(zip(bind.values, types, strict=False)):
+        if value is None:
+            made.append("NULL")
+            continue
+        form = Format(bind.format(i))
+        if form is Format.TEXT and encoding != "utf-8":
+            value = value.decode(encoding).encode()
+        try:
+            made.append(written(load.get_loader(oid, form).load(value)))
+        except (ValueError, psycopg.Error):
+            raise DataError(f"the value of parameter ${i + 1} cannot be read") from None
+    return made
+
+
+def written(value: object) -> str:
+    """Return a value as a literal of the engine's SQL."""
+    if isinstance(value, list):
+        return f"ARRAY[{', '.join(written(each) for each in value)}]"
+    if isinstance(value, uuid.UUID):
+        return literal(str(value))
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        value = value.astimezone(datetime.UTC).replace(tzinfo=None)
+    if isinstance(value, bytes | memoryview | dict):
+        raise NotSupportedError("a parameter of this type is not supported")
+    return literal(value)
+
+
+def samples(types: Sequence[int]) -> list[str]:
+    """Return a literal of each type."""
+    return [_sample(oid) for oid in types]
+
+
+def _sample(oid: int) -> str:
+    info = psycopg.postgres.types.get(oid)
+    if info is None:
+        return "'x'"
+    one = SAMPLES.get(info.name, "'x'")
+    return f"ARRAY[{one}]" if oid == info.array_oid else one
+
+
+def nulls(types: Sequence[int]) -> list[str]:
+    """Return a NULL for each type, which fits nearly everywhere."""
+    return ["NULL" if not _sample(oid).startswith("ARRAY") else _sample(oid) for oid in types]

@@ -1,0 +1,175 @@
+"""Aggregates that are not linear: computed from the noisy counts of each value, and so derived.
+
+MIN, MAX, COUNT(DISTINCT), MODE, medians, percentiles and variances of an expression of exact axes
+come from one more release: the counts by that expression.  The first ones look only at values that
+are present, P(count ≥ 1) being at least the confidence asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from proxy.errors import NotSupportedError
+from proxy.sql import types
+from proxy.sql.compile import NUMBERS, Point
+from proxy.sql.groups import Key
+from proxy.sql.moments import has_measure
+from proxy.sql.program import Extra
+from proxy.sql.results import SPREADS, fraction
+from proxy.sql.scalar import Typed, position
+
+if TYPE_CHECKING:
+    from proxy.sql.grouped import Grouped
+
+DOUBLE = "double precision"
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """The relation of the counts of each value ``v``, by group, and their number's id."""
+
+    name: str
+    kind: str  # the type of v
+    number: int
+
+
+def aggregate(grouped: Grouped, node: exp.Expr, known: dict[tuple[str, ...], Marginal]) -> Typed:
+    """Return an aggregate of the values of an expression.
+
+    Raises:
+        NotSupportedError: it cannot be computed from counts.
+    """
+    call, conditions = grouped.filtered(node)
+    rule = _rule(call)
+    argument = (
+        call.expression.expressions[0].this if isinstance(call, exp.WithinGroup) else call.this
+    )
+    if isinstance(argument, exp.Distinct) and len(argument.expressions) == 1:
+        argument = argument.expressions[0]
+    if rule is None or not isinstance(argument, exp.Expr):
+        raise _refused(node)
+    resolved = grouped.inputs.resolve(argument)
+    if has_measure(resolved):
+        raise NotSupportedError(
+            f"{node.sql(dialect='postgres')} needs single values of a measure, and the cube has "
+            "only its sums",
+            hint="SUM, AVG and COUNT of a measure are answered; declare it as an attribute with "
+            "edges to see how it is distributed",
+            position=position(node),
+        )
+    if len(grouped.points) > 1:
+        raise NotSupportedError(
+            f"{node.sql(dialect='postgres')} is not known with several grouping sets",
+            position=position(node),
+        )
+    typed = grouped.binder.coefficients.lower(resolved)
+    key = (typed.sql, *(condition.sql() for condition in conditions))
+    if key not in known:
+        known[key] = _marginal(grouped, node, Key("value", resolved, typed), conditions)
+    found = known[key]
+    text, kind = rule(found)
+    same = [
+        f"q.g{i} IS NOT DISTINCT FROM {grouped.relation}.g{i}" for i in range(len(grouped.keys))
+    ]
+    where = f" WHERE {' AND '.join(same)}" if same else ""
+    return Typed(
+        f"(SELECT {text} FROM {found.name} AS q{where})", kind, numbers=frozenset([found.number])
+    )
+
+
+def _marginal(grouped: Grouped, node: exp.Expr, value: Key, conditions: list[exp.Expr]) -> Marginal:
+    binder, base = grouped.binder, grouped.points[0]
+    where = (*base.where, *conditions)
+    point = Point(len(binder.points), base.coefficients, where, (*base.keys, value), True)
+    binder.points.append(point)
+    label = f"COUNT(*) by {node.sql(dialect='postgres')}"
+    number = point.add(point.count(), node, grouped.context.wanted, label)
+    extra = point.extra(number, Extra("present"))
+    width = len(base.keys)
+    groups = [f"g{i}" for i in range(width)]
+    by = f"PARTITION BY {', '.join(groups)}" if groups else ""
+    counted = f"CASE WHEN n{number}x{extra} AND n{number} > 0 THEN n{number} ELSE 0 END"
+    columns = [*groups, f"g{width} AS v", f"n{number} AS n", f"n{number}x{extra} AS p"]
+    inner = (
+        f"SELECT {', '.join(columns)}, {counted} AS w FROM {point.name} WHERE g{width} IS NOT NULL"
+    )
+    name = binder.fresh("m")
+    binder.withs.append(
+        f"{name} AS (SELECT *, sum(w) OVER ({by} ORDER BY v) AS cum, sum(w) OVER ({by}) AS tot, "
+        f"max(w) OVER ({by}) AS top FROM ({inner}))"
+    )
+    return Marginal(name, value.typed.type, point.index * NUMBERS + number)
+
+
+Rule = Callable[[Marginal], tuple[str, str]]
+
+
+def _rule(node: exp.Expr) -> Rule | None:
+    """Return the text of an aggregate over a marginal q, and its type."""
+    if isinstance(node, exp.Count) and isinstance(node.this, exp.Distinct):
+        return lambda _: ("count(*) FILTER (WHERE q.p)", "bigint")
+    if isinstance(node, exp.Min | exp.Max):
+        name = "min" if isinstance(node, exp.Min) else "max"
+        return lambda m: (f"{name}(q.v) FILTER (WHERE q.p)", m.kind)
+    if isinstance(node, exp.Median):
+        return lambda m: _percentile(m, "0.5")
+    if type(node) in SPREADS:
+        return lambda m: _spread(m, SPREADS[type(node)])
+    if isinstance(node, exp.WithinGroup):
+        item = node.expression.expressions[0]
+        inner = node.this
+        if len(node.expression.expressions) != 1 or item.args.get("desc"):
+            return None
+        if isinstance(inner, exp.Mode):
+            return lambda m: ("min(q.v) FILTER (WHERE q.w = q.top AND q.top > 0)", m.kind)
+        if isinstance(inner, exp.PercentileCont):
+            part = fraction(inner.this)
+            return lambda m: _percentile(m, part)
+        if isinstance(inner, exp.PercentileDisc):
+            part = fraction(inner.this)
+            return lambda m: (
+                f"min(q.v) FILTER (WHERE q.w > 0 AND q.cum >= {part} * q.tot)",
+                m.kind,
+            )
+    return None
+
+
+def _numeric(marginal: Marginal, name: str) -> None:
+    if marginal.kind not in types.NUMBERS:
+        raise NotSupportedError(f"{name} takes a number, not type {marginal.kind}")
+
+
+def _percentile(marginal: Marginal, part: str) -> tuple[str, str]:
+    """Return a percentile between the two values around its place."""
+    _numeric(marginal, "a percentile")
+    place = f"({part} * (q.tot - 1))"
+    low, high = (
+        f"CAST(min(q.v) FILTER (WHERE q.w > 0 AND q.cum > {f}({place})) AS DOUBLE)"
+        for f in ("floor", "ceil")
+    )
+    at = f"max({place} - floor({place}))"
+    return f"{low} + ({high} - {low}) * {at}", DOUBLE
+
+
+def _spread(marginal: Marginal, name: str) -> tuple[str, str]:
+    """Return a variance or standard deviation, NULL where there are too few records."""
+    _numeric(marginal, name)
+    value = "CAST(q.v AS DOUBLE)"
+    n, one, two = "sum(q.n)", f"sum(q.n * {value})", f"sum(q.n * {value} * {value})"
+    below = f"({n} - 1)" if name.endswith("samp") else n
+    text = f"greatest({two} - {one} * {one} / {n}, 0) / {below}"
+    text = f"sqrt({text})" if name.startswith("stddev") else text
+    return f"CASE WHEN {below} > 0 THEN {text} END", DOUBLE
+
+
+def _refused(node: exp.Expr) -> NotSupportedError:
+    return NotSupportedError(
+        f"{node.sql(dialect='postgres')} is not a function of counts and sums that is known",
+        hint="COUNT, SUM and AVG are answered with an interval; COUNT(DISTINCT), MIN, MAX, MEDIAN, "
+        "percentiles, MODE, VARIANCE and STDDEV are derived from counts",
+        position=position(node),
+    )
