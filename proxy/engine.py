@@ -12,11 +12,9 @@ charged measurement; plans, refusals and errors depend on public things and rele
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from itertools import chain
@@ -24,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import proxy.policy as policies
+import proxy.reports as reports
 from proxy.book import OWN, Book, rules
 from proxy.cube import Cube
 from proxy.errors import (
@@ -32,7 +31,7 @@ from proxy.errors import (
     QueryCanceledError,
     UtilityError,
 )
-from proxy.goals import SCOUT, Absolute, Answer, Average, Goal, Relative
+from proxy.goals import SCOUT, Absolute, Answer, Average, Goal, Relative, extras
 from proxy.inference import plan as planning
 from proxy.inference.accounting import UNIT, budget_units
 from proxy.inference.history import Block, Estimator
@@ -42,10 +41,11 @@ from proxy.inference.query import Term
 from proxy.ledger import SHARED, Ledger, Measurement, Transaction
 from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy import Policy
+from proxy.reports import BudgetReport, HistoryLine, RuleReport
+from proxy.result import Numbers, Result, assemble
 from proxy.settings import SPEND, UTILITY, Settings, checked
 from proxy.sql.compile import space
 from proxy.sql.evaluate import Evaluator
-from proxy.sql.postprocess import postprocess
 from proxy.sql.program import Column, Command, Number, Program
 from proxy.sql.statement import compile_statement
 from proxy.state import anchor_path, cube_path, ledger_path, state_folder
@@ -53,56 +53,8 @@ from proxy.steward import init, other_policy
 
 Rows = list[Estimator | None]  # an estimator of every row of a family
 
+HARMLESS = ("set", "begin", "commit", "rollback", "savepoint", "release", "discard", "empty")
 NOBODY = ""  # the user of an embedded connection that names none
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a statement gives.  ``answers`` has, for each row, one Answer for each of its numbers;
-    ``places`` the columns in which they stand.  ``cost`` and ``left`` are in alpha.
-    """
-
-    columns: tuple[Column, ...]
-    rows: list[tuple[Any, ...]]
-    answers: list[list[Answer]]
-    cost: float
-    left: float
-    notices: tuple[str, ...] = ()
-    tag: str = ""
-    places: list[list[int]] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class RuleReport:
-    """One budget: what the dearest cell that it covers has spent of it, in alpha."""
-
-    name: str
-    budget: float
-    spent: float
-    left: float
-    exact: bool
-
-
-@dataclass(frozen=True)
-class BudgetReport:
-    """All budgets of a dataset, and the size of its history."""
-
-    dataset: str
-    rules: tuple[RuleReport, ...]
-    measurements: int
-    numbers: int
-
-
-@dataclass(frozen=True)
-class HistoryLine:
-    """One statement that was paid for."""
-
-    sequence: int
-    time: datetime
-    user: str
-    statement: str
-    cost: float
-    numbers: int
 
 
 class Engine:
@@ -183,7 +135,24 @@ class Engine:
             numbers = [number for release in statement.releases for number in release.numbers]
             goals = [self._goal(number, session) for number in numbers]
             answers, cost, notices = self._answer(book, goals, text, session)
-            return self._rows(statement, answers, cost, book.left(), notices)
+            more = [extras(g, a, book.history) for g, a in zip(goals, answers, strict=True)]
+            rows, shown, places = assemble(
+                statement,
+                Numbers(answers, more),
+                self._systems(statement, session),
+                session.settings,
+                self._evaluator,
+            )
+            return Result(
+                tuple(rows.columns),
+                list(rows.rows),
+                shown,
+                cost / UNIT,
+                book.left(),
+                statement.notices + notices,
+                f"SELECT {len(rows.rows)}",
+                places,
+            )
 
     def compile(self, text: str, parameters: Any, session: Session) -> Program | Command:
         """Return what a statement means, without running it."""
@@ -224,14 +193,10 @@ class Engine:
         else:
             wish = session.utility() or self._default(number)
         if number.kind == "avg":
-            clip = self._clip(number)
+            assert number.bounds is not None
+            clip = float(number.bounds[0]), float(number.bounds[1])
             return Average(number, wish.half_width, float(wish.delta), scout, clip)
         return Absolute(number, wish.half_width, float(wish.delta))
-
-    def _clip(self, number: Number) -> tuple[float, float]:
-        domain = self.policy.domain
-        measure = domain.measures[domain.measure[number.measure or ""]]
-        return float(measure.low), float(measure.high)
 
     def _default(self, number: Number) -> policies.Utility:
         """Return the default of the number's measure, or of the dataset for counts."""
@@ -240,7 +205,9 @@ class Engine:
             default = self.policy.measure_utility.get(number.measure)
         if number.kind == "avg":
             default = None  # what is good enough for a sum says nothing of a mean
-        elif number.measure is None and number.kind == "count":
+        elif number.measure is None and (
+            number.kind == "count" or number.family.sensitivity * number.family.grid <= 1
+        ):
             default = self.policy.utility
         if default is None:
             raise UtilityError(
@@ -395,43 +362,6 @@ class Engine:
             row.family, row.scale, row.answers, row.history, row.snapshot, id=tx.append(row)
         )
 
-    def _rows(
-        self,
-        program: Program,
-        answers: Sequence[Sequence[Answer]],
-        cost: int,
-        left: float,
-        notices: tuple[str, ...],
-    ) -> Result:
-        """Run the outer SQL on the noisy relation, and say which number each cell is."""
-        values: list[list[list[int | float | None]]] = []
-        place = iter(answers)
-        known: list[list[Sequence[Answer]]] = []
-        for release in program.releases:
-            mine = [next(place) for _ in release.numbers]
-            known.append(mine)
-            values.append(
-                [
-                    [_shown(answer.estimate, number.kind) for answer in column]
-                    for number, column in zip(release.numbers, mine, strict=True)
-                ]
-            )
-        rows = postprocess(program, values, self._evaluator)
-        places = [[i for i, o in enumerate(origin) if o] for origin in rows.origins]
-        found = [
-            [known[o[0]][o[1]][o[2]] for o in origin if o is not None] for origin in rows.origins
-        ]
-        return Result(
-            tuple(rows.columns),
-            list(rows.rows),
-            found,
-            cost / UNIT,
-            left,
-            program.notices + notices,
-            f"SELECT {len(rows.rows)}",
-            places,
-        )
-
     # --- budgets and reports ---------------------------------------------------------------------
 
     def _book(self, user: str) -> Book:
@@ -443,32 +373,40 @@ class Engine:
             self._books[name] = Book(name, self._space, self.policy.max_records, limits)
         return self._books[name]
 
-    def budget(self) -> BudgetReport:
-        """Return every budget of the shared history, and what is left of it."""
+    def budget(self, user: str = NOBODY) -> BudgetReport:
+        """Return every budget of the history that serves a user, and what is left of it."""
         with self._lock:
-            book = self._book(NOBODY)
+            book = self._book(user)
             book.catch_up(self.ledger)
-            lines = []
-            for rule in book.rules:
-                spent = book.account.spent(rule.within)
-                left = max(rule.budget - spent.value, 0)
-                lines.append(
-                    RuleReport(
-                        rule.name, rule.budget / UNIT, spent.value / UNIT, left / UNIT, spent.exact
-                    )
-                )
-            blocks = book.history.blocks
-            return BudgetReport(self.policy.dataset, tuple(lines), len(blocks), len(book.history))
+            return reports.budget(self.policy.dataset, book)
 
     def history(self, user: str | None = None) -> list[HistoryLine]:
-        """Return the statements that were paid for, oldest first."""
-        return [
-            HistoryLine(
-                line.seq, line.time, line.user, line.statement, line.cost / UNIT, line.answers
-            )
-            for line in self.ledger.audit()
-            if line.kind == "measured" and user in (None, line.user)
-        ]
+        """Return the statements that were paid for, oldest first; of one user, or of all."""
+        return reports.history(self.ledger, user)
+
+    def left(self, session: Session) -> float:
+        """Return the alpha that is left in the cell that has least."""
+        with self._lock:
+            book = self._book(session.user)
+            book.catch_up(self.ledger)
+            return book.left()
+
+    def explain(self, program: Program, session: Session) -> list[tuple[Any, ...]]:
+        """Return what each number of a statement would cost, and measure nothing."""
+        with self._lock:
+            numbers = [number for release in program.releases for number in release.numbers]
+            goals = [self._goal(number, session) for number in numbers]
+            book = self._book(session.user)
+            return reports.explain(program, goals, book, self.ledger, self._allocation)
+
+    def _systems(self, program: Program, session: Session) -> dict[str, list[tuple[Any, ...]]]:
+        """Return the rows of the relations of schema privacy that a statement reads."""
+        rows: dict[str, list[tuple[Any, ...]]] = {}
+        if "budget" in program.systems:
+            rows["budget"] = reports.budget_rows(self.budget(session.user))
+        if "history" in program.systems:
+            rows["history"] = list(reports.history_rows(self.history(session.sees)))
+        return rows
 
 
 class Session:
@@ -514,27 +452,47 @@ class Session:
         chosen: policies.Utility | None = self.settings.value(UTILITY)
         return chosen or self._utility
 
+    @property
+    def sees(self) -> str | None:
+        """Whose statements the session may see: its own user's; all, where it names none."""
+        return self.user or None
+
     def command(self, command: Command) -> Result:
         """Run a statement that releases nothing."""
-        if command.kind == "set":
-            self.settings.set(command.name, command.value or "")
+        columns: tuple[Column, ...] = ()
+        rows: list[tuple[Any, ...]] = []
+        if command.kind == "set" and command.name.startswith("privacy."):
+            if command.value is None:
+                self.settings.reset(command.name)
+            else:
+                self.settings.set(command.name, command.value)
         elif command.kind == "reset":
-            self.settings.reset(command.name or None)
-        elif command.kind not in ("begin", "commit", "rollback", "empty"):
-            raise NotSupportedError(f"{command.kind.upper()} is not supported yet")
-        return Result(
-            (), [], [], 0.0, self._engine._book(self.user).left(), tag=command.kind.upper()
-        )
+            self.settings.reset(None if command.name == "all" else command.name)
+        elif command.kind == "show":
+            columns, rows = self._shown(command.name)
+        elif command.kind == "explain" and command.program is not None:
+            columns, rows = reports.EXPLAINED, self._engine.explain(command.program, self)
+        elif command.kind not in HARMLESS:
+            raise NotSupportedError(
+                f"{command.kind.upper()} is not supported",
+                hint="EXPLAIN UTILITY SELECT … says what a statement would cost"
+                if command.kind == "explain"
+                else None,
+            )
+        tag = f"SELECT {len(rows)}" if columns else command.kind.upper()
+        left = self._engine.left(self)
+        return Result(columns, rows, [[] for _ in rows], 0.0, left, (), tag, [[] for _ in rows])
+
+    def _shown(self, name: str) -> tuple[tuple[Column, ...], list[tuple[Any, ...]]]:
+        """Return what SHOW shows."""
+        if name == "budget":
+            return reports.BUDGET, reports.budget_rows(self._engine.budget(self.user))
+        if name == "history":
+            return reports.HISTORY, list(reports.history_rows(self._engine.history(self.sees)))
+        return (Column(name, "text"),), [(self.settings.text(name),)]
 
     def close(self) -> None:
         """End the session."""
-
-
-def _shown(estimate: float, kind: str) -> int | float | None:
-    """Return a number as it stands in rows: counts are whole, a ratio over nothing is NULL."""
-    if math.isnan(estimate):
-        return None
-    return round(estimate) if kind == "count" else estimate
 
 
 __all__ = [

@@ -23,12 +23,15 @@ from proxy.inference import plan as planning
 from proxy.inference.family import Family
 from proxy.inference.history import Block, Estimator, History
 from proxy.inference.plan import Wanted
-from proxy.sql.program import Number
+from proxy.sql.program import Extra, Number
 
 STEPS = 5  # of a relative goal
 SCOUT = Fraction(1, 100)  # of the budget: what the first look at an unknown number may cost
 BUCKETS = 2  # half-widths are rounded down to this many steps an octave: rows then share a family
-POINTS = 24  # at which the interval of a ratio is looked for, to either side
+RARE = 1e-6  # the chance that is left of a ratio's denominator being nothing
+POINTS = 12  # at which the interval of a ratio is looked for, to either side
+
+Expected = tuple[str, float, float | None]
 
 Found = Sequence[Sequence[Estimator | None]]  # for each wanted family, an estimator of every row
 
@@ -52,6 +55,7 @@ class Goal(Protocol):
     """What is wanted of one number of a statement."""
 
     number: Number
+    delta: float
     steps: int
 
     def wants(self, history: History) -> list[Wanted]:
@@ -59,6 +63,12 @@ class Goal(Protocol):
 
     def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
         """Return the number in every row, given estimators of what was wanted."""
+
+    def probability(self, history: History, row: int, claim: Extra) -> float | None:
+        """Return a lower bound on P(least ≤ number ≤ most), after ``answers``."""
+
+    def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
+        """Return source, cost and half-width of every row, if what is planned were measured."""
 
 
 def source(estimators: Sequence[Estimator], paid: Mapping[int, Block]) -> tuple[str, float]:
@@ -76,6 +86,7 @@ class Absolute:
     half_width: Fraction
     delta: float
     steps: int = 1
+    _used: list[Estimator | None] = field(default_factory=list)
     _widths: dict[tuple[bytes, bytes, str], float] = field(default_factory=dict)
 
     def wants(self, history: History) -> list[Wanted]:
@@ -84,7 +95,23 @@ class Absolute:
 
     def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
         """Return estimate and narrowest interval of every row."""
+        self._used = list(found[0])
         return [self._answer(each, history, paid) for each in found[0]]
+
+    def probability(self, history: History, row: int, claim: Extra) -> float | None:
+        """Return a lower bound on P(least ≤ number ≤ most), after ``answers``."""
+        used = self._used[row]
+        if used is None:
+            return None
+        return probability(used, history.estimate(used), self.number, claim)
+
+    def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
+        """Return source, cost and half-width of every row, if what is planned were measured."""
+        rows = []
+        for used in planning.estimators(history, self.wants(history)[0]):
+            half = min(self.width(used, self.delta), float(self.half_width)) if used else None
+            rows.append((*source([used] if used else [], paid), half))
+        return rows
 
     def _answer(
         self, estimator: Estimator | None, history: History, paid: Mapping[int, Block]
@@ -152,6 +179,19 @@ class Relative:
         """Return estimate and interval of every row from the history as it now is."""
         return [self._absolute_answer(history, paid, row) for row in range(self.number.family.rows)]
 
+    def probability(self, history: History, row: int, claim: Extra) -> float | None:
+        """Return a lower bound on P(least ≤ number ≤ most), after ``answers``."""
+        known = _known(history, self.number.family, row)
+        if known is None:
+            return None
+        return probability(known, history.estimate(known), self.number, claim)
+
+    def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
+        """Return source and cost of the first step; how near it comes is not known before."""
+        family = self.number.family
+        found = [_known(history, family, row) for row in range(family.rows)]
+        return [(*source([each] if each else [], paid), None) for each in found]
+
     def _absolute_answer(self, history: History, paid: Mapping[int, Block], row: int) -> Answer:
         known = _known(history, self.number.family, row)
         assert known is not None  # the first step measured it
@@ -210,6 +250,35 @@ class Average:
         """Return ratio and interval of every row from the history as it now is."""
         return [self._answer(history, row, paid) for row in range(self.number.family.rows)]
 
+    def probability(self, history: History, row: int, claim: Extra) -> float | None:
+        """Return a lower bound on P(least ≤ AVG ≤ most); None where C may well be 0.
+
+        AVG ≤ t iff U - (t - mid) C ≤ 0, a linear query, where C > 0.
+        """
+        top = _known(history, self.number.family, row)
+        bottom = _known(history, self._counts, row)
+        if top is None or bottom is None:
+            return None
+        over, under = history.estimate(top), history.estimate(bottom)
+        if planning.law(bottom).cdf(-under / float(bottom.unit)).upper > RARE:
+            return None
+        outside = RARE
+        for end, sign in ((claim.least, 1), (claim.most, -1)):
+            if end is not None:  # P(sign · (U - (end - mid) C) < 0), at most
+                law = difference(top, bottom, end - self.number.shift)
+                value = over - float(end - self.number.shift) * under
+                within = (sign * value - law.slack * float(law.unit)) / float(law.unit)
+                outside += 1 - planning.law(law).cdf(within).lower
+        return max(1 - outside, 0.0)
+
+    def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
+        """Return source and cost of the first step; how near it comes is not known before."""
+        rows: list[Expected] = []
+        for row in range(self.number.family.rows):
+            both = _known(history, self.number.family, row), _known(history, self._counts, row)
+            rows.append((*source([each for each in both if each], paid), None))
+        return rows
+
     def _answer(self, history: History, row: int, paid: Mapping[int, Block]) -> Answer:
         top = _known(history, self.number.family, row)
         bottom = _known(history, self._counts, row)
@@ -219,9 +288,10 @@ class Average:
         middle, delta = float(self.number.shift), self.delta / self.steps
         over, under = history.estimate(top), history.estimate(bottom)
 
-        def outside(t: float) -> bool:
-            law = difference(top, bottom, Fraction(t - middle))
-            return abs(over - (t - middle) * under) > planning.half_width(law, delta)
+        def outside(t: float) -> bool:  # |Û - (t - mid) Ĉ| is more than the half-width there
+            posterior = difference(top, bottom, Fraction(t - middle))
+            value = abs(over - (t - middle) * under) / float(posterior.unit) - posterior.slack
+            return value > 0 and planning.law(posterior).meets(value * (1 - 1e-9), 1 - delta)
 
         estimate = math.nan
         if under > 0:
@@ -229,6 +299,28 @@ class Average:
             low = _edge(outside, estimate, low)
             high = _edge(outside, estimate, high)
         return Answer(estimate, low, high, 1 - self.delta, *source([top, bottom], paid))
+
+
+def probability(used: Estimator, estimate: float, number: Number, claim: Extra) -> float:
+    """Return a lower bound on P(least ≤ θ ≤ most), θ = estimate + shift - X with X of the law.
+
+    Counts are whole, so a claim on them holds up to half-way to the next.
+    """
+    unit, shift = float(used.unit), float(number.shift)
+    half = 0.5 if number.kind == "count" else 0.0
+    law, slack = planning.law(used), used.slack
+    most = least = math.inf  # how far θ̂ may lie below, above θ
+    if claim.least is not None:
+        edge = math.ceil(claim.least) - half if half else float(claim.least)
+        least = (estimate + shift - edge) / unit - slack
+    if claim.most is not None:
+        edge = math.floor(claim.most) + half if half else float(claim.most)
+        most = (edge - estimate - shift) / unit - slack
+    if least == most == math.inf:
+        return 1.0
+    if math.inf in (least, most):
+        return float(law.cdf(min(least, most)).lower)
+    return float(law.probability(-most, least).lower) if least >= -most else 0.0
 
 
 def difference(left: Estimator, right: Estimator, times: Fraction) -> Estimator:
@@ -259,7 +351,7 @@ def _edge(outside: Callable[[float], bool], inner: float, outer: float) -> float
     points = [outer + (inner - outer) * i / POINTS for i in range(POINTS + 1)]
     far = next((i for i in range(1, POINTS + 1) if not outside(points[i])), POINTS)
     bad, good = points[far - 1], points[far]
-    for _ in range(20):
+    for _ in range(16):
         middle = (bad + good) / 2
         if outside(middle):
             bad = middle
@@ -289,3 +381,25 @@ def _bucketed(family: Family, halves: Mapping[int, Fraction], delta: float) -> I
         buckets.setdefault(math.floor(BUCKETS * math.log2(half)), []).append(row)
     for rows in buckets.values():
         yield Wanted(family.subset(rows), min(halves[row] for row in rows), delta)
+
+
+def extras(
+    goal: Goal, answers: Sequence[Answer], history: History
+) -> list[list[float | bool | None]]:
+    """Return what else the statement shows of a number: [extra][row]."""
+    return [
+        [_extra(goal, extra, row, answer, history) for row, answer in enumerate(answers)]
+        for extra in goal.number.extras
+    ]
+
+
+def _extra(
+    goal: Goal, extra: Extra, row: int, answer: Answer, history: History
+) -> float | bool | None:
+    if extra.what == "probability":
+        return goal.probability(history, row, extra)
+    if extra.what == "present":
+        there = goal.probability(history, row, Extra("probability", Fraction(1)))
+        return there is not None and there >= 1 - goal.delta
+    value: float = getattr(answer, extra.what)
+    return value

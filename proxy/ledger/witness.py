@@ -55,7 +55,7 @@ class Witness:
                     " charges what is missing.",
                 )
             if not mark.pending:  # if it is, its commit did not come about
-                raise IntegrityError(f"line {mark.sequence} of the ledger is not what its anchor saw")
+                raise IntegrityError(f"ledger line {mark.sequence} is not what its anchor saw")
         raise IntegrityError(
             "the ledger's anchor is missing or damaged",
             hint="Bring the anchor back; a lost one takes privacy-proxy ledger restore.",

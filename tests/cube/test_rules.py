@@ -159,7 +159,7 @@ def reference_quanta(measure: Measure, field: str) -> int | None:
     return int((Decimal(inside.numerator) / inside.denominator).quantize(1, ROUND_HALF_UP))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_the_cube_equals_plain_python(tmp_path_factory: Any, data: st.DataObject) -> None:
     """Random tables, domains and rules: every cell is what a loop over the rows makes of them."""

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.inference import circle
-from proxy.inference.geometric import SLACK, GeometricSum
+from proxy.inference import circle, geometric
+from proxy.inference.geometric import SHIFTS, SHORTFALL, SLACK, GeometricSum
 
 TIGHT = 0.007
 
@@ -171,6 +171,69 @@ def test_every_method_is_sound_alone(terms):
     assert seen >= {"_crude", "_by_laplace", "_by_lattice", "method"}
 
 
+def test_a_circle_that_is_too_short_costs_but_does_not_lie(monkeypatch):
+    """
+    With a tenth of the mass beyond the circle, what wraps round it is still not claimed.
+    """
+    monkeypatch.setattr(geometric, "_alias", lambda lower: 0.5)
+    x = law([1, 2], 0.3)
+    for k in (2, 5, 9):
+        truth = on_lattice(np.array([1, 2]), np.array([0.3, 0.3]), k)
+        for method in (x._by_lattice, x._by_arcs(2048)):
+            lower, upper = method(k + 0.5, True, 0.0)
+            assert lower <= truth <= upper
+    wrapped = circle.arcs(x._terms, 12.0, 2048).bracket(4.5, 4.5)
+    assert wrapped.lower > on_lattice(np.array([1, 2]), np.array([0.3, 0.3]), 4)
+
+
+@pytest.mark.parametrize("terms", [1, 2, 3])
+def test_the_remainder_is_as_rare_as_claimed(terms):
+    """
+    P(D ≤ −s) ≤ exp(−3s²/B) for D a sum of differences of uniforms, the widest remainders.
+    """
+    n = 400
+    triangle = np.convolve(np.full(n, 1 / n), np.full(n, 1 / n))
+    total = np.ones(1)
+    for _ in range(terms):
+        total = np.convolve(total, triangle)
+    d = (np.arange(total.size) - total.size // 2) / n
+    for shift, shortfall in zip(SHIFTS, SHORTFALL, strict=True):
+        s = shift * math.sqrt(terms)
+        assert total[d <= -s].sum() <= shortfall
+        assert shortfall == pytest.approx(math.exp(-3 * s**2 / terms))
+
+
+def test_the_laplace_bracket_is_its_formula():
+    """
+    The bracket by the continuous law is the formula of the docstring, over all shifts.
+    """
+    x = law([1.0, 0.3, math.pi], 0.05)
+    t, root = 100.0, math.sqrt(1 + 0.09 + math.pi**2)
+    tail = x.continuous.tail
+    pairs = [
+        (shift * root, q) for shift, q in zip(SHIFTS.tolist(), SHORTFALL.tolist(), strict=True)
+    ]
+    most = min(2 * tail(t), *(tail(t - s) / max(1 - q, 0.5) for s, q in pairs))
+    upper = min((1 - tail(t + s)) / (1 - 2 * q) for s, q in pairs if q < 0.5)
+
+    assert x._by_laplace(t, True, 0.0) == pytest.approx((1 - most, upper), abs=1e-10)
+
+
+def test_fine_terms_are_not_forgotten():
+    """
+    With a second row of coefficient 1e-7, half of the atom at 3 lies beyond 3.
+    """
+    x = law([1.0, 1e-7], 1.0)
+    p = math.exp(-1)
+    at_three = 2 * math.tanh(0.5) * p**3
+    truth = 1 - 2 * p**3 / (1 + p) + at_three * (1 + math.tanh(0.5)) / 2
+    lower, upper = x._by_the_wide(3.0, True, 0.0)
+
+    assert lower <= truth <= upper
+    assert upper - lower == pytest.approx(at_three, abs=1e-6)
+    assert x.confidence(3) == pytest.approx(truth, abs=1e-6)
+
+
 def test_the_laplace_bracket_is_tight_for_small_weights():
     """
     At w g = 1e-9 nothing but the continuous law is needed, and it is nearly attained.
@@ -280,7 +343,7 @@ rows = st.lists(row, min_size=1, max_size=12)
 @given(rows, st.floats(0.05, 4), st.floats(0.3, 0.999))
 def test_meets_is_the_confidence(rows, width, confidence):
     """
-    ``meets`` stops early but says what ``confidence`` would; ``half_width`` meets; all scale with a.
+    ``meets`` stops early and says what ``confidence`` would; ``half_width`` meets; all scale.
     """
     sign, size, w = np.array(rows).T
     a, g = sign * size, np.where(size > 1, 0.5, 1)

@@ -1,0 +1,134 @@
+"""What the proxy says of itself: budgets, the history, and what a statement would cost.
+
+All of it follows from public queries and released answers.  Invariant: nothing here measures; a
+plan that is made to be shown is taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from proxy.book import Book
+from proxy.goals import Goal
+from proxy.inference import plan as planning
+from proxy.inference.accounting import UNIT
+from proxy.inference.plan import Allocation
+from proxy.ledger import Reads
+from proxy.sql import Column, Program, system
+
+
+@dataclass(frozen=True)
+class RuleReport:
+    """One budget: what the dearest cell that it covers has spent of it, in alpha."""
+
+    name: str
+    budget: float
+    spent: float
+    left: float
+    exact: bool
+
+
+@dataclass(frozen=True)
+class BudgetReport:
+    """All budgets of a dataset, and the size of its history."""
+
+    dataset: str
+    rules: tuple[RuleReport, ...]
+    measurements: int
+    numbers: int
+
+
+@dataclass(frozen=True)
+class HistoryLine:
+    """One statement that was paid for."""
+
+    sequence: int
+    time: datetime
+    user: str
+    statement: str
+    cost: float
+    numbers: int
+
+
+def budget(dataset: str, book: Book) -> BudgetReport:
+    """Return every budget of a history, and what is left of it."""
+    lines = []
+    for rule in book.rules:
+        spent = book.account.spent(rule.within)
+        lines.append(
+            RuleReport(
+                rule.name,
+                rule.budget / UNIT,
+                spent.value / UNIT,
+                max(rule.budget - spent.value, 0) / UNIT,
+                spent.exact,
+            )
+        )
+    return BudgetReport(dataset, tuple(lines), len(book.history.blocks), len(book.history))
+
+
+def history(ledger: Any, user: str | None = None) -> list[HistoryLine]:
+    """Return the statements that were paid for, oldest first; of one user, or of all."""
+    return [
+        HistoryLine(line.seq, line.time, line.user, line.statement, line.cost / UNIT, line.answers)
+        for line in ledger.audit()
+        if line.kind == "measured" and user in (None, line.user)
+    ]
+
+
+EXPLAINED = (
+    Column("number", "text"),
+    Column("group", "text"),
+    Column("source", "text"),
+    Column("cost", "double precision"),
+    Column("half_width", "double precision"),
+    Column("left_after", "double precision"),
+)
+
+
+def explain(
+    program: Program, goals: Sequence[Goal], book: Book, ledger: Reads, allocation: Allocation
+) -> list[tuple[Any, ...]]:
+    """Return one row for each number: free, or its cost; the interval to expect; what is left.
+
+    ``left_after`` is what the whole statement would leave.  A number that is met in steps shows
+    its first.
+    """
+    book.catch_up(ledger)
+    kept = len(book.history.blocks)
+    try:
+        wants = [goal.wants(book.history) for goal in goals]
+        plan = planning.plan(book.history, [w for each in wants for w in each], allocation)
+        left = book.left(book.charges(plan.measurements))
+        paid = {row: b for b in book.history.blocks[kept:] for row in b.rows}
+        rows: list[tuple[Any, ...]] = []
+        for release in program.releases:
+            labels = list(zip(*(group.values for group in release.groups), strict=True))
+            for goal in [goal for goal in goals if goal.number in release.numbers]:
+                for row, (source, cost, half) in enumerate(goal.expected(book.history, paid)):
+                    group = ", ".join(map(str, labels[row])) if labels else None
+                    rows.append((goal.number.label, group, source, cost, half, left))
+        return rows
+    finally:
+        book.history.truncate(kept)
+
+
+BUDGET, HISTORY = (
+    tuple(Column(name, kind) for name, kind in system.TABLES[table])
+    for table in ("budget", "history")
+)
+
+
+def budget_rows(report: BudgetReport) -> list[tuple[Any, ...]]:
+    """Return a budget report as rows of the relation ``privacy.budget``."""
+    return [(r.name, r.budget, r.spent, r.left, r.exact) for r in report.rules]
+
+
+def history_rows(lines: Sequence[HistoryLine]) -> Iterator[tuple[Any, ...]]:
+    """Yield the history as rows of the relation ``privacy.history``."""
+    for line in lines:
+        time = line.time.replace(tzinfo=None)
+        yield line.sequence, time, line.user, line.statement, line.cost, line.numbers

@@ -1,0 +1,135 @@
+"""Results: the outer SQL run on the noisy numbers, and which number each cell of a row is.
+
+Nothing here reads the history: it is handed every number with its interval.  Invariant: rounding
+and the settings ``privacy.nonnegative`` and ``privacy.columns`` change what is shown, never an
+estimate or an interval in ``answers``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from proxy.goals import Answer
+from proxy.inference.query import LinearQuery
+from proxy.settings import COLUMNS, NONNEGATIVE, Settings
+from proxy.sql import Column, Evaluator, Number, Origin, Program, Rows, postprocess
+
+Extras = Sequence[Sequence[float | bool | None]]  # [extra][row] of one number
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a statement gives.  ``answers`` has, for each row, one Answer for each of its numbers;
+    ``places`` the columns in which they stand.  ``cost`` and ``left`` are in alpha.
+    """
+
+    columns: tuple[Column, ...]
+    rows: list[tuple[Any, ...]]
+    answers: list[list[Answer]]
+    cost: float
+    left: float
+    notices: tuple[str, ...] = ()
+    tag: str = ""
+    places: list[list[int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Every number of a statement, in the order of its releases."""
+
+    answers: Sequence[Sequence[Answer]]  # [number][row]
+    extras: Sequence[Extras]  # [number][extra][row]
+
+
+def assemble(
+    program: Program,
+    numbers: Numbers,
+    systems: Mapping[str, Sequence[Sequence[Any]]],
+    settings: Settings,
+    evaluator: Evaluator,
+) -> tuple[Rows, list[list[Answer]], list[list[int]]]:
+    """Return the rows of a statement, and for each row its answers and their columns.
+
+    Raises:
+        DataError: an expression of the outer SQL fails on the noisy answers.
+    """
+    clamp = settings.value(NONNEGATIVE)
+    answers, extras = iter(numbers.answers), iter(numbers.extras)
+    known = [[next(answers) for _ in release.numbers] for release in program.releases]
+    more = [[next(extras) for _ in release.numbers] for release in program.releases]
+    values = [
+        [
+            [shown(answer.estimate, number, clamp) for answer in column]
+            for number, column in zip(release.numbers, columns, strict=True)
+        ]
+        for release, columns in zip(program.releases, known, strict=True)
+    ]
+    rows = postprocess(program, values, evaluator, more, systems)
+    found = [[origin and _answer(known, origin) for origin in row] for row in rows.origins]
+    if settings.value(COLUMNS):
+        return _with_columns(program, rows, found)
+    places = [[i for i, answer in enumerate(row) if answer] for row in found]
+    return rows, [[answer for answer in row if answer] for row in found], places
+
+
+def _answer(known: Sequence[Sequence[Sequence[Answer]]], origin: Origin) -> Answer:
+    release, number, row = origin
+    return known[release][number][row]
+
+
+def shown(estimate: float, number: Number, clamp: bool) -> int | float | None:
+    """Return a number as it stands in rows: counts are whole, a ratio over nothing is NULL."""
+    if math.isnan(estimate):
+        return None
+    if clamp and number.kind != "avg" and number.shift >= 0 and never_negative(number.family.query):
+        estimate = max(estimate, 0.0)
+    return round(estimate) if number.kind == "count" else estimate
+
+
+def never_negative(query: LinearQuery) -> bool:
+    """Return whether the true answer cannot be below 0, whatever the data."""
+    for part, term in query.parts.items():
+        if term.scale < 0 or any(factor.array.min() < 0 for factor in term.factors):
+            return False
+        if part % 2 and query.space.boxes[part // 2].low < 0:
+            return False
+    return True
+
+
+def _with_columns(
+    program: Program, rows: Rows, found: Sequence[Sequence[Answer | None]]
+) -> tuple[Rows, list[list[Answer]], list[list[int]]]:
+    """Add <name>_low, <name>_high and <name>_source beside each column that holds numbers."""
+    width = len(rows.columns)
+    holds = [at is not None for at in program.shadows] or [False] * width
+
+    def beside(i: int, answer: Answer | None) -> Iterator[Any]:
+        if holds[i]:
+            yield from (
+                (answer.low, answer.high, answer.source) if answer else (None, None, "derived")
+            )
+
+    columns: list[Column] = []
+    place: list[int] = []
+    for i, column in enumerate(rows.columns):
+        place.append(len(columns))
+        columns.append(column)
+        if holds[i]:
+            columns += [
+                Column(f"{column.name}_{end}", "double precision") for end in ("low", "high")
+            ]
+            columns.append(Column(f"{column.name}_source", "text"))
+    wide = [
+        tuple(chain(*((row[i], *beside(i, answers[i])) for i in range(width))))
+        for row, answers in zip(rows.rows, found, strict=True)
+    ]
+    places = [[place[i] for i, answer in enumerate(answers) if answer] for answers in found]
+    return (
+        Rows(tuple(columns), wide, ()),
+        [[answer for answer in answers if answer] for answers in found],
+        places,
+    )

@@ -1,0 +1,370 @@
+"""Statements through the server, with psycopg: who answers, what it costs, what is said."""
+
+import datetime
+import json
+import threading
+import time
+from types import SimpleNamespace
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from tests.server.serving import COUNT, NAMES, REGIONS
+
+
+def notices(connection):
+    """Collect what the server says beside the rows."""
+    said = []
+    connection.add_notice_handler(
+        lambda notice: said.append(
+            SimpleNamespace(
+                severity=notice.severity,
+                message_primary=notice.message_primary,
+                message_detail=notice.message_detail,
+            )
+        )
+    )
+    return said
+
+
+def refused(connection, text, parameters=None):
+    """Return the error that a statement ends with."""
+    with pytest.raises(psycopg.Error) as caught:
+        connection.execute(text, parameters).fetchall()
+    return caught.value
+
+
+def test_an_answer_is_charged_once_and_told(server):
+    """
+    The first time it is measured, the second time it is free, and each NOTICE says so.
+    """
+    text = "SELECT COUNT(*) AS n FROM cps1988 WHERE education = 11 WITH UTILITY (400, 0.05)"
+    with server.connect() as connection:
+        said = notices(connection)
+        first = connection.execute(text).fetchall()
+        assert connection.execute(text).fetchall() == first
+    assert "1 number measured; cost " in said[0].message_primary
+    assert "1 number free; cost nothing" in said[1].message_primary
+    assert said[0].severity == "NOTICE"
+
+
+@pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
+def test_types_are_as_announced(connection, binary):
+    """
+    COUNT is bigint, SUM double precision, groups as declared, in both formats.
+    """
+    cursor = connection.execute(
+        "SELECT region, education, COUNT(*) AS n, SUM(wage) AS s, COUNT(*) > 5 AS b, "
+        "COUNT(*)::numeric AS d FROM cps1988 GROUP BY region, education "
+        "ORDER BY region, education LIMIT 1 "
+        "WITH UTILITY (500, 0.05), s (900000, 0.05)",
+        binary=binary,
+    )
+    assert [c.type_display for c in cursor.description] == [
+        "text", "int4", "int8", "float8", "bool", "numeric",
+    ]  # fmt: skip
+    row = cursor.fetchone()
+    assert row[:2] == ("midwest", 0)
+    assert [type(value).__name__ for value in row[2:]] == ["int", "float", "bool", "Decimal"]
+
+
+@pytest.mark.parametrize(
+    "condition, value",
+    [
+        ("education >= %s", 12),
+        ("education = ANY(%s)", [1, 2, 3]),
+        ("region = %s", "west"),
+        ("region = ANY(%s)", ["west", "south"]),
+        ("region = %s", "it's \\ \"quoted\" $1 é"),
+        ("education = %s", None),
+        ("education + 0.5 > %s", 3.25),
+    ],
+)
+@pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
+def test_parameters_mean_what_literals_mean(connection, condition, value, binary):
+    """
+    A statement with a parameter gives what the statement with the literal gives.
+    """
+    text = f"SELECT COUNT(*) FROM cps1988 WHERE {condition} WITH UTILITY (800, 0.05)"
+    if binary:
+        text = text.replace("%s", "%b")
+    bound = connection.execute(text, [value]).fetchall()
+    literal = psycopg.ClientCursor(connection).execute(text.replace("%b", "%s"), [value])
+    assert bound == literal.fetchall()
+
+
+def test_a_prepared_statement_is_described_free_and_run_for_each_value(server):
+    """
+    PREPARE costs nothing; EXECUTE asks the engine, with the values it is given.
+    """
+    with server.connect() as connection:
+        said = notices(connection)
+        connection.execute(
+            "PREPARE q (integer) AS SELECT COUNT(*) AS n FROM cps1988 WHERE education = $1 "
+            "WITH UTILITY (700, 0.05)"
+        )
+        assert not said
+        some = connection.execute("EXECUTE q (13)").fetchall()
+        direct = "SELECT COUNT(*) FROM cps1988 WHERE education = 13 WITH UTILITY (700, 0.05)"
+        assert connection.execute(direct).fetchall() == some
+        connection.execute("DEALLOCATE q")
+        assert refused(connection, "EXECUTE q (13)").sqlstate == "26000"
+
+
+def test_prepared_by_the_driver_and_read_in_parts(connection):
+    """
+    Named statements, portals with a row limit and cursors of the server give the same rows.
+    """
+    plain = connection.execute(REGIONS).fetchall()
+    assert [name for name, _ in plain] == NAMES
+    assert all(connection.execute(REGIONS, prepare=True).fetchall() == plain for _ in range(3))
+    with connection.transaction(), connection.cursor(name="some") as cursor:
+        cursor.execute(REGIONS)
+        assert cursor.fetchmany(3) == plain[:3]
+        cursor.scroll(-3)
+        assert cursor.fetchall() == plain
+    with connection.transaction():
+        connection.execute("DECLARE c SCROLL CURSOR FOR " + REGIONS)
+        connection.execute("FETCH 4 FROM c")
+        assert connection.execute("FETCH BACKWARD 1 FROM c").fetchall() == plain[2:3]
+
+
+def test_a_pipeline_stops_at_its_first_error(server):
+    """
+    In a pipeline, what follows an error is skipped: not run, and not charged.
+    """
+    text = "SELECT COUNT(*) FROM cps1988 WHERE education = 14 WITH UTILITY (600, 0.05)"
+    with server.connect() as connection:
+        said = notices(connection)
+        with pytest.raises(errors.DivisionByZero), connection.pipeline():
+            connection.execute("SELECT 1/0")
+            connection.execute(text)
+        assert not said
+        with connection.pipeline():
+            cursors = [connection.execute(each) for each in (text, "SELECT 7", COUNT)]
+            assert cursors[1].fetchall() == [(7,)]
+        assert len(said) == 2
+
+
+def test_several_statements_in_one_message(server):
+    """
+    Each goes to the one who can answer it, in order, and none after the first error.
+    """
+    with server.connect() as connection:
+        said = notices(connection)
+        cursor = connection.execute(f"SELECT 1; {COUNT}; SELECT 'a;b'")
+        rows = [cursor.fetchall()]
+        while cursor.nextset():
+            rows.append(cursor.fetchall())
+        assert [rows[0], rows[2]] == [[(1,)], [("a;b",)]]
+        assert rows[1] == connection.execute(COUNT).fetchall()
+        said.clear()
+        error = refused(connection, f"{COUNT}; SELECT oh; {COUNT}")
+        assert (error.sqlstate, error.diag.statement_position) == ("42703", str(len(COUNT) + 10))
+        assert len(said) == 1
+
+
+def test_settings_are_those_of_the_session(connection):
+    """
+    SET, SET LOCAL, RESET and ROLLBACK hold for the engine as PostgreSQL has them.
+    """
+
+    def width():
+        connection.execute("SET privacy.answers = on")
+        said = notices(connection)
+        connection.execute("SELECT COUNT(*) FROM cps1988 WHERE education = 9")
+        (number,) = json.loads(said[-1].message_detail)["answers"][0]
+        return number["confidence"]
+
+    connection.execute("SET privacy.utility = '300, 0.25'")
+    assert width() == 0.75
+    with connection.transaction(force_rollback=True):
+        connection.execute("SET LOCAL privacy.utility = '300, 0.125'")
+        assert width() == 0.875
+        connection.execute("SET privacy.utility = '300, 0.5'")
+        assert width() == 0.5
+    assert width() == 0.75
+    connection.execute("SELECT set_config('privacy.utility', '300, 0.375', false)")
+    assert width() == 0.625
+    connection.execute("RESET privacy.utility")
+    assert width() == 0.95
+
+
+def test_settings_at_connect(server):
+    """
+    ``-c`` in the connection's options is a setting like any other.
+    """
+    with server.connect(options="-c privacy.utility=300,0.25 -c privacy.answers=on") as connection:
+        said = notices(connection)
+        connection.execute("SELECT COUNT(*) FROM cps1988 WHERE education = 9")
+    assert json.loads(said[0].message_detail)["answers"][0][0]["confidence"] == 0.75
+
+
+@pytest.mark.parametrize(
+    "text, sqlstate, words",
+    [
+        ("SET privacy.utility = 'a'", "22023", "half_width and delta"),
+        ("SET privacy.utilty = '1, 0.1'", "42000", "unrecognized setting"),
+        ("SELECT COUNT(*) FROM cps1988 WITH UTILITY (0, 0.1)", "22023", "half_width"),
+        ("SELECT COUNT(*) FROM cps1988 WITH UTILITY (1e-6, 0.1)", "53400", "costs more"),
+        ("SELECT * FROM cps1988 LIMIT 10", "0A000", "only aggregates"),
+        ("SELECT foo FROM cps1988", "42703", '"foo"'),
+        ("SELECT COUNT(* FROM cps1988", "42601", "syntax error"),
+        ("SELECT COUNT(*) FROM cps1989", "42P01", "cps1989"),
+        ("COPY cps1988 TO STDOUT", "0A000", "COPY is not supported"),
+        ("COPY (SELECT COUNT(*) FROM cps1988) TO STDOUT", "0A000", "COPY is not supported"),
+        ("INSERT INTO cps1988 VALUES (1)", "0A000", "INSERT"),
+        ("CREATE TABLE t AS SELECT COUNT(*) FROM cps1988", "0A000", "CREATE"),
+        ("CREATE TABLE t (a int)", "42501", "permission denied"),
+        ("CREATE TEMP TABLE t (a int)", "42501", "permission denied"),
+        ("LOCK TABLE cps1988", "0A000", "LOCK"),
+        ("ALTER ROLE alice PASSWORD 'x'", "42501", "users file"),
+    ],
+)
+@pytest.mark.parametrize("extended", [False, True], ids=["simple", "extended"])
+def test_errors_have_their_sqlstate_and_leave_the_session_in_order(
+    connection, text, sqlstate, words, extended
+):
+    """
+    Each refusal has its SQLSTATE and says what is wrong, in both protocols; the session goes on.
+    """
+    with pytest.raises(psycopg.Error) as caught:
+        psycopg.RawCursor(connection).execute(text, () if extended else None)
+    assert caught.value.sqlstate == sqlstate
+    assert words in str(caught.value)
+    assert connection.execute("SELECT 1").fetchall() == [(1,)]
+
+
+def test_an_error_points_at_its_place(connection):
+    """
+    ``position`` counts in the client's own text, also behind parameters.
+    """
+    text = "SELECT COUNT(*) FROM cps1988 WHERE education = %s AND oh = 1"
+    error = refused(connection, text, [123456])
+    sent = text.replace("%s", "$1")
+    assert error.diag.statement_position == str(sent.index("oh") + 1)
+
+
+def test_an_error_of_the_engine_aborts_the_transaction(server):
+    """
+    As with any failed statement, the transaction takes no more but ROLLBACK.
+    """
+    with server.connect(autocommit=False) as connection:
+        refused(connection, "SELECT wage FROM cps1988")
+        assert refused(connection, COUNT).sqlstate == "25P02"
+        connection.rollback()
+        assert connection.execute(COUNT).fetchall()
+
+
+def test_a_release_stays_charged_after_rollback(server):
+    """
+    What was seen cannot be unseen: ROLLBACK says that it stays charged.
+    """
+    with server.connect(autocommit=False) as connection:
+        said = notices(connection)
+        connection.execute(
+            "SELECT COUNT(*) FROM cps1988 WHERE education = 15 WITH UTILITY (450, 0.05)"
+        )
+        connection.rollback()
+        assert "stays charged" in said[-1].message_primary
+        connection.execute("SELECT 1")
+        connection.rollback()
+        assert len(said) == 2
+
+
+@pytest.mark.parametrize(
+    "probe",
+    [
+        "SELECT * FROM cps1988 LIMIT 0",
+        "SELECT * FROM cps1988 WHERE 1=0",
+        "SELECT region, wage FROM public.cps1988 WHERE 1<>1",
+        "SELECT COUNT(*) FROM cps1988 WHERE 1=0 WITH UTILITY (1e-6, 0.05)",
+        "EXPLAIN SELECT COUNT(*) FROM cps1988 WITH UTILITY (1e-6, 0.05)",
+        "EXPLAIN (FORMAT JSON) SELECT * FROM cps1988",
+        "SELECT 'cps1988'::regclass::text",
+        "SELECT 1 AS cps1988",
+    ],
+)
+def test_probes_are_free(server, probe):
+    """
+    What tools send to learn names and types is answered, in both protocols, and costs nothing.
+    """
+    with server.connect() as connection:
+        said = notices(connection)
+        for parameters in (None, ()):
+            cursor = psycopg.RawCursor(connection)
+            cursor.execute(probe, parameters)
+            assert cursor.description
+            assert len(cursor.fetchall()) <= 1
+        assert not any("measured" in notice.message_primary for notice in said)
+
+
+def test_describing_is_free(server):
+    """
+    Parse and Describe, Bind without Execute: columns, and no charge.
+    """
+    with server.connect() as connection:
+        said = notices(connection)
+        wire = connection.pgconn
+        text = b"SELECT region, COUNT(*) FROM cps1988 WHERE education = $1 GROUP BY 1 "
+        wire.prepare(b"s", text + b"WITH UTILITY (1, 0.05)")
+        told = wire.describe_prepared(b"s")
+        assert [told.ftype(i) for i in range(told.nfields)] == [25, 20]
+        assert [told.param_type(i) for i in range(told.nparams)] == [23]
+        assert not said
+
+
+@pytest.mark.parametrize(
+    "slip",
+    [
+        "SELECT EXISTS (SELECT FROM cps1988)",
+        "SELECT query_to_xml('SELECT count(*) FROM cps1988', true, true, '')",
+        'SELECT count(*) FROM U&"\\0063ps1988"',
+        "SELECT ts_stat('SELECT region FROM cps1988')",
+        "EXPLAIN ANALYZE SELECT count(*) FROM cps1988",
+        "SELECT region FROM cps1988 ORDER BY 1 FETCH FIRST 1 ROW ONLY",
+        "SELECT 1 FROM cps1988, pg_catalog.pg_class",
+        "SELECT table_to_xml('cps1988', true, true, '')",
+    ],
+)
+def test_what_slips_past_raises(connection, slip):
+    """
+    No form of reading a protected table is answered by the empty mirror: it raises 0A000.
+    """
+    assert refused(connection, slip).sqlstate in ("0A000", "42883", "42601", "42P01")
+
+
+def test_a_running_statement_can_be_cancelled(connection):
+    """
+    A cancel request ends what the mirror runs.
+    """
+    threading.Timer(0.2, connection.cancel).start()
+    began = time.monotonic()
+    assert refused(connection, "SELECT pg_sleep(20)").sqlstate == "57014"
+    assert time.monotonic() - began < 5
+
+
+def test_dates_and_empty_results(connection):
+    """
+    Values of the outer query have its types, and no row is no error.
+    """
+    row = connection.execute(
+        "SELECT COUNT(*) AS n, DATE '2020-02-29' AS d, TIMESTAMP '2020-02-29 12:00' AS t, "
+        "NULL AS nothing FROM cps1988 WITH UTILITY (500, 0.05)"
+    ).fetchone()
+    assert row[1:] == (datetime.date(2020, 2, 29), datetime.datetime(2020, 2, 29, 12), None)
+    none = "SELECT region FROM cps1988 GROUP BY region HAVING COUNT(*) < -1e6 "
+    assert connection.execute(none + "WITH UTILITY (500, 0.05)").fetchall() == []
+
+
+def test_another_encoding(server):
+    """
+    A client that speaks LATIN1 is understood and answered in LATIN1.
+    """
+    with server.connect(client_encoding="latin1") as connection:
+        row = connection.execute(
+            "SELECT 'é' AS e, COUNT(*) FROM cps1988 WITH UTILITY (500, 0.05)"
+        ).fetchone()
+        assert row[0] == "é"
+        assert refused(connection, "SELECT COUNT(*), 'é' || oh FROM cps1988").sqlstate == "42703"
