@@ -23,12 +23,11 @@ from proxy.inference.accounting import (
 from proxy.inference.history import Block, History
 from proxy.inference.plan import Measurement as Planned
 from proxy.inference.query import Space, Term
-from proxy.ledger import SHARED, Measurement, Reads
+from proxy.ledger import Measurement, Reads
 from proxy.policy import Policy
+from proxy.roles import budget_of
 from proxy.sql.evaluate import Evaluator
 from proxy.sql.region import region
-
-OWN = "own:"  # begins the name of an analyst's own history
 
 
 @dataclass(eq=False)
@@ -129,11 +128,8 @@ def rules(policy: Policy, evaluator: Evaluator, history: str) -> tuple[Rule, ...
         PolicyError: a condition is none over the policy's attributes.
     """
     privacy = policy.privacy
-    if history == SHARED:
-        whole = policy.shared_budget
-    else:
-        whole = policy.analyst(history.removeprefix(OWN)).budget or Fraction(0)
-    found = [Rule(budget_units(whole / privacy.unit.max_rows), name="the budget of the cells")]
+    whole = budget_of(policy, history) / privacy.unit.max_rows
+    found = [Rule(budget_units(whole), name="the budget of the cells")]
     for cell in privacy.cells:
         name = f"the budget of the cells where {cell.where}"
         found.append(Rule(budget_units(cell.budget), region(cell, policy, evaluator), name))

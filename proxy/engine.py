@@ -23,7 +23,7 @@ from typing import Any
 
 import proxy.policy as policies
 import proxy.reports as reports
-from proxy.book import OWN, Book, rules
+from proxy.book import Book, rules
 from proxy.cube import Cube
 from proxy.errors import (
     InsufficientBudgetError,
@@ -38,11 +38,12 @@ from proxy.inference.history import Block, Estimator
 from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
 from proxy.inference.plan import Allocation, Wanted
 from proxy.inference.query import Term
-from proxy.ledger import SHARED, Ledger, Measurement, Transaction
+from proxy.ledger import Ledger, Measurement, Transaction
 from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy import Policy
 from proxy.reports import BudgetReport, HistoryLine, RuleReport
 from proxy.result import Numbers, Result, assemble
+from proxy.roles import ANALYST, Standing, honoured, standing, users_of
 from proxy.settings import SPEND, UTILITY, Settings, checked
 from proxy.sql.compile import space
 from proxy.sql.evaluate import Evaluator
@@ -77,6 +78,7 @@ class Engine:
         self._space = space(policy.domain)
         self._lock = threading.RLock()
         self._books: dict[str, Book] = {}
+        self._users = users_of(policy)
         self._running: Session | None = None
         privacy = policy.privacy
         self._allocation = Allocation(privacy.allocation == "topup", float(privacy.floor))
@@ -92,6 +94,7 @@ class Engine:
             StateError: there is no state yet, or it is not of this policy.
         """
         loaded = policies.load(policy)
+        honoured(loaded)
         folder = state_folder(loaded, state)
         ledger = SQLiteLedger.open(
             ledger_path(folder), dataset=loaded.dataset, anchor=anchor_path(folder)
@@ -131,7 +134,8 @@ class Engine:
         if isinstance(statement, Command):
             return session.command(statement)
         with self._lock, self._runs(session):
-            book = self._book(session.user)
+            session.standing.require(ANALYST)
+            book = self._book(session.standing)
             numbers = [number for release in statement.releases for number in release.numbers]
             goals = [self._goal(number, session) for number in numbers]
             answers, cost, notices = self._answer(book, goals, text, session)
@@ -274,6 +278,7 @@ class Engine:
                     raise other_policy(self.policy, dict(tx.protection().protection))
                 terms = book.charges(plan.measurements)
                 self._check(book, terms, session, tx)
+                self._check_rows(plan, session, tx)
                 cost = book.cost(terms)
                 rows = [self._draw(each, book, tx) for each in plan.measurements]
                 sequence = tx.sequence()
@@ -305,9 +310,8 @@ class Engine:
 
     def _permit(self, book: Book, plan: planning.Plan, session: Session) -> None:
         """Refuse to spend where the session or the analyst must not, before any lock."""
-        analyst = self.policy.analyst(session.user)
-        if not (session.settings.value(SPEND) and analyst.spend):
-            who = "this session" if analyst.spend else f"analyst {session.user}"
+        if not (session.settings.value(SPEND) and session.standing.spend):
+            who = "this session" if session.standing.spend else f"analyst {session.user}"
             raise InsufficientBudgetError(
                 f"refused: {who} may only infer (spend: off), and this must be measured",
                 requested=book.cost(book.charges(plan.measurements)) / UNIT,
@@ -329,7 +333,7 @@ class Engine:
                 "or for what follows from earlier answers",
             )
         cost = book.cost(terms)
-        for name, cap, spent in self._caps(session.user, tx):
+        for name, cap, spent in self._caps(session.standing, tx):
             if spent + cost > cap:
                 raise InsufficientBudgetError(
                     f"refused: the statement costs more than {name} has left",
@@ -339,16 +343,36 @@ class Engine:
                     hint="ask for a wider interval, or ask the data steward",
                 )
 
-    def _caps(self, user: str, tx: Transaction) -> Iterable[tuple[str, int, int]]:
+    def _caps(self, standing: Standing, tx: Transaction) -> Iterable[tuple[str, int, int]]:
         """Yield name, cap and sum so far of the limits on what statements spend together."""
-        analyst = self.policy.analyst(user)
-        if analyst.budget is not None and analyst.history == SHARED:
-            yield f"analyst {user}", budget_units(analyst.budget), tx.spent_by(user)
+        for cap in standing.caps:
+            yield cap.name, budget_units(cap.budget), sum(map(tx.spent_by, cap.users))
         today = datetime.now(self.policy.zone).replace(hour=0, minute=0, second=0, microsecond=0)
-        for period, cap in self.policy.privacy.per.items():
+        for period, budget in self.policy.privacy.per.items():
             days = today.weekday() if period == "week" else 0
             since = (today - timedelta(days=days)).astimezone(UTC)
-            yield f"this {period}", budget_units(cap), tx.spent_by(None, since)
+            # an own history must not learn from a refusal what was asked in others
+            users = (None,) if standing.history == SHARED else standing.members
+            spent = sum(tx.spent_by(user, since) for user in users)
+            yield f"this {period}", budget_units(budget), spent
+
+    def _check_rows(self, plan: planning.Plan, session: Session, tx: Transaction) -> None:
+        """Refuse what would make the history longer than the policy allows."""
+        more = sum(each.family.rows for each in plan.measurements)
+        limits = self.policy.privacy.rows
+        user, own = session.user, session.standing.history != SHARED
+        for who, users, limit in (
+            ("the history", session.standing.members if own else (None,), limits.total),
+            (f"the history of {user or 'this user'}", (user,), limits.analyst),
+        ):
+            if sum(map(tx.answers_by, users)) + more > limit:
+                raise InsufficientBudgetError(
+                    f"refused: {who} is full: {limit} numbers, and this statement adds {more}",
+                    requested=0.0,
+                    spent=0.0,
+                    left=0.0,
+                    hint="ask for what follows from earlier answers, or ask the data steward",
+                )
 
     def _draw(self, planned: planning.Measurement, book: Book, tx: Transaction) -> Measurement:
         """Read the exact answers, add the noise, and put the sum, alone, into the ledger."""
@@ -364,19 +388,22 @@ class Engine:
 
     # --- budgets and reports ---------------------------------------------------------------------
 
-    def _book(self, user: str) -> Book:
+    def _book(self, standing: Standing) -> Book:
         """Return the history that serves a user: their own, or the shared one."""
-        analyst = self.policy.analyst(user)
-        name = SHARED if analyst.history == SHARED else OWN + user
+        name = standing.history
         if name not in self._books:
             limits = rules(self.policy, self._evaluator, name)
             self._books[name] = Book(name, self._space, self.policy.max_records, limits)
         return self._books[name]
 
+    def standing(self, user: str) -> Standing:
+        """Return what a user may do, see and spend."""
+        return standing(self.policy, self._users, user)
+
     def budget(self, user: str = NOBODY) -> BudgetReport:
         """Return every budget of the history that serves a user, and what is left of it."""
         with self._lock:
-            book = self._book(user)
+            book = self._book(self.standing(user))
             book.catch_up(self.ledger)
             return reports.budget(self.policy.dataset, book)
 
@@ -387,7 +414,7 @@ class Engine:
     def left(self, session: Session) -> float:
         """Return the alpha that is left in the cell that has least."""
         with self._lock:
-            book = self._book(session.user)
+            book = self._book(session.standing)
             book.catch_up(self.ledger)
             return book.left()
 
@@ -396,7 +423,7 @@ class Engine:
         with self._lock:
             numbers = [number for release in program.releases for number in release.numbers]
             goals = [self._goal(number, session) for number in numbers]
-            book = self._book(session.user)
+            book = self._book(session.standing)
             return reports.explain(program, goals, book, self.ledger, self._allocation)
 
     def _systems(self, program: Program, session: Session) -> dict[str, list[tuple[Any, ...]]]:
@@ -405,7 +432,7 @@ class Engine:
         if "budget" in program.systems:
             rows["budget"] = reports.budget_rows(self.budget(session.user))
         if "history" in program.systems:
-            rows["history"] = list(reports.history_rows(self.history(session.sees)))
+            rows["history"] = list(reports.history_rows(self.history(session.standing.sees)))
         return rows
 
 
@@ -416,13 +443,19 @@ class Session:
         self, engine: Engine, user: str, utility: tuple[float, float] | None, dialect: str
     ) -> None:
         self.user = user
+        self.standing = engine.standing(user)
         self.settings = Settings()
         self._engine = engine
         self.dialect = dialect
         self._canceled = False
         self._utility = None
         if utility is not None:
-            half_width, delta = (Fraction(str(part)) for part in utility)
+            try:
+                half_width, delta = (Fraction(str(part)) for part in utility)
+            except (TypeError, ValueError):
+                raise UtilityError(
+                    f"utility is two numbers, (half_width, delta), not {utility!r}"
+                ) from None
             self._utility = checked(half_width, delta)
 
     def execute(self, text: str, parameters: Any = None) -> Result:
@@ -450,12 +483,7 @@ class Session:
     def utility(self) -> policies.Utility | None:
         """Return the session's own default: SET privacy.utility, or what it was opened with."""
         chosen: policies.Utility | None = self.settings.value(UTILITY)
-        return chosen or self._utility
-
-    @property
-    def sees(self) -> str | None:
-        """Whose statements the session may see: its own user's; all, where it names none."""
-        return self.user or None
+        return chosen or self._utility or self.standing.utility
 
     def command(self, command: Command) -> Result:
         """Run a statement that releases nothing."""
@@ -488,7 +516,9 @@ class Session:
         if name == "budget":
             return reports.BUDGET, reports.budget_rows(self._engine.budget(self.user))
         if name == "history":
-            return reports.HISTORY, list(reports.history_rows(self._engine.history(self.sees)))
+            return reports.HISTORY, list(
+                reports.history_rows(self._engine.history(self.standing.sees))
+            )
         return (Column(name, "text"),), [(self.settings.text(name),)]
 
     def close(self) -> None:

@@ -24,6 +24,7 @@ from proxy.ledger import SHARED, AuditLine, Reads
 from proxy.ledger.restore import restore as restore_ledger
 from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy import Policy
+from proxy.roles import honoured
 from proxy.sql.compile import space
 from proxy.sql.evaluate import Evaluator
 from proxy.state import anchor_path, cube_path, ledger_path, make_folder, state_folder
@@ -74,6 +75,7 @@ def init(
             f"{folder} is already the state of {loaded.dataset}; nothing was changed",
             hint="`privacy-proxy query` can be used at once",
         )
+    honoured(loaded)
     rules(loaded, Evaluator(loaded.domain), SHARED)  # what does not compile fails here, not later
     make_folder(folder)
     if ledger_path(folder).exists():  # a build was interrupted: go on with its ledger
@@ -126,6 +128,7 @@ def check(policy: str | Path, state: str | Path | None = None) -> CheckReport:
     """Check a policy against its data, and against the ledger where there is one."""
     loaded = policies.load(policy)
     folder = state_folder(loaded, state)
+    honoured(loaded)
     rules(loaded, Evaluator(loaded.domain), SHARED)
     found = survey(loaded)
     if not ledger_path(folder).exists():
@@ -152,6 +155,7 @@ def apply(
     """
     loaded = policies.load(policy)
     folder = state_folder(loaded, state)
+    honoured(loaded)
     rules(loaded, Evaluator(loaded.domain), SHARED)
     with opened(loaded, folder) as ledger:
         known = ledger.protection()

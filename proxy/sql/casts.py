@@ -9,6 +9,7 @@ from proxy.sql import types
 from proxy.sql.scalar import RULES, Lowering, Typed, convert, make
 
 WHOLE = r"\s*[-+]?[0-9]+\s*"
+DAY = r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}"
 REAL = r"\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,3})?\s*"
 DECIMALS = 15  # of a numeric made from a double or a text, which have no scale of their own
 READABLE = {
@@ -16,8 +17,8 @@ READABLE = {
     "bigint": WHOLE,
     "numeric": REAL,
     "double precision": REAL,
-    "date": r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}\s*",
-    "timestamp": r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?)?\s*",
+    "date": rf"{DAY}\s*",
+    "timestamp": rf"{DAY}([ T][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}(\.[0-9]{{1,6}})?)?)?\s*",
 }
 PLAIN = {  # casts that DuckDB makes as PostgreSQL does
     **dict.fromkeys([(a, b) for a in types.NUMBERS for b in types.NUMBERS]),

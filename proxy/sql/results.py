@@ -364,8 +364,8 @@ class Results(Outer):
             plain = Results(self.binder, self.names, self.context)
             parts = [plain.lower(item) for item in node.expressions]
             return make(f"CAST(grouping({', '.join(p.sql for p in parts)}) AS INTEGER)", "integer")
-        plain = node.find(exp.Column) and not node.find(exp.Window, exp.Query)
-        if plain and next(aggregates(node), None) is None:
+        alone = node.find(exp.Column) and not node.find(exp.Window, exp.Query)
+        if alone and next(aggregates(node), None) is None:
             typed = Results(self.binder, self.names, self.context).lower(node)
             if any(key.sql == typed.sql for key in self.keys):
                 return typed

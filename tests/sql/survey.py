@@ -158,12 +158,33 @@ def program(text, parameters=None, settings=None):
     return compile_statement(text, policy(), evaluator(), parameters, settings)
 
 
+def extra(number, what):
+    """What is known of a number without noise: its interval is the number itself."""
+    values = exact(number)
+    if what.what == "present":
+        return [value >= 1 for value in values]
+    if what.what == "confidence":
+        return [0.95 for _ in values]
+    if what.what == "probability":
+        low, high = what.least, what.most
+        return [
+            float((low is None or low <= value) and (high is None or value <= high))
+            for value in values
+        ]
+    return values
+
+
 def run(text, parameters=None, settings=None):
     """The result of a statement with the noise left out."""
     compiled = program(text, parameters, settings)
     assert isinstance(compiled, Program)
-    values = [[exact(number) for number in release.numbers] for release in compiled.releases]
-    return postprocess(compiled, values, evaluator())
+    releases = compiled.releases
+    values = [[exact(number) for number in release.numbers] for release in releases]
+    extras = [
+        [[extra(number, what) for what in number.extras] for number in release.numbers]
+        for release in releases
+    ]
+    return postprocess(compiled, values, evaluator(), extras)
 
 
 def plain(value):

@@ -1,0 +1,123 @@
+"""A ledger in memory, for audits of thousands of independent ledgers."""
+
+import copy
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from proxy.ledger import AuditLine, Protection, Snapshot
+
+START = datetime.now(UTC)
+
+
+class MemoryLedger:
+    """What the engine needs of a ledger, as the SQLite one does it, without a file."""
+
+    def __init__(self, policy, id="audit"):
+        self.id, self.dataset = id, policy.dataset
+        self._rows, self._lines, self._notes = [], [], []
+        self._snapshots = [Snapshot(1, "", {})]
+        self._policies = [Protection(policy.digest, policy.protection())]
+        self._spent = {}
+
+    def sequence(self):
+        return len(self._lines)
+
+    def measurements(self, after=0):
+        return [row for row in self._rows if row.sequence > after]
+
+    def snapshot(self, partition=None):
+        return self._snapshots[-1]
+
+    def protection(self):
+        return self._policies[-1]
+
+    def spent(self):
+        return dict(self._spent)
+
+    def spent_by(self, user=None, since=None):
+        return sum(line.cost for line in self._mine(user, since))
+
+    def answers_by(self, user=None, since=None):
+        return sum(line.answers for line in self._mine(user, since))
+
+    def _mine(self, user, since):
+        return [
+            line
+            for line in self._lines
+            if line.cost and user in (None, line.user) and (since is None or line.time >= since)
+        ]
+
+    @contextmanager
+    def transaction(self):
+        parts = ("_rows", "_lines", "_snapshots", "_policies", "_spent")
+        before = {part: copy.copy(getattr(self, part)) for part in parts}
+        try:
+            yield MemoryTransaction(self)
+        except BaseException:
+            self.__dict__.update(before)
+            raise
+
+    def note(self, kind, user, statement="", detail=None):
+        self._notes.append(AuditLine(0, self.time(), user, kind, statement, detail=detail or {}))
+
+    def time(self):
+        return START + timedelta(microseconds=len(self._lines) + len(self._notes))
+
+    def audit(self, after=0):
+        return iter(self._lines[after:])
+
+    def notes(self):
+        return iter(self._notes)
+
+    def verify(self):
+        return []
+
+    def close(self):
+        pass
+
+
+class MemoryTransaction:
+    """The writes; reads are the ledger's own."""
+
+    def __init__(self, ledger):
+        self._ledger = ledger
+        self._answers, self._histories = 0, set()
+
+    def __getattr__(self, name):
+        return getattr(self._ledger, name)
+
+    def append(self, measurement):
+        ledger = self._ledger
+        id = len(ledger._rows) + 1
+        ledger._rows.append(replace(measurement, id=id, sequence=ledger.sequence() + 1))
+        self._answers += len(measurement.answers)
+        self._histories.add(measurement.history)
+        return id
+
+    def replace(self, id, scale, answers):
+        raise NotImplementedError("the audit knows no likelihood of refinements yet")
+
+    def new_snapshot(self, fingerprint, bases, partition=None):
+        ledger = self._ledger
+        before = ledger.snapshot()
+        assert all(bases.get(name, 0) >= base for name, base in before.bases.items())
+        ledger._snapshots.append(
+            Snapshot(before.id + 1, fingerprint, dict(bases), None, ledger.sequence() + 1)
+        )
+        return before.id + 1
+
+    def apply_policy(self, digest, protection):
+        self._ledger._policies.append(Protection(digest, protection))
+
+    def audit(self, kind, user, statement="", cost=0, detail=None, spent=None):
+        ledger = self._ledger
+        line = AuditLine(
+            ledger.sequence() + 1, ledger.time(), user, kind, statement, cost, self._answers,
+            detail or {},
+        )  # fmt: skip
+        ledger._lines.append(line)
+        for name in self._histories:
+            ledger._spent[name] = (spent or {}).get(name, ledger._spent.get(name, 0) + cost)
+        self._answers, self._histories = 0, set()
+        return line.seq

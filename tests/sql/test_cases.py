@@ -1,0 +1,56 @@
+"""Statements as data: what is accepted equals PostgreSQL, what is refused says why.
+
+A file of ``cases`` has statements under ``-- what is claimed``; ``-- reference:`` is what PostgreSQL is
+asked where its own SQL differs, ``-- ordered`` that the order of the rows counts, ``-- rows:`` the number of
+rows.  A file of ``refused`` has the expected error, and words of its message, under each claim.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from proxy import errors
+from tests.sql.compare import same
+from tests.sql.survey import program, run
+
+HERE = Path(__file__).parent
+
+
+def read(folder):
+    """Yield (file, claim, keys, statement) of each case."""
+    for path in sorted((HERE / folder).glob("*.sql")):
+        for block in path.read_text().split("\n\n"):
+            lines = block.strip().splitlines()
+            if not lines:
+                continue
+            claim, keys = lines[0].removeprefix("-- "), {}
+            rest = lines[1:]
+            while rest and rest[0].startswith("-- "):
+                name, _, value = rest.pop(0).removeprefix("-- ").partition(":")
+                keys[name] = value.strip()
+            yield pytest.param(keys, "\n".join(rest), id=f"{path.stem}: {claim}")
+
+
+@pytest.mark.parametrize("keys, text", list(read("cases")))
+def test_accepted(keys, text, postgres):
+    """
+    Without noise, the statement gives what PostgreSQL gives on the raw records.
+    """
+    result = run(text)
+    names, rows = postgres.query(keys.get("reference", text), raw="raw" in keys)
+    assert same(result, program(text), names, rows, "ordered" in keys) is None
+    if "rows" in keys:
+        assert len(result.rows) == int(keys["rows"])
+
+
+@pytest.mark.parametrize("keys, text", list(read("refused")))
+def test_refused(keys, text):
+    """
+    The statement is refused with the error of its kind, in words that help.
+    """
+    with pytest.raises(errors.Error) as caught:
+        run(text)
+    assert type(caught.value).__name__ == keys["error"]
+    assert keys["says"] in str(caught.value)
+    if "at" in keys:
+        assert caught.value.position == text.index(keys["at"]) + 1
