@@ -38,7 +38,7 @@ from proxy.inference.history import Block, Estimator
 from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
 from proxy.inference.plan import Allocation, Wanted
 from proxy.inference.query import Term
-from proxy.ledger import Ledger, Measurement, Transaction
+from proxy.ledger import SHARED, Ledger, Measurement, Transaction
 from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy import Policy
 from proxy.reports import BudgetReport, HistoryLine, RuleReport

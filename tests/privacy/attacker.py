@@ -33,15 +33,18 @@ class Attacker:
         self._asked = []
 
     def move(self, transcript):
-        """Return the next step: ("sql", user, text), or ("rebuild",), from what was seen so far."""
+        """Return the next step from what was seen so far: (what, proxy, user, text)."""
         seen = sha256(transcript[-1].encode() if transcript else b"").digest()
         rng = random.Random(f"{self._seed} {len(transcript)} {int.from_bytes(seen)}")
-        if rng.random() < 0.04:
-            return ("rebuild",)
-        user = rng.choice(self._world.users)
+        user, proxy = rng.choice(self._world.users), int(rng.random() < 0.25)
+        roll = rng.random()
+        if roll < 0.04:
+            return "rebuild", proxy, user, ""
+        if roll < 0.1:
+            return "look", proxy, user, ""
         roll = rng.random()
         if roll < 0.1:
-            return "sql", user, rng.choice(COMMANDS)
+            return "ask", proxy, user, rng.choice(COMMANDS)
         if roll < 0.25 and self._asked:
             text = rng.choice(self._asked)  # again: alike, or with other utility
             if rng.random() < 0.5:
@@ -49,7 +52,7 @@ class Attacker:
         else:
             text = self._select(rng)
         self._asked.append(text)
-        return "sql", user, text
+        return "ask", proxy, user, text
 
     def _select(self, rng):
         count = rng.choice((1, 1, 1, 2, 3))

@@ -1,0 +1,302 @@
+"""The audit by replay: the same attack on neighbouring data, made to see the same answers.
+
+An attack runs on data D with the real noise, and again on a neighbour D' with the noise that gives
+the same answers.  What the attacker sees must then be equal, byte by byte: it follows from the
+answers alone.  So the likelihood of all that is seen is that of the noise, two-sided geometric,
+p^|n| with p = exp(-1/scale), and the loss of an attack is Σ (|n'| - |n|)/scale ≤ Σ |Δ|/scale, Δ the
+difference of the exact answers: exact rational numbers, compared with what the ledger charged.
+
+``scale`` is what the library was asked for, and Δ is taken from the cubes, so that no line of the
+proxy's accounting vouches for itself.  Refinements are not replayed: the ledger's double refuses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+import opendp.measurements
+
+import proxy.steward
+from proxy.engine import Engine
+from proxy.errors import Error
+from proxy.inference.accounting import UNIT
+from proxy.inference.mechanism import GeometricSampler
+from proxy.inference.query import COUNT, Factor
+from tests.privacy.attacker import Attacker
+from tests.privacy.worlds import budget, limit
+
+STEPS = 9
+
+
+class AuditError(AssertionError):
+    """The proxy broke its promise, or this audit's reading of it."""
+
+
+def need(holds, fault):
+    """Raise AuditError unless it holds."""
+    if not holds:
+        raise AuditError(fault)
+
+
+@dataclass
+class Draw:
+    """The noise of one measurement: its scale, the exact answers below it, and itself."""
+
+    scale: float
+    exact: list[int]
+    noise: list[int]
+
+    @property
+    def answers(self):
+        return [a + k for a, k in zip(self.exact, self.noise, strict=True)]
+
+
+class Side:
+    """The data of one side: hands out its cubes, and sees what the proxy reads and draws."""
+
+    def __init__(self, cubes):
+        self._cubes = cubes
+        self._exact = []
+        self.draws = []
+
+    def open(self, snapshot):
+        """Return the cube of a snapshot."""
+        return Watched(self._cubes[min(snapshot, 2) - 1], self._exact)
+
+    def draw(self, scale, count):
+        """Return the noise of a measurement."""
+        need(self._exact and count == len(self._exact[0]), "noise for what was not read")
+        self.draws.append(self._drawn(scale, self._exact.pop()))
+        return self.draws[-1].noise
+
+    def end(self):
+        """Check that nothing was read without noise."""
+        need(not self._exact, "exact answers were read, and no noise was drawn")
+
+
+class Recording(Side):
+    """Draws the real noise, at the scale that reaches the library."""
+
+    def _drawn(self, scale, exact):
+        real, asked = opendp.measurements.make_laplace, []
+
+        def spy(*args, scale, **kwargs):
+            asked.append(scale)
+            return real(*args, scale=scale, **kwargs)
+
+        opendp.measurements.make_laplace = spy
+        try:
+            noise = GeometricSampler().draw(scale, len(exact))
+        finally:
+            opendp.measurements.make_laplace = real
+        need(len(asked) == 1, "the noise is not one call of the library")
+        return Draw(asked[0], exact, noise)
+
+
+class Replaying(Side):
+    """Returns the noise that makes the answers those of a recording."""
+
+    def __init__(self, cubes, recorded):
+        super().__init__(cubes)
+        self._recorded = recorded
+
+    def _drawn(self, scale, exact):
+        place = len(self.draws)
+        need(place < len(self._recorded), "more is measured on the neighbour")
+        answers = self._recorded[place].answers
+        need(len(answers) == len(exact), "other families are measured on the neighbour")
+        noise = [y - a for y, a in zip(answers, exact, strict=True)]
+        return Draw(scale, exact, noise)
+
+
+class Watched:
+    """A cube that notes what was read off it."""
+
+    def __init__(self, cube, exact):
+        self._cube = cube
+        self._exact = exact
+
+    def answer(self, family):
+        self._exact.append(self._cube.answer(family))
+        return self._exact[-1]
+
+
+@dataclass
+class Attack:
+    """One attack on one side, and what it saw: one text a step."""
+
+    world: object
+    ledger: object
+    side: Side
+    attacker: Attacker
+    transcript: list[str] = field(default_factory=list)
+    told: list[float] = field(default_factory=list)  # the costs
+
+    def __post_init__(self):
+        self.engines = [self._engine() for _ in range(2)]
+        self._sessions = {}
+
+    def _engine(self):
+        engine = Engine(self.world.policy, self.ledger, self.side.open, sampler=self.side)
+        engine._evaluator = self.world.evaluator  # it knows the domain only
+        return engine
+
+    def run(self, steps=STEPS):
+        """Let the attacker see one step after the other."""
+        for _ in range(steps):
+            what, proxy, user, text = self.attacker.move(self.transcript)
+            step = getattr(self, f"_{what}")
+            self.transcript.append(f"{what} {proxy} {user} {text}\n{step(proxy, user, text)}")
+        self.transcript.append(self._public())
+        self.side.end()
+        return self
+
+    def _ask(self, proxy, user, text):
+        key = proxy, user
+        if key not in self._sessions:
+            self._sessions[key] = self.engines[proxy].session(user)
+        try:
+            result = self._sessions[key].execute(text)
+        except Error as error:
+            amounts = [getattr(error, part, None) for part in ("requested", "spent", "left")]
+            return f"{type(error).__name__} {error.sqlstate} {error.position} {error}\n{amounts!r}"
+        self.told.append(result.cost)
+        return repr(result)
+
+    def _look(self, proxy, user, text):
+        engine = self.engines[proxy]
+        lines = [(h.sequence, h.user, h.statement, h.cost, h.numbers) for h in engine.history()]
+        return repr((engine.budget(), lines))
+
+    def _rebuild(self, proxy, user, text):
+        built, proxy.steward.build = proxy.steward.build, lambda *args: None
+        return None
+
+    def _public(self):
+        """What is in the ledger, save the times."""
+        rows = [
+            (m.id, m.sequence, m.family.key, m.scale.hex(), m.answers, m.history, m.snapshot)
+            for m in self.ledger.measurements()
+        ]
+        lines = [
+            (i.seq, i.user, i.kind, i.statement, i.cost, i.answers, i.detail)
+            for i in [*self.ledger.audit(), *self.ledger.notes()]
+        ]
+        return repr((rows, lines, self.ledger.spent(), self.ledger.snapshot()))
+
+
+def rebuild(ledger, policy):
+    """Begin a snapshot as the steward does; the cubes are there already."""
+    real, proxy.steward.build = proxy.steward.build, lambda *args: None
+    try:
+        proxy.steward._new_snapshot(policy, Path("nowhere"), ledger, None, {})
+    finally:
+        proxy.steward.build = real
+
+
+Attack._rebuild = lambda self, *_: repr(rebuild(self.ledger, self.world.policy))
+
+
+def audit(world, pair, seed, ledger, reverse=False, steps=STEPS):
+    """Attack one pair of neighbours; return the largest loss as a share of what was charged.
+
+    Raises:
+        AuditError: what is seen depends on the data, or is worth more than was charged.
+    """
+    here, there = (pair.beside, pair.without) if reverse else (pair.without, pair.beside)
+
+    def attack(side):
+        return Attack(world, ledger(), side, Attacker(seed, pair.cells[0], world)).run(steps)
+
+    one = attack(Recording(here))
+    two = attack(Replaying(there, one.side.draws))
+    for at, (left, right) in enumerate(zip(one.transcript, two.transcript, strict=True)):
+        need(left == right, f"step {at} shows the data:\n{left}\nor\n{right}")
+    need(len(one.side.draws) == len(two.side.draws), "other plans on the neighbour")
+    return _account(world, pair, one, two)
+
+
+def _account(world, pair, one, two):
+    """Compare the losses with the charges, exactly; return spent and lost of the whole attack."""
+    rows = one.ledger.measurements()
+    need(len(rows) == len(one.side.draws), "drawn and not in the ledger, or the reverse")
+    lost, by_line = {}, {}
+    for row, mine, other in zip(rows, one.side.draws, two.side.draws, strict=True):
+        need(tuple(mine.answers) == row.answers, "the ledger has other answers than were drawn")
+        rate = 1 / Fraction(mine.scale)
+        moved = sum(abs(a - b) for a, b in zip(mine.exact, other.exact, strict=True))
+        signed = sum(abs(m) - abs(k) for k, m in zip(mine.noise, other.noise, strict=True))
+        need(abs(signed) <= moved, "the likelihoods differ by more than the answers")
+        most = sum(reach(row.family, cell) for cell in pair.cells[: kept(world)])
+        need(moved * rate * Fraction(row.scale) <= most, f"a measurement loses {moved * rate}")
+        lost[row.history] = lost.get(row.history, 0) + moved * rate * UNIT
+        by_line[row.sequence] = by_line.get(row.sequence, 0) + moved * rate * UNIT
+    for line in one.ledger.audit():
+        need(by_line.get(line.seq, 0) <= line.cost * kept(world), f"line {line.seq}: too cheap")
+    costs = [line.cost for line in one.ledger.audit()]
+    need(sum(one.told) * UNIT <= sum(costs), "clients were told more than was charged")
+    return _budgets(world, pair, one, lost)
+
+
+def kept(world):
+    """How many records of one unit are in the data."""
+    return world.policy.privacy.unit.max_rows
+
+
+def _budgets(world, pair, attack, lost):
+    """Compare the losses with what the cells have paid by the proxy's own account."""
+    total = dict.fromkeys(pair.cells, 0)
+    paid = 0
+    engine = attack.engines[0]
+    for user in world.users:
+        book = engine._book(user)
+        book.catch_up(attack.ledger)
+        mine = {cell: book.account.spent(_only(cell, world)).value for cell in pair.cells}
+        if book.name in lost:
+            most = max(sum(mine[cell] for cell in pair.cells[: kept(world)]), 0)
+            need(lost[book.name] <= most, f"{book.name}: more was lost than paid")
+            need(max(mine.values()) <= attack.ledger.spent()[book.name], "the ledger says less")
+            paid += most
+            for cell in pair.cells:
+                total[cell] += mine[cell]
+            lost = {name: value for name, value in lost.items() if name != book.name} | {
+                "": lost.get("", 0) + lost[book.name]
+            }
+    for cell, spent in total.items():
+        need(spent <= limit(world.name, cell) * UNIT, f"cell {cell} has paid {spent / UNIT}")
+    need(set(lost) <= {""}, "a history that no user has")
+    need(lost.get("", 0) <= budget(world.name) * UNIT, "more was lost than the budget")
+    return float(lost.get("", 0) / UNIT), paid / UNIT
+
+
+def _only(cell, world):
+    """Indicators of one cell."""
+    return tuple(
+        Factor((axis,), (np.arange(size) == code).astype(np.int64))
+        for axis, (code, size) in enumerate(zip(cell, world.space().sizes, strict=True))
+    )
+
+
+def reach(family, cell):
+    """The most that one record of a cell moves the answers of a family, worked out one by one."""
+    label = family.labels[tuple(cell[axis] for axis in family.axes)]
+    if label < 0:
+        return 0
+    (box,) = family.query.space.boxes
+
+    def coefficient(part):
+        term = family.query.parts.get(part)
+        if term is None:
+            return 0
+        product = term.scale
+        for factor in term.factors:
+            product *= int(factor.array[tuple(cell[axis] for axis in factor.axes)])
+        return product
+
+    count, total, present = (coefficient(part) for part in (COUNT, 1, 2))
+    values = [count + total * v + present for v in (box.low, box.high)]
+    return max(abs(v) for v in [*values, count])  # the last: its measure is NULL
