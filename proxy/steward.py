@@ -278,3 +278,19 @@ def restore(policy: str | Path, source: Path, state: str | Path | None = None) -
 
 def _cubes(folder: Path) -> list[Path]:
     return sorted(folder.glob("cube-*.duckdb"), key=lambda path: int(path.stem.split("-")[1]))
+
+
+__all__ = [
+    "ApplyReport",
+    "CheckReport",
+    "Report",
+    "apply",
+    "audit",
+    "backup",
+    "check",
+    "init",
+    "other_policy",
+    "rebuild",
+    "restore",
+    "verify",
+]

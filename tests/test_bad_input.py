@@ -55,7 +55,7 @@ STATEMENTS = {
     "dataset": ("SELECT COUNT(*) FROM cps1989", 2, "cps1989.*cps1988"),
     "rows": ("SELECT * FROM cps1988", 2, "rows.*COUNT"),
     "columns": ("SELECT education FROM cps1988", 2, "rows.*GROUP BY education"),
-    "non-linear": ("SELECT MAX(education) FROM cps1988", 2, r"(?i)max"),
+    "non-linear": ("SELECT SUM(wage * wage) FROM cps1988", 2, "linear"),
     "no default": ("SELECT SUM(education) FROM cps1988", 2, "WITH UTILITY"),
     "half_width": ("SELECT COUNT(*) FROM cps1988 WITH UTILITY (0, 0.05)", 2, "half_width"),
     "negative": ("SELECT COUNT(*) FROM cps1988 WITH UTILITY (-5, 0.05)", 2, "half_width"),
@@ -159,5 +159,5 @@ def test_the_state_of_another_policy(wrong, folder):
     changed.write_text(text.replace("budget: 1.0 ", "budget: 9.0 "))
     status, error = wrong("query", str(changed), "SELECT COUNT(*) FROM cps1988")
     assert status == 2
-    assert "is not the policy" in error
+    assert "has changed since it was applied" in error
     assert "hint: " in error

@@ -131,7 +131,7 @@ def demo() -> None:
 def init(policy: str, state: str | None, as_json: bool) -> None:
     """Make the state of POLICY: the cube and an empty ledger."""
     from proxy.cli import show
-    from proxy.engine import init as make
+    from proxy.steward import init as make
 
     with show.progress("building the cube") as progress:
         report = make(policy, state, progress)
@@ -169,7 +169,7 @@ def query(
 def check(policy: str, state: str | None, as_json: bool) -> None:
     """Check POLICY against the data; for stewards, not private."""
     from proxy.cli import show
-    from proxy.engine import check_policy
+    from proxy.steward import check as check_policy
 
     show.check(check_policy(policy, state), as_json)
 

@@ -22,7 +22,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from proxy.engine import Answer, BudgetReport, CheckReport, HistoryLine, Report, Result
+    from proxy.engine import Answer, BudgetReport, HistoryLine, Result
+    from proxy.steward import CheckReport, Report
 
 
 def console() -> Console:

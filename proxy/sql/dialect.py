@@ -145,6 +145,8 @@ def parse(text: str, found: Sequence[Token]) -> exp.Expr:
         raise StatementTooComplexError("the statement is nested too deeply") from None
     if len(trees) != 1 or trees[0] is None:
         raise SQLSyntaxError("expected one statement")
+    for quoted in list(trees[0].find_all(exp.RawString, exp.ByteString, exp.National)):
+        quoted.replace(exp.Literal.string(quoted.name))  # $$text$$, E'text', N'text'
     return trees[0]
 
 

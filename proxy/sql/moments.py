@@ -47,9 +47,10 @@ def moments(node: exp.Expr, domain: Domain) -> Moments:
     if found is None:
         name = domain.measures[_first(node)].name
         raise NotSupportedError(
-            f"this is not linear in {name}, which is a measure",
+            f"this is not a linear function of the measure {name} that the cube can add up",
             hint=f"a measure may be multiplied by an expression of attributes, as in SUM({name} * "
-            "CASE WHEN ... THEN 1 ELSE 0 END), added to others, and chosen by CASE",
+            "CASE WHEN ... THEN 1 ELSE 0 END), and chosen by CASE; add sums instead of summing "
+            "sums of measures that may be NULL: SUM(a) + SUM(b)",
             position=position(node),
         )
     return found
@@ -157,7 +158,8 @@ def _addition(node: exp.Expr, domain: Domain) -> Moments | None:
     if isinstance(node, exp.Sub):
         right = _each(right, lambda n: exp.Neg(this=_paren(n)))
     kinds = {p for p in (left.presence, right.presence) if p is not None}
-    if len(kinds) > 1 or left.settled or right.settled:
+    measures = left.measures | right.measures
+    if (kinds and len(measures) > 1) or left.settled or right.settled:
         return None  # NULL where either is: the cube does not know in which records both are there
     parts: dict[int, exp.Expr] = {}
     for part in {*left.parts, *right.parts}:
@@ -169,7 +171,7 @@ def _addition(node: exp.Expr, domain: Domain) -> Moments | None:
             for side in (left, right)
         ]  # 0 times the other's coefficient is NULL where that is
         parts[part] = _sum(*terms)
-    return Moments(parts, next(iter(kinds), None), measures=left.measures | right.measures)
+    return Moments(parts, next(iter(kinds), None), measures=measures)
 
 
 def _branches(

@@ -217,7 +217,8 @@ COMPARISONS: dict[type[exp.Expr], str] = {
 def _comparison(lowering: Lowering, node: exp.Expr) -> Typed:
     operator = COMPARISONS[type(node)]
     listed = node.expression
-    if isinstance(listed, exp.Any | exp.All):
+    every = isinstance(listed, exp.Anonymous) and listed.name.upper() in ("ALL", "SOME")
+    if every or isinstance(listed, exp.Any | exp.All):
         return _any(lowering, node, operator)
     left, right = compared(lowering.lower(node.this), lowering.lower(listed), operator)
     return make(f"({left.sql} {operator} {right.sql})", "boolean", left, right)
@@ -235,14 +236,16 @@ def compared(left: Typed, right: Typed, operator: str) -> list[Typed]:
 
 
 def _any(lowering: Lowering, node: exp.Expr, operator: str) -> Typed:
-    listed = node.expression.this
+    listed, some = node.expression.this, isinstance(node.expression, exp.Any)
+    if isinstance(node.expression, exp.Anonymous):
+        some, listed = node.expression.name.upper() == "SOME", node.expression.expressions[0]
     while isinstance(listed, exp.Paren):
         listed = listed.this
     if not isinstance(listed, exp.Array | exp.Tuple):
         raise NotSupportedError("ANY and ALL take a list: ANY (ARRAY[1, 2])")
     left = lowering.lower(node.this)
     pairs = [compared(left, lowering.lower(item), operator) for item in listed.expressions]
-    word = " OR " if isinstance(node.expression, exp.Any) else " AND "
+    word = " OR " if some else " AND "
     text = word.join(f"({a.sql} {operator} {b.sql})" for a, b in pairs)
     return make(f"({text})", "boolean", *(part for pair in pairs for part in pair))
 

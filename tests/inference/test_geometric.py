@@ -219,6 +219,18 @@ def test_the_laplace_bracket_is_its_formula():
     assert x._by_laplace(t, True, 0.0) == pytest.approx((1 - most, upper), abs=1e-10)
 
 
+def test_steps_that_are_nearly_commensurable():
+    """
+    1 and 1 + 5e-10 are taken for a lattice, but their sum is not claimed to be within 2.
+    """
+    x = law([1.0, 1 + 5e-10], 1.0)
+    inside, truth = by_enumeration(np.array([1.0, 1 + 5e-10]), np.ones(2), 2.0)
+
+    assert x._by_lattice(2.0, True, 0.0).lower <= truth
+    assert x._by_lattice(2.0, True, 0.0).upper >= truth
+    assert inside - 1e-12 <= x.confidence(2.0) <= truth
+
+
 def test_fine_terms_are_not_forgotten():
     """
     With a second row of coefficient 1e-7, half of the atom at 3 lies beyond 3.

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import opendp.measurements
 
-import proxy.steward
+from proxy import steward
 from proxy.engine import Engine
 from proxy.errors import Error
 from proxy.inference.accounting import UNIT
@@ -170,11 +170,10 @@ class Attack:
     def _look(self, proxy, user, text):
         engine = self.engines[proxy]
         lines = [(h.sequence, h.user, h.statement, h.cost, h.numbers) for h in engine.history()]
-        return repr((engine.budget(), lines))
+        return repr((engine.budget(user), lines))
 
-    def _rebuild(self, proxy, user, text):
-        built, proxy.steward.build = proxy.steward.build, lambda *args: None
-        return None
+    def _rebuild(self, *_):
+        return repr(rebuild(self.ledger, self.world.policy))
 
     def _public(self):
         """What is in the ledger, save the times."""
@@ -191,14 +190,11 @@ class Attack:
 
 def rebuild(ledger, policy):
     """Begin a snapshot as the steward does; the cubes are there already."""
-    real, proxy.steward.build = proxy.steward.build, lambda *args: None
+    real, steward.build = steward.build, lambda *args: None
     try:
-        proxy.steward._new_snapshot(policy, Path("nowhere"), ledger, None, {})
+        steward._new_snapshot(policy, Path("nowhere"), ledger, None, {})
     finally:
-        proxy.steward.build = real
-
-
-Attack._rebuild = lambda self, *_: repr(rebuild(self.ledger, self.world.policy))
+        steward.build = real
 
 
 def audit(world, pair, seed, ledger, reverse=False, steps=STEPS):
@@ -231,7 +227,7 @@ def _account(world, pair, one, two):
         moved = sum(abs(a - b) for a, b in zip(mine.exact, other.exact, strict=True))
         signed = sum(abs(m) - abs(k) for k, m in zip(mine.noise, other.noise, strict=True))
         need(abs(signed) <= moved, "the likelihoods differ by more than the answers")
-        most = sum(reach(row.family, cell) for cell in pair.cells[: kept(world)])
+        most = sum(reach(row.family, cell) for cell in pair.cells)
         need(moved * rate * Fraction(row.scale) <= most, f"a measurement loses {moved * rate}")
         lost[row.history] = lost.get(row.history, 0) + moved * rate * UNIT
         by_line[row.sequence] = by_line.get(row.sequence, 0) + moved * rate * UNIT
@@ -253,15 +249,15 @@ def _budgets(world, pair, attack, lost):
     paid = 0
     engine = attack.engines[0]
     for user in world.users:
-        book = engine._book(user)
+        book = engine._book(engine.standing(user))
         book.catch_up(attack.ledger)
         mine = {cell: book.account.spent(_only(cell, world)).value for cell in pair.cells}
         if book.name in lost:
-            most = max(sum(mine[cell] for cell in pair.cells[: kept(world)]), 0)
+            most = max(sum(mine[cell] for cell in pair.cells), 0)
             need(lost[book.name] <= most, f"{book.name}: more was lost than paid")
             need(max(mine.values()) <= attack.ledger.spent()[book.name], "the ledger says less")
             paid += most
-            for cell in pair.cells:
+            for cell in total:
                 total[cell] += mine[cell]
             lost = {name: value for name, value in lost.items() if name != book.name} | {
                 "": lost.get("", 0) + lost[book.name]

@@ -7,8 +7,8 @@ same record (or all rows of the same unit) more in both.  Cubes are built once, 
 import itertools
 import random
 import shutil
+from collections import Counter
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import proxy.policy as policies
@@ -38,7 +38,7 @@ privacy:
   budget: 4
   unit: row
   cells: [{where: "age = 0", budget: 1}, {where: "age = 1 AND sex = 'f'", budget: 2}]
-  per: {day: 30}
+  per: {day: 3.5}
 analysts: {cap: {budget: 0.7}, free: {spend: off}}
 """,
     "guards": """
@@ -69,7 +69,7 @@ class Neighbours:
     """Cubes [now, later] without and with the records at these cells, and which these are."""
 
     name: str
-    cells: tuple[tuple[int, int, int], ...]  # codes of each record more
+    cells: tuple[tuple[int, int, int], ...]  # codes of each record that is more in the cubes
     without: tuple[Cube, Cube]
     beside: tuple[Cube, Cube]
 
@@ -133,15 +133,27 @@ def make(name, folder: Path, count=8, seed=0):
     for cell in rng.sample(CELLS, count):
         more = extra(name, rng, cell)
         beside = tuple(cube(policy, rows + more, next(names)) for rows in data)
-        codes = tuple((row[0], SEXES.index(row[1]), TOWNS.index(row[2])) for row in more)
-        pairs.append(Neighbours(f"{cell}", codes, without, beside))
-    for each in [without, *(pair.beside for pair in pairs)]:
-        for built in each:
-            built._load()  # the files are not needed any more
+        cells = [more_records(*states) for states in zip(without, beside, strict=True)]
+        assert len(cells[0]) == (3 if name == "units" else 1)
+        assert cells[0] == cells[1]  # a unit's rows are chosen by themselves alone
+        pairs.append(Neighbours(f"{cell}", cells[0], without, beside))
     return World(name, policy, Evaluator(policy.domain), tuple(pairs))
 
 
-@cache
+def counts(cube):
+    """The records of each cell, as a counter."""
+    cube._load()
+    codes = [map(int, column) for column in cube._codes]
+    return Counter(dict(zip(zip(*codes, strict=True), map(int, cube._parts[0]), strict=True)))
+
+
+def more_records(without, beside):
+    """The cell of each record that one cube has and the other has not."""
+    one, two = counts(without), counts(beside)
+    assert not one - two
+    return tuple(sorted((two - one).elements()))
+
+
 def budget(name):
     """The budget of the whole, as the policy text has it."""
     return BUDGETS[name]

@@ -74,6 +74,14 @@ class Reference:
                 for record in rows:
                     copy.write_row(tuple(record.values()))
 
+        places = Path(__file__).with_name("places.csv").read_text()
+        self.connection.execute(
+            "CREATE TABLE public.places (place text, country text, people bigint, coast boolean, "
+            "opened date)"
+        )
+        with self.connection.cursor().copy("COPY public.places FROM STDIN CSV HEADER") as copy:
+            copy.write(places)
+
     def query(self, text, raw=False):
         """The names of the columns, and the rows; ``raw`` where no binned column is shown."""
         with self.connection.cursor() as cursor:

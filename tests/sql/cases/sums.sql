@@ -76,8 +76,8 @@ SELECT SUM(wage + children) FROM survey
 -- both may be NULL
 SELECT SUM(bonus + children), SUM(children * bonus) FROM survey
 
--- two measures, one of which may be NULL
-SELECT SUM(wage + bonus) FROM survey
+-- a measure twice
+SELECT SUM(wage + 2 * wage), SUM(wage) + SUM(bonus) FROM survey
 
 -- a measure with a default
 SELECT SUM(COALESCE(bonus, 0)), SUM(COALESCE(bonus, age)) FROM survey
