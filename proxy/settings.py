@@ -55,7 +55,10 @@ def checked(half_width: Fraction, delta: Fraction, position: int | None = None) 
             hint="delta 0.05 asks for a confidence of 95%",
             position=position,
         )
-    if not Fraction(1, 10**9) <= delta <= 1 - Fraction(1, 10**9) or not Fraction(1, 10**9) <= half_width <= 10**18:
+    if (
+        not Fraction(1, 10**9) <= delta <= 1 - Fraction(1, 10**9)
+        or not Fraction(1, 10**9) <= half_width <= 10**18
+    ):
         raise UtilityError("half_width or delta is out of any useful range", position=position)
     return Utility(half_width, delta)
 

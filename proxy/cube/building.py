@@ -52,9 +52,7 @@ class Report:
     measures: tuple[Rule, ...]
 
 
-def build(
-    policy: Policy, path: Path, ledger_id: str, progress: Progress | None = None
-) -> Report:
+def build(policy: Policy, path: Path, ledger_id: str, progress: Progress | None = None) -> Report:
     """Build the cube of a policy at ``path``, for one ledger; ``progress`` gets 0 to 1.
 
     Raises:
@@ -234,8 +232,11 @@ def _when(i: int, axis: Attribute, rule: str) -> str:
     """Return the SQL condition that an axis's rules meet a value and say ``rule``."""
     # what cannot be clamped, being no value of the type at all, goes the way of NULL
     outside = axis.nulls if axis.outside == "clamp" else axis.outside
-    met = [str(code) for code, says in ((coding.NULL, axis.nulls), (coding.OUTSIDE, outside))
-           if says == rule]
+    met = [
+        str(code)
+        for code, says in ((coding.NULL, axis.nulls), (coding.OUTSIDE, outside))
+        if says == rule
+    ]
     return f"(c{i} IN ({', '.join(met)}))" if met else "(false)"
 
 

@@ -77,9 +77,7 @@ class Cube:
             totals = [t + term.scale * int(s) for t, s in zip(totals, sums, strict=True)]
         return totals
 
-    def _sums(
-        self, term: Term, column: Column, most: int, family: Family
-    ) -> NDArray[Any]:
+    def _sums(self, term: Term, column: Column, most: int, family: Family) -> NDArray[Any]:
         """Return, by row, Σ_cells Π factors · column; Σ |column| is at most ``most``."""
         most *= math.prod(factor.largest for factor in term.factors)
         kind: Any = np.float64 if most < 2**53 else np.int64 if most < 2**63 else object
@@ -102,9 +100,7 @@ class Cube:
                 np.add.at(sums, rows, values)
         return sums[:-1]
 
-    def _places(
-        self, axes: Sequence[int], shape: Sequence[int], part: slice
-    ) -> NDArray[np.intp]:
+    def _places(self, axes: Sequence[int], shape: Sequence[int], part: slice) -> NDArray[np.intp]:
         """Return where the cells of a chunk are in a flat array over some axes."""
         places = self._codes[axes[0]][part].astype(np.intp)
         for axis, size in zip(axes[1:], shape[1:], strict=True):

@@ -129,9 +129,7 @@ def test_a_query_that_is_not_row_by_row_is_refused(database: Path, query: str) -
 )  # fmt: skip
 def test_an_expression_is_a_value_of_one_record(database: Path, expression: str) -> None:
     """Anything else in an attribute or a measure is the policy's error, and the key is named."""
-    policy = a_policy(
-        database, [texts("x", source=expression)], path="data.duckdb", table="visits"
-    )
+    policy = a_policy(database, [texts("x", source=expression)], path="data.duckdb", table="visits")
     with pytest.raises(PolicyError, match=r"^attributes\.a: "):
         built(policy)
     measure = money(0, 9, "1", source=expression)
@@ -165,7 +163,7 @@ def test_a_column_of_any_name_means_the_column(tmp_path: Path) -> None:
 def test_a_unit_allows_joins_and_views(database: Path) -> None:
     """Rows of a unit are bounded after the join, so tables may be joined; windows still not."""
     unit = Unit("k", 1)
-    query = "SELECT v.a, k FROM visits AS v JOIN s.\"odd \"\"name\" USING (k)"
+    query = 'SELECT v.a, k FROM visits AS v JOIN s."odd ""name" USING (k)'
     assert cells(from_database(database, unit, query=query)) == {(0,): (1,)}
     assert cells(from_database(database, unit, table="joined")) == {(0,): (2,), (1,): (1,)}
     for query in ("SELECT * FROM visits LIMIT 1", "SELECT count(*) AS k FROM visits"):

@@ -32,7 +32,9 @@ def prepare(folder, budget="1000", datasets=("cps1988",)):
     for dataset in datasets:
         text = (ROOT / "policies" / f"{dataset}.yaml").read_text()
         text = text.replace("../examples/", f"{ROOT}/examples/")
-        text = text.replace("budget: 1.0", f"budget: {budget}").replace("  alice: {budget: 0.5}\n", "")
+        text = text.replace("budget: 1.0", f"budget: {budget}").replace(
+            "  alice: {budget: 0.5}\n", ""
+        )
         (folder / f"{dataset}.yaml").write_text(text)
         init(folder / f"{dataset}.yaml", folder / "state")
     lines = ["users:"]

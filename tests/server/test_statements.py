@@ -76,7 +76,7 @@ def test_types_are_as_announced(connection, binary):
         ("education = ANY(%s)", [1, 2, 3]),
         ("region = %s", "west"),
         ("region = ANY(%s)", ["west", "south"]),
-        ("region = %s", "it's \\ \"quoted\" $1 é"),
+        ("region = %s", 'it\'s \\ "quoted" $1 é'),
         ("education = %s", None),
         ("education + 0.5 > %s", 3.25),
     ],

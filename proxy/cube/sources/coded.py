@@ -55,9 +55,7 @@ def coded(policy: Policy, connection: duckdb.DuckDBPyConnection) -> str:
     return f"CREATE TEMP TABLE coded AS {rows}"
 
 
-def _sources(
-    policy: Policy, connection: duckdb.DuckDBPyConnection
-) -> tuple[list[str], list[str]]:
+def _sources(policy: Policy, connection: duckdb.DuckDBPyConnection) -> tuple[list[str], list[str]]:
     """Return the SQL of attributes and measures, checked, and its types."""
     known = list(columns(connection))
     parts: list[tuple[str, Attribute | Measure]] = [
@@ -86,9 +84,7 @@ def _unit(unit: Unit) -> list[str]:
     return [f"{name(unit.column)} AS unit", f"md5_number_lower({content}) AS mix"]
 
 
-def _code(
-    connection: duckdb.DuckDBPyConnection, i: int, axis: Attribute, joins: list[str]
-) -> str:
+def _code(connection: duckdb.DuckDBPyConnection, i: int, axis: Attribute, joins: list[str]) -> str:
     """Return SQL for an axis's code; tables of values or cuts are made and joined as needed."""
     exact = cut = "NULL"
     if axis.edges is None:

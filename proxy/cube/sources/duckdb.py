@@ -183,7 +183,7 @@ def _header(path: Path, kind: str) -> tuple[str, list[str]]:
     seen: set[str] = set()
     for column in first[best]:
         if not column or column.lower() in seen:
-            raise SourceError(f'{path} has {"no name for" if not column else "twice"} a column')
+            raise SourceError(f"{path} has {'no name for' if not column else 'twice'} a column")
         seen.add(column.lower())
     return DELIMITERS[best], first[best]
 

@@ -68,9 +68,7 @@ def check_query(
     return names
 
 
-def check_columns(
-    connection: duckdb.DuckDBPyConnection, text: str, columns: Sequence[str]
-) -> None:
+def check_columns(connection: duckdb.DuckDBPyConnection, text: str, columns: Sequence[str]) -> None:
     """Refuse a source query whose outputs or conditions are not values of one record.
 
     Raises:
