@@ -274,9 +274,9 @@ def test_nothing_answered_has_no_reliability():
 
 @pytest.fixture(scope="module")
 def bounded():
-    """The bounded setting, 200 queries, two seeds."""
+    """The bounded setting, 150 queries, two seeds."""
     counts = rng().integers(0, 99, 1_000)
-    return [o for seed in range(2) for o in study.study("bounded", counts, 200, seed)]
+    return [o for seed in range(2) for o in study.study("bounded", counts, 150, seed)]
 
 
 def test_every_interval_is_as_reliable_as_it_says(bounded):

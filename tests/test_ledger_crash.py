@@ -1,5 +1,6 @@
 """No death of a process, full disk or crowd loses what was released or leaves it uncharged."""
 
+import gc
 import multiprocessing
 import os
 import random
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from contextlib import closing
 from pathlib import Path
 
@@ -167,21 +169,29 @@ def test_a_fork_shares_nothing(tmp_path):
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # threads of xdist
 def test_a_child_that_leaves_the_parents_transaction_ends_nothing(tmp_path):
     """
-    The exception that takes a forked child out of the ``with`` does not roll the parent back.
+    The exception that takes a forked child out of the ``with`` does not roll the parent back,
+    and the child neither uses nor closes the connections that it inherited.
     """
     with closing(create(tmp_path)) as ledger:
-        child = None
+        child, inherited = None, []
         try:
             with ledger.transaction() as tx:
                 tx.append(Measurement(COUNT, 1.0, (1,)))
                 tx.audit("measured", "ann", cost=3)
+                ledger.sequence()  # on a second connection, which is idle now
+                inherited = [weakref.ref(c) for c in (tx._connection, *ledger._connections._idle)]
                 child = os.fork()
                 if not child:
+                    tx._connection.set_trace_callback(lambda sql: os._exit(3))
+                    del tx
                     raise KeyboardInterrupt
-                os.waitpid(child, 0)
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         except KeyboardInterrupt:
-            os._exit(0)
-        check(tmp_path, {1: 1})
+            gc.collect()
+            status = 4 if None in [c() for c in inherited] else 0
+            os._exit(status or 5 * (ledger.sequence() != 1))
+        assert len(inherited) == 2
+    check(tmp_path, {1: 1})
 
 
 def test_a_full_disk_loses_nothing(tmp_path):

@@ -137,11 +137,13 @@ def test_a_mark_that_was_never_committed_does_not_stop_a_migration(tmp_path):
     The old version died before a commit, whose mark is pending at the migration's own number.
     """
     version_1(tmp_path)
-    FileAnchor(tmp_path / "anchor").prepare(Mark("abc", 3, "f" * 64, {"shared": 9}), 2)()
-    for _ in range(2):
+    anchor = FileAnchor(tmp_path / "anchor")
+    anchor.prepare(Mark("abc", 3, "f" * 64, {"shared": 9}), 2)()
+    for _ in range(3):
         with closing(reopen(tmp_path)) as ledger:
             assert ledger.sequence() == 3
             assert ledger.verify() == []
+        anchor.prepare(Mark("abc", 4, "f" * 64, {"shared": 9}), 3)()  # and the new one, too
     opened(tmp_path)
 
 

@@ -51,14 +51,15 @@ def test_the_database_itself_refuses_changes(ledger, tmp_path):
     UPDATE, DELETE and INSERT OR REPLACE of anything but a refinement abort.
     """
     measure(ledger)
-    copied = "INSERT OR REPLACE INTO audit SELECT * FROM audit WHERE sequence = 1"
+    tables = ("audit", "measurements", "snapshots", "policies")
     refused = [
         f"UPDATE {table} SET {column} = {column}"
         for table, column, _ in columns(tmp_path)
         if (table, column) not in {("measurements", c) for c in ("answers", "hash")}
     ]
-    refused += [f"DELETE FROM {t}" for t in ("audit", "measurements", "snapshots", "policies")]
-    refused += [copied, "DELETE FROM ledger", "UPDATE measurements SET answers = x'0101'"]
+    refused += [f"DELETE FROM {table}" for table in (*tables, "ledger")]
+    refused += [f"INSERT OR REPLACE INTO {t} SELECT * FROM {t} LIMIT 1" for t in tables]
+    refused += ["UPDATE measurements SET answers = x'0101'"]
     refused += ["UPDATE measurements SET scale = scale * 2, sequence = 9"]
     with closing(sqlite3.connect(tmp_path / "ledger")) as raw:
         for statement in refused:

@@ -50,7 +50,9 @@ def blue(history: ArrayLike, weights: ArrayLike, answers: ArrayLike, query: Arra
         nothing = np.full(len(w), np.nan)
         return Estimate(False, np.nan, np.nan, nothing, nothing)
     x = h * w[:, None]
-    noise: Floats = np.linalg.lstsq(x.T, q, rcond=None)[0]  # the solution of Xᵀc = q of least norm
+    noise = np.asarray(
+        np.linalg.lstsq(x.T, q, rcond=None)[0], dtype=np.float64
+    )  # the solution of Xᵀc = q of least norm
     coefficients = noise * w
     return Estimate(True, float(coefficients @ y), float(2 * noise @ noise), coefficients, noise)
 

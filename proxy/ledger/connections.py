@@ -110,7 +110,6 @@ class Connections:
         connection.execute(f"PRAGMA synchronous = {FULL}")
         connection.execute("PRAGMA fullfsync = ON")  # means something on macOS only
         connection.execute("PRAGMA checkpoint_fullfsync = ON")
-        connection.execute("PRAGMA recursive_triggers = ON")  # so that REPLACE fires DELETE's
         connection.execute("PRAGMA foreign_keys = ON")
         if (mode, connection.execute("PRAGMA synchronous").fetchone()[0]) != ("wal", FULL):
             raise StateError(f"{self.path}: the file system does not allow a durable ledger")

@@ -63,6 +63,15 @@ CREATE TRIGGER audit_update BEFORE UPDATE ON audit
     BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 CREATE TRIGGER audit_delete BEFORE DELETE ON audit
     BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER policies_append BEFORE INSERT ON policies
+    WHEN EXISTS (SELECT 1 FROM policies WHERE id = NEW.id)  -- REPLACE deletes without a trigger
+    BEGIN SELECT RAISE(ABORT, 'policies are append-only'); END;
+CREATE TRIGGER snapshots_append BEFORE INSERT ON snapshots
+    WHEN EXISTS (SELECT 1 FROM snapshots WHERE id = NEW.id)  -- REPLACE deletes without a trigger
+    BEGIN SELECT RAISE(ABORT, 'snapshots are append-only'); END;
+CREATE TRIGGER measurements_append BEFORE INSERT ON measurements
+    WHEN EXISTS (SELECT 1 FROM measurements WHERE id = NEW.id)  -- REPLACE deletes without a trigger
+    BEGIN SELECT RAISE(ABORT, 'a measurement keeps its query'); END;
 CREATE TRIGGER policies_update BEFORE UPDATE ON policies
     BEGIN SELECT RAISE(ABORT, 'policies are append-only'); END;
 CREATE TRIGGER policies_delete BEFORE DELETE ON policies

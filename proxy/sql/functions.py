@@ -350,7 +350,7 @@ def _extract(lowering: Lowering, node: exp.Expr) -> Typed:
     return make(f"CAST({FIELDS[field]}({value.sql}) AS DECIMAL(10, 0))", NUMERIC, value)
 
 
-FORMAT = re.compile(r"(?:%[YmdHMSab]|[-/.,: ]|[0-9]|\"[^\"]*\")+")
+FORMAT = re.compile(r"(?:%[YmdHMS]|[-/.,: ])+")  # as sqlglot has translated it
 
 
 def _to_char(lowering: Lowering, node: exp.Expr) -> Typed:
@@ -359,11 +359,10 @@ def _to_char(lowering: Lowering, node: exp.Expr) -> Typed:
         raise NotSupportedError("to_char takes a date or a timestamp")
     if not shape.is_string or not FORMAT.fullmatch(shape.name):
         raise NotSupportedError(
-            "to_char knows YYYY, MM, DD, HH24, MI, SS, Mon and Dy",
+            "to_char knows YYYY, MM, DD, HH24, MI and SS, with - / . , : between them",
             hint="EXTRACT and date_trunc give the other parts of a date",
         )
-    made = shape.name.replace('"', "").replace("'", "''")
-    return make(f"strftime({value.sql}, '{made}')", TEXT, value)
+    return make(f"strftime({value.sql}, '{shape.name}')", TEXT, value)
 
 
 def _interval(_: Lowering, node: exp.Expr) -> Typed:

@@ -67,7 +67,8 @@ def aggregate(grouped: Grouped, node: exp.Expr, known: dict[tuple[str, ...], Mar
             position=position(node),
         )
     typed = grouped.binder.coefficients.lower(resolved)
-    key = (typed.sql, *(condition.sql() for condition in conditions))
+    lower = grouped.binder.coefficients.lower
+    key = (typed.sql, *(lower(condition).sql for condition in conditions))
     if key not in known:
         known[key] = _marginal(grouped, node, Key("value", resolved, typed), conditions)
     found = known[key]

@@ -46,8 +46,9 @@ def small(tmp_path: Path) -> tuple[Policy, Cube]:
         csv.writer(file).writerows([("a", "b", "m"), *PAIRS])
     b = Attribute("b", "integer", (1, 2), outside="group")
     plain = Measure("k", Fraction(0), Fraction(2), Fraction(1), "drop", "b")
-    measures = [money(-5, 9, "1", nulls="group"), plain]
-    policy = a_policy(tmp_path, [texts("x", "y"), b], measures)
+    large = Measure("l", Fraction(0), Fraction(10**18), Fraction(1), "drop", "CAST(b AS INT) * 10^17")
+    measures = [money(-5, 9, "1", nulls="group"), plain, large]
+    policy = a_policy(tmp_path, [texts("x", "y"), b], measures, max_records=len(PAIRS))
     return policy, built(policy)[0]
 
 
@@ -72,9 +73,22 @@ def test_answers_by_hand(small: tuple[Policy, Cube]) -> None:
         assert cube.answer(Family(query.times(Factor((0,), row)))) == [x // grid]
         assert cube.answer(Family(query, (0, 1), labels, 3)) == [n // grid for n in groups]
     assert cube.answer(Family(LinearQuery(here, Fraction(1), {}))) == [0]
-    assert cube.max_records == 1000
+    assert cube.max_records == 5
     with pytest.raises(ValueError, match="another cube"):
         cube.answer(Family(LinearQuery.count(Space((3, 3)))))
+
+
+def test_large_answers_are_exact(small: tuple[Policy, Cube]) -> None:
+    """Past 2**53 floats would round, past 2**63 integers would wrap: neither happens."""
+    policy, cube = small
+    here = space(policy.domain)
+    ends = (2**52 + 1, 2**52 - 1)
+    factor = Factor((0,), np.array(ends))
+    labels = np.array([0, 1], dtype=np.int32)
+    for part, x, y in ((COUNT, 3, 2), (sum_part(2), 4 * 10**17, 5 * 10**17)):
+        query = LinearQuery.of(here, Fraction(1), {part: Term.of(1, [factor])})
+        assert cube.answer(Family(query)) == [x * ends[0] + y * ends[1]]
+        assert cube.answer(Family(query, (0,), labels, 2)) == [x * ends[0], y * ends[1]]
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))

@@ -29,7 +29,7 @@ SELECT = "SELECT unnest(['x','y','x', NULL]) AS a, unnest([1, 2, 3, 4]) AS k"
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
     """A DuckDB database with two tables and two views; folder/other.csv is no part of it."""
-    (tmp_path / "other.csv").write_text("a\nx\n")
+    (tmp_path / "other.csv").write_text("a,k\nx,1\n")
     with duckdb.connect(str(tmp_path / "data.duckdb")) as connection:
         connection.execute(f"CREATE TABLE Visits AS {SELECT}")
         connection.execute("CREATE SCHEMA s")
@@ -166,7 +166,11 @@ def test_a_unit_allows_joins_and_views(database: Path) -> None:
     query = 'SELECT v.a, k FROM visits AS v JOIN s."odd ""name" USING (k)'
     assert cells(from_database(database, unit, query=query)) == {(0,): (1,)}
     assert cells(from_database(database, unit, table="joined")) == {(0,): (2,), (1,): (1,)}
-    for query in ("SELECT * FROM visits LIMIT 1", "SELECT count(*) AS k FROM visits"):
+    for query in (
+        "SELECT * FROM visits LIMIT 1", "SELECT count(*) AS k FROM visits",
+        "SELECT a, k FROM visits POSITIONAL JOIN visits AS w",
+        "SELECT v.a, k FROM visits AS v ASOF JOIN visits AS w ON v.k >= w.k",
+    ):  # fmt: skip
         with pytest.raises(PolicyError):
             built(from_database(database, unit, query=query))
 

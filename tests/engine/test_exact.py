@@ -113,18 +113,32 @@ def raw(name):
     return connection
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cps1988", "meps1996"])
 def test_two_thousand_random_statements_are_exact(name, made):
+    """
+    Every number of every group equals the exact one; the same as below, at full length.
+    """
+    compare(name, made, 2000)
+
+
+@pytest.mark.parametrize("name", ["cps1988", "meps1996"])
+def test_two_hundred_random_statements_are_exact(name, made):
     """
     Every number of every group equals the exact one; groups without records answer 0, or the
     constant.  Measured and inferred ones alike, as the history grows.
     """
+    compare(name, made, 200)
+
+
+def compare(name, made, count):
+    """Ask random statements of engines without noise, each with a history of its own."""
     rng, reference = random.Random(f"exact {name}"), raw(name)
     asked = inferred = 0
-    while asked < 2000:
+    while asked < count:
         engine = Engine.open(*made(name, ("budget: 1.0", "budget: 1000")), sampler=Silent())
         session = engine.session(utility=(40, 0.1))
-        for _ in range(200):
+        for _ in range(100):
             text, groups = statement(rng, name)
             result = session.execute(f"{text} WITH UTILITY (40000, 0.1)")
             expected = {row[:groups]: row[groups:] for row in reference.execute(text).fetchall()}
@@ -140,7 +154,7 @@ def test_two_thousand_random_statements_are_exact(name, made):
             inferred += result.cost == 0
             asked += 1
         engine.close()
-    assert 20 < inferred < 1980
+    assert 0.01 < inferred / asked < 0.99
 
 
 def constants(text, groups):

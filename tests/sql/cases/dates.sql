@@ -50,7 +50,7 @@ SELECT EXTRACT(quarter FROM joined) AS q, EXTRACT(decade FROM joined) AS d, EXTR
 SELECT date_part('month', joined) AS m, COUNT(*) FROM survey GROUP BY 1
 
 -- to_char
-SELECT to_char(joined, 'YYYY-MM') AS m, to_char(joined, 'DD.MM.YYYY') AS d, to_char(joined, 'Mon Dy') AS n, COUNT(*) FROM survey GROUP BY 1, 2, 3
+SELECT to_char(joined, 'YYYY-MM') AS m, to_char(joined, 'DD.MM.YYYY') AS d, COUNT(*) FROM survey GROUP BY 1, 2, 3
 
 -- make_date
 SELECT make_date(2020, 1, age + 1 - age / 31 * 31) AS d, COUNT(*) FROM survey WHERE age < 31 GROUP BY 1

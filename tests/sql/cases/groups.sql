@@ -11,8 +11,8 @@ SELECT COUNT(*) AS n FROM survey GROUP BY region
 SELECT COUNT(*), region FROM survey GROUP BY region
 
 -- two columns
-SELECT region, married, COUNT(*) AS n FROM survey GROUP BY region, married
 -- rows: 12
+SELECT region, married, COUNT(*) AS n FROM survey GROUP BY region, married
 
 -- by a qualified column
 SELECT survey.region, COUNT(*) FROM survey GROUP BY survey.region
@@ -96,28 +96,28 @@ SELECT zone, region, COUNT(*) FROM survey GROUP BY zone, region
 SELECT income >= 5 AS high, COUNT(*) FROM survey GROUP BY income >= 5
 
 -- empty groups are listed
-SELECT age, children, COUNT(*) FROM survey GROUP BY age, children
 -- rows: 360
+SELECT age, children, COUNT(*) FROM survey GROUP BY age, children
 
 -- groups that WHERE excludes are not
-SELECT region, COUNT(*) FROM survey WHERE region IN ('south', 'west') GROUP BY region
 -- rows: 2
+SELECT region, COUNT(*) FROM survey WHERE region IN ('south', 'west') GROUP BY region
 
 -- groups that WHERE excludes by another column are not
-SELECT zone, COUNT(*) FROM survey WHERE region = 'south' GROUP BY zone
 -- rows: 1
+SELECT zone, COUNT(*) FROM survey WHERE region = 'south' GROUP BY zone
 
 -- a condition on other columns excludes no group
-SELECT region, COUNT(*) FROM survey WHERE age = 7 GROUP BY region
 -- rows: 4
+SELECT region, COUNT(*) FROM survey WHERE age = 7 GROUP BY region
 
 -- a condition that ties columns
-SELECT region, age, COUNT(*) FROM survey WHERE region = 'south' AND age < 5 OR region = 'west' AND age = 7 GROUP BY region, age
 -- rows: 6
+SELECT region, age, COUNT(*) FROM survey WHERE region = 'south' AND age < 5 OR region = 'west' AND age = 7 GROUP BY region, age
 
 -- a condition that excludes everything
-SELECT region, COUNT(*) FROM survey WHERE age > 100 GROUP BY region
 -- rows: 0
+SELECT region, COUNT(*) FROM survey WHERE age > 100 GROUP BY region
 
 -- a constant beside groups
 SELECT 'x' AS k, region, COUNT(*) FROM survey GROUP BY region

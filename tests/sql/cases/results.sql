@@ -70,8 +70,8 @@ SELECT region, COUNT(*) FROM survey GROUP BY region HAVING region <> 'south'
 SELECT COUNT(*) FROM survey HAVING COUNT(*) > 100
 
 -- HAVING that holds of nothing
-SELECT COUNT(*) FROM survey HAVING COUNT(*) > 100000
 -- rows: 0
+SELECT COUNT(*) FROM survey HAVING COUNT(*) > 100000
 
 -- HAVING on an expression
 SELECT region, COUNT(*) AS n FROM survey GROUP BY region HAVING COUNT(*) * 2 BETWEEN 290 AND 306
