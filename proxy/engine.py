@@ -29,15 +29,16 @@ from proxy.errors import (
     InsufficientBudgetError,
     NotSupportedError,
     QueryCanceledError,
+    StatementTooComplexError,
     UtilityError,
 )
 from proxy.goals import SCOUT, Absolute, Answer, Average, Goal, Relative, extras
 from proxy.inference import plan as planning
-from proxy.inference.accounting import UNIT, budget_units
+from proxy.inference.accounting import UNIT, budget_units, charge
 from proxy.inference.history import Block, Estimator
 from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
 from proxy.inference.plan import Allocation, Wanted
-from proxy.inference.query import Term
+from proxy.inference.query import Term, TooLargeError
 from proxy.ledger import SHARED, Ledger, Measurement, Transaction
 from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy import Policy
@@ -138,7 +139,7 @@ class Engine:
             book = self._book(session.standing)
             numbers = [number for release in statement.releases for number in release.numbers]
             goals = [self._goal(number, session) for number in numbers]
-            answers, cost, notices = self._answer(book, goals, text, session)
+            answers, cost, notices = self._answer(book, goals, statement.text, session)
             more = [extras(g, a, book.history) for g, a in zip(goals, answers, strict=True)]
             rows, shown, places = assemble(
                 statement,
@@ -262,10 +263,10 @@ class Engine:
         """Measure what cannot be inferred, all or nothing; return the cost and the new blocks."""
         book.catch_up(self.ledger)
         kept = len(book.history.blocks)
-        plan = self._plan(book, wants)
-        if not plan.measurements:
-            return 0, [], plan.estimators
         try:
+            plan = self._plan(book, wants)
+            if not plan.measurements:
+                return 0, [], plan.estimators
             self._permit(book, plan, session)
             session.check_canceled()
             with self.ledger.transaction() as tx:
@@ -293,14 +294,20 @@ class Engine:
             self.ledger.note("refused", session.user, text, {"reason": error.message})
             raise
         except BaseException:  # whatever was or was not committed: the ledger knows
-            del self._books[book.name]
+            self._books.pop(book.name, None)
             raise
 
     def _plan(self, book: Book, wants: Sequence[Wanted]) -> planning.Plan:
-        plan = planning.plan(book.history, wants, self._allocation)
         try:
+            plan = planning.plan(book.history, wants, self._allocation)
             for each in plan.measurements:
+                charge(each.family, each.scale)
                 check_safe(each.family, each.scale, self.policy.max_records)
+        except TooLargeError as error:
+            raise StatementTooComplexError(
+                f"a number ties too many columns together: {error}",
+                hint="group by fewer columns, or split conditions into parts joined by AND",
+            ) from error
         except UnsafeNoiseError as error:
             raise NotSupportedError(
                 f"this number cannot be measured safely: {error}",

@@ -377,6 +377,7 @@ def _scouted(family: Family, alpha: float, delta: float) -> Fraction:
 def _bucketed(family: Family, halves: Mapping[int, Fraction], delta: float) -> Iterator[Wanted]:
     """Yield the rows of a family, those of like half-widths together."""
     buckets: dict[int, list[int]] = {}
+    halves = {row: max(half, Fraction(1, 10**9)) for row, half in halves.items()}  # none is 0
     for row, half in halves.items():
         buckets.setdefault(math.floor(BUCKETS * math.log2(half)), []).append(row)
     for rows in buckets.values():

@@ -33,7 +33,6 @@ class Connections:
         self._start()
 
     def _start(self) -> None:
-        self._process = os.getpid()
         self._idle: list[sqlite3.Connection] = []
         self._all: weakref.WeakSet[_Connection] = weakref.WeakSet()
         self._lock = threading.Lock()  # of the two sets
@@ -59,7 +58,7 @@ class Connections:
         """Lend a connection that holds the write lock; commit, or roll back on an exception."""
         if not self._writer.acquire(timeout=self.timeout):
             raise self._busy()
-        writer = self._writer
+        writer, process = self._writer, os.getpid()
         try:
             with self.use() as connection:
                 connection.execute("BEGIN IMMEDIATE")
@@ -67,7 +66,7 @@ class Connections:
                     yield connection
                     connection.execute("COMMIT")
                 except BaseException:
-                    if self._process == os.getpid() and connection.in_transaction:
+                    if process == os.getpid() and connection.in_transaction:
                         connection.execute("ROLLBACK")
                     raise
         finally:

@@ -145,8 +145,8 @@ class Boolean(Kind):
 class Number(Kind):
     """An exact decimal, within bounds; an integer where ``whole``."""
 
-    low: Fraction | int | None = None
-    high: Fraction | int | None = None
+    low: int | None = None
+    high: int | None = None
     open_low: bool = False  # low itself is not allowed
     open_high: bool = False
     whole: bool = False
@@ -193,7 +193,7 @@ class Number(Kind):
         high = "exclusiveMaximum" if self.open_high else "maximum"
         bounds = {low: self.low, high: self.high}
         return {"type": "integer" if self.whole else "number"} | {
-            name: plain(bound) for name, bound in bounds.items() if bound is not None
+            name: bound for name, bound in bounds.items() if bound is not None
         }
 
 
@@ -254,10 +254,3 @@ def decimal(number: Fraction | int) -> str:
     digits = f"{int(scaled):0{places + 1}d}"
     sign = "-" if number < 0 else ""
     return f"{sign}{digits[:-places]}.{digits[-places:]}" if places else f"{sign}{digits}"
-
-
-def plain(value: Any) -> Any:
-    """Return a read value as JSON has it."""
-    if isinstance(value, Fraction):
-        return int(value) if value.denominator == 1 else float(value)
-    return value

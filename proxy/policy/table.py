@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from proxy.policy.document import Item, Scalar
-from proxy.policy.kinds import NAME, Kind, nearest, plain
+from proxy.policy.kinds import NAME, Kind, nearest
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Record(Kind):
         """Return an object with its keys."""
         properties = {}
         for key in self.keys:
-            default = {} if key.default is None else {"default": plain(key.default)}
+            default = {} if key.default is None else {"default": key.default}
             properties[key.name] = {"description": key.help} | key.kind.schema() | default
         required = [key.name for key in self.keys if key.required]
         return {"type": "object", "properties": properties, "additionalProperties": False} | (

@@ -41,7 +41,7 @@ from proxy.sql.relations import (
 )
 from proxy.sql.results import Results, modified
 from proxy.sql.scalar import Typed, convert, position
-from proxy.sql.select import Select
+from proxy.sql.select import WORDS, Select
 
 
 @dataclass
@@ -210,7 +210,8 @@ class Binder:
         extra = [arg for arg, value in node.args.items() if value and arg not in allowed]
         if extra and isinstance(node, exp.Table | exp.Subquery) and "with_" not in extra:
             raise NotSupportedError(
-                f"{extra[0].strip('_').upper()} is not supported in FROM", position=position(node)
+                f"{WORDS.get(extra[0], extra[0].strip('_').upper())} is not supported in FROM",
+                position=position(node),
             )
         alias = node.args.get("alias")
         names = [name_of(column) for column in alias.args.get("columns") or ()] if alias else []

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from proxy.domain import Attribute, Domain, Value
-from proxy.errors import NotSupportedError, StatementTooComplexError, TypeMismatchError
+from proxy.errors import DataError, NotSupportedError, StatementTooComplexError, TypeMismatchError
 from proxy.inference.query import MAX_CELLS, Factor
 from proxy.sql import functions, types  # noqa: F401  # functions add their rules
 from proxy.sql.evaluate import Evaluator, Points, Values, inside
@@ -68,6 +68,10 @@ class Public(exp.Expression):
     }  # fmt: skip
 
 
+class CutError(NotSupportedError):
+    """An expression has several values inside one bin."""
+
+
 @dataclass(frozen=True)
 class Coefficients:
     """Expressions of resolved columns, over one domain."""
@@ -88,15 +92,42 @@ class Coefficients:
         """
         attributes = self.domain.attributes
         points = {a: self._points(node, a) for a in typed.axes if attributes[a].binned}
-        found = self.evaluator.evaluate(typed.sql, typed.axes, points)
+        found = self._evaluate(node, typed, points)
         if found.uneven:
             raise self._cut(node, found, points, place)
         return found
 
+    def _evaluate(self, node: exp.Expr, typed: Typed, points: dict[int, Points]) -> Values:
+        try:
+            return self.evaluator.evaluate(typed.sql, typed.axes, points)
+        except (DataError, StatementTooComplexError) as error:
+            error.position = error.position or position(node)
+            raise
+
     def indicator(self, node: exp.Expr, place: str) -> Factor:
         """Return 1 where a condition is true, 0 where it is false or NULL."""
-        axes, truth = self._truth(node, place)
+        try:
+            axes, truth = self._truth(node, place)
+        except CutError as error:
+            return self._whole(node, place, error)
         return Factor(axes, (truth == TRUE).astype(np.int64))
+
+    def _whole(self, node: exp.Expr, place: str, error: CutError) -> Factor:
+        """Return a condition of which a part cuts a bin: as a whole it may not, or be widened."""
+        typed = DomainLowering(self.domain).boolean(node, place)
+        binned = [a for a in typed.axes if self.domain.attributes[a].binned]
+        try:
+            points = {a: self._points(node, a) for a in binned}
+            found = self.evaluator.evaluate(typed.sql, typed.axes, points)
+        except StatementTooComplexError:
+            raise error from None
+        if not found.uneven:
+            return Factor(found.axes, (found.array & found.present).astype(np.int64))
+        if any(self.domain.attributes[a].cut != "snap" for a in binned):
+            raise error
+        self.notices.append(f"{error.message}: widened to whole bins, {error.hint}")
+        assert found.some is not None
+        return Factor(found.axes, found.some.astype(np.int64))
 
     def _truth(self, node: exp.Expr, place: str) -> tuple[tuple[int, ...], NDArray[np.int8]]:
         """Return a condition in three-valued logic on each cell of the axes it reads.
@@ -181,8 +212,11 @@ class Coefficients:
         if attribute.type in ("integer", "date") and inside(attribute) <= ENUMERABLE:
             return None
         found = [v for a, v in self._constants(node) if a == axis]
-        uses = sum(1 for use in node.find_all(Axis) if int(use.this) == axis)
-        if uses != sum(1 for a, _ in _compared(node) if int(a.this) == axis):
+        known = sum(1 for a, _ in _compared(node) if int(a.this) == axis)
+        for unit in _calendar(node, axis) if attribute.type == "timestamp" else []:
+            known += 1
+            found += _boundaries(attribute, unit)
+        if known != sum(1 for use in node.find_all(Axis) if int(use.this) == axis):
             raise NotSupportedError(
                 f"{attribute.name} is declared in bins: only comparisons with constants are known",
                 position=position(node),
@@ -213,7 +247,7 @@ class Coefficients:
 
     def _cut(
         self, node: exp.Expr, found: Values, points: dict[int, Points], place: str
-    ) -> NotSupportedError:
+    ) -> CutError:
         """Return the refusal that names column, value and nearest edges."""
         for axis, value in self._constants(node):
             attribute = self.domain.attributes[axis]
@@ -221,8 +255,8 @@ class Coefficients:
             if axis in points and edges[0] < value < edges[-1] and value not in edges:  # type: ignore[operator]
                 low = max(e for e in edges if e <= value)  # type: ignore[operator]
                 high = min(e for e in edges if e > value)  # type: ignore[operator]
-                return NotSupportedError(
-                    f"{place} cuts the bin [{low}, {high}) of {attribute.name} at {value}",
+                return CutError(
+                    f"{_what(place)} cuts the bin [{low}, {high}) of {attribute.name} at {value}",
                     hint=f"the nearest edges are {low} and {high}",
                     position=position(node),
                 )
@@ -232,12 +266,16 @@ class Coefficients:
         edges = attribute.edges or ()
         low, high = edges[cell[axis]], edges[cell[axis] + 1]
         shown = ", ".join(str(edge) for edge in edges[:12]) + (", ..." if len(edges) > 12 else "")
-        return NotSupportedError(
-            f"{place} is not the same for all values in the bin [{low}, {high}) of "
+        return CutError(
+            f"{_what(place)} is not the same for all values in the bin [{low}, {high}) of "
             f"{attribute.name}",
             hint=f"{attribute.name} is declared in bins with the edges {shown}",
             position=position(node),
         )
+
+
+def _what(place: str) -> str:
+    return f"the {'condition' if place in ('WHERE', 'FILTER') else 'expression'} in {place}"
 
 
 def _compared(node: exp.Expr) -> list[tuple[Axis, list[exp.Expr]]]:
@@ -257,6 +295,41 @@ def _compared(node: exp.Expr) -> list[tuple[Axis, list[exp.Expr]]]:
             if not any(other.find(Axis) for other in others):
                 pairs.append((axis, others))
     return pairs
+
+
+def _calendar(node: exp.Expr, axis: int) -> list[str]:
+    """Return the units of the calendar by which an expression looks at an axis."""
+    units = []
+    for use in node.find_all(Axis):
+        parent = use.parent
+        if int(use.this) != axis or use is node:
+            continue
+        if isinstance(parent, exp.Cast) and parent.args["to"].is_type("date"):
+            units.append("day")
+        elif isinstance(parent, exp.TimestampTrunc | exp.Extract):
+            name = parent.this if isinstance(parent, exp.Extract) else parent.args["unit"]
+            unit = name.name.lower()
+            if unit in ("hour", "minute"):
+                units.append(unit)
+            elif unit not in ("second", "epoch", "milliseconds", "microseconds"):
+                units.append("day")
+    return units
+
+
+def _boundaries(attribute: Attribute, unit: str) -> list[Value]:
+    """Return the beginnings of days, hours or minutes within the bins of a timestamp axis.
+
+    Raises:
+        NotSupportedError: there are too many.
+    """
+    edges: Any = attribute.edges
+    step = {"day": 86_400, "hour": 3600, "minute": 60}[unit]
+    low, high = edges[0], edges[-1]
+    if (high - low).total_seconds() / step > ENUMERABLE:
+        raise NotSupportedError(f"{attribute.name} has too many {unit}s to look at each")
+    start = low.replace(hour=0, minute=0, second=0, microsecond=0)
+    count = int((high - start).total_seconds() // step) + 1
+    return [start + datetime.timedelta(seconds=step * i) for i in range(count)]
 
 
 def _edges(attribute: Attribute, value: Value) -> tuple[Value, ...]:

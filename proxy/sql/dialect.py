@@ -10,16 +10,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar
 
 from sqlglot import exp
-from sqlglot.dialects.postgres import Postgres
-from sqlglot.errors import ParseError, SqlglotError
-from sqlglot.parsers.postgres import PostgresParser
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ErrorLevel, ParseError, SqlglotError, UnsupportedError
+from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from proxy.errors import SQLSyntaxError, StatementTooComplexError, UtilityError
+from proxy.errors import (
+    NotSupportedError,
+    SQLSyntaxError,
+    StatementTooComplexError,
+    UtilityError,
+)
 from proxy.sql.program import Request
 
 MAX_BYTES = 1_000_000
@@ -49,47 +55,68 @@ class UtilityItem(exp.Expression):
     }
 
 
-class ProxySQL(Postgres):
-    """PostgreSQL with the utility clause."""
+class UtilityParser(Parser):
+    """A parser, extended where a query's modifiers end."""
 
-    class Parser(PostgresParser):
-        """The parser, extended where a query's modifiers end."""
+    def _parse_query_modifiers(self, this: Any) -> Any:
+        this = super()._parse_query_modifiers(this)
+        if not isinstance(this, exp.Query) or not self._match_text_seq("WITH", "UTILITY"):
+            return this
+        if this.args.get("utility"):
+            self.raise_error("Found multiple 'WITH UTILITY' clauses", self._prev)
+        items = self._parse_csv(self._parse_utility_item)
+        this.set("utility", self.expression(Utility(expressions=items)))
+        return self._parse_query_modifiers(this)  # a LIMIT appended by a tool
 
-        SET_OP_MODIFIERS = PostgresParser.SET_OP_MODIFIERS | {"utility"}
+    def _parse_utility_item(self) -> Any:
+        start = self._curr
+        name = None if self._curr.token_type is TokenType.L_PAREN else self._parse_id_var()
+        self._match_l_paren()
+        half_width = self._parse_unary()
+        percent = bool(self._match_text_seq("PERCENT") or self._match(TokenType.MOD))
+        if not self._match(TokenType.COMMA):
+            self.raise_error("Expecting ', delta)' in WITH UTILITY")
+        delta = self._parse_unary()
+        self._match_r_paren()
+        item = UtilityItem(this=half_width, expression=delta, percent=percent, name=name)
+        item.meta["start"] = start.start
+        return self.expression(item)
 
-        def _parse_query_modifiers(self, this: Any) -> Any:
-            this = super()._parse_query_modifiers(this)
-            if not isinstance(this, exp.Query) or not self._match_text_seq("WITH", "UTILITY"):
-                return this
-            if this.args.get("utility"):
-                self.raise_error("Found multiple 'WITH UTILITY' clauses", self._prev)
-            items = self._parse_csv(self._parse_utility_item)
-            this.set("utility", self.expression(Utility(expressions=items)))
-            return self._parse_query_modifiers(this)  # a LIMIT appended by a tool
-
-        def _parse_utility_item(self) -> Any:
-            start = self._curr
-            name = None if self._curr.token_type is TokenType.L_PAREN else self._parse_id_var()
-            self._match_l_paren()
-            half_width = self._parse_unary()
-            percent = bool(self._match_text_seq("PERCENT") or self._match(TokenType.MOD))
-            if not self._match(TokenType.COMMA):
-                self.raise_error("Expecting ', delta)' in WITH UTILITY")
-            delta = self._parse_unary()
-            self._match_r_paren()
-            item = UtilityItem(this=half_width, expression=delta, percent=percent, name=name)
-            item.meta["start"] = start.start
-            return self.expression(item)
-
-        def _parse_set_operations(self, this: Any) -> Any:
-            this = super()._parse_set_operations(this)
-            return self._parse_query_modifiers(this) if isinstance(this, exp.SetOperation) else this
+    def _parse_set_operations(self, this: Any) -> Any:
+        this = super()._parse_set_operations(this)
+        return self._parse_query_modifiers(this) if isinstance(this, exp.SetOperation) else this
 
 
-DIALECT = ProxySQL()
+def extended(name: str) -> Dialect:
+    """Return one of sqlglot's dialects with the utility clause."""
+    base: Any = type(Dialect.get_or_raise(name))
+    modifiers = base.parser_class.SET_OP_MODIFIERS | {"utility"}
+    parser = type("Parser", (UtilityParser, base.parser_class), {"SET_OP_MODIFIERS": modifiers})
+    made: Dialect = type(f"Proxy{base.__name__}", (base,), {"Parser": parser})()
+    return made
 
 
-def tokens(text: str) -> list[Token]:
+LANGUAGES = ("postgres", "duckdb", "mysql", "bigquery", "snowflake", "tsql")
+DIALECT = extended("postgres")
+_extended = {"postgres": DIALECT}
+
+
+def language(name: str) -> Dialect:
+    """Return one of the languages that statements may be written in.
+
+    Raises:
+        NotSupportedError: none of ours.
+    """
+    if name not in LANGUAGES:
+        raise NotSupportedError(
+            f"the dialect {name} is not known", hint=f"there are {', '.join(LANGUAGES)}"
+        )
+    if name not in _extended:
+        _extended[name] = extended(name)
+    return _extended[name]
+
+
+def tokens(text: str, name: str = "postgres") -> list[Token]:
     """Return the tokens of a text.
 
     Raises:
@@ -99,7 +126,7 @@ def tokens(text: str) -> list[Token]:
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise StatementTooComplexError(f"the statement is longer than {MAX_BYTES} bytes")
     try:
-        found = DIALECT.tokenize(text)
+        found = language(name).tokenize(text)
     except SqlglotError as error:
         at = getattr(error, "start", None)
         raise SQLSyntaxError(
@@ -131,18 +158,49 @@ def split(text: str) -> list[str]:
     return [piece for piece in pieces if piece.strip()] or [text]
 
 
-def parse(text: str, found: Sequence[Token]) -> exp.Expr:
+def translated(text: str, found: Sequence[Token], name: str) -> tuple[str, list[Token]]:
+    """Return a statement of another language as one of PostgreSQL, with its utility.
+
+    Raises:
+        SQLSyntaxError: it does not parse.
+        NotSupportedError: PostgreSQL has no words for it.
+    """
+    tree = parse(text, found, name)
+    clause = tree.args.get("utility")
+    asked = hint(found)
+    try:
+        made = tree.sql(dialect="postgres", comments=False, unsupported_level=ErrorLevel.RAISE)
+    except UnsupportedError as error:
+        raise NotSupportedError(f"not translated from {name}: {error}") from None
+    if isinstance(clause, Utility):
+        made += f" WITH UTILITY {', '.join(_written(item) for item in clause.expressions)}"
+    elif asked is not None:
+        unit = " PERCENT" if asked.relative else ""
+        made = f"/*+ UTILITY({_plain(asked.half_width)}{unit}, {_plain(asked.delta)}) */ {made}"
+    return made, tokens(made)
+
+
+def _plain(number: Fraction) -> str:
+    return format(Decimal(number.numerator) / Decimal(number.denominator), "f")
+
+
+def _written(item: exp.Expr) -> str:
+    name = item.args.get("name")
+    unit = " PERCENT" if item.args.get("percent") else ""
+    pair = f"({item.this.sql()}{unit}, {item.expression.sql()})"
+    return pair if name is None else f"{name.sql(dialect='postgres')} {pair}"
+
+
+def parse(text: str, found: Sequence[Token], name: str = "postgres") -> exp.Expr:
     """Return the tree of one query.
 
     Raises:
         SQLSyntaxError: the text does not parse; ``position`` and DETAIL say where.
     """
     try:
-        trees = DIALECT.parser().parse(list(found), text)
+        trees = language(name).parser().parse(list(found), text)
     except ParseError as error:
         raise _syntax_error(text, error) from None
-    except RecursionError:
-        raise StatementTooComplexError("the statement is nested too deeply") from None
     if len(trees) != 1 or trees[0] is None:
         raise SQLSyntaxError("expected one statement")
     for quoted in list(trees[0].find_all(exp.RawString, exp.ByteString, exp.National)):
@@ -153,6 +211,8 @@ def parse(text: str, found: Sequence[Token]) -> exp.Expr:
 def _syntax_error(text: str, error: ParseError) -> SQLSyntaxError:
     first = error.errors[0] if error.errors else {}
     what = str(first.get("description") or "the text does not parse").rstrip(".")
+    if what.startswith("Required keyword"):
+        what = "the expression is incomplete"
     token = str(first.get("highlight") or "")
     line, last = int(first.get("line") or 1), int(first.get("col") or 1)
     column = max(last - len(token) + 1, 1)  # sqlglot gives the column of the token's end

@@ -13,7 +13,7 @@ import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
@@ -51,6 +51,7 @@ class Values:
     scale: int = 0  # decimals of a numeric
     decimal: bool = False  # it is a numeric
     uneven: tuple[tuple[int, ...], ...] = ()  # cells of binned axes inside which it is not constant
+    some: NDArray[np.bool_] | None = None  # of an uneven condition: where it is true of some value
 
 
 class Evaluator:
@@ -119,12 +120,10 @@ class Evaluator:
         tail = f" FROM {', '.join(sources)}" if sources else ""
         columns, kinds = self.fetch(f"SELECT {index} AS i, {sql} AS v{tail}")
         shape = tuple(self.domain.attributes[a].size for a in axes)
-        values = _dense(columns[0], columns[1], shape, bool(points))
-        array, present, uneven = values
         decimal = kinds[1].startswith("DECIMAL(")
         scale = int(kinds[1].rstrip(")").split(",")[1]) if decimal else 0
-        array.setflags(write=False)
-        return Values(axes, array, present, scale, decimal, uneven)
+        found = _dense(columns[0], columns[1], shape, bool(points))
+        return replace(found, axes=axes, scale=scale, decimal=decimal)
 
     def fetch(self, sql: str) -> tuple[list[Array], list[str]]:
         """Return the columns of a query as numpy arrays, and their DuckDB types."""
@@ -249,9 +248,7 @@ def bins(attribute: Attribute, points: Sequence[Value | None]) -> list[int]:
     return [bisect_right(edges, point) - 1 for point in points]  # type: ignore[type-var]
 
 
-def _dense(
-    index: Array, values: Array, shape: tuple[int, ...], binned: bool
-) -> tuple[Array, NDArray[np.bool_], tuple[tuple[int, ...], ...]]:
+def _dense(index: Array, values: Array, shape: tuple[int, ...], binned: bool) -> Values:
     """Return values scattered to their cells, and the cells whose values differ."""
     here = ~np.ma.getmaskarray(values)
     plain = np.ma.getdata(values)
@@ -263,12 +260,16 @@ def _dense(
     array[index] = plain
     present[index] = here
     uneven: tuple[tuple[int, ...], ...] = ()
+    some = None
     if binned:
         wrong = (present[index] != here) | (here & present[index] & (array[index] != plain))
         cells = np.unique(np.asarray(index)[wrong])
         uneven = tuple(tuple(int(i) for i in np.unravel_index(c, shape)) for c in cells[:16])
+    if uneven and plain.dtype == bool:
+        some = (np.bincount(np.asarray(index)[plain & here], minlength=size) > 0).reshape(shape)
+    array.setflags(write=False)
     present.setflags(write=False)
-    return array.reshape(shape), present.reshape(shape), uneven
+    return Values((), array.reshape(shape), present.reshape(shape), uneven=uneven, some=some)
 
 
 def failure(error: duckdb.Error) -> Exception:

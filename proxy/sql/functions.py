@@ -20,6 +20,7 @@ from proxy.sql.scalar import (
     RULES,
     Lowering,
     Typed,
+    checked,
     convert,
     guarded,
     make,
@@ -266,33 +267,48 @@ def _round(lowering: Lowering, node: exp.Expr) -> Typed:
     )
 
 
-def _double(name: str, duckdb: str) -> None:
-    def rule(lowering: Lowering, node: exp.Expr) -> Typed:
-        value = convert_number(name, lowering.lower(node.this))
-        return make(f"{duckdb}({value.sql})", DOUBLE, value)
-
-    RULES[{"sqrt": exp.Sqrt, "exp": exp.Exp, "ln": exp.Ln, "cbrt": exp.Cbrt}[name]] = rule
-
-
-def convert_number(name: str, value: Typed) -> Typed:
+def real(name: str, value: Typed) -> Typed:
     """Return a number as a double."""
     return cast(number(name, value), DOUBLE)
 
 
-for _name in ("sqrt", "exp", "ln", "cbrt"):
-    _double(_name, _name)
+def _root(lowering: Lowering, node: exp.Expr) -> Typed:
+    value = real("sqrt", lowering.lower(node.this))
+    message = "cannot take square root of a negative number"
+    text = checked(f"{value.sql} < 0", message, f"sqrt({value.sql})", value)
+    return make(text, DOUBLE, value)
+
+
+def _cube_root(lowering: Lowering, node: exp.Expr) -> Typed:
+    value = real("cbrt", lowering.lower(node.this))
+    return make(f"cbrt({value.sql})", DOUBLE, value)
 
 
 def _log(lowering: Lowering, node: exp.Expr) -> Typed:
-    values = [convert_number("log", v) for v in arguments(lowering, node, "this", "expression")]
-    if len(values) == 1:
-        return make(f"log10({values[0].sql})", DOUBLE, *values)
-    return make(f"(ln({values[1].sql}) / ln({values[0].sql}))", DOUBLE, *values)
+    values = [real("log", v) for v in arguments(lowering, node, "this", "expression")]
+    wrong = " OR ".join(f"{value.sql} <= 0" for value in values)
+    if isinstance(node, exp.Ln):
+        text = f"ln({values[0].sql})"
+    elif len(values) == 1:
+        text = f"log10({values[0].sql})"
+    else:
+        text = f"(ln({values[1].sql}) / ln({values[0].sql}))"
+        wrong += f" OR {values[0].sql} = 1"
+    message = "cannot take logarithm of zero or a negative number"
+    return make(checked(wrong, message, text, *values), DOUBLE, *values)
+
+
+def _exponential(lowering: Lowering, node: exp.Expr) -> Typed:
+    value = real("exp", lowering.lower(node.this))
+    text = checked(f"{value.sql} > 709", "value out of range: overflow", f"exp({value.sql})", value)
+    return make(text, DOUBLE, value)
 
 
 def _power(lowering: Lowering, node: exp.Expr) -> Typed:
-    left, right = (convert_number("power", lowering.lower(n)) for n in (node.this, node.expression))
-    return make(f"pow({left.sql}, {right.sql})", DOUBLE, left, right)
+    left, right = (real("power", lowering.lower(n)) for n in (node.this, node.expression))
+    text = f"pow({left.sql}, {right.sql})"
+    message = "the power is not a finite number"
+    return make(checked(f"NOT isfinite({text})", message, text, left, right), DOUBLE, left, right)
 
 
 def _greatest(lowering: Lowering, node: exp.Expr) -> Typed:
@@ -430,6 +446,10 @@ RULES.update(
         exp.Round: _round,
         exp.Trunc: _round,
         exp.Log: _log,
+        exp.Ln: _log,
+        exp.Sqrt: _root,
+        exp.Cbrt: _cube_root,
+        exp.Exp: _exponential,
         exp.Pow: _power,
         exp.Greatest: _greatest,
         exp.Least: _greatest,

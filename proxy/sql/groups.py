@@ -34,6 +34,7 @@ class Key:
     name: str
     node: exp.Expr
     typed: Typed
+    place: str = "GROUP BY"
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +94,7 @@ def _codes(
         attribute = coefficients.domain.attributes[axis]
         codes = np.arange(attribute.size, dtype=np.int64)
         return (axis,), codes, [attribute.value(code) for code in range(attribute.size)]
-    found = coefficients.values(key.node, key.typed, "GROUP BY")
+    found = coefficients.values(key.node, key.typed, key.place)
     present = found.present
     kinds, inverse = np.unique(found.array[present], return_inverse=True)
     codes = np.full(present.shape, len(kinds), dtype=np.int64)

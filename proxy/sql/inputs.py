@@ -90,9 +90,16 @@ def _compound(node: exp.Expr) -> bool:
 
 
 def with_public(
-    inputs: Inputs, protected: Protected, name: str, relation: Relation, join: exp.Expr
+    inputs: Inputs,
+    protected: Protected,
+    name: str,
+    relation: Relation,
+    join: exp.Expr,
+    where: exp.Expr | None,
 ) -> Protected:
     """Return protected rows with the columns of a public table, found by its key.
+
+    The key is what ON or USING says, or, of a table after a comma, equalities in WHERE.
 
     Raises:
         NotSupportedError: the join is not by a key of the table.
@@ -104,10 +111,10 @@ def with_public(
             position=position(join),
         )
     side, kind = join.args.get("side") or "", join.args.get("kind") or ""
-    if join.args.get("method") or side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER"):
+    if join.args.get("method") or side not in ("", "LEFT") or kind == "SEMI" or kind == "ANTI":
         raise NotSupportedError(f"{side or kind} JOIN: {JOIN}", position=position(join))
     public = Names({name: relation.columns})
-    pairs = _pairs(inputs, public, join)
+    pairs = _pairs(inputs, public, join, where)
     keys = ", ".join(typed.sql for _, typed in pairs)
     twice = inputs.binder.evaluator.rows(
         f"SELECT 1 FROM {relation.text} GROUP BY {keys} HAVING count(*) > 1 LIMIT 1", {}
@@ -123,16 +130,16 @@ def with_public(
         (column, _lookup(typed.sql, typed.type, relation, pairs, operands))
         for column, typed in relation.columns
     ]
-    where = list(protected.where)
+    conditions = list(protected.where)
     if side != "LEFT":
         found = _lookup("TRUE", "boolean", relation, pairs, operands)
-        where.append(exp.Is(this=found, expression=exp.Boolean(this=True)))
+        conditions.append(exp.Is(this=found, expression=exp.Boolean(this=True)))
     names = Names({**protected.names.tables, name: columns}, dict(protected.names.merged))
     for identifier in join.args.get("using") or ():
         column = name_of(identifier)
         first = exp.Column(this=identifier.copy())
         names.merged[column] = protected.names.find(first) or dict(columns)[column]
-    return Protected(names, tuple(where))
+    return Protected(names, tuple(conditions))
 
 
 def _lookup(
@@ -150,7 +157,9 @@ def _lookup(
     )
 
 
-def _pairs(inputs: Inputs, public: Names[Typed], join: exp.Expr) -> list[tuple[exp.Expr, Typed]]:
+def _pairs(
+    inputs: Inputs, public: Names[Typed], join: exp.Expr, where: exp.Expr | None
+) -> list[tuple[exp.Expr, Typed]]:
     """Return what of the rows equals which column of the public table."""
     pairs = []
     for identifier in join.args.get("using") or ():
@@ -160,26 +169,54 @@ def _pairs(inputs: Inputs, public: Names[Typed], join: exp.Expr) -> list[tuple[e
             raise public.unknown(column)
         pairs.append((inputs.resolve(column), typed))
     on = join.args.get("on")
-    while isinstance(on, exp.Paren):
-        on = on.this
-    for part in flat(on) if isinstance(on, exp.And) else [on] if on is not None else []:
-        if not isinstance(part, exp.EQ):
+    if on is None and not pairs:
+        parts = [part for part in _parts(where) if _key_of(part, public, inputs) is not None]
+    else:
+        parts = _parts(on)
+    for part in parts:
+        key = _key_of(part, public, inputs)
+        if key is None:
             raise NotSupportedError(JOIN, position=position(part))
-        sides = [part.this, part.expression]
-        mine = [s for s in sides if isinstance(s, exp.Column) and _of(s, public, inputs)]
-        if len(mine) != 1:
-            raise NotSupportedError(JOIN, position=position(part))
-        typed = public.find(mine[0])
+        operand, named = key
+        typed = public.find(named)
         assert typed is not None
-        pairs.append((inputs.resolve(sides[1 - sides.index(mine[0])]), typed))
+        pairs.append((inputs.resolve(operand), typed))
     if not pairs:
         raise NotSupportedError(JOIN, position=position(join))
     return pairs
 
 
-def _of(column: exp.Expr, public: Names[Typed], inputs: Inputs) -> bool:
-    """Return whether a column is one of the public table."""
-    table = column.args.get("table")
-    if table is not None:
-        return name_of(table) in public.tables
-    return public.find(column) is not None and inputs.names.find(column) is None
+def _parts(node: exp.Expr | None) -> list[exp.Expr]:
+    """Return the conditions that are joined by AND."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if node is None:
+        return []
+    return flat(node) if isinstance(node, exp.And) else [node]
+
+
+def _key_of(
+    node: exp.Expr, public: Names[Typed], inputs: Inputs
+) -> tuple[exp.Expr, exp.Expr] | None:
+    """Return what of the rows equals which column of the public table, if a condition says so."""
+    if not isinstance(node, exp.EQ):
+        return None
+    sides = [node.this, node.expression]
+    mine = [_columns(side, public, inputs) for side in sides]
+    for k in (0, 1):
+        if isinstance(sides[k], exp.Column) and mine[k] and not mine[1 - k]:
+            return sides[1 - k], sides[k]
+    return None
+
+
+def _columns(node: exp.Expr, public: Names[Typed], inputs: Inputs) -> list[exp.Expr]:
+    """Return the columns of an expression that are the public table's."""
+    return [
+        column
+        for column in node.find_all(exp.Column)
+        if (
+            name_of(column.args["table"]) in public.tables
+            if column.args.get("table")
+            else public.find(column) is not None and inputs.names.find(column) is None
+        )
+    ]

@@ -44,6 +44,7 @@ def aggregate(grouped: Grouped, node: exp.Expr, known: dict[tuple[str, ...], Mar
         NotSupportedError: it cannot be computed from counts.
     """
     call, conditions = grouped.filtered(node)
+    shown = node.sql(dialect="postgres")
     rule = _rule(call)
     argument = (
         call.expression.expressions[0].this if isinstance(call, exp.WithinGroup) else call.this
@@ -55,22 +56,21 @@ def aggregate(grouped: Grouped, node: exp.Expr, known: dict[tuple[str, ...], Mar
     resolved = grouped.inputs.resolve(argument)
     if has_measure(resolved):
         raise NotSupportedError(
-            f"{node.sql(dialect='postgres')} needs single values of a measure, and the cube has "
-            "only its sums",
+            f"{shown} needs single values of a measure, and the cube has only its sums",
             hint="SUM, AVG and COUNT of a measure are answered; declare it as an attribute with "
             "edges to see how it is distributed",
             position=position(node),
         )
     if len(grouped.points) > 1:
         raise NotSupportedError(
-            f"{node.sql(dialect='postgres')} is not known with several grouping sets",
+            f"{shown} is not known with several grouping sets",
             position=position(node),
         )
     typed = grouped.binder.coefficients.lower(resolved)
     lower = grouped.binder.coefficients.lower
     key = (typed.sql, *(lower(condition).sql for condition in conditions))
     if key not in known:
-        known[key] = _marginal(grouped, node, Key("value", resolved, typed), conditions)
+        known[key] = _marginal(grouped, node, Key("value", resolved, typed, shown), conditions)
     found = known[key]
     text, kind = rule(found)
     same = [

@@ -47,6 +47,8 @@ def output_name(item: exp.Expr, text: str) -> str:
         return name_of(item.args["alias"])
     while isinstance(item, exp.Paren | exp.Filter | exp.Window | exp.WithinGroup):
         item = item.this
+    if "name" in item.meta:
+        return str(item.meta["name"])
     if isinstance(item, exp.Cast):
         inner = output_name(item.this, text)
         return inner if inner != "?column?" else item.args["to"].sql("postgres").lower()

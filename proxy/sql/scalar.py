@@ -15,6 +15,7 @@ from decimal import Decimal
 from sqlglot import exp
 
 from proxy.errors import (
+    DataError,
     NotSupportedError,
     ProgrammingError,
     TypeMismatchError,
@@ -109,7 +110,7 @@ class Lowering:
         """Return the translation of an expression.
 
         Raises:
-            ProgrammingError, NotSupportedError: it has none; ``position`` says where.
+            ProgrammingError, NotSupportedError, DataError: it has none; ``position`` says where.
         """
         try:
             known = self.before(node)
@@ -123,7 +124,7 @@ class Lowering:
                 if value and name not in allowed:
                     raise NotSupportedError(f"{name.upper()} is not supported in {node.key}")
             return rule(self, node)
-        except (ProgrammingError, NotSupportedError) as error:
+        except (ProgrammingError, NotSupportedError, DataError) as error:
             error.position = error.position or position(node)
             raise
 
@@ -144,13 +145,13 @@ class Lowering:
 
 def refusal(node: exp.Expr) -> NotSupportedError | UndefinedFunctionError:
     """Return the error for a node that has no translation."""
-    name = node.name if isinstance(node, exp.Anonymous) else node.key.replace("_", " ")
     if isinstance(node, exp.Func):
+        name = node.name if isinstance(node, exp.Anonymous) else node.sql(dialect="postgres")
         return UndefinedFunctionError(
-            f"function {name.lower()} is not among those the proxy knows",
+            f"function {name.split('(')[0].lower()} is not among those the proxy knows",
             hint="the documentation lists the functions that are",
         )
-    return NotSupportedError(f"{name.upper()} is not supported in an expression")
+    return NotSupportedError(f"{node.key.upper()} is not supported in an expression")
 
 
 Rule = Callable[[Lowering, exp.Expr], Typed]
@@ -262,7 +263,8 @@ def _between(lowering: Lowering, node: exp.Expr) -> Typed:
 
 def _in(lowering: Lowering, node: exp.Expr) -> Typed:
     if node.args.get("query") or not node.expressions:
-        raise NotSupportedError("IN takes a list of values here, not a subquery")
+        what = "a list of values here, not a subquery" if node.args.get("query") else "values"
+        raise NotSupportedError(f"IN takes {what}")
     value = lowering.lower(node.this)
     items = node.expressions
     if len(items) == 1 and isinstance(items[0], exp.Tuple):
@@ -355,13 +357,18 @@ DATES: dict[tuple[str, str, str], tuple[str, str]] = {
 
 
 def guarded(divisor: Typed, text: str) -> str:
-    """Return a division that fails, as PostgreSQL's does, where the divisor is 0.
+    """Return a division that fails where the divisor is 0."""
+    return checked(f"{divisor.sql} = 0", "division by zero", text, divisor)
 
-    Where noise may make it 0 the quotient is NULL: a statement must not fail by chance.
+
+def checked(wrong: str, message: str, text: str, *parts: Typed) -> str:
+    """Return a text that fails with a message, as PostgreSQL does, where a condition holds.
+
+    Where noise may make it hold the result is NULL: a statement must not fail by chance.
     """
-    if divisor.numbers:
-        return f"CASE WHEN {divisor.sql} = 0 THEN NULL ELSE {text} END"
-    return f"CASE WHEN {divisor.sql} = 0 THEN error('division by zero') ELSE {text} END"
+    noisy = any(part.numbers for part in parts)
+    failed = "NULL" if noisy else f"error('{message}')"
+    return f"CASE WHEN {wrong} THEN {failed} ELSE {text} END"
 
 
 def _divide(lowering: Lowering, node: exp.Expr) -> Typed:

@@ -15,6 +15,7 @@ from sqlglot import exp
 from proxy.errors import GroupingError, NotSupportedError, ProgrammingError
 from proxy.sql.grouped import release
 from proxy.sql.inputs import Inputs, with_public
+from proxy.sql.moments import has_measure
 from proxy.sql.names import Names, name_of, output_name, quoted
 from proxy.sql.relations import Bound, Context, Output, Protected, Relation
 from proxy.sql.results import Body, Outer, Results, aggregates, assembled
@@ -28,6 +29,7 @@ CLAUSES = {
     *("expressions", "from_", "joins", "where", "group", "having", "qualify", "windows"),
     *("order", "limit", "offset", "distinct", "utility", "with_"),
 }
+WORDS = {"locks": "FOR UPDATE", "sample": "TABLESAMPLE", "laterals": "LATERAL"}
 
 
 class Select:
@@ -38,7 +40,8 @@ class Select:
         for arg, value in node.args.items():
             if value and arg not in CLAUSES:
                 raise NotSupportedError(
-                    f"{arg.strip('_').upper()} is not supported", position=position(node)
+                    f"{WORDS.get(arg, arg.strip('_').upper())} is not supported",
+                    position=position(node),
                 )
         distinct = node.args.get("distinct")
         if distinct is not None and distinct.args.get("on"):
@@ -90,7 +93,10 @@ class Select:
             inputs = Inputs(self.binder, self.protected, self.context)
             if name in self.protected.names.tables:
                 raise ProgrammingError(f'table name "{name}" specified more than once')
-            self.protected = with_public(inputs, self.protected, name, found, join)
+            where = self.node.args.get("where")
+            self.protected = with_public(
+                inputs, self.protected, name, found, join, where and where.this
+            )
             return
         self._join_results(join, name, found)
 
@@ -201,16 +207,14 @@ class Select:
         raise self._refused()
 
     def _refused(self) -> NotSupportedError:
-        columns = [
-            item.this if isinstance(item, exp.Alias) else item for item in self.node.expressions
-        ]
-        listed = ", ".join(
-            item.sql(dialect="postgres") for item in columns if isinstance(item, exp.Column)
-        )
+        columns = [i.this if isinstance(i, exp.Alias) else i for i in self.node.expressions]
+        plain = [c for c in columns if isinstance(c, exp.Column) and not c.is_star]
+        sums = [c for c in plain if has_measure(self.inputs.resolve(c))]
+        keys = ", ".join(c.sql(dialect="postgres") for c in plain if c not in sums)
+        shown = [f"SUM({c.sql(dialect='postgres')})" for c in sums] or ["COUNT(*)"]
         name = quoted(self.binder.policy.dataset)
-        form = f"SELECT COUNT(*) FROM {name}"
-        if listed and not any(item.is_star for item in columns):
-            form = f"SELECT {listed}, COUNT(*) FROM {name} GROUP BY {listed}"
+        form = f"SELECT {', '.join([keys] * bool(keys) + shown)} FROM {name}"
+        form += f" GROUP BY {keys}" if keys else ""
         return NotSupportedError(
             "the rows of a protected dataset are not shown, only aggregates of them",
             hint=f"ask for counts or sums, for example {form}",

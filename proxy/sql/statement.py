@@ -6,16 +6,20 @@ kept and found again by these three.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from sqlglot import exp
+from sqlglot.tokenizer_core import Token
 
 from proxy.errors import Error, NotSupportedError, StatementTooComplexError
 from proxy.inference.query import TooLargeError
 from proxy.policy import Policy
-from proxy.sql import dialect
+from proxy.sql import clock, dialect
 from proxy.sql.bind import Binder
 from proxy.sql.commands import command
+from proxy.sql.deep import deeply
 from proxy.sql.evaluate import Evaluator
 from proxy.sql.parameters import Parameters, bind_parameters
 from proxy.sql.postprocess import relation
@@ -29,8 +33,11 @@ def compile_statement(
     evaluator: Evaluator,
     parameters: Parameters | None = None,
     settings: Mapping[str, str] | Iterable[tuple[str, str]] | None = None,
+    *,
+    language: str = "postgres",
+    now: datetime | None = None,
 ) -> Program | Command:
-    """Return what one statement means.
+    """Return what one statement means; ``now`` is without zone, in the policy's.
 
     Raises:
         ProgrammingError, NotSupportedError, DataError, OperationalError: nothing that can be
@@ -38,41 +45,63 @@ def compile_statement(
     """
     if parameters is not None:
         text = bind_parameters(text, parameters)
+    moment = clock.reading(text, policy.timezone, now)
     chosen = dict(settings or {})
-    key = (text, policy.digest, tuple(sorted(chosen.items())))
-    return evaluator.cached(key, lambda: _compiled(text, policy, evaluator, chosen))
+    key = (text, policy.digest, tuple(sorted(chosen.items())), language, moment)
+    source = Source(policy, evaluator, chosen, language, moment)
+    return evaluator.cached(key, lambda: _compiled(text, source))
 
 
-def _compiled(
-    text: str, policy: Policy, evaluator: Evaluator, settings: Mapping[str, str]
-) -> Program | Command:
-    found = dialect.tokens(text)
+@dataclass(frozen=True)
+class Source:
+    """What a text is compiled with."""
+
+    policy: Policy
+    evaluator: Evaluator
+    settings: Mapping[str, str]
+    language: str
+    moment: datetime | None  # None where the text does not read the clock
+
+
+def _compiled(text: str, source: Source) -> Program | Command:
+    found = dialect.tokens(text, source.language)
     known = command(text, found)
     if known is not None:
         if known.kind != "explain" or known.value is None:
             return known
-        program = compile_statement(known.value, policy, evaluator, settings=settings)
+        program = _compiled(known.value, source)
         if not isinstance(program, Program):
             raise NotSupportedError("EXPLAIN UTILITY takes a SELECT")
         return Command("explain", known.name, known.value, program=program)
+    try:
+        return _query(text, found, source)
+    except RecursionError:
+        return deeply(lambda: _query(text, found, source))
+
+
+def _query(text: str, found: Sequence[Token], source: Source) -> Program:
+    if source.language != "postgres":
+        text, found = dialect.translated(text, found, source.language)
     tree = dialect.parse(text, found)
     if not isinstance(tree, exp.Query):
         raise NotSupportedError(
             f"{tree.key.upper()} is not supported: the proxy answers SELECT statements"
         )
+    if source.moment is not None:
+        clock.fold(tree, source.moment)
+    binder = Binder(source.policy, source.evaluator, text)
+    binder.hide_empty = source.settings.get("privacy.hide_empty", "off") == "on"
     try:
-        binder = Binder(policy, evaluator, text)
-        binder.hide_empty = settings.get("privacy.hide_empty", "off") == "on"
         return _program(binder, tree, dialect.hint(found))
     except TooLargeError as error:
         raise StatementTooComplexError(
             f"the statement ties too many columns together: {error}",
             hint="group by fewer columns, or split conditions into parts joined by AND",
         ) from None
-    except RecursionError:
-        raise StatementTooComplexError("the statement is nested too deeply") from None
     except Error as error:
-        if error.position is not None and error.detail is None:
+        if source.language != "postgres":
+            error.position = None  # it is one of the translated text
+        elif error.position is not None and error.detail is None:
             error.detail = dialect.caret(text, error.position)
         raise
 

@@ -46,7 +46,8 @@ def small(tmp_path: Path) -> tuple[Policy, Cube]:
         csv.writer(file).writerows([("a", "b", "m"), *PAIRS])
     b = Attribute("b", "integer", (1, 2), outside="group")
     plain = Measure("k", Fraction(0), Fraction(2), Fraction(1), "drop", "b")
-    large = Measure("l", Fraction(0), Fraction(10**18), Fraction(1), "drop", "CAST(b AS INT) * 10^17")
+    one = Fraction(1)
+    large = Measure("l", Fraction(0), one * 10**18, one, "drop", "CAST(b AS INT) * 10^17")
     measures = [money(-5, 9, "1", nulls="group"), plain, large]
     policy = a_policy(tmp_path, [texts("x", "y"), b], measures, max_records=len(PAIRS))
     return policy, built(policy)[0]

@@ -234,7 +234,7 @@ def test_rows_that_the_hash_does_not_tell_apart_are_kept_by_content(tmp_path: Pa
     """Were two rows of one hash kept by their place, another unit's row could change which."""
     kept = []
     for visits in ("['x', 'y']", "['y', 'x']"):  # a column of this name hides the others
-        rows = f"SELECT 1 AS p, 7 AS \"a record\", unnest({visits}) AS a"
+        rows = f'SELECT 1 AS p, 7 AS "a record", unnest({visits}) AS a'
         write(tmp_path / "data.parquet", rows)
         policy = a_policy(tmp_path, [texts("x", "y")], path="data.parquet", unit=Unit("p", 1))
         kept.append(cells(policy))

@@ -168,8 +168,8 @@ def test_a_unit_allows_joins_and_views(database: Path) -> None:
     assert cells(from_database(database, unit, table="joined")) == {(0,): (2,), (1,): (1,)}
     for query in (
         "SELECT * FROM visits LIMIT 1", "SELECT count(*) AS k FROM visits",
-        "SELECT a, k FROM visits POSITIONAL JOIN visits AS w",
-        "SELECT v.a, k FROM visits AS v ASOF JOIN visits AS w ON v.k >= w.k",
+        "SELECT v.a, v.k FROM visits AS v POSITIONAL JOIN visits AS w",
+        "SELECT v.a, v.k FROM visits AS v ASOF JOIN visits AS w ON v.k >= w.k",
     ):  # fmt: skip
         with pytest.raises(PolicyError):
             built(from_database(database, unit, query=query))

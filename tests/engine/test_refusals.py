@@ -4,6 +4,7 @@ import pytest
 
 from proxy import errors
 from proxy.engine import Engine, init
+from proxy.inference.mechanism import UnsafeNoiseError
 from tests.engine.conftest import policy_with
 
 U = " WITH UTILITY (100, 0.05)"
@@ -144,3 +145,20 @@ def test_two_engines_share_one_budget(made):
     with pytest.raises(errors.InsufficientBudgetError):
         one.session().execute("SELECT COUNT(*) FROM cps1988 WHERE smsa='yes' WITH UTILITY (1, 0.1)")
     assert one.budget() == two.budget()
+
+
+def test_a_plan_that_fails_leaves_nothing_behind(engine, monkeypatch):
+    """
+    A number that cannot be drawn safely is refused after it was planned; the plan is taken back,
+    so that nothing is inferred from answers that were never measured.
+    """
+
+    def unsafe(family, scale, records):
+        raise UnsafeNoiseError("too fine")
+
+    session = engine.session()
+    with monkeypatch.context() as patch:
+        patch.setattr("proxy.engine.check_safe", unsafe)
+        with pytest.raises(errors.NotSupportedError, match="measured safely"):
+            session.execute("SELECT COUNT(*) FROM cps1988")
+    assert session.execute("SELECT COUNT(*) FROM cps1988").answers[0][0].source == "measured"

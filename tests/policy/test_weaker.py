@@ -192,7 +192,7 @@ def test_a_guards_cap_is_never_above_its_formula(low, more, confidence):
     if confidence == 1:
         return
     with mpmath.workdps(40):
-        rest = 1 - mpmath.mpf(confidence.numerator) / confidence.denominator
+        rest = mpmath.mpf((1 - confidence).numerator) / (1 - confidence).denominator
         exact = -mpmath.log(rest) / (more + 1)
         cap = guard_cap(low, low + more, confidence)
         assert exact * (1 - mpmath.mpf(2) ** -48) <= cap <= exact

@@ -40,6 +40,11 @@ WRONG = [
     ("nulls: group", "nulls: clamp", 5, "nulls", "expected group | drop | error"),
     ("attributes:", "attributes: []\npublic:", 6, "attributes", "a list is not allowed; expected"),
     ("privacy:", "privacy: strict\npublic:", 14, "privacy", "strict is not allowed; expected"),
+    ("dataset: people", "dataset: [people]", 1, "dataset", "a list is not allowed"),
+    ("dataset: people", "dataset:", 1, "dataset", "nothing is there; expected a name"),
+    ("budget: 0.1\n", "budget: [0.1]\n", 15, "privacy.budget", "a list is not allowed"),
+    ("[age, region]", "age", 18, "privacy.guards[0].for_each", "age is not allowed"),
+    ("  wage:", "  " + "w" * 64 + ":", 13, "measures." + "w" * 64, "longer than 63 bytes"),
     # what YAML reads otherwise
     ("['no', 'yes']", "[no, yes]", 9, "attributes.smokes.values[0]",
      "no is read as a boolean; for the text write 'no', or say type: boolean"),

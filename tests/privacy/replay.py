@@ -20,6 +20,8 @@ from pathlib import Path
 import numpy as np
 import opendp.measurements
 
+import proxy.engine
+
 from proxy import steward
 from proxy.engine import Engine
 from proxy.errors import Error
@@ -141,24 +143,32 @@ class Attack:
         self._sessions = {}
 
     def _engine(self):
-        engine = Engine(self.world.policy, self.ledger, self.side.open, sampler=self.side)
-        engine._evaluator = self.world.evaluator  # it knows the domain only
-        return engine
+        real = proxy.engine.Evaluator
+        proxy.engine.Evaluator = lambda domain: self.world.evaluator  # it knows the domain only
+        try:
+            return Engine(self.world.policy, self.ledger, self.side.open, sampler=self.side)
+        finally:
+            proxy.engine.Evaluator = real
 
     def run(self, steps=STEPS):
         """Let the attacker see one step after the other."""
         for _ in range(steps):
-            what, proxy, user, text = self.attacker.move(self.transcript)
+            what, place, user, text = self.attacker.move(self.transcript)
             step = getattr(self, f"_{what}")
-            self.transcript.append(f"{what} {proxy} {user} {text}\n{step(proxy, user, text)}")
+            said = f"{what} {place} {user} {text}\n"
+            try:
+                self.transcript.append(said + step(place, user, text))
+            except Exception as error:
+                error.add_note("\n".join(["the attack:", *self.transcript, said]))
+                raise
         self.transcript.append(self._public())
         self.side.end()
         return self
 
-    def _ask(self, proxy, user, text):
-        key = proxy, user
+    def _ask(self, place, user, text):
+        key = place, user
         if key not in self._sessions:
-            self._sessions[key] = self.engines[proxy].session(user)
+            self._sessions[key] = self.engines[place].session(user)
         try:
             result = self._sessions[key].execute(text)
         except Error as error:
@@ -167,8 +177,8 @@ class Attack:
         self.told.append(result.cost)
         return repr(result)
 
-    def _look(self, proxy, user, text):
-        engine = self.engines[proxy]
+    def _look(self, place, user, text):
+        engine = self.engines[place]
         lines = [(h.sequence, h.user, h.statement, h.cost, h.numbers) for h in engine.history()]
         return repr((engine.budget(user), lines))
 

@@ -6,7 +6,6 @@ same record (or all rows of the same unit) more in both.  Cubes are built once, 
 
 import itertools
 import random
-import shutil
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ AGES, SEXES, TOWNS, PAYS = (0, 1, 2), ("f", "m"), ("a", "b"), ("", "-2", "2.5", 
 CELLS = list(itertools.product(AGES, SEXES, TOWNS))
 DOMAIN = """
 dataset: people
-source: {engine: duckdb, path: %s}
+source: {engine: duckdb, path: people.csv}
 max_records: 200
 outside: drop
 nulls: drop
@@ -68,7 +67,6 @@ BUDGETS = {"rows": 4, "guards": 3, "units": 6, "own": 5}
 class Neighbours:
     """Cubes [now, later] without and with the records at these cells, and which these are."""
 
-    name: str
     cells: tuple[tuple[int, int, int], ...]  # codes of each record that is more in the cubes
     without: tuple[Cube, Cube]
     beside: tuple[Cube, Cube]
@@ -112,19 +110,29 @@ def cube(policy, rows, path):
     return Cube.open(path, policy.domain, "audit")
 
 
-def write(folder, name, source):
-    """Write a policy over a source; return its path."""
+def write(folder, name):
+    """Write a policy over a source in the folder; return its path."""
     path = folder / f"{name}.yaml"
-    path.write_text(DOMAIN % source + POLICIES[name])
+    path.write_text(DOMAIN + POLICIES[name])
     return path
 
 
-def make(name, folder: Path, count=8, seed=0):
-    """Make a world with neighbours in so many cells."""
-    folder = folder / name
-    shutil.rmtree(folder, ignore_errors=True)
+def make(folder: Path, count=6, seed=0):
+    """Make a world of each policy, with neighbours in so many cells."""
+    rows = _neighbours(folder / "row", "rows", count, seed)
+    units = _neighbours(folder / "unit", "units", count, seed)
+    made = {}
+    for name in POLICIES:
+        part, pairs = ("unit", units) if name == "units" else ("row", rows)
+        policy = policies.load(write(folder / part, name))
+        made[name] = World(name, policy, Evaluator(policy.domain), pairs)
+    return made
+
+
+def _neighbours(folder, name, count, seed):
+    """Build the cubes of one dataset and its neighbours."""
     folder.mkdir(parents=True)
-    policy = policies.load(write(folder, name, folder / "people.csv"))
+    policy = policies.load(write(folder, name))
     rng = random.Random(f"{name} {seed}")
     data = [people(rng, 30), people(rng, 24)]
     names = (folder / f"{i}.duckdb" for i in itertools.count())
@@ -134,10 +142,10 @@ def make(name, folder: Path, count=8, seed=0):
         more = extra(name, rng, cell)
         beside = tuple(cube(policy, rows + more, next(names)) for rows in data)
         cells = [more_records(*states) for states in zip(without, beside, strict=True)]
-        assert len(cells[0]) == (3 if name == "units" else 1)
+        assert len(cells[0]) == policy.privacy.unit.max_rows
         assert cells[0] == cells[1]  # a unit's rows are chosen by themselves alone
-        pairs.append(Neighbours(f"{cell}", cells[0], without, beside))
-    return World(name, policy, Evaluator(policy.domain), tuple(pairs))
+        pairs.append(Neighbours(cells[0], without, beside))
+    return tuple(pairs)
 
 
 def counts(cube):

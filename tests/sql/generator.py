@@ -19,9 +19,15 @@ class Generator:
     def integer(self):
         return str(self.draw.randint(-3, 41))
 
+    def no(self):
+        return self.of("", "not ")
+
+    def list_of(self, one, most):
+        return ", ".join(one() for _ in range(self.draw.randint(1, most)))
+
     def atom(self):
         """One condition on one column."""
-        draw = self.draw
+        draw, no = self.draw, self.no
         comparison = draw.choice(COMPARE)
         return self.of(
             f"age {comparison} {self.integer()}",
@@ -31,18 +37,18 @@ class Generator:
             f"income between {self.of('-10', '0', '5')} and {self.of('4', '19', '49')}",
             f"region {comparison} {draw.choice(REGIONS)}",
             f'"Job Title" {comparison} {draw.choice(TEXTS)}',
-            f"region {self.of('', 'not ')}in ({', '.join(draw.sample(REGIONS, draw.randint(1, 3)))})",
-            f"age {self.of('', 'not ')}in ({', '.join(self.integer() for _ in range(draw.randint(1, 4)))})",
-            f"children {self.of('', 'not ')}in (0, {draw.randint(-2, 5)}{self.of('', ', null')})",
-            f"age {self.of('', 'not ')}between {self.of('', 'symmetric ')}{self.integer()} and {self.integer()}",
+            f"region {no()}in ({self.list_of(lambda: draw.choice(REGIONS), 3)})",
+            f"age {no()}in ({self.list_of(self.integer, 4)})",
+            f"children {no()}in (0, {draw.randint(-2, 5)}{self.of('', ', null')})",
+            f"age {no()}between {self.of('', 'symmetric ')}{self.integer()} and {self.integer()}",
             f"score {comparison} {self.of('-1.5', '0', '.25', '2.50', '1e1', '-0.0')}",
-            f"joined {comparison} {self.of('', 'date ')}'2020-0{draw.randint(1, 3)}-1{draw.randint(0, 9)}'",
-            f"{self.of('married', 'children')} is {self.of('', 'not ')}null",
-            f"married is {self.of('', 'not ')}{self.of('true', 'false', 'unknown')}",
+            f"joined {comparison} {self.of('', 'date ')}'2020-0{draw.randint(1, 3)}-11'",
+            f"{self.of('married', 'children')} is {no()}null",
+            f"married is {no()}{self.of('true', 'false', 'unknown')}",
             "married",
             f"married = {self.of('true', 'false')}",
-            f"(age > {self.integer()}) is {self.of('', 'not ')}true",
-            f"children is {self.of('', 'not ')}distinct from {self.of('1', 'null')}",
+            f"(age > {self.integer()}) is {no()}true",
+            f"children is {no()}distinct from {self.of('1', 'null')}",
             f"age {comparison} '{self.integer()}'",
         )
 

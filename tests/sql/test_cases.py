@@ -1,9 +1,9 @@
 """Statements as data: what is accepted equals PostgreSQL, what is refused says why.
 
-In a file of ``cases`` each statement stands under ``-- what is claimed``; ``-- reference:`` is what
-PostgreSQL is asked where its own SQL differs, ``-- ordered`` says that the order of the rows counts,
-``-- rows:`` how many there are.  In a file of ``refused`` there are the class of the error, words of
-its message, and the text at which it points.
+In a file of ``cases`` each statement stands under ``-- what is claimed``; ``-- reference:`` is
+what PostgreSQL is asked where its own SQL differs, ``-- ordered`` says that the order of the rows
+counts, ``-- rows:`` how many there are.  In a file of ``refused`` there are the class of the
+error, words of its message, and the text at which it points.
 """
 
 from pathlib import Path

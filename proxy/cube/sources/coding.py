@@ -44,11 +44,11 @@ def scale(attribute: Attribute) -> int:
     Raises:
         PolicyError: the declared values have more digits than DuckDB's DECIMAL.
     """
-    declared = [_fraction(v) for v in (*attribute.values, *(attribute.edges or ()))]
-    whole = max(len(str(int(abs(v)))) for v in declared)
+    declared = attribute.edges or attribute.values
+    whole = max(len(str(abs(int(_fraction(end(declared)))))) for end in (min, max))
     places = 0
     if attribute.type == "decimal":
-        places = max(_places(v) for v in declared)
+        places = max(_places(_fraction(value)) for value in declared)
     if whole + places + 1 > DIGITS:
         raise PolicyError("the values have too many digits", key=f"attributes.{attribute.name}")
     return min(places + FINE, DIGITS - whole)

@@ -217,6 +217,4 @@ def _by_row(connection: duckdb.DuckDBPyConnection, names: set[str]) -> set[str]:
         " GROUP BY 1",
         [sorted(names)],
     ).fetchall()
-    return {
-        name for name, sets, by_row in rows if (by_row or name in MACROS) and not sets
-    } - CLOCK
+    return {name for name, sets, by_row in rows if (by_row or name in MACROS) and not sets} - CLOCK

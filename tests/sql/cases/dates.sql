@@ -50,7 +50,7 @@ SELECT EXTRACT(quarter FROM joined) AS q, EXTRACT(decade FROM joined) AS d, EXTR
 SELECT date_part('month', joined) AS m, COUNT(*) FROM survey GROUP BY 1
 
 -- to_char
-SELECT to_char(joined, 'YYYY-MM') AS m, to_char(joined, 'DD.MM.YYYY') AS d, COUNT(*) FROM survey GROUP BY 1, 2, 3
+SELECT to_char(joined, 'YYYY-MM') AS m, to_char(joined, 'DD.MM.YYYY') AS d, COUNT(*) FROM survey GROUP BY 1, 2
 
 -- make_date
 SELECT make_date(2020, 1, age + 1 - age / 31 * 31) AS d, COUNT(*) FROM survey WHERE age < 31 GROUP BY 1
@@ -69,3 +69,15 @@ SELECT joined::text LIKE '2020-01-%' AS january, COUNT(*) FROM survey GROUP BY 1
 
 -- dates with time
 SELECT joined + INTERVAL '36 hours' AS t, COUNT(*) FROM survey WHERE joined < '2020-01-01' GROUP BY 1
+
+-- days of a timestamp that are whole bins
+-- raw
+SELECT COUNT(*) FROM survey WHERE seen::date >= '2020-01-02'
+
+-- the month of a timestamp
+-- raw
+SELECT date_trunc('month', seen) AS m, COUNT(*) FROM survey GROUP BY 1
+
+-- the year of a timestamp
+-- raw
+SELECT EXTRACT(year FROM seen) AS y, COUNT(*) FROM survey GROUP BY 1

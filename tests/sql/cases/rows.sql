@@ -87,3 +87,9 @@ SELECT COUNT(*) AS "select" FROM survey
 
 -- a name of DuckDB's
 SELECT COUNT(*) AS rowid, region AS r0 FROM survey GROUP BY region
+
+-- a public table after a comma
+SELECT p.country, COUNT(*) FROM survey s, places p WHERE s.region = p.place AND s.age > 3 GROUP BY p.country
+
+-- a public table by an expression
+SELECT p.country, COUNT(*) FROM survey s JOIN places p ON lower(s.region) = p.place GROUP BY p.country

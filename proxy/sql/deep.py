@@ -1,0 +1,51 @@
+"""Deeply nested statements: compiled in a thread of their own, with room for its recursion.
+
+The parser and the walks over its trees recurse once or more for each level of nesting; Python's own
+limit would refuse a statement of some thirty brackets within one another.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from proxy.errors import StatementTooComplexError
+
+FRAMES = 25_000
+STACK = 2**28  # bytes, of which only what is used is ever taken
+Found = TypeVar("Found")
+_lock = threading.Lock()  # the limits are those of the whole process
+
+
+def deeply(work: Callable[[], Found]) -> Found:
+    """Return the result of work that needs a deep stack.
+
+    Raises:
+        StatementTooComplexError: it needs an even deeper one.
+    """
+    found: list[Found] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            found.append(work())
+        except RecursionError:
+            failed.append(StatementTooComplexError("the statement is nested too deeply"))
+        except BaseException as error:
+            failed.append(error)
+
+    with _lock:
+        limit, size = sys.getrecursionlimit(), threading.stack_size(STACK)
+        sys.setrecursionlimit(max(limit, FRAMES))
+        try:
+            thread = threading.Thread(target=run, name="deep statement")
+            thread.start()
+            thread.join()
+        finally:
+            sys.setrecursionlimit(limit)
+            threading.stack_size(size)
+    if failed:
+        raise failed[0]
+    return found[0]

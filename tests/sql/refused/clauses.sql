@@ -1,0 +1,120 @@
+-- GROUP BY an ordinal that is not there
+-- error: GroupingError
+-- says: GROUP BY position 3 is not in select list
+-- at: 3
+SELECT COUNT(*) FROM survey GROUP BY 3
+
+-- ORDER BY an ordinal that is not there
+-- error: ProgrammingError
+-- says: ORDER BY position 3 is not in select list
+-- at: 3
+SELECT COUNT(*) FROM survey ORDER BY 3
+
+-- ORDER BY what DISTINCT does not show
+-- error: ProgrammingError
+-- says: for SELECT DISTINCT, ORDER BY expressions must appear in select list
+SELECT DISTINCT zone FROM (SELECT zone, region, COUNT(*) AS n FROM survey GROUP BY zone, region) t ORDER BY n
+
+-- ORDER BY an expression after UNION
+-- error: NotSupportedError
+-- says: ORDER BY after UNION takes a column of the result, by name or number
+-- at: a + 1
+SELECT 1 AS a UNION ALL SELECT 2 ORDER BY a + 1
+
+-- a negative LIMIT
+-- error: TypeMismatchError
+-- says: LIMIT takes a whole number that is not negative
+-- at: 1
+SELECT COUNT(*) FROM survey LIMIT -1
+
+-- a LIMIT that is text
+-- error: TypeMismatchError
+-- says: LIMIT takes a whole number that is not negative
+-- at: 'x'
+SELECT COUNT(*) FROM survey LIMIT 'x'
+
+-- a LIMIT that is computed
+-- error: TypeMismatchError
+-- says: LIMIT takes a whole number that is not negative
+-- at: 1 + 1
+SELECT COUNT(*) FROM survey LIMIT 1 + 1
+
+-- GROUP BY ALL
+-- error: NotSupportedError
+-- says: GROUP BY ALL is not supported
+SELECT COUNT(*) FROM survey GROUP BY ALL
+
+-- DISTINCT ON
+-- error: NotSupportedError
+-- says: DISTINCT ON is not supported
+-- at: region) re
+SELECT DISTINCT ON (region) region, COUNT(*) FROM survey GROUP BY region
+
+-- a sample
+-- error: NotSupportedError
+-- says: TABLESAMPLE is not supported in FROM
+-- at: survey TAB
+SELECT COUNT(*) FROM survey TABLESAMPLE BERNOULLI (10)
+
+-- a lock
+-- error: NotSupportedError
+-- says: FOR UPDATE is not supported
+-- at: COUNT(*) F
+SELECT COUNT(*) FROM survey FOR UPDATE
+
+-- INTO
+-- error: NotSupportedError
+-- says: INTO is not supported
+-- at: COUNT(*) I
+SELECT COUNT(*) INTO x FROM survey
+
+-- recursion
+-- error: NotSupportedError
+-- says: WITH RECURSIVE is not supported
+-- at: r AS (SELE
+WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT * FROM r
+
+-- a UNION of different widths
+-- error: SQLSyntaxError
+-- says: each UNION query must have the same number of columns
+-- at: region, CO
+SELECT region, COUNT(*) FROM survey GROUP BY region UNION ALL SELECT COUNT(*) FROM survey
+
+-- a UNION of different types
+-- error: TypeMismatchError
+-- says: UNION types text and bigint cannot be matched
+SELECT region FROM survey GROUP BY region UNION ALL SELECT COUNT(*) FROM survey
+
+-- a subquery of two columns
+-- error: ProgrammingError
+-- says: subquery must return only one column
+-- at: 1, 2)
+SELECT (SELECT 1, 2)
+
+-- a window that is not there
+-- error: ProgrammingError
+-- says: window "w" does not exist
+-- at: SUM(COUNT(
+SELECT SUM(COUNT(*)) OVER w FROM survey
+
+-- a window frame that excludes
+-- error: NotSupportedError
+-- says: EXCLUDE is not supported in a window
+-- at: SUM(COUNT(
+SELECT SUM(COUNT(*)) OVER (ORDER BY age ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW) FROM survey GROUP BY age
+
+-- VALUES of different lengths
+-- error: SQLSyntaxError
+-- says: VALUES lists must all be the same length
+SELECT * FROM (VALUES (1, 2), (3)) AS v(a, b)
+
+-- too many groups
+-- error: StatementTooComplexError
+-- says: GROUP BY makes 482,400 groups; 100,000 are allowed
+SELECT joined, age, children, score, region, COUNT(*) FROM survey GROUP BY joined, age, children, score, region
+
+-- too many columns tied by OR
+-- error: StatementTooComplexError
+-- says: a condition ties age, income, region, Job Title, children, score, joined, month, seen together: 347,328,000 cells, and 16,777,216 are allowed
+-- at: joined = m
+SELECT COUNT(*) FROM survey WHERE joined = month OR age = children OR seen IS NULL OR income > 0 OR region = "Job Title" OR score > 1

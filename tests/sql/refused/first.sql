@@ -1,5 +1,0 @@
--- an unknown column
--- error: UndefinedColumnError
--- says: did you mean region?
--- at: regio
-SELECT COUNT(*) FROM survey WHERE regio = 'south'

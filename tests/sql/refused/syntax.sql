@@ -1,0 +1,64 @@
+-- a misspelled keyword
+-- error: SQLSyntaxError
+-- says: syntax error at or near "survey": invalid expression / Unexpected token
+-- at: survey
+SELECT COUNT(*) FRM survey
+
+-- an open bracket
+-- error: SQLSyntaxError
+-- says: syntax error at or near "FROM": expecting )
+-- at: FROM surve
+SELECT COUNT(* FROM survey
+
+-- a condition that is missing
+-- error: SQLSyntaxError
+-- says: syntax error at or near "WHERE": the expression is incomplete
+-- at: WHERE
+SELECT COUNT(*) FROM survey WHERE
+
+-- half of BETWEEN
+-- error: SQLSyntaxError
+-- says: syntax error at or near "1": the expression is incomplete
+-- at: 1
+SELECT COUNT(*) FROM survey WHERE children BETWEEN 1
+
+-- an open quote
+-- error: SQLSyntaxError
+-- says: the text ends inside a quotation or a comment
+-- at: SELECT COU
+SELECT COUNT(*) FROM survey WHERE region = 'south
+
+-- an open comment
+-- error: SQLSyntaxError
+-- says: the text ends inside a quotation or a comment
+-- at: SELECT COU
+SELECT COUNT(*) /* FROM survey
+
+-- an open CASE
+-- error: SQLSyntaxError
+-- says: syntax error at or near "2": expected END after CASE
+-- at: 2
+SELECT CASE WHEN 1 = 1 THEN 2
+
+-- a comma too many
+-- error: NotSupportedError
+-- says: the rows of a protected dataset are not shown, only aggregates of them
+-- at: region, FR
+SELECT region, FROM survey
+
+-- two statements
+-- error: SQLSyntaxError
+-- says: expected one statement
+SELECT COUNT(*) FROM survey; SELECT 1
+
+-- SET without a value
+-- error: SQLSyntaxError
+-- says: SET takes the name of a setting
+-- at: SET privac
+SET privacy.utility
+
+-- SHOW without a name
+-- error: SQLSyntaxError
+-- says: SHOW takes the name of a setting
+-- at: SHOW
+SHOW

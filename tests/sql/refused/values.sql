@@ -1,0 +1,233 @@
+-- division by zero for some value
+-- error: DataError
+-- says: division by zero
+-- at: 10 / (age
+SELECT COUNT(*) FROM survey WHERE 10 / (age - 5) > 1
+
+-- division by zero that WHERE excludes
+-- error: DataError
+-- says: division by zero
+-- at: 10 / age >
+SELECT COUNT(*) FROM survey WHERE age > 5 AND 10 / age > 1
+
+-- division by a zero
+-- error: DataError
+-- says: division by zero
+-- at: age / 0 =
+SELECT COUNT(*) FROM survey WHERE age / 0 = 1
+
+-- the remainder of a division by zero
+-- error: DataError
+-- says: division by zero
+-- at: 7 % age
+SELECT COUNT(*) FROM survey GROUP BY 7 % age
+
+-- a logarithm of zero
+-- error: DataError
+-- says: an expression fails for a value it may meet: cannot take logarithm of zero or a negative number
+-- at: ln(age) >
+SELECT COUNT(*) FROM survey WHERE ln(age) > 1
+
+-- a root of a negative number
+-- error: DataError
+-- says: an expression fails for a value it may meet: cannot take square root of a negative number
+-- at: sqrt(child
+SELECT COUNT(*) FROM survey WHERE sqrt(children) > 1
+
+-- an overflow
+-- error: DataError
+-- says: an expression fails for a value it may meet: Overflow in multiplication of INT32 (2 * 2147483647)!
+-- at: age * 2147
+SELECT SUM(age * 2147483647) FROM survey
+
+-- a power that is not finite
+-- error: DataError
+-- says: an expression fails for a value it may meet: the power is not a finite number
+-- at: power(age,
+SELECT COUNT(*) FROM survey WHERE power(age, -1) > 0.5
+
+-- a negative length
+-- error: DataError
+-- says: an expression fails for a value it may meet: negative substring length not allowed
+-- at: region, 1,
+SELECT COUNT(*) FROM survey WHERE substring(region, 1, -1) = ''
+
+-- a text that is no number
+-- error: DataError
+-- says: an expression fails for a value it may meet: invalid input syntax for type integer
+-- at: "Job Title
+SELECT COUNT(*) FROM survey WHERE "Job Title"::int > 1
+
+-- a quoted text that is no number
+-- error: DataError
+-- says: invalid input syntax for type integer: "five"
+-- at: age = 'fiv
+SELECT COUNT(*) FROM survey WHERE age = 'five'
+
+-- a quoted decimal that is no integer
+-- error: DataError
+-- says: invalid input syntax for type integer: "5.5"
+-- at: age = '5.5
+SELECT COUNT(*) FROM survey WHERE age = '5.5'
+
+-- a quoted text that is no date
+-- error: DataError
+-- says: invalid input syntax for type date: "2020-13-01"
+-- at: joined > '
+SELECT COUNT(*) FROM survey WHERE joined > '2020-13-01'
+
+-- a quoted text that is no boolean
+-- error: DataError
+-- says: invalid input syntax for type boolean: "perhaps"
+-- at: married =
+SELECT COUNT(*) FROM survey WHERE married = 'perhaps'
+
+-- a text compared with a number
+-- error: UndefinedFunctionError
+-- says: operator does not exist: text = integer
+-- at: region = 5
+SELECT COUNT(*) FROM survey WHERE region = 5
+
+-- a boolean compared with a number
+-- error: UndefinedFunctionError
+-- says: operator does not exist: boolean = integer
+-- at: married =
+SELECT COUNT(*) FROM survey WHERE married = 1
+
+-- a number as a condition
+-- error: TypeMismatchError
+-- says: argument of WHERE must be type boolean, not type integer
+-- at: age
+SELECT COUNT(*) FROM survey WHERE age
+
+-- a text as a condition
+-- error: TypeMismatchError
+-- says: argument of WHERE must be type boolean, not type text
+-- at: region AND
+SELECT COUNT(*) FROM survey WHERE region AND married
+
+-- a number added to a text
+-- error: UndefinedFunctionError
+-- says: operator does not exist: integer + text
+-- at: age + regi
+SELECT COUNT(*) FROM survey WHERE age + region > 1
+
+-- a text summed
+-- error: TypeMismatchError
+-- says: SUM needs a number, not type text
+-- at: region) FR
+SELECT SUM(region) FROM survey
+
+-- a date summed
+-- error: TypeMismatchError
+-- says: SUM needs a number, not type date
+-- at: joined) FR
+SELECT SUM(joined) FROM survey
+
+-- a date compared with an interval
+-- error: UndefinedFunctionError
+-- says: operator does not exist: date > interval
+-- at: joined > I
+SELECT COUNT(*) FROM survey WHERE joined > INTERVAL '1 day'
+
+-- an unknown interval
+-- error: NotSupportedError
+-- says: the interval '1 LIGHTYEAR' is not known
+-- at: '2020-01-0
+SELECT COUNT(*) FROM survey WHERE joined > DATE '2020-01-01' - INTERVAL '1 lightyear'
+
+-- branches of different types
+-- error: TypeMismatchError
+-- says: CASE types integer and text cannot be matched
+-- at: married TH
+SELECT COUNT(*) FROM survey GROUP BY CASE WHEN married THEN 1 ELSE region END
+
+-- a pattern that ends with its escape
+-- error: DataError
+-- says: LIKE pattern must not end with escape character
+-- at: region LIK
+SELECT COUNT(*) FROM survey WHERE region LIKE '%\'
+
+-- a pattern that is a column
+-- error: NotSupportedError
+-- says: LIKE takes a pattern in quotes
+-- at: region LIK
+SELECT COUNT(*) FROM survey WHERE region LIKE zone
+
+-- a regular expression that looks ahead
+-- error: NotSupportedError
+-- says: a regular expression takes plain characters, . [...] * + ? | ^ $ \d \s \w
+-- at: region ~ '
+SELECT COUNT(*) FROM survey WHERE region ~ '(?=s)'
+
+-- SIMILAR TO
+-- error: NotSupportedError
+-- says: SIMILARTO is not supported in an expression
+-- at: region SIM
+SELECT COUNT(*) FROM survey WHERE region SIMILAR TO 's%'
+
+-- a number of too many digits
+-- error: NotSupportedError
+-- says: the number 99999999999999999999999999999999999999999 has more than 38 digits
+-- at: 9999999999
+SELECT COUNT(*) FROM survey WHERE 99999999999999999999999999999999999999999 > age
+
+-- an unknown type
+-- error: NotSupportedError
+-- says: the type json is not supported
+-- at: age::json
+SELECT COUNT(*) FROM survey WHERE age::json = '1'
+
+-- a part of a text by index
+-- error: NotSupportedError
+-- says: BRACKET is not supported in an expression
+-- at: region[1]
+SELECT COUNT(*) FROM survey WHERE region[1] = 's'
+
+-- rows of values compared
+-- error: NotSupportedError
+-- says: TUPLE is not supported in an expression
+-- at: age, child
+SELECT COUNT(*) FROM survey WHERE (age, children) = (1, 2)
+
+-- IN of nothing
+-- error: NotSupportedError
+-- says: IN takes values
+-- at: age IN ()
+SELECT COUNT(*) FROM survey WHERE age IN ()
+
+-- an unknown function
+-- error: UndefinedFunctionError
+-- says: function foo is not among those the proxy knows
+-- at: foo(region
+SELECT foo(region), COUNT(*) FROM survey GROUP BY 1
+
+-- a function of the wrong type
+-- error: UndefinedFunctionError
+-- says: function lower(integer) does not exist
+-- at: lower(age)
+SELECT lower(age) FROM survey GROUP BY age
+
+-- a random number in a condition
+-- error: UndefinedFunctionError
+-- says: function random is not among those the proxy knows
+-- at: random() <
+SELECT COUNT(*) FROM survey WHERE random() < 0.5
+
+-- a format that is not known
+-- error: NotSupportedError
+-- says: to_char knows YYYY, MM, DD, HH24, MI and SS, with - / . , : between them
+-- at: to_char(jo
+SELECT to_char(joined, 'Month') AS m, COUNT(*) FROM survey GROUP BY 1
+
+-- a field that is not known
+-- error: NotSupportedError
+-- says: unit "hour" not supported for type date
+-- at: joined), C
+SELECT EXTRACT(hour FROM joined), COUNT(*) FROM survey GROUP BY 1
+
+-- a unit that is not known
+-- error: DataError
+-- says: unit "fortnight" not recognized for type date
+-- at: date_trunc
+SELECT date_trunc('fortnight', joined), COUNT(*) FROM survey GROUP BY 1
