@@ -240,9 +240,15 @@ class Account:
         return Maximum(found.value + self.base, found.exact)
 
     def check(self, terms: Sequence[Term], rules: Iterable[Rule]) -> Breach | None:
-        """Return the first rule that some cell breaks if these charges are added, else None."""
+        """Return the first rule that a charged cell breaks if these are added, else None.
+
+        A cell that is past a rule already, since the rule is newer, stops only what charges it.
+        """
         for rule in rules:
-            if self.spent(rule.within, terms).value > rule.budget:
+            if self.spent(rule.within, terms).value > rule.budget and any(
+                self.spent(_joined([*rule.within, *_support([term])]), terms).value > rule.budget
+                for term in terms
+            ):
                 return self._breach(terms, rule)
         return None
 

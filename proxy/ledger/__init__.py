@@ -51,7 +51,9 @@ class Measurement:
 class Snapshot:
     """One build of the cube; ``bases`` is what every cell has already paid, by history.
 
-    A history that has no base starts at 0.  ``fingerprint`` is the source's, keyed.
+    A history that has no base starts at 0.  Rows of snapshots from ``since`` on, though too old to
+    be inferred from, are charged cell by cell as well: no base has risen to cover them.
+    ``fingerprint`` is the source's, keyed.
     """
 
     id: int
@@ -59,6 +61,11 @@ class Snapshot:
     bases: Mapping[str, int]
     partition: str | None = None
     sequence: int = 0
+    since: int = 0  # where 0, as id: only its own rows are charged
+
+    def charges(self, measurement: Measurement) -> bool:
+        """Whether a row is charged to the cells beside their bases."""
+        return (self.since or self.id) <= measurement.snapshot <= self.id
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,9 @@ class SQLiteReads(ABC):
             " ORDER BY id DESC LIMIT 1",
             partition,
         )[0]
-        return Snapshot(row[0], row[2], json.loads(row[3]), row[4], row[1])
+        other = "SELECT max(id) FROM snapshots WHERE partition IS ? AND bases <> ?"
+        before = self._rows(other, row[4], row[3])[0][0] or 0  # from here on no base has risen
+        return Snapshot(row[0], row[2], json.loads(row[3]), row[4], row[1], before + 1)
 
     def protection(self) -> Protection:
         """Return the policy that was applied last."""
