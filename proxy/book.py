@@ -3,6 +3,10 @@
 A book follows the ledger: ``catch_up`` adds what other processes committed.  Invariant: between
 statements the history holds exactly the ledger's rows of its name and current snapshot; what was
 planned and not measured is taken back.
+
+Every limit of the policy is shared out among the histories beforehand (``proxy.roles.share``), so
+that no history's plans and refusals depend on what is asked in another, and all of them together
+stay within it.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from proxy.errors import StateError
 from proxy.inference.accounting import (
     UNIT,
     Account,
@@ -22,12 +27,22 @@ from proxy.inference.accounting import (
 )
 from proxy.inference.history import Block, History
 from proxy.inference.plan import Measurement as Planned
-from proxy.inference.query import Space, Term
-from proxy.ledger import Measurement, Reads
+from proxy.inference.query import Factor, Space, Term
+from proxy.ledger import Measurement, Reads, Snapshot
 from proxy.policy import Policy
-from proxy.roles import budget_of
+from proxy.roles import share
+from proxy.sql.compile import space
 from proxy.sql.evaluate import Evaluator
 from proxy.sql.region import region
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What the cells inside ``within`` (0/1 factors; none: all) may pay in all histories, alpha."""
+
+    budget: Fraction  # for one row
+    within: tuple[Factor, ...]
+    name: str
 
 
 @dataclass(eq=False)
@@ -35,40 +50,62 @@ class Book:
     """A history, the account of its charges, and the rules that hold for it."""
 
     name: str
-    space: Space
-    records: int
-    rules: tuple[Rule, ...]
+    policy: Policy
+    limits: tuple[Limit, ...]
+    space: Space = field(init=False)
     sequence: int = -1
     snapshot: int = 0
     history: History = field(init=False)
     account: Account = field(init=False)
+    rules: tuple[Rule, ...] = ()
     _blocks: dict[int, Block] = field(init=False, default_factory=dict)  # by the ledger's id
     _charges: dict[int, Term] = field(init=False, default_factory=dict)
     _left: dict[int, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._restart(0)
-
-    def _restart(self, base: int) -> None:
-        self.history = History(self.space, self.records)
-        self.account = Account(self.space, base)
-        self._blocks, self._charges = {}, {}
+        self.space = space(self.policy.domain)
+        self.history = History(self.space, self.policy.max_records)
+        self.account = Account(self.space)
 
     def catch_up(self, ledger: Reads) -> None:
-        """Add what was committed since the last look."""
+        """Add what was committed since the last look.
+
+        Raises:
+            StateError: another policy has been applied.
+        """
         sequence = ledger.sequence()
         if sequence == self.sequence:
             return
         snapshot = ledger.snapshot()
-        after = self.sequence
-        if snapshot.id != self.snapshot:
-            self._restart(snapshot.bases.get(self.name, 0))
-            self.snapshot, after = snapshot.id, 0
-        rows = [m for m in ledger.measurements(max(after, 0)) if m.snapshot == snapshot.id]
+        new = snapshot.id != self.snapshot
+        rows = ledger.measurements(0 if new else self.sequence)
+        if ledger.protection().digest != self.policy.digest:  # its rows may mean other cells
+            raise StateError(
+                f"another policy of {self.policy.dataset} has been applied since this connection "
+                "was opened",
+                hint="connect again",
+            )
+        if new:
+            self._restart(snapshot, rows, ledger)
         for row in rows:
-            if row.history == self.name:
+            if row.history == self.name and row.snapshot == snapshot.id:
                 self._take(row)
         self.sequence = sequence
+
+    def _restart(self, snapshot: Snapshot, rows: Iterable[Measurement], ledger: Reads) -> None:
+        """Begin a snapshot: older rows are charged as it says, and neither inferred from."""
+        self.history = History(self.space, self.policy.max_records)
+        self._blocks = {}
+        older = [row for row in rows if row.history == self.name and row.snapshot < snapshot.id]
+        self._charges = {
+            row.id: charge(row.family, row.scale)
+            for row in older
+            if snapshot.charges(row) and row.id is not None
+        }
+        self.account = Account(self.space, snapshot.bases.get(self.name, 0))
+        self.account.add(self._charges.values())
+        self.rules = tuple(shared_out(self.limits, self.name, self.policy, ledger))
+        self.snapshot = snapshot.id
 
     def _take(self, row: Measurement) -> None:
         assert row.id is not None
@@ -118,22 +155,54 @@ class Book:
         return float(Fraction(max(least, 0), UNIT))
 
 
-def rules(policy: Policy, evaluator: Evaluator, history: str) -> tuple[Rule, ...]:
-    """Return the budgets of the cells in one history.
+def limits(policy: Policy, evaluator: Evaluator) -> tuple[Limit, ...]:
+    """Return what the policy lets cells pay.
 
-    A unit of up to k rows pays k times; rules of single cells protect rows.  A guard is a cap on
+    A unit of up to k rows pays k times; limits of single cells protect rows.  A guard is a cap on
     every cell: it bounds what the posterior of its claim can become.
 
     Raises:
         PolicyError: a condition is none over the policy's attributes.
     """
     privacy = policy.privacy
-    whole = budget_of(policy, history) / privacy.unit.max_rows
-    found = [Rule(budget_units(whole), name="the budget of the cells")]
+    rows = privacy.unit.max_rows
+    name = "the budget of the cells"
+    if rows > 1:
+        name += f" (1/{rows} of the policy's, for each of {rows} rows)"
+    found = [Limit(privacy.budget / rows, (), name)]
     for cell in privacy.cells:
         name = f"the budget of the cells where {cell.where}"
-        found.append(Rule(budget_units(cell.budget), region(cell, policy, evaluator), name))
+        found.append(Limit(cell.budget, region(cell, policy, evaluator), name))
     for guard in privacy.guards:
         name = f"the guard COUNT(*) BETWEEN {guard.low} AND {guard.high}"
-        found.append(Rule(budget_units(Fraction(guard.cap)), name=name))
+        found.append(Limit(Fraction(guard.cap), (), name))
     return tuple(found)
+
+
+def shared_out(limits: Iterable[Limit], name: str, policy: Policy, ledger: Reads) -> Iterable[Rule]:
+    """Yield the rules of one history: its share of each limit.
+
+    What another history has paid beyond its own share, since the policy was another then, or in a
+    snapshot that began with it everywhere, is taken from this one's.  That history can pay no
+    more, so the difference does not move with what is asked there.
+    """
+    others = accounts(ledger, space(policy.domain), but=name)
+    for limit in limits:
+        beyond = 0
+        for other, account in others.items():
+            part = budget_units(limit.budget * share(policy, other))
+            beyond += max(account.spent(limit.within).value - part, 0)
+        own = budget_units(limit.budget * share(policy, name))
+        yield Rule(max(own - beyond, 0), limit.within, limit.name)
+
+
+def accounts(ledger: Reads, shape: Space, but: str = "") -> dict[str, Account]:
+    """Return what each history (``but`` for one) has charged in the current snapshot, by name."""
+    snapshot = ledger.snapshot()
+    bases = snapshot.bases.items()
+    found = {name: Account(shape, base) for name, base in bases if name != but}
+    for row in ledger.measurements():
+        if snapshot.charges(row) and row.history != but:
+            account = found.setdefault(row.history, Account(shape, 0))
+            account.add([charge(row.family, row.scale)])
+    return found

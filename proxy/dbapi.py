@@ -21,6 +21,7 @@ import proxy.errors as errors
 
 if TYPE_CHECKING:
     from proxy.engine import Answer, Engine, Result
+    from proxy.remote import Remote
 
 apilevel = "2.0"
 threadsafety = 1  # threads may share the module, not a connection
@@ -77,19 +78,20 @@ def connect(
 ) -> Connection:
     """Connect to the dataset of a policy file, whose state ``privacy-proxy init`` has made.
 
+    ``policy`` may be the URL of a running proxy, ``postgresql://alice@host:5439/cps1988``.
+
     ``utility`` is (half_width, delta), for the statements that bring none; ``user`` is the analyst
     of the policy on whose account the statements run.
 
     Raises:
         PolicyError: the policy file is missing or wrong.
         StateError: no state yet, or it belongs to another policy.
-        NotSupportedError: ``policy`` is the URL of a server.
+        OperationalError: there is no proxy at the URL, or it does not let us in.
     """
     if str(policy).startswith(("postgresql:", "postgres:")):
-        raise errors.NotSupportedError(
-            "connecting to a running proxy is not supported yet",
-            hint='give the path of a policy, as in proxy.connect("policies/cps1988.yaml")',
-        )
+        from proxy.remote import Remote
+
+        return Connection(Remote(str(policy)), user=user, utility=utility, dialect=dialect)
     # Imported here, since DuckDB, SciPy and OpenDP take a second that `import proxy` need not wait.
     from proxy.engine import Engine
 
@@ -112,7 +114,7 @@ class Connection:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Engine | Remote,
         *,
         user: str | None = None,
         utility: tuple[float, float] | None = None,

@@ -15,15 +15,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from fractions import Fraction
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import proxy.policy as policies
 import proxy.reports as reports
-from proxy.book import Book, rules
+from proxy.book import Book, limits
 from proxy.cube import Cube
 from proxy.errors import (
     InsufficientBudgetError,
@@ -39,19 +40,18 @@ from proxy.inference.history import Block, Estimator
 from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
 from proxy.inference.plan import Allocation, Wanted
 from proxy.inference.query import Term, TooLargeError
-from proxy.ledger import SHARED, Ledger, Measurement, Transaction
+from proxy.ledger import Ledger, Measurement, Transaction
 from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy import Policy
 from proxy.reports import BudgetReport, HistoryLine, RuleReport
-from proxy.result import Numbers, Result, assemble
+from proxy.result import Numbers, Result, assemble, columns
 from proxy.roles import ANALYST, Standing, honoured, standing, users_of
 from proxy.settings import SPEND, UTILITY, Settings, checked
-from proxy.sql.compile import space
 from proxy.sql.evaluate import Evaluator
 from proxy.sql.program import Column, Command, Number, Program
 from proxy.sql.statement import compile_statement
-from proxy.state import anchor_path, cube_path, ledger_path, state_folder
-from proxy.steward import init, other_policy
+from proxy.state import anchor_path, ledger_path, state_folder
+from proxy.steward import init, open_cube, other_policy
 
 Rows = list[Estimator | None]  # an estimator of every row of a family
 
@@ -69,14 +69,16 @@ class Engine:
         cube: Callable[[int], Cube],
         *,
         sampler: Sampler | None = None,
+        clock: Callable[[tzinfo], datetime] = datetime.now,
     ) -> None:
         self.policy = policy
+        self._clock = clock
         self.ledger = ledger
         self._open_cube = cube  # of a snapshot
         self._cube: tuple[int, Cube] | None = None
         self._sampler = sampler or GeometricSampler()
         self._evaluator = Evaluator(policy.domain)
-        self._space = space(policy.domain)
+        self._limits = limits(policy, self._evaluator)
         self._lock = threading.RLock()
         self._books: dict[str, Book] = {}
         self._users = users_of(policy)
@@ -106,7 +108,7 @@ class Engine:
                 raise other_policy(loaded, dict(known.protection))
 
             def cube(snapshot: int) -> Cube:
-                return Cube.open(cube_path(folder, snapshot), loaded.domain, ledger.id)
+                return open_cube(loaded, folder, ledger.id, snapshot)
 
             cube(ledger.snapshot().id)
         except BaseException:
@@ -135,7 +137,8 @@ class Engine:
         if isinstance(statement, Command):
             return session.command(statement)
         with self._lock, self._runs(session):
-            session.standing.require(ANALYST)
+            if statement.releases:
+                session.standing.require(ANALYST)
             book = self._book(session.standing)
             numbers = [number for release in statement.releases for number in release.numbers]
             goals = [self._goal(number, session) for number in numbers]
@@ -275,8 +278,6 @@ class Engine:
                     book.catch_up(tx)
                     kept = len(book.history.blocks)
                     plan = self._plan(book, wants)
-                if tx.protection().digest != self.policy.digest:
-                    raise other_policy(self.policy, dict(tx.protection().protection))
                 terms = book.charges(plan.measurements)
                 self._check(book, terms, session, tx)
                 self._check_rows(plan, session, tx)
@@ -354,25 +355,25 @@ class Engine:
         """Yield name, cap and sum so far of the limits on what statements spend together."""
         for cap in standing.caps:
             yield cap.name, budget_units(cap.budget), sum(map(tx.spent_by, cap.users))
-        today = datetime.now(self.policy.zone).replace(hour=0, minute=0, second=0, microsecond=0)
+        now = self._clock(self.policy.zone)
+        today = now.replace(hour=0, minute=0, second=0, microsecond=0)
         for period, budget in self.policy.privacy.per.items():
             days = today.weekday() if period == "week" else 0
             since = (today - timedelta(days=days)).astimezone(UTC)
-            # an own history must not learn from a refusal what was asked in others
-            users = (None,) if standing.history == SHARED else standing.members
-            spent = sum(tx.spent_by(user, since) for user in users)
-            yield f"this {period}", budget_units(budget), spent
+            spent = standing.total(partial(tx.spent_by, since=since))
+            part = budget / self.policy.privacy.unit.max_rows * standing.share
+            yield f"this {period}", budget_units(part), spent
 
     def _check_rows(self, plan: planning.Plan, session: Session, tx: Transaction) -> None:
         """Refuse what would make the history longer than the policy allows."""
         more = sum(each.family.rows for each in plan.measurements)
         limits = self.policy.privacy.rows
-        user, own = session.user, session.standing.history != SHARED
-        for who, users, limit in (
-            ("the history", session.standing.members if own else (None,), limits.total),
-            (f"the history of {user or 'this user'}", (user,), limits.analyst),
+        user, standing = session.user, session.standing
+        for who, there, limit in (
+            ("the history", standing.total(tx.answers_by), int(limits.total * standing.share)),
+            (f"the history of {user or 'this user'}", tx.answers_by(user), limits.analyst),
         ):
-            if sum(map(tx.answers_by, users)) + more > limit:
+            if there + more > limit:
                 raise InsufficientBudgetError(
                     f"refused: {who} is full: {limit} numbers, and this statement adds {more}",
                     requested=0.0,
@@ -399,8 +400,7 @@ class Engine:
         """Return the history that serves a user: their own, or the shared one."""
         name = standing.history
         if name not in self._books:
-            limits = rules(self.policy, self._evaluator, name)
-            self._books[name] = Book(name, self._space, self.policy.max_records, limits)
+            self._books[name] = Book(name, self.policy, self._limits)
         return self._books[name]
 
     def standing(self, user: str) -> Standing:
@@ -470,11 +470,18 @@ class Session:
         self._canceled = False
         return self._engine.execute(text, parameters, self)
 
+    def explain(self, text: str) -> Result:
+        """Return what a query would cost, and measure nothing: EXPLAIN UTILITY."""
+        program = self._engine.compile(text, None, self)
+        if not isinstance(program, Program):
+            raise NotSupportedError(f"EXPLAIN UTILITY takes a query, not {program.kind.upper()}")
+        return self.command(Command("explain", "utility", text, program=program))
+
     def describe(self, text: str) -> tuple[Column, ...]:
         """Return the columns that a statement would give: it is compiled, and releases nothing."""
         statement = self._engine.compile(text, None, self)
         if isinstance(statement, Program):
-            return statement.columns
+            return columns(statement, self.settings)
         return self.command(statement).columns if statement.kind in ("show", "explain") else ()
 
     def cancel(self) -> None:

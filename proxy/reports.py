@@ -71,11 +71,21 @@ def budget(dataset: str, book: Book) -> BudgetReport:
 
 
 def history(ledger: Any, user: str | None = None) -> list[HistoryLine]:
-    """Return the statements that were paid for, oldest first; of one user, or of all."""
+    """Return the statements that were paid for, oldest first; of one user, or of all.
+
+    Those of one user are numbered on their own, so that no gap tells of others' statements.
+    """
+    lines = [x for x in ledger.audit() if x.kind == "measured" and user in (None, x.user)]
     return [
-        HistoryLine(line.seq, line.time, line.user, line.statement, line.cost / UNIT, line.answers)
-        for line in ledger.audit()
-        if line.kind == "measured" and user in (None, line.user)
+        HistoryLine(
+            line.seq if user is None else number,
+            line.time,
+            line.user,
+            line.statement,
+            line.cost / UNIT,
+            line.answers,
+        )
+        for number, line in enumerate(lines, 1)
     ]
 
 

@@ -113,23 +113,30 @@ def _with_columns(
                 (answer.low, answer.high, answer.source) if answer else (None, None, "derived")
             )
 
-    columns: list[Column] = []
-    place: list[int] = []
-    for i, column in enumerate(rows.columns):
-        place.append(len(columns))
-        columns.append(column)
-        if holds[i]:
-            columns += [
-                Column(f"{column.name}_{end}", "double precision") for end in ("low", "high")
-            ]
-            columns.append(Column(f"{column.name}_source", "text"))
+    place = [i + 3 * sum(holds[:i]) for i in range(width)]
     wide = [
         tuple(chain(*((row[i], *beside(i, answers[i])) for i in range(width))))
         for row, answers in zip(rows.rows, found, strict=True)
     ]
     places = [[place[i] for i, answer in enumerate(answers) if answer] for answers in found]
     return (
-        Rows(tuple(columns), wide, ()),
+        Rows(wide_columns(program), wide, ()),
         [[answer for answer in answers if answer] for answers in found],
         places,
     )
+
+
+def columns(program: Program, settings: Settings) -> tuple[Column, ...]:
+    """Return the columns that the rows of a statement will have."""
+    return wide_columns(program) if settings.value(COLUMNS) else program.columns
+
+
+def wide_columns(program: Program) -> tuple[Column, ...]:
+    """Return the columns of a statement, each that holds numbers with its interval and source."""
+    found: list[Column] = []
+    for i, column in enumerate(program.columns):
+        found.append(column)
+        if program.shadows and program.shadows[i] is not None:
+            found += [Column(f"{column.name}_{end}", "double precision") for end in ("low", "high")]
+            found.append(Column(f"{column.name}_source", "text"))
+    return tuple(found)

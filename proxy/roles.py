@@ -1,13 +1,17 @@
 """Who a session is for: what its user may do, see and spend, and which history serves it.
 
 Roles come from ``users.yaml`` beside the policy: analysts query, and see what they were told;
-auditors see everybody's statements; stewards see budgets and change policies.  Where there is no
-such file, or a session names no user, whoever runs the process has all roles: the embedded
-connection has the data in its own process and is no boundary against that person.
+auditors see everybody's statements; stewards see budgets and change policies.  A session that
+names no user has all roles: the embedded connection has the data in its own process and is no
+boundary against whoever runs it; one that names a user takes that user's place.
+
+Invariant: the shares of the histories in every budget add up to 1, and what a session is refused
+or shown depends on the statements of its own history only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -30,7 +34,7 @@ MEANING = {
 
 @dataclass(frozen=True)
 class Cap:
-    """A limit on what the statements of some users spend together, alpha."""
+    """A limit on what the statements of some users spend together, alpha of a row."""
 
     name: str
     budget: Fraction
@@ -44,7 +48,8 @@ class Standing:
     user: str
     roles: frozenset[str] = ALL
     history: str = SHARED  # the name of the history that serves them
-    members: tuple[str, ...] = ()  # whose statements that history serves, where it is an own one
+    members: tuple[str, ...] = ()  # whom it serves; of the shared one, whom it does not
+    share: Fraction = Fraction(1)  # of every budget, set aside for this history
     spend: bool = True
     caps: tuple[Cap, ...] = ()
     utility: Utility | None = None
@@ -66,6 +71,14 @@ class Standing:
         """Whose statements the user may see: None for everybody's."""
         return None if AUDITOR in self.roles else self.user
 
+    def total(self, of: Callable[[str | None], int]) -> int:
+        """Return the sum over the statements of this history, given that of a user, None: of all.
+
+        Nothing of it depends on the statements of another history.
+        """
+        members = sum(map(of, self.members))
+        return of(None) - members if self.history == SHARED else members
+
 
 def users_of(policy: Policy) -> Users | None:
     """Return the users file beside a policy, if there is one."""
@@ -86,31 +99,33 @@ def standing(policy: Policy, users: Users | None, user: str) -> Standing:
         )
     if known and not known.may_see(policy.dataset):
         raise InsufficientPrivilegeError(f'"{user}" may not use the dataset {policy.dataset}')
-    groups = [g for g in (known.groups if known else ()) if g in policy.groups]
-    limits = [(user, policy.analysts[user])] if user in policy.analysts else []
-    limits += [(GROUP + group, policy.groups[group]) for group in groups]
-    history = _history(policy, user, limits)
-    caps = []
-    for name, limit in limits:
-        if limit.budget is not None and limit.history == SHARED:
-            members = (user,) if name == user else _members(users, name.removeprefix(GROUP))
-            what = f"analyst {user}" if name == user else f"group {name.removeprefix(GROUP)}"
-            caps.append(Cap(what, limit.budget, members))
+    history = _history(policy, users, user)
+    names = {*policy.analysts, *(users.users if users else ())}
+    served = {name: _history(policy, users, name) for name in sorted(names | {user} - {""})}
+    shared = history == SHARED
     return Standing(
         user,
-        known.roles if known else ALL if not user or not users else frozenset({ANALYST}),
+        known.roles if known else frozenset({ANALYST}) if user else ALL,
         history,
-        _members(users, history.removeprefix(OWN + GROUP))
-        if history.startswith(OWN + GROUP)
-        else (user,),
-        all(limit.spend for _, limit in limits),
-        tuple(caps),
+        tuple(n for n, h in served.items() if (h != SHARED if shared else h == history)),
+        share(policy, history),
+        all(limit.spend for _, limit in _limits(policy, users, user)),
+        tuple(_caps(policy, users, user, served)),
         known.utility if known else None,
     )
 
 
-def _history(policy: Policy, user: str, limits: list[tuple[str, Analyst]]) -> str:
+def _limits(policy: Policy, users: Users | None, user: str) -> list[tuple[str, Analyst]]:
+    """Return what the policy says of an analyst, and of the groups that they are in."""
+    known = users.get(user) if users else None
+    groups = [g for g in (known.groups if known else ()) if g in policy.groups]
+    limits = [(user, policy.analysts[user])] if user in policy.analysts else []
+    return limits + [(GROUP + group, policy.groups[group]) for group in groups]
+
+
+def _history(policy: Policy, users: Users | None, user: str) -> str:
     """Return the history of a user: their own, their group's own, or the shared one."""
+    limits = _limits(policy, users, user)
     for name, limit in limits:
         if limit.history == "own":
             return OWN + name
@@ -119,21 +134,47 @@ def _history(policy: Policy, user: str, limits: list[tuple[str, Analyst]]) -> st
     return SHARED
 
 
-def _members(users: Users | None, group: str) -> tuple[str, ...]:
-    if users is None:
-        return ()
-    return tuple(name for name, user in users.users.items() if group in user.groups)
+def _caps(
+    policy: Policy, users: Users | None, user: str, served: Mapping[str, str]
+) -> Iterator[Cap]:
+    """Yield the caps that ration what a user spends; within an own history, only the user's own."""
+    rows = policy.privacy.unit.max_rows  # a unit pays for each of them
+    for name, limit in _limits(policy, users, user):
+        if limit.budget is None or limit.history != SHARED:
+            continue
+        if name == user:
+            yield Cap(f"analyst {user}", limit.budget / rows, (user,))
+        elif served.get(user, SHARED) == SHARED:
+            group = name.removeprefix(GROUP)
+            yield Cap(f"group {group}", limit.budget / rows, _members(users, group, served))
 
 
-def budget_of(policy: Policy, history: str) -> Fraction:
-    """Return what the cells may pay in one history, alpha."""
+def _members(users: Users | None, group: str, served: Mapping[str, str]) -> tuple[str, ...]:
+    """Return who of a group spends in the shared history."""
+    everyone = users.users.items() if users else ()
+    return tuple(n for n, user in everyone if group in user.groups and served[n] == SHARED)
+
+
+def histories(policy: Policy) -> list[str]:
+    """Return the names of the histories that a policy gives a budget."""
+    own = [name for name, limit in policy.analysts.items() if limit.history == "own"]
+    own += [GROUP + name for name, limit in policy.groups.items() if limit.history == "own"]
+    return [SHARED, *(OWN + name for name in own)]
+
+
+def share(policy: Policy, history: str) -> Fraction:
+    """Return the part of every budget that is set aside for a history; the parts add up to 1."""
     if history == SHARED:
-        return policy.shared_budget
-    name = history.removeprefix(OWN)
-    if name.startswith(GROUP):
-        return policy.groups[name.removeprefix(GROUP)].budget or Fraction(0)
-    limit = policy.analysts.get(name)
-    return (limit.budget if limit else None) or Fraction(0)
+        budget = policy.shared_budget
+    else:
+        name = history.removeprefix(OWN)
+        if name.startswith(GROUP):
+            limit = policy.groups.get(name.removeprefix(GROUP))
+        else:
+            limit = policy.analysts.get(name)
+        own = limit is not None and limit.history == "own"
+        budget = (limit.budget if limit and own else None) or Fraction(0)
+    return budget / policy.privacy.budget
 
 
 def honoured(policy: Policy) -> None:

@@ -3,28 +3,36 @@
 These are acts on the ledger, audited like any other; none of them gives an analyst anything back.
 A policy that protects less than the ledger was told is applied only when the steward says so.  A
 cube is a snapshot: in a new one every cell starts with the largest cost that any cell had reached,
-since the people in it may be the same.
+since the people in it may be the same; only where the policy says that records never change, and
+rows are what is protected, is every cell charged on with its own.
+
+Invariant: whenever this is killed, the ledger's snapshot has its whole cube, or none, which is an
+error that says what to do.  A new cube is built beside the old one, without the lock; it takes its
+place within the transaction that begins its snapshot, and the old one goes after the commit.
 """
 
 from __future__ import annotations
 
 import getpass
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import proxy.policy as policies
-from proxy.book import Book, rules
+from proxy.book import accounts, limits
 from proxy.cube import Cube, Report, build, survey
-from proxy.errors import StateError
-from proxy.inference.query import Space
-from proxy.ledger import SHARED, AuditLine, Reads
+from proxy.errors import PolicyError, StateError
+from proxy.inference.accounting import UNIT, Account, budget_units
+from proxy.ledger import AuditLine, Reads, Snapshot
+from proxy.ledger.anchor import sync_folder
 from proxy.ledger.restore import restore as restore_ledger
 from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy import Policy
-from proxy.roles import honoured
+from proxy.roles import histories, honoured, share
 from proxy.sql.compile import space
 from proxy.sql.evaluate import Evaluator
 from proxy.state import anchor_path, cube_path, ledger_path, make_folder, state_folder
@@ -41,6 +49,17 @@ class CheckReport:
     survey: Report
     state: str
     changes: tuple[str, ...] = ()  # how the policy protects less than the ledger was told
+    twins: tuple[str, ...] = ()  # policies in the same folder that spend on the same source
+
+
+@dataclass(frozen=True)
+class RebuildReport:
+    """A new snapshot: its data, and what every cell has paid at its beginning, by history."""
+
+    snapshot: int
+    survey: Report
+    bases: Mapping[str, float]  # alpha
+    carried: bool  # each cell goes on with what it had paid itself
 
 
 @dataclass(frozen=True)
@@ -48,8 +67,32 @@ class ApplyReport:
     """What applying a policy did."""
 
     dataset: str
+    applied: bool  # False: it was in force already
     changes: tuple[str, ...]  # how it protects less
-    rebuilt: bool
+    rebuilt: RebuildReport | None = None
+
+
+@dataclass(frozen=True)
+class GuardReport:
+    """How close a claim is: what its dearest cell has paid, in alpha, and what that makes of it."""
+
+    claim: str
+    for_each: tuple[str, ...]
+    confidence: float
+    cap: float
+    spent: float
+    left: float
+    bound: float  # on P(claim), whatever was answered
+    exact: bool  # whether ``spent`` is that of a cell, or no more than a bound on it
+
+
+@dataclass(frozen=True)
+class RestoreReport:
+    """What putting back a backup charged."""
+
+    dataset: str
+    missed: bool  # whether the backup was older than the anchor
+    charged: Mapping[str, float]  # alpha that the dearest cell has paid now, by history
 
 
 def me() -> str:
@@ -60,6 +103,18 @@ def me() -> str:
         return "unknown"
 
 
+def loaded(policy: str | Path) -> Policy:
+    """Return a policy, all of which is honoured here.
+
+    Raises:
+        PolicyError: it is wrong, or asks for what nothing here does yet.
+    """
+    found = policies.load(policy)
+    honoured(found)
+    limits(found, Evaluator(found.domain))  # what does not compile fails here, not later
+    return found
+
+
 def init(
     policy: str | Path, state: str | Path | None = None, progress: Progress | None = None
 ) -> Report:
@@ -68,30 +123,38 @@ def init(
     Raises:
         StateError: it has been made already.
     """
-    loaded = policies.load(policy)
-    folder = state_folder(loaded, state)
-    if ledger_path(folder).exists() and any(folder.glob("cube-*.duckdb")):
+    found = loaded(policy)
+    folder = state_folder(found, state)
+    if ledger_path(folder).exists() and _cubes(folder):
         raise StateError(
-            f"{folder} is already the state of {loaded.dataset}; nothing was changed",
+            f"{folder} is already the state of {found.dataset}; nothing was changed",
             hint="`privacy-proxy query` can be used at once",
         )
-    honoured(loaded)
-    rules(loaded, Evaluator(loaded.domain), SHARED)  # what does not compile fails here, not later
+    if _cubes(folder):
+        raise StateError(
+            f"the ledger in {folder} is gone, and with it what was spent of {found.dataset}",
+            hint="put a backup in its place: privacy-proxy ledger restore",
+        )
     make_folder(folder)
-    if ledger_path(folder).exists():  # a build was interrupted: go on with its ledger
-        with opened(loaded, folder) as ledger:
-            _same_policy(loaded, ledger)
-            return build(loaded, cube_path(folder, ledger.snapshot().id), ledger.id, progress)
+    if ledger_path(folder).exists():  # a build was interrupted, or failed: go on with its ledger
+        with opened(found, folder) as ledger:
+            if ledger.protection().digest != found.digest:
+                if ledger.measurements():
+                    raise other_policy(found, dict(ledger.protection().protection))
+                with ledger.transaction() as tx:
+                    tx.apply_policy(found.digest, found.protection())
+                    tx.audit("policy", me(), detail={"digest": found.digest})
+            return build(found, cube_path(folder, ledger.snapshot().id), ledger.id, progress)
     ledger = SQLiteLedger.create(
         ledger_path(folder),
-        dataset=loaded.dataset,
-        protection=loaded.protection(),
-        digest=loaded.digest,
+        dataset=found.dataset,
+        protection=found.protection(),
+        digest=found.digest,
         anchor=anchor_path(folder),
         user=me(),
     )
     try:
-        return build(loaded, cube_path(folder), ledger.id, progress)
+        return build(found, cube_path(folder), ledger.id, progress)
     finally:
         ledger.close()
 
@@ -108,8 +171,23 @@ def opened(policy: Policy, folder: Path) -> Iterator[SQLiteLedger]:
         ledger.close()
 
 
-def _same_policy(policy: Policy, ledger: SQLiteLedger) -> None:
-    known = ledger.protection()
+def open_cube(policy: Policy, folder: Path, ledger_id: str, snapshot: int) -> Cube:
+    """Open the cube of a snapshot.
+
+    Raises:
+        StateError: there is none.
+    """
+    path = cube_path(folder, snapshot)
+    if not path.exists() and (snapshot > 1 or _cubes(folder)):
+        raise StateError(
+            f"the cube of snapshot {snapshot} of {policy.dataset} is not there",
+            hint=f"build it anew: privacy-proxy rebuild {policy.path}",
+        )
+    return Cube.open(path, policy.domain, ledger_id)
+
+
+def _same_policy(policy: Policy, reads: Reads) -> None:
+    known = reads.protection()
     if known.digest != policy.digest:
         raise other_policy(policy, dict(known.protection))
 
@@ -126,19 +204,31 @@ def other_policy(policy: Policy, known: dict[str, Any]) -> StateError:
 
 def check(policy: str | Path, state: str | Path | None = None) -> CheckReport:
     """Check a policy against its data, and against the ledger where there is one."""
-    loaded = policies.load(policy)
-    folder = state_folder(loaded, state)
-    honoured(loaded)
-    rules(loaded, Evaluator(loaded.domain), SHARED)
-    found = survey(loaded)
+    found = loaded(policy)
+    folder = state_folder(found, state)
+    read, cells, twins = survey(found), found.domain.cells, tuple(_twins(found))
     if not ledger_path(folder).exists():
-        return CheckReport(loaded.dataset, loaded.domain.cells, found, "not made yet")
-    with opened(loaded, folder) as ledger:
+        return CheckReport(found.dataset, cells, read, "not made yet", (), twins)
+    with opened(found, folder) as ledger:
         known = ledger.protection()
-        same = known.digest == loaded.digest
-        changes = policies.weaker(dict(known.protection), loaded.protection())
-        state_now = "in force" if same else "changed since it was applied"
-        return CheckReport(loaded.dataset, loaded.domain.cells, found, state_now, tuple(changes))
+        same = known.digest == found.digest
+        changes = policies.weaker(dict(known.protection), found.protection())
+        now = "in force" if same else "changed since it was applied"
+        return CheckReport(found.dataset, cells, read, now, tuple(changes), twins)
+
+
+def _twins(policy: Policy) -> Iterator[str]:
+    """Yield the policies beside this one that have a budget of their own on the same source."""
+    for path in sorted({*policy.path.parent.glob("*.yaml"), *policy.path.parent.glob("*.yml")}):
+        try:
+            other = policies.load(path)
+        except PolicyError:
+            continue  # no policy, or a wrong one
+        source, its = policy.source, other.source
+        places = [(s.engine, s.path and s.path.resolve(), s.dsn) for s in (source, its)]
+        tables = {s.table for s in (source, its) if not s.query}
+        if other.dataset != policy.dataset and places[0] == places[1] and len(tables) < 2:
+            yield f"{path.name} ({other.dataset})"
 
 
 def apply(
@@ -153,56 +243,61 @@ def apply(
     Raises:
         StateError: it protects less than the one in force, and that was not accepted.
     """
-    loaded = policies.load(policy)
-    folder = state_folder(loaded, state)
-    honoured(loaded)
-    rules(loaded, Evaluator(loaded.domain), SHARED)
-    with opened(loaded, folder) as ledger:
+    new = loaded(policy)
+    folder = state_folder(new, state)
+    with opened(new, folder) as ledger:
         known = ledger.protection()
-        changes = policies.weaker(dict(known.protection), loaded.protection())
-        if known.digest == loaded.digest:
-            return ApplyReport(loaded.dataset, (), False)
+        changes = tuple(policies.weaker(dict(known.protection), new.protection()))
+        if known.digest == new.digest:
+            return ApplyReport(new.dataset, False, ())
         if changes and not accept_weaker:
             raise StateError(
                 "the policy protects less than the one in force; nothing was changed",
                 detail="; ".join(changes),
-                hint="to apply it all the same: privacy-proxy apply --accept-weaker",
+                hint=f"to apply it all the same: privacy-proxy apply --accept-weaker {new.path}",
             )
-        detail = {"digest": loaded.digest, "weaker": changes}
-        fits = _fits(loaded, folder, ledger)
-        if not fits:
-            _new_snapshot(loaded, folder, ledger, progress, detail)
-        else:
-            with ledger.transaction() as tx:
-                tx.apply_policy(loaded.digest, loaded.protection())
-                tx.audit("policy", me(), detail=detail)
-        return ApplyReport(loaded.dataset, tuple(changes), not fits)
+        detail = {"digest": new.digest, "weaker": list(changes)}
+        if not _fits(new, folder, ledger):
+            rebuilt = _new_snapshot(new, folder, ledger, progress, detail)
+            return ApplyReport(new.dataset, True, changes, rebuilt)
+        with ledger.transaction() as tx:
+            _unchanged(tx, known.digest)
+            tx.apply_policy(new.digest, new.protection())
+            tx.audit("policy", me(), detail=detail)
+        return ApplyReport(new.dataset, True, changes)
 
 
 def _fits(policy: Policy, folder: Path, ledger: SQLiteLedger) -> bool:
     """Return whether the cube that is there is that of the policy's domain and source."""
     try:
-        Cube.open(cube_path(folder, ledger.snapshot().id), policy.domain, ledger.id)
+        open_cube(policy, folder, ledger.id, ledger.snapshot().id)
     except StateError:
         return False
-    known = dict(ledger.protection().protection)
+    known, new = dict(ledger.protection().protection), policy.protection()
     parts = ("source", "attributes", "measures", "unit")
-    return all(known.get(part) == policy.protection().get(part) for part in parts)
+    same = all(known.get(part) == new.get(part) for part in parts)
+    return same and new["max_records"] >= known["max_records"]
 
 
 def rebuild(
     policy: str | Path, state: str | Path | None = None, progress: Progress | None = None
-) -> Report:
+) -> RebuildReport:
     """Read the source again, as a new snapshot in which every cell has paid what any has paid.
 
     Raises:
         StateError: the policy is not the one in force.
     """
-    loaded = policies.load(policy)
-    folder = state_folder(loaded, state)
-    with opened(loaded, folder) as ledger:
-        _same_policy(loaded, ledger)
-        return _new_snapshot(loaded, folder, ledger, progress, {})
+    found = loaded(policy)
+    folder = state_folder(found, state)
+    with opened(found, folder) as ledger:
+        _same_policy(found, ledger)
+        return _new_snapshot(found, folder, ledger, progress, {})
+
+
+def _unchanged(tx: Reads, digest: str) -> None:
+    """Refuse to go on where somebody else has applied a policy meanwhile."""
+    if tx.protection().digest != digest:
+        raise StateError("another policy has been applied meanwhile; nothing was changed")
 
 
 def _new_snapshot(
@@ -211,67 +306,135 @@ def _new_snapshot(
     ledger: SQLiteLedger,
     progress: Progress | None,
     detail: dict[str, Any],
-) -> Report:
+) -> RebuildReport:
     """Build the cube of the next snapshot beside the old one, and begin it in the ledger."""
-    with ledger.transaction() as tx:
-        bases = {}
-        for name in {SHARED, *(m.history for m in tx.measurements())}:
-            book = Book(name, _space_of(tx, policy), policy.max_records, ())
-            book.catch_up(tx)
-            bases[name] = book.account.spent().value
-        old = tx.snapshot().id
-        report = build(policy, cube_path(folder, old + 1), ledger.id, progress)
-        new = tx.new_snapshot("", bases)
-        assert new == old + 1
-        if detail:
-            tx.apply_policy(policy.digest, policy.protection())
-        tx.audit("rebuild", me(), detail=detail)
-    cube_path(folder, old).unlink(missing_ok=True)
-    return report
+    old, known = ledger.snapshot(), ledger.protection()
+    draft = folder / f".cube-{token_hex(4)}.duckdb"
+    try:
+        report = build(policy, draft, ledger.id, progress)
+        with ledger.transaction() as tx:
+            _unchanged(tx, known.digest)
+            if tx.snapshot() != old:
+                raise StateError("the cube has been rebuilt meanwhile; nothing was changed")
+            carried = _carries(policy) and not detail
+            bases = dict(old.bases) if carried else _bases(tx, old, policy)
+            new = tx.new_snapshot("", bases)
+            if detail:
+                tx.apply_policy(policy.digest, policy.protection())
+            tx.audit("rebuild", me(), detail={"snapshot": new, "carried": carried} | detail)
+            draft.replace(cube_path(folder, new))
+            sync_folder(folder)
+    finally:
+        draft.unlink(missing_ok=True)
+    for path in _cubes(folder):
+        if path != cube_path(folder, new):
+            path.unlink(missing_ok=True)
+    spent = {name: base / UNIT for name, base in bases.items()}
+    return RebuildReport(new, report, spent, carried)
 
 
-def _space_of(reads: Reads, policy: Policy) -> Space:
-    """Return the shape of the cube so far: that of its measurements, or of the policy."""
-    rows = [m for m in reads.measurements() if m.snapshot == reads.snapshot().id]
-    return rows[0].family.query.space if rows else space(policy.domain)
+def _carries(policy: Policy) -> bool:
+    """Whether nobody can be in another cell of a new snapshot than in the old one."""
+    return policy.records == "immutable" and policy.privacy.unit.column is None
+
+
+def _bases(reads: Reads, old: Snapshot, policy: Policy) -> dict[str, int]:
+    """Return the most that any cell has paid, by history."""
+    rows = [row for row in reads.measurements() if old.charges(row)]
+    shape = rows[0].family.query.space if rows else space(policy.domain)
+    return {name: account.spent().value for name, account in accounts(reads, shape).items()}
 
 
 def audit(policy: str | Path, state: str | Path | None = None) -> list[AuditLine]:
     """Return every line of the audit log, free statements too, by time."""
-    loaded = policies.load(policy)
-    with opened(loaded, state_folder(loaded, state)) as ledger:
+    found = policies.load(policy)
+    with opened(found, state_folder(found, state)) as ledger:
         return sorted([*ledger.audit(), *ledger.notes()], key=lambda line: line.time)
 
 
 def verify(policy: str | Path, state: str | Path | None = None) -> list[str]:
     """Re-hash the whole ledger; return what does not agree, in words."""
-    loaded = policies.load(policy)
-    with opened(loaded, state_folder(loaded, state)) as ledger:
+    found = policies.load(policy)
+    with opened(found, state_folder(found, state)) as ledger:
         return ledger.verify()
+
+
+def guards(policy: str | Path, state: str | Path | None = None) -> list[GuardReport]:
+    """Return how close each claim of the policy is, from what has been charged in all histories.
+
+    Whoever knows every record but those of one cell, and thinks any count of it as likely as any
+    other, may become certain of a count between L and U to at most 1 - exp(-B (U - L + 1)), B
+    what the cell has paid (paper, §5).
+    """
+    found = loaded(policy)
+    with opened(found, state_folder(found, state)) as ledger:
+        _same_policy(found, ledger)
+        shape = space(found.domain)
+        every = Account(shape)
+        for account in accounts(ledger, shape).values():
+            every.base += account.base
+            every.add(account.terms)
+        spent = every.spent()
+    paid = spent.value / UNIT
+    return [
+        GuardReport(
+            f"COUNT(*) BETWEEN {guard.low} AND {guard.high}",
+            guard.for_each,
+            float(guard.confidence),
+            guard.cap,
+            paid,
+            max(guard.cap - paid, 0.0),
+            -math.expm1(-paid * (guard.high - guard.low + 1)),
+            spent.exact,
+        )
+        for guard in found.privacy.guards
+    ]
 
 
 def backup(policy: str | Path, target: Path, state: str | Path | None = None) -> None:
     """Copy the ledger to a new file, while it is in use."""
-    loaded = policies.load(policy)
-    with opened(loaded, state_folder(loaded, state)) as ledger:
+    found = policies.load(policy)
+    with opened(found, state_folder(found, state)) as ledger:
         ledger.backup(target)
 
 
-def restore(policy: str | Path, source: Path, state: str | Path | None = None) -> None:
-    """Put a backup in the place of the ledger; what was spent since is charged in full."""
-    loaded = policies.load(policy)
-    folder = state_folder(loaded, state)
+def restore(
+    policy: str | Path,
+    source: Path,
+    state: str | Path | None = None,
+    *,
+    charge_all: bool = False,
+) -> RestoreReport:
+    """Put a backup in the place of the ledger; what was spent since is charged in full.
+
+    With ``charge_all`` the whole budget is, which a lost anchor needs.
+
+    Raises:
+        StateError: there is no backup of this dataset, or the anchor is missing.
+        IntegrityError: the backup does not verify, or is not of the history that the anchor saw.
+        OperationalError: the ledger is in use.
+    """
+    found = policies.load(policy)
+    folder = state_folder(found, state)
+    whole = found.privacy.budget / found.privacy.unit.max_rows
+    budgets = {name: budget_units(whole * share(found, name)) for name in histories(found)}
     before = _cubes(folder)
     ledger = restore_ledger(
         ledger_path(folder),
         source,
-        dataset=loaded.dataset,
+        dataset=found.dataset,
         anchor=anchor_path(folder),
         user=me(),
+        spent=budgets if charge_all else None,
     )
-    try:  # a restored ledger begins a snapshot of the same cube
-        if before:
-            before[-1].replace(cube_path(folder, ledger.snapshot().id))
+    try:
+        snapshot = ledger.snapshot()
+        missed = snapshot.sequence == ledger.sequence()  # then it began with the restore
+        if missed and before:  # and is of the same data
+            before[-1].replace(cube_path(folder, snapshot.id))
+            sync_folder(folder)
+        spent = {name: value / UNIT for name, value in ledger.spent().items()}
+        return RestoreReport(found.dataset, missed, spent)
     finally:
         ledger.close()
 
@@ -283,12 +446,17 @@ def _cubes(folder: Path) -> list[Path]:
 __all__ = [
     "ApplyReport",
     "CheckReport",
+    "GuardReport",
+    "RebuildReport",
     "Report",
+    "RestoreReport",
     "apply",
     "audit",
     "backup",
     "check",
+    "guards",
     "init",
+    "open_cube",
     "other_policy",
     "rebuild",
     "restore",

@@ -23,6 +23,8 @@ from proxy.experiment.workload import (
     tree,
 )
 from proxy.inference.blue import blue
+from proxy.inference.family import Family
+from proxy.inference.query import Factor, LinearQuery, Space
 
 CELLS = np.array([7, 1, 5, 30], dtype=np.int64)
 
@@ -189,6 +191,20 @@ def test_what_follows_from_the_history_is_free(make):
     assert system.cost > cost
 
 
+@pytest.mark.parametrize("make", [Inference, Product])
+def test_an_answer_serves_again_only_within_its_own_width(make):
+    """
+    What was measured within 50 is free within 50, and costs within 48.
+    """
+    system = make(CELLS, 1.0, rng())
+    answer = system.ask(request(1, 0, 0, 0, half_width=50))
+    cost = system.cost
+    assert system.ask(request(1, 0, 0, 0, half_width=50)) == answer
+    assert system.cost == cost
+    system.ask(request(1, 0, 0, 0, half_width=48))
+    assert system.cost > cost
+
+
 def test_the_papers_estimate_is_that_of_the_plain_formula():
     """
     Theorem 3.1 on random histories, whatever their rank.
@@ -226,6 +242,38 @@ def test_the_product_returns_whole_answers_with_the_history_it_pays_for():
     assert system.cost == pytest.approx(enough(request(1)), rel=0.05)
 
 
+def test_a_refusal_leaves_nothing_in_the_products_history():
+    """
+    What was planned and not paid is taken back.
+    """
+    system = Product(CELLS, 0.1, rng())
+    assert system.ask(request(1, 0, 0, 0, half_width=1)) is None
+    assert len(system._history) == 0
+    assert system.ask(request(1, 0, 0, 0, half_width=2)) is None
+
+
+def test_the_products_noise_is_two_sided_geometric():
+    """
+    Mean 0, variance 1/(2 sinh²(1/2s)), and no draw used twice: 5 standard errors.
+    """
+    scale, draws = 3.0, 20_000
+    noise = np.array(Product(CELLS, 1.0, rng())._noisy(np.zeros(draws, dtype=np.int64), scale))
+    variance = 1 / (2 * math.sinh(1 / (2 * scale)) ** 2)
+    assert abs(noise.mean()) < 5 * math.sqrt(variance / draws)
+    assert abs(noise.var() - variance) < 5 * variance * math.sqrt(5 / draws)
+    assert abs(np.corrcoef(noise[1:], noise[:-1])[0, 1]) < 5 / math.sqrt(draws)
+
+
+def test_rows_of_a_family_are_answered_in_the_familys_grid():
+    """
+    Of [2 0 0 4] split into its cells, in steps of 2: 7 and 60.
+    """
+    system = Product(CELLS, 1.0, rng())
+    whole = LinearQuery.count(Space((4,)), Factor((0,), np.array([2, 0, 0, 4])))
+    labels = np.array([0, -1, -1, 1], dtype=np.int32)
+    assert list(system._exact(Family(whole, (0,), labels, 2))) == [7, 60]
+
+
 def test_the_product_answers_in_the_grid_of_the_query():
     """
     [2 0 0 4] is twice [1 0 0 2]: its noise is in steps of 2, its answer near the truth.
@@ -261,7 +309,8 @@ def test_metrics_are_those_of_the_definitions():
     assert found["reliability"] == pytest.approx(2 / 3)
     assert found["error"] == pytest.approx(3.5 / 6)
     assert found["system_cost"] == 3
-    assert record.metrics(2)["error"] == 0.25
+    early = record.metrics(2)
+    assert (early["answer_ratio"], early["error"], early["system_cost"]) == (0.5, 0.25, 1)
 
 
 def test_nothing_answered_has_no_reliability():

@@ -229,6 +229,18 @@ def test_a_snapshot_begins_where_the_last_one_ended(ledger):
     assert ledger.verify() == []
 
 
+def test_the_snapshot_changes_within_a_transaction(ledger):
+    """
+    What was current before ``new_snapshot`` is not after it.
+    """
+    with ledger.transaction() as tx:
+        tx.append(Measurement(COUNT, 1.0, (1,)))
+        tx.new_snapshot("f2", {})
+        with pytest.raises(ValueError, match="not the current"):
+            tx.append(Measurement(COUNT, 1.0, (1,)))
+        tx.audit("rebuild", "op", cost=1)
+
+
 def test_the_last_policy_holds(ledger):
     """
     Policies are kept, the last one applied is the one in force.

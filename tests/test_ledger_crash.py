@@ -49,7 +49,7 @@ def check(folder, released):
         assert ledger.verify() == []
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_process_loses_nothing_that_it_released(tmp_path, kills, how):
     """
@@ -188,7 +188,8 @@ def test_a_child_that_leaves_the_parents_transaction_ends_nothing(tmp_path):
                 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         except KeyboardInterrupt:
             gc.collect()
-            status = 4 if None in [c() for c in inherited] else 0
+            left = [c() for c in inherited]
+            status = 0 if all(c is not None and c.total_changes is not None for c in left) else 4
             os._exit(status or 5 * (ledger.sequence() != 1))
         assert len(inherited) == 2
     check(tmp_path, {1: 1})

@@ -5,12 +5,14 @@ import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 
 from proxy.errors import IntegrityError, OperationalError, StateError
 from proxy.ledger import Measurement
 from proxy.ledger.anchor import FileAnchor, Mark
+from proxy.ledger.notes import first
 from proxy.ledger.restore import restore
 from proxy.ledger.sqlite import SQLiteLedger
 from proxy.ledger.witness import Witness
@@ -61,6 +63,7 @@ def test_the_database_itself_refuses_changes(ledger, tmp_path):
     refused += [f"INSERT OR REPLACE INTO {t} SELECT * FROM {t} LIMIT 1" for t in tables]
     refused += ["UPDATE measurements SET answers = x'0101'"]
     refused += ["UPDATE measurements SET scale = scale * 2, sequence = 9"]
+    refused += ["UPDATE measurements SET scale = scale / 2"]
     with closing(sqlite3.connect(tmp_path / "ledger")) as raw:
         for statement in refused:
             with pytest.raises(sqlite3.IntegrityError, match=r"append-only|keeps|never|smaller"):
@@ -194,6 +197,20 @@ def test_changed_free_statements_are_found(ledger, tmp_path, change):
     else:
         path.unlink()
     assert path.name in "\n".join(ledger.verify())
+
+
+def test_a_file_of_free_statements_forged_whole_is_found(ledger, tmp_path):
+    """
+    One whose own chain is right, and which is not the one that was chained.
+    """
+    ledger.note("inferred", "ann", "SELECT 1")
+    measure(ledger)
+    (path,) = (tmp_path / "ledger.notes").iterdir()
+    body = path.read_bytes().rsplit(b",", 1)[0][1:].replace(b"ann", b"eve")
+    digest = sha256(first(path.name) + body).hexdigest()
+    path.write_text(f'[{body.decode()},"{digest}"]\n')
+    assert next(ledger.notes()).user == "eve"
+    assert ledger.verify() == [f"{path.name}: it does not hold the 1 lines that were chained"]
 
 
 def test_a_line_torn_by_a_crash_is_no_problem(ledger, tmp_path):

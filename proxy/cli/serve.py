@@ -30,7 +30,6 @@ SSL_REQUEST = struct.pack("!ii", 8, 80877103)
     show_default=True,
     help="Where clients connect.",
 )
-@click.option("--users", metavar="FILE", help="The users.  [default: users.yaml beside POLICIES]")
 @click.option("--state", metavar="DIR", help="The folder of ledgers and cubes.")
 @click.option(
     "--mirror",
@@ -49,7 +48,6 @@ SSL_REQUEST = struct.pack("!ii", 8, 80877103)
 def serve(
     policies: tuple[str, ...],
     listen: str,
-    users: str | None,
     state: str | None,
     mirror: str | None,
     tls_cert: str | None,
@@ -64,7 +62,8 @@ def serve(
 ) -> None:
     """Serve the datasets of POLICIES (files, or folders of them) to SQL clients.
 
-    Clients connect as to any PostgreSQL; the name of a dataset is the name of a database.
+    Clients connect as to any PostgreSQL; the name of a dataset is the name of a database.  Who may
+    connect is in users.yaml beside the policies.
     """
     host, port = _address(listen)
     if check:
@@ -79,7 +78,6 @@ def serve(
         host=host,
         port=port,
         state=Path(state) if state else None,
-        users=Path(users) if users else None,
         mirror=mirror,
         tls=_tls(tls_cert, tls_key),
         allow_plain=allow_plain,

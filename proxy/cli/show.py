@@ -23,7 +23,6 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from proxy.engine import Answer, BudgetReport, HistoryLine, Result
-    from proxy.steward import CheckReport, Report
 
 
 def console() -> Console:
@@ -100,43 +99,23 @@ def _answers(result: Result) -> Table:
     return table(headers, lines)
 
 
-def made(survey: Report, as_json: bool) -> None:
-    """Print what `init` made."""
+def explained(result: Result, as_json: bool) -> None:
+    """Print what a statement would cost, number by number."""
     if as_json:
-        print_json(survey)
+        print_json({"columns": result.columns, "rows": result.rows, "left": result.left})
         return
+    grouped = any(row[1] is not None for row in result.rows)
+    headers = [("number", False), *[("group", False)] * grouped, ("source", False)]
+    lines = []
+    for number, group, source, cost, half_width, _ in result.rows:
+        within = "" if half_width is None else f"±{half_width:,.6g}"
+        paid = amount(cost) if cost else "free"
+        lines.append([number, *[text(group)] * grouped, source, paid, within])
     out = console()
-    out.print(_kept(survey))
-    out.print("The ledger is empty: the whole budget is there.")
-
-
-def check(report: CheckReport, as_json: bool) -> None:
-    """Print what a policy does to its data, rule by rule."""
-    if as_json:
-        print_json(report)
-        return
-    out = console()
-    survey = report.survey
-    out.print(f"{report.dataset}: {report.cells:,} cells; state: {report.state}")
-    out.print(f"{_kept(survey)}  These counts are exact: not for analysts.")
-    counts = ("nulls", "outside", "clipped", "dropped")
-    headers = [("rule", False), *((name, True) for name in counts)]
-    rules = (*survey.attributes, *survey.measures)
-    out.print(table(headers, [[r.name, *(f"{getattr(r, c):,}" for c in counts)] for r in rules]))
-    for change in report.changes:
-        out.print(f"protects less than before: {change}")
-
-
-def _kept(survey: Report) -> str:
-    lost = [
-        f"{count:,} {why}"
-        for count, why in (
-            (survey.unitless, "without a privacy unit"),
-            (survey.beyond, "beyond the rows that a unit may have"),
-        )
-        if count
-    ]
-    return f"{survey.rows:,} rows read, {survey.kept:,} kept{''.join(f', {x}' for x in lost)}."
+    if lines:
+        out.print(table([*headers, ("cost", True), ("within", True)], lines))
+    after = min((row[-1] for row in result.rows), default=result.left)
+    out.print(f"left {amount(result.left)}, after the statement {amount(after)}")
 
 
 def budget(report: BudgetReport, as_json: bool) -> None:

@@ -49,10 +49,11 @@ def draw(outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
         chosen = [list(outcomes)] * len(panels)
     else:
         panels, chosen = _timing_panels(outcomes)
-    figure = Figure(figsize=(3.6 * len(panels), 3.0), layout="constrained")
-    for axes, (across, up), some in zip(
-        figure.subplots(1, len(panels), squeeze=False)[0], panels, chosen, strict=True
-    ):
+    wide = min(len(panels), 3)
+    tall = -(-len(panels) // wide)
+    figure = Figure(figsize=(3.6 * wide, 2.7 * tall + 0.3), layout="constrained")
+    places = figure.subplots(tall, wide, squeeze=False).ravel()[: len(panels)]
+    for axes, (across, up), some in zip(places, panels, chosen, strict=True):
         _panel(axes, some, across, up)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
@@ -97,7 +98,8 @@ def _panel(axes: Axes, outcomes: Sequence[Outcome], across: str, up: str) -> Non
     if across == "beta":
         axes.set_xscale("log")
     axes.set_xlabel(LABELS.get(across, across))
-    axes.set_ylabel(LABELS[up])
+    mass = up == "error" and across != "queries"  # the paper's error(u) of a mass vector, not E
+    axes.set_ylabel("error" if mass else LABELS[up])
     axes.grid(alpha=0.3, linewidth=0.5)
 
 

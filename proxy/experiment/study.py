@@ -64,7 +64,7 @@ class Outcome:
     reliability: float | None = None
     error: float | None = None
     system_cost: float | None = None
-    seconds: float = 0.0
+    seconds: float = 0.0  # of the processor
     setting: dict[str, float | str] = field(default_factory=dict)  # what else tells it from others
 
 
@@ -129,9 +129,9 @@ def study(
 
 
 def _ask(system: System, request: Request, counts: Integers, record: Record) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     answer = system.ask(request)
-    record.seconds.append(time.perf_counter() - start)
+    record.seconds.append(time.process_time() - start)
     record.answered.append(answer is not None)
     record.costs.append(system.cost)
     if answer is not None:

@@ -16,7 +16,7 @@ that of graphical models (mini-buckets where it is forced to bound).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -246,8 +246,8 @@ class Account:
         """
         for rule in rules:
             if self.spent(rule.within, terms).value > rule.budget and any(
-                self.spent(_joined([*rule.within, *_support([term])]), terms).value > rule.budget
-                for term in terms
+                self.spent(inside.factors, terms).value > rule.budget
+                for inside in _charged(terms, rule)
             ):
                 return self._breach(terms, rule)
         return None
@@ -257,6 +257,13 @@ class Account:
         inside = [*rule.within, *_support(terms)]
         spent = self.spent(_joined(inside)).value
         return Breach(rule, requested, spent)
+
+
+def _charged(terms: Iterable[Term], rule: Rule) -> Iterator[Term]:
+    """Yield, as 0/1 factors, the cells of a rule that each of the terms charges, if there are."""
+    for term in terms:
+        if term.scale and (inside := Term.of(1, [*rule.within, *_support([term])])):
+            yield inside
 
 
 def _support(terms: Sequence[Term]) -> list[Factor]:

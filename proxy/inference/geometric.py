@@ -60,6 +60,7 @@ from proxy.inference.laplace import LaplaceSum
 Vector = NDArray[np.float64]
 Built = TypeVar("Built")
 
+NEAR = 1e-3  # how near the continuous half-width mostly is
 SLACK = 1e-12  # taken off lower bounds, added to upper ones: the 1e-13, and the last roundings
 ROUND_UP = 1 + 1e-9  # a factor for tails that come from a formula
 DEGREES = (512, 2048, 8192)  # of the polynomials on the circle, tried in turn
@@ -159,13 +160,14 @@ class GeometricSum:
             return 0.0
         if confidence == 1:
             return math.inf
-        high = self.continuous.radius((1 - confidence) / 2)
+        low, high = 0.0, self.continuous.half_width(confidence) * (1 + NEAR)
         while not self.meets(high, confidence):
-            high *= 2
+            low, high = high, 2 * high
             if not math.isfinite(high):
                 return math.inf
-        low = 0.0
-        while high - low > 1e-6 * high:  # ``meets`` holds at ``high`` throughout
+        if not self.meets(high * (1 - 2 * NEAR), confidence):
+            low = high * (1 - 2 * NEAR)
+        while high - low > 1e-5 * high:  # ``meets`` holds at ``high`` throughout
             middle = (low + high) / 2
             if self.meets(middle, confidence):
                 high = middle

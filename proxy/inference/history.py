@@ -44,6 +44,7 @@ Integers = NDArray[np.int64]
 DENSE_ROWS = 2000  # rows in the dense system
 DENSE_FAMILY = 128  # a larger family is used alone
 STEPS = 5  # of refinement
+REMEMBERED = 10_000  # queries whose estimators are kept while the history is as it is
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +101,7 @@ class Dense:
     reach: list[float] = field(default_factory=list)  # sensitivity, in canonical grid units
     basis: list[int] = field(default_factory=list)  # places of the independent rows
     others: list[int] = field(default_factory=list)  # places of the dependent rows
-    coordinates: list[Floats] = field(default_factory=list)  # T: of each dependent row
+    coordinates: Floats = field(default_factory=lambda: np.zeros((16, 16)))  # T, with room
     gram: Gram = field(default_factory=lambda: Gram())  # ⟨basis, basis⟩
     cross: Gram = field(default_factory=lambda: Gram())  # ⟨basis, others⟩
 
@@ -110,7 +111,23 @@ class Dense:
             del kept[places:]
         self.basis = [place for place in self.basis if place < places]
         self.others = [place for place in self.others if place < places]
-        del self.coordinates[len(self.others) :]
+        self.coordinates[len(self.others) :] = 0.0
+
+    @property
+    def transform(self) -> Floats:
+        """T [others, rank]: the dependent rows on the independent ones."""
+        return self.coordinates[: len(self.others), : len(self.basis)]
+
+    def add_other(self, place: int, coordinates: Floats) -> None:
+        """Add a dependent row."""
+        have, want = self.coordinates.shape, (len(self.others) + 1, len(self.basis))
+        if want[0] > have[0] or want[1] > have[1]:
+            room = [max(old, 2 * new) for old, new in zip(have, want, strict=True)]
+            grown = np.zeros(room)
+            grown[: have[0], : have[1]] = self.coordinates
+            self.coordinates = grown
+        self.coordinates[len(self.others), : len(coordinates)] = coordinates
+        self.others.append(place)
 
 
 class Gram:
@@ -153,6 +170,7 @@ class History:
         self._stacks: dict[Structure, Stack] = {}
         self._directions: dict[bytes, list[tuple[int, Fraction]]] = {}  # row, signed unit of answer
         self._kept: dict[tuple[bytes, Fraction], Estimator] = {}
+        self._memory: dict[tuple[bytes, Fraction], list[Estimator]] = {}  # until a row changes
         self._wide: dict[bytes, Block] = {}  # families that are used alone, the newest of each
         self._dense = Dense()
         self._norms: Floats = np.zeros(0)  # [places] ‖h‖
@@ -176,6 +194,7 @@ class History:
         """
         if not (0 < scale < np.inf):
             raise ValueError(f"need a positive finite scale, not {scale}")
+        self._memory.clear()
         block = Block(family, len(self), scale)
         self.blocks.append(block)
         self._rates += [1 / scale] * family.rows
@@ -196,6 +215,7 @@ class History:
         """Forget the blocks from a number on: what was planned and not measured."""
         if blocks >= len(self.blocks):
             return
+        self._memory.clear()
         start = self.blocks[blocks].start
         dense = self._dense
         places = next((i for i, n in enumerate(dense.number) if n >= start), len(dense.number))
@@ -215,12 +235,13 @@ class History:
         """Give a block a new scale and answers: a refinement."""
         block.scale = scale
         self._kept.clear()
+        self._memory.clear()
         for number in block.rows:
             self._rates[number] = 1 / scale
         self.set_answers(block, answers)
         dense, others = self._dense, self._dense.others
-        coordinates = dense.coordinates
-        dense.others, dense.coordinates = [], []
+        coordinates = dense.transform.copy()
+        dense.others = []
         self._weights.truncate(0)
         for place, own in zip(others, coordinates, strict=True):
             self._join_dependent(place, own)
@@ -291,14 +312,13 @@ class History:
 
     def _join_dependent(self, place: int, coordinates: Floats) -> bool:
         dense = self._dense
-        weighted = coordinates / self._omega(dense.basis[: len(coordinates)]) ** 2
-        column = np.array([t @ weighted[: len(t)] for t in dense.coordinates])
+        weighted = coordinates / self._omega(dense.basis) ** 2
+        column = dense.transform @ weighted
         diagonal = float(coordinates @ weighted + 1 / self._omega([place])[0] ** 2)
         schur = diagonal - float(column @ self._weights.solve(column))
         if not self._weights.append(column, diagonal, schur):
             return False
-        dense.others.append(place)
-        dense.coordinates.append(coordinates)
+        dense.add_other(place, coordinates)
         return True
 
     def _omega(self, places: Sequence[int]) -> Floats:
@@ -325,8 +345,13 @@ class History:
         """
         if query.zero:
             return [Estimator(Fraction(1), np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))]
-        found = [self._best(query), self._kept.get(_key(query)), *self.singles(query)]
-        return [estimator for estimator in found if estimator is not None]
+        key = _key(query)
+        if key not in self._memory:
+            if len(self._memory) > REMEMBERED:
+                self._memory.clear()
+            found = [self._best(query), self._kept.get(key), *self.singles(query)]
+            self._memory[key] = [estimator for estimator in found if estimator is not None]
+        return self._memory[key]
 
     def keep(self, query: LinearQuery, estimator: Estimator) -> None:
         """Remember an estimator that was good enough: the best of a longer history has less
@@ -357,12 +382,19 @@ class History:
 
     def _single(self, query: LinearQuery, number: int, unit: Fraction) -> Estimator:
         """Return the estimator from one row that is a multiple of the query."""
-        ratio = float(query.sign * unit)
-        rate = self._rates[number]
-        return Estimator(query.grid, np.array([number]), np.array([ratio]), np.array([rate]))
+        sign = np.array(
+            [math.copysign(1.0, query.sign * unit)]
+        )  # whole, so that nothing is rounded
+        rate = np.array([self._rates[number]])
+        return Estimator(query.grid * abs(unit), np.array([number]), sign, rate)
 
     def _alone(self, query: LinearQuery, block: Block) -> Estimator | None:
         """Return the estimator from the rows of one large family, if it spans the query."""
+        family = block.family
+        if not set(query.axes) <= {*family.query.axes, *family.axes} or not set(query.parts) <= set(
+            family.query.parts
+        ):
+            return None
         dots = block.family.dots(query)
         pairs = [(i, d, n) for i, (d, n) in enumerate(zip(dots, block.norms, strict=True)) if d]
         squares: dict[int, int] = {}
@@ -391,10 +423,7 @@ class History:
         if start is None:
             return None
         others = self._optimal(start)
-        moved = start.copy()
-        for t, a in zip(dense.coordinates, others, strict=True):
-            moved[: len(t)] -= t * a
-        solved = self._refined(column, moved, others)
+        solved = self._refined(column, start - others @ dense.transform, others)
         if solved is None:
             return None
         own, others, error = solved
@@ -418,7 +447,7 @@ class History:
         if not dense.others:
             return np.zeros(0)
         weighted = start / self._omega(dense.basis) ** 2
-        return self._weights.solve(np.array([t @ weighted[: len(t)] for t in dense.coordinates]))
+        return self._weights.solve(dense.transform @ weighted)
 
     def _coordinates(self, column: Products) -> Floats | None:
         """Return G_B⁻¹ · column; None where it does not settle."""
@@ -435,6 +464,8 @@ class History:
         dense = self._dense
         rank = len(dense.basis)
         reach = np.array([dense.reach[place] for place in dense.basis])
+        far = np.array([dense.reach[place] for place in dense.others[: len(others)]])
+        beside = float(np.abs(others) @ far)
         last = np.inf
         for _ in range(STEPS):
             found = self._residual(column, own, others)
@@ -443,7 +474,7 @@ class History:
             own, others, residual = found
             correction = self._triangle.solve(residual)
             error = 2 * float(np.abs(correction) @ reach)
-            if error <= 2.0**-47 * float(np.abs(own) @ reach) or not rank:
+            if error <= 2.0**-47 * (float(np.abs(own) @ reach) + beside) or not rank:
                 return own, others, error
             if not error <= last / 4:  # also where it is NaN
                 return None

@@ -16,6 +16,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -57,8 +58,24 @@ class Allocation:
 
 def law(estimator: Estimator) -> GeometricSum:
     """Return the law of (θ̂ - θ) / unit, without the slack."""
-    ones = np.ones(len(estimator.rates))
-    return GeometricSum(estimator.coefficients, estimator.rates, ones)
+    return _law(estimator.coefficients.tobytes(), estimator.rates.tobytes())
+
+
+@lru_cache(maxsize=4096)
+def _law(coefficients: bytes, rates: bytes) -> GeometricSum:
+    """Return one law for all estimators that share it: it remembers what it has evaluated."""
+    weights = np.frombuffer(rates)
+    return GeometricSum(np.frombuffer(coefficients), weights, np.ones(len(weights)))
+
+
+@lru_cache(maxsize=65536)
+def _meets(law: GeometricSum, within: float, confidence: float) -> bool:
+    return law.meets(within, confidence)
+
+
+@lru_cache(maxsize=65536)
+def _half_width(law: GeometricSum, confidence: float) -> float:
+    return law.half_width(confidence)
 
 
 def meets(estimator: Estimator, half_width: Fraction, delta: float) -> bool:
@@ -69,7 +86,7 @@ def meets(estimator: Estimator, half_width: Fraction, delta: float) -> bool:
         within = math.nextafter(within, 0.0)
     if estimator.slack > 1e-6 * within:
         return False
-    return law(estimator).meets(within - estimator.slack, 1 - delta)
+    return _meets(law(estimator), within - estimator.slack, 1 - delta)
 
 
 def best(
@@ -171,7 +188,9 @@ def _scale(history: History, part: Family, wanted: Wanted, allocation: Allocatio
         return scale_of(alone)
     rates = [_topped(history, part.row(i), part.grid, wanted, alone) for i in range(part.rows)]
     scale = scale_of(max(*rates, floor))
-    blocks = len(history.blocks)
+    if scale <= scale_of(alone):
+        return scale
+    blocks = len(history.blocks)  # less than the new row alone needs: see that it is enough
     history.append(part, scale)
     enough = all(e is not None for e in estimators(history, Wanted(part, *_goal(wanted))))
     history.truncate(blocks)
@@ -218,5 +237,5 @@ def combined(estimator: Estimator, rate: float, grid: Fraction) -> Estimator:
 
 def half_width(estimator: Estimator, delta: float) -> float:
     """Return half the length of the narrowest interval of confidence 1 - delta."""
-    within = law(estimator).half_width(1 - delta) + estimator.slack
+    within = _half_width(law(estimator), 1 - delta) + estimator.slack
     return math.nextafter(within * float(estimator.unit), math.inf)

@@ -103,8 +103,8 @@ class FileAnchor:
             (newest, slot), (second, other) = self._copies(file)
             if self._confirm(file, mark):
                 pass
-            elif newest and (newest.ledger != mark.ledger or newest.sequence == mark.sequence):
-                self._write(file, slot, mark)  # what an init, or a commit, that failed left
+            elif newest and newest.sequence == mark.sequence:
+                self._write(file, slot, mark)  # over what an init, or a commit, that failed left
             elif not any(
                 known and known.sequence > mark.sequence and not known.pending
                 for known in (newest, second)

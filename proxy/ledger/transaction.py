@@ -117,7 +117,7 @@ class SQLiteReader(SQLiteReads):
 class SQLiteTransaction(SQLiteReader):
     """A ``Transaction``, over a connection that holds the lock.
 
-    ``notes`` is the head of the process's free statements, chained into the first line.
+    ``notes`` is the head of the process's free statements, chained into each line.
     ``after`` is the number that the first line follows, where that is not the last one's.
     """
 
@@ -232,7 +232,7 @@ class SQLiteTransaction(SQLiteReader):
         line = Line(
             self._last + 1, self._clock(), kind, _storable(user), _storable(statement), cost,
             self._answers, text(detail or {}), text(self._covers), text(self._spent),
-            text(self._notes) if self._notes and not self._lines else None,
+            text(self._notes) if self._notes else None,
         )  # fmt: skip
         self._hash = line.hash(self._hash)
         self._connection.execute(

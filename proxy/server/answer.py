@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from proxy.engine import Column, Result
+from proxy.engine import Answer, Column, Result
 from proxy.server.messages import Report
 from proxy.server.mirror import SCHEMA, quoted, text
 
@@ -94,7 +94,7 @@ def document(result: Result) -> str:
     """Return the answers as JSON, for clients that read them."""
     return json.dumps(
         {
-            "answers": [[asdict(answer) for answer in row] for row in result.answers],
+            "answers": [[_plain(answer) for answer in row] for row in result.answers],
             "places": result.places,
             "cost": result.cost,
             "left": result.left,
@@ -102,3 +102,11 @@ def document(result: Result) -> str:
         },
         separators=(",", ":"),
     )
+
+
+def _plain(answer: Answer) -> dict[str, Any]:
+    """Return an answer for JSON, which has no NaN and no infinity but as texts."""
+    return {
+        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in asdict(answer).items()
+    }

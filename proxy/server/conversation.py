@@ -10,6 +10,7 @@ with it the client's transaction, in the state that any failed statement would.
 from __future__ import annotations
 
 import codecs
+import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -100,7 +101,7 @@ class Conversation:
     prepared: bool = False  # the statement that reads the settings
     syncs: int = 0
     released: float = 0.0  # in the transaction that is open
-    on_result: Callable[[Result], None] = lambda result: None
+    on_outcome: Callable[[Result | Error, float], None] = lambda outcome, seconds: None
 
     # --- texts -----------------------------------------------------------------------------------
 
@@ -193,8 +194,13 @@ class Conversation:
         """Run a statement on the engine, and say what it cost."""
         settings = dict(self.settings)
         self.desk.begin()
-        result: Result = yield Do(lambda: self.desk.execute(ask.dataset, text, settings))
-        self.on_result(result)
+        began = time.monotonic()
+        try:
+            result: Result = yield Do(lambda: self.desk.execute(ask.dataset, text, settings))
+        except Error as error:
+            self.on_outcome(error, time.monotonic() - began)
+            raise
+        self.on_outcome(result, time.monotonic() - began)
         if self.replies.status != b"I":
             self.released += result.cost
         if settings.get("client_min_messages") not in QUIET:

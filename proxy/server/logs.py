@@ -12,7 +12,7 @@ import logging
 import sys
 from types import TracebackType
 
-FIELDS = ("host", "port", "user", "database", "outcome", "cost", "count", "peer")
+FIELDS = ("host", "port", "metrics_port", "user", "database", "outcome", "cost", "seconds", "count")
 
 
 class JSONLines(logging.Formatter):

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql as psql
 
+from proxy.catalog import Relation
 from proxy.engine import Column
 from proxy.errors import OperationalError
-from proxy.policy import Policy, User
+from proxy.policy import User
 from proxy.server.embedded import Address
 from proxy.settings import TABLE
-from proxy.sql.types import of_attribute
 
 SCHEMA = "privacy"
 MARK = "mirror of sql-privacy-proxy "
@@ -60,39 +60,12 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Relation:
-    """A table to make in the mirror."""
-
-    schema: str
-    name: str
-    columns: tuple[Column, ...]
-    comment: str = ""
-    comments: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class PublicRows:
     """A public table, whose rows the mirror does hold."""
 
     name: str
     columns: tuple[Column, ...]
     rows: Sequence[Sequence[object]]
-
-
-def relation(policy: Policy) -> Relation:
-    """Return the table that a dataset is: attributes, their levels, measures."""
-    columns: list[Column] = []
-    comments: list[str] = []
-    for attribute in policy.domain.attributes:
-        columns.append(Column(attribute.name, of_attribute(attribute)))
-        comments.append("attribute, in bins" if attribute.binned else "attribute")
-        for level in attribute.levels or ():
-            columns.append(Column(level, "text"))
-            comments.append(f"level of {attribute.name}")
-    for measure in policy.domain.measures:
-        columns.append(Column(measure.name, "double precision"))
-        comments.append(f"measure, clipped to [{float(measure.low):g}, {float(measure.high):g}]")
-    return Relation("public", policy.dataset, tuple(columns), policy.description, tuple(comments))
 
 
 def visibility(users: Iterable[User], datasets: Sequence[str]) -> dict[tuple[str, ...], list[User]]:
@@ -259,4 +232,4 @@ def _not_ours(what: str, name: str) -> OperationalError:
     )
 
 
-__all__ = ["Limits", "Mirror", "PublicRows", "Relation", "quoted", "relation", "text"]
+__all__ = ["Limits", "Mirror", "PublicRows", "quoted", "text", "visibility"]

@@ -24,8 +24,7 @@ from proxy.errors import (
 )
 from proxy.sql import dialect
 
-OWN = frozenset({"budget", "history", "queries", "answers"})  # relations of schema privacy
-SHOWN = ("budget", "history")
+OWN = ("budget", "history")  # relations of schema privacy
 PLACES = {TokenType.FROM, TokenType.COMMA, TokenType.L_PAREN, TokenType.DOT, TokenType.TABLE}
 QUERY = {"SELECT", "WITH", "VALUES", "(", "TABLE"}
 CONTROL = {"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"}
@@ -112,7 +111,7 @@ def decide(text: str, datasets: tuple[str, ...], home: str) -> Decision:
         return Forward(text)  # an open quotation: the mirror says so too
     if word == "SHOW":
         name = found[0].text.lower() if found else ""
-        return Ask(home, text, text, tag="SHOW") if name in SHOWN else Forward(text)
+        return Ask(home, text, text, tag="SHOW") if name in OWN else Forward(text)
     if word == "EXPLAIN" and found and found[0].text.upper() == "UTILITY":
         named = _named(found, datasets)
         return Ask(named[0] if named else home, text, text, tag="EXPLAIN")
@@ -160,7 +159,7 @@ def _tokens(word: str, text: str) -> list[Token]:
 
 def _mentions(text: str, datasets: Sequence[str]) -> bool:
     low = text.lower().replace('""', '"')
-    return any(name.lower() in low for name in (*datasets, "privacy", "utility", *SHOWN))
+    return any(name.lower() in low for name in (*datasets, "privacy", "utility", *OWN))
 
 
 def _setting(text: str) -> Decision:

@@ -20,8 +20,9 @@ from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict
 
+from proxy.catalog import Relation, relation
 from proxy.engine import Engine, Result
-from proxy.errors import PolicyError
+from proxy.errors import Error, InsufficientBudgetError, PolicyError, QueryCanceledError
 from proxy.policy import User, Users, load_users
 from proxy.server import login, metrics
 from proxy.server.conversation import Conversation
@@ -30,8 +31,15 @@ from proxy.server.embedded import Address, Embedded, end_orphans
 from proxy.server.frames import CANCEL, Frames
 from proxy.server.link import Link
 from proxy.server.messages import Report
-from proxy.server.mirror import Limits, Mirror, PublicRows, Relation, relation, visibility
+from proxy.server.mirror import (
+    SCHEMA,
+    Limits,
+    Mirror,
+    PublicRows,
+    visibility,
+)
 from proxy.server.peer import Gone, Peer
+from proxy.server.question import OWN
 from proxy.state import state_folder
 
 log = logging.getLogger("proxy.server")
@@ -48,7 +56,6 @@ class Options:
     host: str = "127.0.0.1"
     port: int = 5439
     state: Path | None = None
-    users: Path | None = None
     mirror: str | None = None  # a DSN
     tls: ssl.SSLContext | None = None
     allow_plain: bool = False  # beside TLS
@@ -84,6 +91,7 @@ class Server:
         self._metrics_server: asyncio.Server | None = None
         self._cancels: set[bytes] = set()
         self.port = options.port
+        self.metrics_port = options.metrics_port
 
     # --- start and stop --------------------------------------------------------------------------
 
@@ -109,10 +117,11 @@ class Server:
         except BaseException:
             await self.stop()
             raise
-        log.info("listening", extra={"host": self.options.host, "port": self.port})
+        where = {"host": self.options.host, "port": self.port, "metrics_port": self.metrics_port}
+        log.info("listening", extra=where)
 
     def _prepare(self) -> None:
-        users = load_users(self.options.users or self._paths[0].parent / "users.yaml")
+        users = load_users(self._paths[0].parent / "users.yaml")
         self._users = users
         for path in self._paths:
             engine = Engine.open(path, self.options.state)
@@ -138,6 +147,9 @@ class Server:
         public: list[PublicRows] = []
         for name in seen:
             relations.append(relation(self._engines[name].policy))
+        for name in OWN:
+            columns = self._engines[seen[0]].session().describe(f"SELECT * FROM {SCHEMA}.{name}")
+            relations.append(Relation(SCHEMA, name, columns))
         mirror = Mirror(address, relations, public, self.options.limits)
         mirror.make(members)
         describers = {name: Describer(address.conninfo(name)) for name in seen}
@@ -288,7 +300,9 @@ class Server:
         seen = place.mirror.datasets
         engines = {name: self._engines[name] for name in seen}
         desk = Desk(engines, user, place.describers[wish.database], self.options.limits)
-        talk = Conversation(desk, seen, wish.database, on_result=self._counted(user.name))
+        talk = Conversation(
+            desk, seen, wish.database, on_outcome=self._counted(user.name, wish.database)
+        )
         talk.replies.parameters.update(parameters)
         address = place.mirror.address
         link = Link(
@@ -303,12 +317,20 @@ class Server:
         log.info("session began", extra={"user": user.name, "database": wish.database})
         return mirror, link, key
 
-    def _counted(self, user: str) -> Callable[[Result], None]:
-        def count(result: Result) -> None:
-            outcome = "measured" if result.cost else "inferred"
-            self.metrics.add("statements_total", outcome=outcome)
-            self.metrics.add("cost_total", result.cost)
-            log.info("answered", extra={"user": user, "outcome": outcome, "cost": result.cost})
+    def _counted(self, user: str, dataset: str) -> Callable[[Result | Error, float], None]:
+        """Return what counts and logs the outcome of one user's statements."""
+
+        def count(outcome: Result | Error, seconds: float) -> None:
+            if isinstance(outcome, Error):
+                what, cost = _failure(outcome), 0.0
+            else:
+                what, cost = "measured" if outcome.cost else "inferred", outcome.cost
+                self.metrics.set("budget_left", outcome.left, dataset=dataset)
+            self.metrics.add("statements_total", outcome=what)
+            self.metrics.add("cost_total", cost, dataset=dataset)
+            self.metrics.time(seconds)
+            told = {"user": user, "outcome": what, "cost": cost, "seconds": round(seconds, 4)}
+            log.info("answered", extra=told)
 
         return count
 
@@ -339,6 +361,13 @@ class Server:
             now = time.monotonic()
             for link in list(self._links.values()):
                 link.check_time(now)
+
+
+def _failure(error: Error) -> str:
+    """Return what a statement without an answer counts as."""
+    if isinstance(error, InsufficientBudgetError):
+        return "refused"
+    return "canceled" if isinstance(error, QueryCanceledError) else "failed"
 
 
 async def _connect(address: Address) -> Peer:

@@ -40,7 +40,7 @@ from proxy.sql.relations import (
     renamed,
 )
 from proxy.sql.results import Results, modified
-from proxy.sql.scalar import Typed, convert, position
+from proxy.sql.scalar import Typed, convert, position, worded
 from proxy.sql.select import WORDS, Select
 
 
@@ -224,7 +224,7 @@ class Binder:
             found = self._inner(inner, context)
         else:
             raise NotSupportedError(
-                f"FROM takes tables and subqueries, not {node.sql(dialect='postgres')[:60]}",
+                f"FROM takes tables and subqueries, not {worded(node)[:60]}",
                 position=position(node),
             )
         return name, renamed(found, names, node) if names else found

@@ -168,6 +168,11 @@ def translated(text: str, found: Sequence[Token], name: str) -> tuple[str, list[
     tree = parse(text, found, name)
     clause = tree.args.get("utility")
     asked = hint(found)
+    for node in list(tree.find_all(exp.Hint)):  # where the language has hints of its own
+        written = node.sql(comments=False).removeprefix("/*+").removesuffix("*/")
+        if asked is None and (match := HINT.fullmatch(written)):
+            asked = pair(match[1], source="hint")
+        node.pop()
     try:
         made = tree.sql(dialect="postgres", comments=False, unsupported_level=ErrorLevel.RAISE)
     except UnsupportedError as error:
@@ -201,6 +206,9 @@ def parse(text: str, found: Sequence[Token], name: str = "postgres") -> exp.Expr
         trees = language(name).parser().parse(list(found), text)
     except ParseError as error:
         raise _syntax_error(text, error) from None
+    except (SqlglotError, ValueError, TypeError, AttributeError, LookupError) as error:
+        # sqlglot's own slips on half a statement; what it meant to say is the same
+        raise SQLSyntaxError("the text does not parse") from error
     if len(trees) != 1 or trees[0] is None:
         raise SQLSyntaxError("expected one statement")
     for quoted in list(trees[0].find_all(exp.RawString, exp.ByteString, exp.National)):

@@ -31,7 +31,7 @@ from proxy.sql.results import (
     is_aggregate,
     ungrouped,
 )
-from proxy.sql.scalar import COMPARISONS, Typed, flat, position
+from proxy.sql.scalar import COMPARISONS, Typed, flat, position, worded
 from proxy.sql.sets import grouping_sets
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class Grouped(Outer):
 
     def number(self, what: Linear | Average, node: exp.Expr) -> Typed:
         """Return the column of a number, which is added to every grouping set."""
-        label = node.sql(dialect="postgres")
+        label = worded(node)
         indices = {point.add(what, node, self.context.wanted, label) for point in self.points}
         (index,) = indices  # all points have the same numbers
         count = isinstance(what, Linear) and what.counts
@@ -245,7 +245,9 @@ class Grouped(Outer):
             return node.this, [self._argument(node.expression.this)]
         return node, []
 
-    def _argument(self, node: exp.Expr) -> exp.Expr:
+    def _argument(self, node: exp.Expr | None) -> exp.Expr:
+        if node is None:
+            raise ProgrammingError("an aggregate function lacks its argument")
         inner = next(aggregates(node), None)
         if inner is not None:
             raise GroupingError(

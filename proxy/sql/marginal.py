@@ -20,7 +20,7 @@ from proxy.sql.groups import Key
 from proxy.sql.moments import has_measure
 from proxy.sql.program import Extra
 from proxy.sql.results import SPREADS, fraction
-from proxy.sql.scalar import Typed, position
+from proxy.sql.scalar import Typed, position, worded
 
 if TYPE_CHECKING:
     from proxy.sql.grouped import Grouped
@@ -44,7 +44,7 @@ def aggregate(grouped: Grouped, node: exp.Expr, known: dict[tuple[str, ...], Mar
         NotSupportedError: it cannot be computed from counts.
     """
     call, conditions = grouped.filtered(node)
-    shown = node.sql(dialect="postgres")
+    shown = worded(node)
     rule = _rule(call)
     argument = (
         call.expression.expressions[0].this if isinstance(call, exp.WithinGroup) else call.this
@@ -87,7 +87,7 @@ def _marginal(grouped: Grouped, node: exp.Expr, value: Key, conditions: list[exp
     where = (*base.where, *conditions)
     point = Point(len(binder.points), base.coefficients, where, (*base.keys, value), True)
     binder.points.append(point)
-    label = f"COUNT(*) by {node.sql(dialect='postgres')}"
+    label = f"COUNT(*) by {worded(node)}"
     number = point.add(point.count(), node, grouped.context.wanted, label)
     extra = point.extra(number, Extra("present"))
     width = len(base.keys)
@@ -169,7 +169,7 @@ def _spread(marginal: Marginal, name: str) -> tuple[str, str]:
 
 def _refused(node: exp.Expr) -> NotSupportedError:
     return NotSupportedError(
-        f"{node.sql(dialect='postgres')} is not a function of counts and sums that is known",
+        f"{worded(node)} is not a function of counts and sums that is known",
         hint="COUNT, SUM and AVG are answered with an interval; COUNT(DISTINCT), MIN, MAX, MEDIAN, "
         "percentiles, MODE, VARIANCE and STDDEV are derived from counts",
         position=position(node),

@@ -59,6 +59,14 @@ def position(node: exp.Expr | None) -> int | None:
     return min(starts) + 1 if starts else None
 
 
+def worded(node: exp.Expr) -> str:
+    """Return an expression as PostgreSQL would write it, or the kind of expression it is."""
+    try:
+        return node.sql(dialect="postgres", comments=False)
+    except (ValueError, TypeError, AttributeError):  # it holds resolved columns, or half a tree
+        return node.key.upper()
+
+
 def convert(value: Typed, kind: str) -> Typed:
     """Return a value as another type, where PostgreSQL converts without being asked.
 
@@ -112,6 +120,8 @@ class Lowering:
         Raises:
             ProgrammingError, NotSupportedError, DataError: it has none; ``position`` says where.
         """
+        if not isinstance(node, exp.Expr):  # sqlglot takes abs() and floor(AS x) as they come
+            raise UndefinedFunctionError("a function or an operator lacks an argument")
         try:
             known = self.before(node)
             if known is not None:
@@ -146,9 +156,9 @@ class Lowering:
 def refusal(node: exp.Expr) -> NotSupportedError | UndefinedFunctionError:
     """Return the error for a node that has no translation."""
     if isinstance(node, exp.Func):
-        name = node.name if isinstance(node, exp.Anonymous) else node.sql(dialect="postgres")
+        name = node.name if isinstance(node, exp.Anonymous) else worded(node).split("(")[0]
         return UndefinedFunctionError(
-            f"function {name.split('(')[0].lower()} is not among those the proxy knows",
+            f"function {name.lower()} is not among those the proxy knows",
             hint="the documentation lists the functions that are",
         )
     return NotSupportedError(f"{node.key.upper()} is not supported in an expression")
@@ -242,7 +252,7 @@ def _any(lowering: Lowering, node: exp.Expr, operator: str) -> Typed:
         some, listed = node.expression.name.upper() == "SOME", node.expression.expressions[0]
     while isinstance(listed, exp.Paren):
         listed = listed.this
-    if not isinstance(listed, exp.Array | exp.Tuple):
+    if not isinstance(listed, exp.Array | exp.Tuple) or not listed.expressions:
         raise NotSupportedError("ANY and ALL take a list: ANY (ARRAY[1, 2])")
     left = lowering.lower(node.this)
     pairs = [compared(left, lowering.lower(item), operator) for item in listed.expressions]

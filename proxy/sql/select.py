@@ -19,7 +19,7 @@ from proxy.sql.moments import has_measure
 from proxy.sql.names import Names, name_of, output_name, quoted
 from proxy.sql.relations import Bound, Context, Output, Protected, Relation
 from proxy.sql.results import Body, Outer, Results, aggregates, assembled
-from proxy.sql.scalar import Typed, convert, position, together
+from proxy.sql.scalar import Typed, convert, position, together, worded
 from proxy.sql.sets import grouping_sets
 
 if TYPE_CHECKING:
@@ -210,8 +210,8 @@ class Select:
         columns = [i.this if isinstance(i, exp.Alias) else i for i in self.node.expressions]
         plain = [c for c in columns if isinstance(c, exp.Column) and not c.is_star]
         sums = [c for c in plain if has_measure(self.inputs.resolve(c))]
-        keys = ", ".join(c.sql(dialect="postgres") for c in plain if c not in sums)
-        shown = [f"SUM({c.sql(dialect='postgres')})" for c in sums] or ["COUNT(*)"]
+        keys = ", ".join(worded(c) for c in plain if c not in sums)
+        shown = [f"SUM({worded(c)})" for c in sums] or ["COUNT(*)"]
         name = quoted(self.binder.policy.dataset)
         form = f"SELECT {', '.join([keys] * bool(keys) + shown)} FROM {name}"
         form += f" GROUP BY {keys}" if keys else ""

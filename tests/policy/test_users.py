@@ -82,6 +82,7 @@ def test_a_verifier_is_read_as_it_was_written(password, salt, iterations):
         ("\u2168", "IX"),
         ("\u0007", "\u0007"),  # prohibited: PostgreSQL takes it as it is
         ("\u0627\u0031", "\u0627\u0031"),  # both directions
+        ("\u0627\u00adX", "\u0627\u00adX"),  # so the soft hyphen stays
         ("a\u00a0b", "a b"),
         ("\u00ad", "\u00ad"),  # nothing would be left
     ],

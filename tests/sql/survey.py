@@ -13,6 +13,8 @@ from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 from proxy import policy as policies
 from proxy.inference.query import COUNT
 from proxy.sql import Evaluator, Program, compile_statement, postprocess
@@ -121,24 +123,34 @@ def shown():
     ]
 
 
+@cache
+def columns():
+    """The codes of all records on each axis; the quanta of each measure and where it is present."""
+    codes = [np.array(axis) for axis in zip(*(codes for codes, _ in coded()), strict=True)]
+    measures = list(zip(*(quanta for _, quanta in coded()), strict=True))
+    present = [np.array([q is not None for q in column], dtype=object) for column in measures]
+    quanta = [np.array([q or 0 for q in column], dtype=object) for column in measures]
+    return codes, quanta, present
+
+
 def exact_rows(family):
-    """The answers to a family's rows, as fractions."""
-    answers = [Fraction(0)] * family.rows
-    for codes, quanta in coded():
-        label = int(family.labels[tuple(codes[a] for a in family.axes)])
-        if label < 0:
-            continue
-        for part, term in family.query.parts.items():
-            value = term.scale
-            for factor in term.factors:
-                value *= int(factor.array[tuple(codes[a] for a in factor.axes)])
-            if part != COUNT:
-                quantum = quanta[(part - 1) // 2]
-                if quantum is None:
-                    continue
-                value *= quantum if part % 2 else 1
-            answers[label] += value * family.grid
-    return answers
+    """The answers to a family's rows, as fractions: every record adds its coefficient."""
+    codes, quanta, present = columns()
+    total = np.zeros(RECORDS, dtype=object)  # Python's integers: nothing overflows
+    for part, term in family.query.parts.items():
+        value = np.full(RECORDS, term.scale, dtype=object)
+        for factor in term.factors:
+            value = value * factor.array[tuple(codes[a] for a in factor.axes)].astype(object)
+        if part != COUNT:
+            measure = (part - 1) // 2
+            value = value * (quanta[measure] if part % 2 else present[measure])
+        total = total + value
+    labels = np.broadcast_to(family.labels[tuple(codes[a] for a in family.axes)], (RECORDS,))
+    answers = [0] * family.rows
+    for label, value in zip(labels.tolist(), total, strict=True):
+        if label >= 0:
+            answers[label] += value
+    return [answer * family.grid for answer in answers]
 
 
 def exact(number):
@@ -192,7 +204,7 @@ def plain(value):
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, int | float | Decimal):
-        return float(f"{float(value):.9g}") + 0.0
+        return float(value) + 0.0  # no negative zero
     if isinstance(value, datetime.datetime) and value.time() == datetime.time():
         return value.date()
     return value

@@ -1,0 +1,73 @@
+"""What the arguments and options of several commands have in common."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from proxy.engine import Engine
+
+Command = Callable[..., None]
+
+STATE = click.option(
+    "--state",
+    metavar="DIR",
+    help="The folder of ledger and cube.  [default: .privacy-proxy beside the policy]",
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+POLICY = click.argument("policy")
+
+
+def about_policy(command: Command) -> Command:
+    """Add what every command about a policy takes: POLICY, --state and --json."""
+    for parameter in (JSON, STATE, POLICY):
+        command = parameter(command)
+    return command
+
+
+def utility(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> tuple[float, float] | None:
+    """Read ``HALF_WIDTH, DELTA``; the engine says whether the two make sense."""
+    if value is None:
+        return None
+    try:
+        half_width, delta = map(float, value.strip("() ").split(","))
+        if not math.isfinite(half_width + delta):
+            raise ValueError
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not two numbers such as '50, 0.05'") from None
+    return half_width, delta
+
+
+def statement(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Return the text of a statement; ``-`` stands for standard input."""
+    raw = sys.stdin.buffer.read() if value == "-" else os.fsencode(value)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise click.BadParameter("the statement is not UTF-8") from None
+
+
+SQL = click.argument("sql", callback=statement)
+UTILITY = click.option(
+    "--utility",
+    callback=utility,
+    metavar="'HALF_WIDTH, DELTA'",
+    help="How good each number must be, where the statement does not say: '50, 0.05' is "
+    "within 50, with 95% confidence.",
+)
+USER = click.option("--user", metavar="NAME", help="The analyst of the policy who asks.")
+
+
+def open_engine(policy: str, state: str | None) -> Engine:
+    """Open a dataset, importing what that needs."""
+    from proxy.engine import Engine
+
+    return Engine.open(policy, state)

@@ -1,0 +1,186 @@
+"""What the command line prints of a dataset's state: for its data steward and its auditors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from proxy.cli.show import amount, console, plain, print_json, table
+
+if TYPE_CHECKING:
+    from proxy.ledger import AuditLine
+    from proxy.steward import (
+        ApplyReport,
+        CheckReport,
+        GuardReport,
+        RebuildReport,
+        Report,
+        RestoreReport,
+    )
+
+UNIT = 2**40  # charges per alpha
+
+
+def made(survey: Report, as_json: bool) -> None:
+    """Print what `init` made."""
+    if as_json:
+        print_json(survey)
+        return
+    out = console()
+    out.print(_kept(survey))
+    out.print("The ledger is empty: the whole budget is there.")
+
+
+def check(report: CheckReport, as_json: bool) -> None:
+    """Print what a policy does to its data, rule by rule."""
+    if as_json:
+        print_json(report)
+        return
+    out = console()
+    survey = report.survey
+    out.print(f"{report.dataset}: {report.cells:,} cells; state: {report.state}")
+    out.print(f"{_kept(survey)}  These counts are exact: not for analysts.")
+    counts = ("nulls", "outside", "clipped", "dropped")
+    headers = [("rule", False), *((name, True) for name in counts)]
+    rules = (*survey.attributes, *survey.measures)
+    out.print(table(headers, [[r.name, *(f"{getattr(r, c):,}" for c in counts)] for r in rules]))
+    for change in report.changes:
+        out.print(f"protects less than before: {change}")
+    for twin in report.twins:
+        out.print(f"the same source has another budget: {twin}; what both spend adds up")
+
+
+def applied(report: ApplyReport, as_json: bool) -> None:
+    """Print what applying a policy did."""
+    if as_json:
+        print_json(report)
+        return
+    out = console()
+    if not report.applied:
+        out.print(f"The policy of {report.dataset} was in force already.")
+        return
+    out.print(f"The policy of {report.dataset} is in force now.")
+    for change in report.changes:
+        out.print(f"protects less than before: {change}")
+    if report.rebuilt:
+        out.print("The cells have changed, so the cube was rebuilt.")
+        rebuilt(report.rebuilt, False)
+
+
+def rebuilt(report: RebuildReport, as_json: bool) -> None:
+    """Print what a new snapshot begins with."""
+    if as_json:
+        print_json(report)
+        return
+    out = console()
+    out.print(_kept(report.survey))
+    if report.carried:
+        out.print(f"Snapshot {report.snapshot}: records never change, so every cell goes on.")
+        return
+    out.print(
+        f"Snapshot {report.snapshot}: every cell starts with the most that any had paid: "
+        f"{_by_history(report.bases) or 'nothing'}."
+    )
+
+
+def audit(lines: Sequence[AuditLine], as_json: bool) -> None:
+    """Print the audit log, a line each; what was free has no number."""
+    if as_json:
+        print_json([plain(line) | {"cost": line.cost / UNIT} for line in lines])
+        return
+    headers = [("line", True), ("time (UTC)", False), ("user", False), ("kind", False)]
+    headers += [("numbers", True), ("cost", True), ("statement", False)]
+    cells = [
+        [
+            str(line.seq or ""),
+            f"{line.time:%Y-%m-%d %H:%M:%S}",
+            line.user,
+            line.kind,
+            f"{line.answers:,}" if line.answers else "",
+            amount(line.cost / UNIT) if line.cost else "",
+            " ".join(line.statement.split()) or _detail(line.detail),
+        ]
+        for line in lines
+    ]
+    console().print(table(headers, cells))
+
+
+def _detail(detail: Mapping[str, object]) -> str:
+    """Return what a line without a statement says of itself; hashes are for programs."""
+    return ", ".join(
+        f"{key}: {value if isinstance(value, str) else json.dumps(plain(value))}"
+        for key, value in detail.items()
+        if value not in ([], {}, None) and key not in ("digest", "anchor_hash", "charged")
+    )
+
+
+def verified(problems: Sequence[str], as_json: bool) -> None:
+    """Print what does not agree in a ledger."""
+    if as_json:
+        print_json({"problems": problems})
+        return
+    out = console()
+    for problem in problems:
+        out.print(problem)
+    if not problems:
+        out.print("Everything agrees: the chain of lines, the rows that they cover, the anchor.")
+
+
+def guards(reports: Sequence[GuardReport], as_json: bool) -> None:
+    """Print how close each guarded claim is."""
+    if as_json:
+        print_json(reports)
+        return
+    out = console()
+    if not reports:
+        out.print("The policy has no guards.")
+        return
+    headers = [("claim", False), ("for each", False), ("cap", True), ("spent", True)]
+    headers += [("left", True), ("certain at most", True), ("allowed", True)]
+    lines = [
+        [
+            report.claim,
+            ", ".join(report.for_each),
+            amount(report.cap),
+            ("" if report.exact else "at most ") + amount(report.spent),
+            amount(report.left),
+            f"{report.bound:.2%}",
+            f"{report.confidence:.2%}",
+        ]
+        for report in reports
+    ]
+    out.print(table(headers, lines))
+
+
+def restored(report: RestoreReport, as_json: bool) -> None:
+    """Print what putting back a backup charged."""
+    if as_json:
+        print_json(report)
+        return
+    out = console()
+    if report.missed:
+        out.print("The backup is older than the ledger was; what was spent since is charged.")
+    else:
+        out.print("The backup is as new as the ledger was.")
+    out.print(f"Paid by the dearest cell: {_by_history(report.charged) or 'nothing'}.")
+
+
+def _kept(survey: Report) -> str:
+    lost = [
+        f"{count:,} {why}"
+        for count, why in (
+            (survey.unitless, "without a privacy unit"),
+            (survey.beyond, "beyond the rows that a unit may have"),
+        )
+        if count
+    ]
+    return f"{survey.rows:,} rows read, {survey.kept:,} kept{''.join(f', {x}' for x in lost)}."
+
+
+def _by_history(spent: Mapping[str, float]) -> str:
+    """Return amounts by history; where there is but the shared one, its own."""
+    paid = {name: value for name, value in spent.items() if value}
+    if set(paid) == {"shared"}:
+        return amount(paid["shared"])
+    return ", ".join(f"{amount(value)} ({name})" for name, value in paid.items())

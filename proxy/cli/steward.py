@@ -1,0 +1,165 @@
+"""The commands of data stewards and auditors: policies, snapshots, the audit log, the ledger.
+
+Each is an act of whoever may read and write the state folder, and is audited under their name.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from proxy.cli.options import JSON, POLICY, STATE, about_policy
+
+DISAGREES = 2
+
+
+@click.command()
+@about_policy
+def init(policy: str, state: str | None, as_json: bool) -> None:
+    """Make the state of POLICY: the cube and an empty ledger."""
+    from proxy.cli import show, show_state
+    from proxy.steward import init as make
+
+    with show.progress("building the cube") as progress:
+        report = make(policy, state, progress)
+    show_state.made(report, as_json)
+
+
+@click.command()
+@about_policy
+def check(policy: str, state: str | None, as_json: bool) -> None:
+    """Check POLICY against the data; for stewards, not private."""
+    from proxy.cli import show_state
+    from proxy.steward import check as check_policy
+
+    show_state.check(check_policy(policy, state), as_json)
+
+
+@click.command()
+@about_policy
+@click.option(
+    "--accept-weaker", is_flag=True, help="Apply it even where it protects less than before."
+)
+def apply(policy: str, state: str | None, as_json: bool, accept_weaker: bool) -> None:
+    """Put POLICY, as it has been changed, in force.
+
+    Where it protects less than the policy in force, it says so and changes nothing, unless you
+    accept that.  Where the cells have changed, the cube is rebuilt.  Proxies that are running
+    refuse to go on with the old policy until clients connect again.
+    """
+    from proxy.cli import show, show_state
+    from proxy.steward import apply as put_in_force
+
+    with show.progress("building the cube") as progress:
+        report = put_in_force(policy, state, accept_weaker=accept_weaker, progress=progress)
+    show_state.applied(report, as_json)
+
+
+@click.command()
+@about_policy
+def rebuild(policy: str, state: str | None, as_json: bool) -> None:
+    """Read the data again, as a new snapshot.
+
+    The same people may be in it, so every cell starts with the most that any cell had paid;
+    with `unit: row` and `records: immutable` each goes on with its own.  Earlier answers stay
+    in the ledger, but nothing more is inferred from them.
+    """
+    from proxy.cli import show, show_state
+    from proxy.steward import rebuild as build
+
+    with show.progress("building the cube") as progress:
+        report = build(policy, state, progress)
+    show_state.rebuilt(report, as_json)
+
+
+@click.command()
+@about_policy
+@click.option(
+    "--verify", is_flag=True, help="Re-hash the whole ledger instead, and say what does not agree."
+)
+@click.pass_context
+def audit(
+    context: click.Context, policy: str, state: str | None, as_json: bool, verify: bool
+) -> None:
+    """List all statements and acts, free ones too.
+
+    Each with who, when, what, and the cost.
+
+    With --verify the exit status is 0 where everything agrees, else 2.
+    """
+    from proxy.cli import show_state
+    from proxy.steward import audit as lines_of
+    from proxy.steward import verify as problems_of
+
+    if not verify:
+        show_state.audit(lines_of(policy, state), as_json)
+        return
+    problems = problems_of(policy, state)
+    show_state.verified(problems, as_json)
+    if problems:
+        context.exit(DISAGREES)
+
+
+@click.command()
+@about_policy
+def guards(policy: str, state: str | None, as_json: bool) -> None:
+    """Show how close guarded claims are to certain.
+
+    For each claim: the cap that it puts on what a cell may pay, what the dearest cell has paid in
+    all histories, and how certain that can make anybody of the claim.
+    """
+    from proxy.cli import show_state
+    from proxy.steward import guards as reports_of
+
+    show_state.guards(reports_of(policy, state), as_json)
+
+
+@click.group()
+def ledger() -> None:
+    """Back up and restore the ledger."""
+
+
+@ledger.command()
+@POLICY
+@click.argument("file")
+@STATE
+def backup(policy: str, file: str, state: str | None) -> None:
+    """Copy the ledger to a new FILE, while it is in use."""
+    from proxy.steward import backup as copy
+
+    copy(policy, Path(file), state)
+    click.echo(f"The ledger was copied to {file}.  Keep it as secret as the answers it holds.")
+
+
+@ledger.command()
+@POLICY
+@click.argument("file")
+@STATE
+@JSON
+@click.option(
+    "--charge-all", is_flag=True, help="Charge the whole budget: the anchor is lost as well."
+)
+def restore(policy: str, file: str, state: str | None, as_json: bool, charge_all: bool) -> None:
+    """Put the backup FILE in the place of the ledger.
+
+    What was spent since the backup is charged in full: the anchor, beside the ledger, remembers
+    it.  The ledger that was there is kept.  Stop every proxy first.
+    """
+    from proxy.cli import show_state
+    from proxy.steward import restore as put_back
+
+    show_state.restored(put_back(policy, Path(file), state, charge_all=charge_all), as_json)
+
+
+@click.command()
+@click.option("--users", is_flag=True, help="That of users.yaml instead.")
+def schema(users: bool) -> None:
+    """Print the JSON Schema of policies, for editors."""
+    from proxy.policy import keys
+
+    click.echo(json.dumps(keys.json_schema(keys.USERS if users else keys.POLICY), indent=2))
+
+
+COMMANDS = (init, check, apply, rebuild, audit, guards, ledger, schema)

@@ -1,0 +1,192 @@
+"""A running proxy as an engine: what ``proxy.connect("postgresql://…")`` talks to, over psycopg.
+
+A session sends texts with literals, as the embedded one compiles them, so that both mean the same;
+the answers come beside the rows, as JSON in the DETAIL of a notice, and an error comes back as the
+leaf of the PEP 249 tree that the engine raised.  Nothing is computed here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from proxy import errors
+from proxy.errors import Error, InsufficientBudgetError, NotSupportedError
+from proxy.goals import Answer
+from proxy.result import Result
+from proxy.settings import ANSWERS, UTILITY
+from proxy.sql.parameters import bind_parameters
+from proxy.sql.program import Column
+
+NAMES = {  # PostgreSQL's short names of types, in ours
+    "int2": "integer",
+    "int4": "integer",
+    "int8": "bigint",
+    "float4": "double precision",
+    "float8": "double precision",
+    "bool": "boolean",
+    "varchar": "text",
+    "name": "text",
+}
+AMOUNTS = re.compile(r"requested (\S+), spent (\S+), left (\S+)")
+
+
+class Remote:
+    """A proxy at the other end of a wire."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connections: list[psycopg.Connection] = []
+
+    def session(
+        self,
+        user: str | None = None,
+        utility: tuple[float, float] | None = None,
+        dialect: str = "postgres",
+    ) -> RemoteSession:
+        """Return a new session; it logs in.
+
+        Raises:
+            OperationalError, ProgrammingError: there is no proxy, or it does not let us in.
+        """
+        if dialect != "postgres":
+            raise NotSupportedError(
+                f"the dialect {dialect} is not supported by a running proxy",
+                hint="leave out dialect=, and write PostgreSQL's",
+            )
+        with translated():
+            given = conninfo_to_dict(self._url)
+            options = f"{given.get('options') or ''} -c {ANSWERS}=on"
+            if utility is not None:
+                options += f" -c {UTILITY}={utility[0]!r},{utility[1]!r}"
+            more = {"user": user} if user else {}
+            conninfo = make_conninfo(self._url, options=options.strip(), **more)
+            connection = psycopg.connect(conninfo, autocommit=True)
+        self._connections.append(connection)
+        session = RemoteSession(connection)
+        if utility is not None:  # what is wrong with it is said now, not at the first statement
+            session.execute(f"SET {UTILITY} = '{utility[0]!r}, {utility[1]!r}'")
+        return session
+
+    def close(self) -> None:
+        """Close the connections."""
+        for connection in self._connections:
+            connection.close()
+
+
+class RemoteSession:
+    """One connection to a proxy."""
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self._connection = connection
+        self._notices: list[tuple[str, str | None]] = []
+        connection.add_notice_handler(
+            lambda notice: self._notices.append(
+                (notice.message_primary or "", notice.message_detail)
+            )
+        )
+
+    def execute(self, text: str, parameters: Any = None) -> Result:
+        """Run one statement."""
+        if parameters is not None:
+            text = bind_parameters(text, parameters)
+        self._notices.clear()
+        with translated():
+            cursor = self._connection.execute(text.encode())
+            rows = cursor.fetchall() if cursor.description else []
+        columns = tuple(
+            Column(column.name, NAMES.get(column.type_display, column.type_display))
+            for column in cursor.description or ()
+        )
+        return self._result(columns, rows, cursor.statusmessage or "")
+
+    def _result(self, columns: tuple[Column, ...], rows: list[tuple[Any, ...]], tag: str) -> Result:
+        """Return a result with what the notices said of it."""
+        said: dict[str, Any] = {}
+        plain = []
+        for message, detail in self._notices:
+            if detail is not None and detail.startswith('{"answers":'):
+                said = json.loads(detail)
+            elif not message.startswith("privacy: "):
+                plain.append(message)
+        answers = [
+            [_answer(each) for each in row] for row in said.get("answers", [[] for _ in rows])
+        ]
+        return Result(
+            columns,
+            rows,
+            answers,
+            float(said.get("cost", 0.0)),
+            float(said.get("left", "nan")),
+            tuple(plain),
+            tag,
+            said.get("places", [[] for _ in rows]),
+        )
+
+    def close(self) -> None:
+        """Log out."""
+        self._connection.close()
+
+
+def _answer(told: dict[str, Any]) -> Answer:
+    """Return an answer as it was sent; NaN and infinity are texts there."""
+    return Answer(
+        estimate=float(told["estimate"]),
+        low=float(told["low"]),
+        high=float(told["high"]),
+        confidence=float(told["confidence"]),
+        source=str(told["source"]),
+        cost=float(told["cost"]),
+    )
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise the errors of the driver as ours."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise ours(error) from error
+
+
+def ours(error: psycopg.Error) -> Error:
+    """Return the error of our tree that a server's error was."""
+    told = error.diag
+    message, detail = told.message_primary or str(error).strip(), told.message_detail
+    amounts = AMOUNTS.fullmatch(detail or "")
+    if error.sqlstate == InsufficientBudgetError.sqlstate and amounts:
+        requested, spent, left = map(float, amounts.groups())
+        return InsufficientBudgetError(
+            message, requested=requested, spent=spent, left=left, hint=told.message_hint
+        )
+    position = int(told.statement_position) if told.statement_position else None
+    return _class(error)(message, detail=detail, hint=told.message_hint, position=position)
+
+
+def _class(error: psycopg.Error) -> type[Error]:
+    """Return the leaf with the SQLSTATE, or else the class of PEP 249 with the same name."""
+    if error.sqlstate:
+        for leaf in _leaves(errors.DatabaseError):
+            known = leaf.__dict__.get("sqlstate")
+            if known == error.sqlstate and leaf not in (
+                InsufficientBudgetError,
+                errors.PolicyError,
+            ):
+                return leaf
+    for base in type(error).__mro__:
+        found = getattr(errors, base.__name__, None)
+        if isinstance(found, type) and issubclass(found, Error):
+            return found
+    return errors.DatabaseError
+
+
+def _leaves(tree: type[Error]) -> Iterator[type[Error]]:
+    for branch in tree.__subclasses__():
+        yield from _leaves(branch)
+        yield branch

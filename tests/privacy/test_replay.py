@@ -1,0 +1,260 @@
+"""Nothing leaves but what was paid for: random adaptive attacks on neighbouring data, replayed."""
+
+import itertools
+from collections import Counter
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import proxy.engine
+from proxy.book import Book
+from proxy.errors import InsufficientBudgetError
+from proxy.inference.accounting import Account, Table, maximum
+from proxy.ledger import Measurement
+from proxy.ledger.sqlite import SQLiteLedger
+from tests.privacy import replay
+from tests.privacy.double import START
+from tests.privacy.replay import AuditError, audit
+from tests.privacy.worlds import POLICIES
+
+SEEN = {
+    "measured": "source='measured'",
+    "inferred": "source='inferred'",
+    "derived": "FROM (SELECT",
+    "refused": "InsufficientBudgetError",
+    "average": "AVG(",
+    "relative": "PERCENT",
+    "groups": "GROUP BY",
+    "several": "AS n1",
+    "rebuilt": "rebuild ",
+    "display": "BudgetReport",
+}
+
+
+def attack(world, seeds, **how):
+    """Audit a world once a seed; return what the attacks saw, counted, and share lost of paid."""
+    seen, lost, paid = Counter(), 0.0, 0.0
+    for seed in seeds:
+        outcome = audit(world, seed, **how)
+        seen += Counter(
+            kind for kind, text in SEEN.items() if text in "\n".join(outcome.transcript)
+        )
+        lost, paid = lost + outcome.lost, paid + outcome.paid
+    return seen, lost / paid
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_two_hundred_attacks_learn_no_more_than_was_charged(name, audited):
+    """
+    Rows, groups, errors, refusals, displays and the ledger are byte-equal on neighbouring data,
+    and the exact loss is within the charges of each statement, history, cell and budget.
+
+    The attacks meet all that there is to meet, and lose most of what they pay: the bound is near.
+    """
+    seen, share = attack(audited[name], range(50))
+    assert seen.keys() == SEEN.keys()
+    assert 0.4 < share <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_thousand_attacks(name, part, audited):
+    """
+    The same over 1,000 attacks.
+    """
+    attack(audited[name], range(1000 + part, 1250, 2))
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize("name", POLICIES)
+def test_ten_thousand_attacks(name, part, audited):
+    """
+    The same over 10,000 attacks.
+    """
+    attack(audited[name], range(10_000 + part, 12_500, 10))
+
+
+@pytest.mark.parametrize("count", [4, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", POLICIES)
+def test_attacks_on_the_real_ledger(name, count, audited, tmp_path):
+    """
+    The same with the SQLite ledger in place of its double in memory.
+    """
+    names = itertools.count()
+    ledgers = []
+
+    def ledger(policy):
+        ticks = itertools.count(int(START.timestamp() * 1e6))
+        folder = tmp_path / str(next(names))
+        folder.mkdir()
+        ledgers.append(
+            SQLiteLedger.create(
+                folder / "ledger",
+                dataset=policy.dataset,
+                protection=policy.protection(),
+                digest=policy.digest,
+                anchor=folder / "anchor",
+                clock=lambda: next(ticks),
+            )
+        )
+        return ledgers[-1]
+
+    for seed in range(500, 500 + count):
+        audit(audited[name], seed, ledger)
+        for made in ledgers:
+            with closing(made):
+                assert made.verify() == []
+        ledgers.clear()
+
+
+# --- what the audit is worth: faults that it must find -------------------------------------------
+
+
+def caught(worlds, match, names=POLICIES):
+    """Attack until the audit finds a fault."""
+    with pytest.raises(AuditError, match=match):
+        for seed in range(60):
+            for name in names:
+                audit(worlds[name], seed)
+
+
+def replaced(monkeypatch, place, name, change):
+    """Put ``change(real)`` in the place of a function."""
+    monkeypatch.setattr(place, name, change(getattr(place, name)))
+
+
+def test_half_the_noise_is_caught(audited, monkeypatch):
+    """
+    The library is asked for noise of half the scale that was charged.
+    """
+
+    def halved(real):
+        def draw(self, planned, book, tx):
+            row = real(self, replace(planned, scale=planned.scale / 2), book, tx)
+            tx._rows[-1] = replace(row, scale=planned.scale, sequence=tx._rows[-1].sequence)
+            return tx._rows[-1]
+
+        return draw
+
+    replaced(monkeypatch, proxy.engine.Engine, "_draw", halved)
+    caught(audited, "a measurement loses")
+
+
+def test_half_the_noise_inside_the_sampler_is_caught(audited, monkeypatch):
+    """
+    The sampler itself asks the library for half; or halves what the library gave.
+    """
+    def halved(real):
+        return lambda self, scale, count: real(self, scale / 2, count)
+
+    replaced(monkeypatch, replay.GeometricSampler, "draw", halved)
+    caught(audited, "a measurement loses")
+
+
+def test_noise_halved_after_it_was_drawn_is_caught(audited, monkeypatch):
+    """
+    What is released is the exact answer and half of the noise.
+    """
+
+    def halved(real):
+        def draw(self, planned, book, tx):
+            noisy = real(self, planned, book, tx)
+            exact = self._cube[1]._cube.answer(planned.family)
+            mixed = tuple((a + y) // 2 for a, y in zip(exact, noisy.answers, strict=True))
+            tx._rows[-1] = replace(tx._rows[-1], answers=mixed)
+            return tx._rows[-1]
+
+        return draw
+
+    replaced(monkeypatch, proxy.engine.Engine, "_draw", halved)
+    caught(audited, "shows the data|other answers")
+
+
+def test_a_path_without_noise_is_caught(audited, monkeypatch):
+    """
+    Families of several rows are released as they are.
+    """
+
+    def bare(real):
+        def draw(self, planned, book, tx):
+            if planned.family.rows == 1:
+                return real(self, planned, book, tx)
+            exact = self._open_cube(book.snapshot)._cube.answer(planned.family)
+            row = Measurement(planned.family, planned.scale, tuple(exact), book.name, book.snapshot)
+            return replace(row, id=tx.append(row))
+
+        return draw
+
+    replaced(monkeypatch, proxy.engine.Engine, "_draw", bare)
+    caught(audited, "shows the data|not in the ledger")
+
+
+def test_a_forgotten_aggregate_is_caught(audited, monkeypatch):
+    """
+    Of several measurements of one statement the last is not charged.
+    """
+
+    def forgetful(real):
+        return lambda self, planned: real(self, list(planned)[: max(len(planned) - 1, 1)])
+
+    replaced(monkeypatch, Book, "charges", forgetful)
+    caught(audited, "too cheap")
+
+
+def test_a_refusal_that_looks_at_the_data_is_caught(audited, monkeypatch):
+    """
+    A statement about too few records is refused.
+    """
+
+    def curious(real):
+        def check(self, book, terms, *rest):
+            cube = self._open_cube(book.snapshot)._cube
+            for block in book.history.blocks[-len(terms) :]:
+                if min(cube.answer(block.family)) == 0:
+                    raise InsufficientBudgetError("too few", requested=0, spent=0, left=0)
+            return real(self, book, terms, *rest)
+
+        return check
+
+    replaced(monkeypatch, proxy.engine.Engine, "_check", curious)
+    caught(audited, "shows the data")
+
+
+def test_a_maximum_for_a_sum_is_caught_in_a_statement(audited, monkeypatch):
+    """
+    A statement is charged as the dearest of its measurements.
+    """
+
+    def dearest(real):
+        def cost(self, terms):
+            return max((maximum([term], self.space).value for term in terms), default=0)
+
+        return cost
+
+    replaced(monkeypatch, Book, "cost", dearest)
+    caught(audited, "too cheap")
+
+
+def test_a_maximum_for_a_sum_is_caught_in_the_account(audited, monkeypatch):
+    """
+    A cell is charged as much as its dearest measurement, not as all of them.
+    """
+
+    def dearest(real):
+        def add(self, terms):
+            for term in terms:
+                axes = tuple(range(len(self.space.sizes)))
+                table = Table(term.axes, term.dense(term.axes, self.space)).over(axes)
+                before = np.zeros(self.space.sizes, np.int64)
+                if self._axes:
+                    before = self._table
+                self._axes, self._table = axes, np.maximum(before, table)
+
+        return add
+
+    replaced(monkeypatch, Account, "add", dearest)
+    caught(audited, "was lost|the ledger says less")

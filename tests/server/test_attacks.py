@@ -1,0 +1,303 @@
+"""What the server bears: logins that fail, bytes that are no protocol, SQL that wants more."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+import time
+
+import psycopg
+import pytest
+
+from tests.server.serving import COUNT, password
+
+STARTUP = struct.pack("!i", 3 << 16)
+
+
+def opened(server):
+    connection = socket.create_connection((server.host, server.port), timeout=5)
+    connection.settimeout(5)
+    return connection
+
+
+def startup(**parameters):
+    pairs = b"".join(f"{k}\0{v}\0".encode() for k, v in parameters.items())
+    body = STARTUP + pairs + b"\0"
+    return struct.pack("!i", len(body) + 4) + body
+
+
+def memory(server):
+    """Return the resident memory of the server's process, in MB."""
+    with open(f"/proc/{server.process.pid}/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+@pytest.mark.parametrize(
+    "user, secret, dataset, sqlstate",
+    [
+        ("alice", "wrong", "cps1988", "28P01"),
+        ("alice", "", "cps1988", None),  # libpq does not even send it
+        ("nobody", "wrong", "cps1988", "28P01"),
+        ("privacy_proxy", "wrong", "cps1988", "28P01"),
+        ("postgres", "wrong", "postgres", "28P01"),
+        ("alice", password("alice"), "postgres", "3D000"),
+        ("alice", password("alice"), "template1", "3D000"),
+        ("alice", password("alice"), "meps1996", "3D000"),
+        ("alice", password("alice"), "ALICE", "3D000"),
+    ],
+)
+def test_who_may_not_come_in_is_refused(server, user, secret, dataset, sqlstate):
+    """
+    Unknown users fail like wrong passwords; a database that is no dataset does not exist.
+    """
+    with pytest.raises(psycopg.OperationalError) as caught:
+        psycopg.connect(server.dsn(user, dataset, password=secret)).close()
+    words = {"28P01": "password authentication failed", "3D000": "does not exist", None: "password"}
+    assert words[sqlstate] in str(caught.value)
+
+
+def test_an_unknown_user_gets_the_same_salt_each_time(server):
+    """
+    Nothing in the exchange tells a user that exists from one that does not.
+    """
+
+    def challenge(user):
+        with opened(server) as connection:
+            connection.sendall(startup(user=user, database="cps1988"))
+            first = connection.recv(4096)
+            assert first[:1] == b"R"
+            reply = b"n,,n=,r=abcdefghijklmnopqrstuvwx"
+            body = b"SCRAM-SHA-256\0" + struct.pack("!i", len(reply)) + reply
+            connection.sendall(b"p" + struct.pack("!i", len(body) + 4) + body)
+            parts = connection.recv(4096)[9:].split(b",")
+            return parts[1], parts[2]
+
+    for user in ("alice", "nobody at all", "someone else"):
+        assert challenge(user) == challenge(user)
+        assert challenge(user)[1] == b"i=4096"
+    assert challenge("nobody at all") != challenge("someone else")
+
+
+def test_a_login_that_was_overheard_cannot_be_replayed(server):
+    """
+    SCRAM's proof depends on the server's nonce: an old proof is refused.
+    """
+    for proof in (b"c=biws,r=old,p=" + b"A" * 44, b"", b"\0" * 9000):
+        with opened(server) as connection:
+            connection.sendall(startup(user="alice", database="cps1988"))
+            connection.recv(4096)
+            reply = b"n,,n=,r=abcdefghijklmnopqrstuvwx"
+            body = b"SCRAM-SHA-256\0" + struct.pack("!i", len(reply)) + reply
+            connection.sendall(b"p" + struct.pack("!i", len(body) + 4) + body)
+            connection.recv(4096)
+            connection.sendall(b"p" + struct.pack("!i", len(proof) + 4) + proof)
+            told = connection.recv(4096)
+            assert told[:1] in (b"E", b"")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack("!ii", 0x7FFFFFFF, 3 << 16) + b"x" * 100_000,  # 2 GiB
+        struct.pack("!ii", -5, 3 << 16),
+        struct.pack("!ii", 4, 0),
+        os.urandom(50_000),
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + os.urandom(200),  # TLS at once
+        struct.pack("!ii", 8, 80877103) + b"stuffed",  # bytes behind the SSLRequest
+        struct.pack("!ii", 8, 80877103) * 50,
+        startup(user="alice", database="cps1988", replication="true") + b"Q\0\0\0\x05\0",
+        startup(user="a" * 5000, database="b" * 4000),
+        struct.pack("!ii", 16, 80877102) + os.urandom(8),  # to cancel a session that is none
+        b"\0" * 9,
+    ],
+)
+def test_garbage_is_shown_the_door(server, data):
+    """
+    Whatever the first bytes are, the connection ends or asks for a password, and others go on.
+    """
+    before = memory(server)
+    with opened(server) as connection, contextlib.suppress(ConnectionError):
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(65536):
+            pass
+    with server.connect() as other:
+        assert other.execute("SELECT 1").fetchone() == (1,)
+    assert memory(server) < before + 50
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"Q" + struct.pack("!i", 0x7FFFFFFF),
+        b"Q" + struct.pack("!i", 2),
+        b"P\0\0\0\x08abcd",
+        b"B\0\0\0\x06\0\0",
+        b"\xff\0\0\0\x04",
+        b"p\0\0\0\x08abcd",
+    ],
+)
+def test_a_message_that_is_none_ends_the_session(server, data):
+    """
+    After login too, a message that cannot be read ends its own session only.
+    """
+    with server.connect() as connection:
+        raw = socket.socket(fileno=os.dup(connection.fileno()))
+        raw.setblocking(True)
+        raw.settimeout(10)
+        with raw, contextlib.suppress(ConnectionError):
+            raw.sendall(data)
+            while raw.recv(65536):
+                pass
+    with server.connect() as other:
+        assert other.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_thousand_connects_leave_sessions_their_answers(server):
+    """
+    While a thousand sockets are opened in a second and left half-open, a session keeps answering.
+    """
+    with server.connect() as connection:
+        connection.execute(COUNT)
+        sockets, slowest = [], 0.0
+        began = time.monotonic()
+        for i in range(1000):
+            one = socket.socket()
+            one.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                one.connect((server.host, server.port))
+            sockets.append(one)
+            if i % 100 == 0:
+                start = time.monotonic()
+                connection.execute(COUNT).fetchall()
+                slowest = max(slowest, time.monotonic() - start)
+        assert time.monotonic() - began < 20
+        assert slowest < 5
+        for one in sockets:
+            one.close()
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    deadline = time.monotonic() + 10
+    while True:  # the half-open ones have gone
+        try:
+            with server.connect() as connection:
+                assert connection.execute("SELECT 1").fetchone() == (1,)
+            break
+        except psycopg.OperationalError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def test_a_storm_of_cancel_requests_stops_one_statement(server):
+    """
+    A hundred cancel requests end the statement that runs, and not the session.
+    """
+    with server.connect() as connection:
+        key = struct.pack("!ii", connection.pgconn.backend_pid, 0)
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            asyncio.run(_storm(server))
+        for _ in range(100):
+            with opened(server) as one:
+                one.sendall(struct.pack("!ii", 16, 80877102) + key)  # a guessed key does nothing
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+async def _storm(server):
+    connection = await psycopg.AsyncConnection.connect(server.dsn(), autocommit=True)
+    async with connection:
+        sleeping = asyncio.ensure_future(connection.execute("SELECT pg_sleep(20)"))
+        await asyncio.sleep(0.2)
+        cancels = (connection.cancel_safe(timeout=5) for _ in range(100))
+        await asyncio.gather(*cancels, return_exceptions=True)
+        await sleeping
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT pg_read_file('/etc/passwd')",
+        "SELECT pg_ls_dir('/')",
+        "COPY (SELECT 1) TO '/tmp/x'",
+        "COPY (SELECT 1) TO PROGRAM 'id'",
+        "SELECT lo_create(0)",
+        "SELECT lo_from_bytea(0, 'x')",
+        "SELECT lo_import('/etc/passwd')",
+        "SELECT * FROM pg_authid",
+        "SELECT * FROM pg_shadow",
+        "SELECT rolpassword FROM pg_authid",
+        "CREATE TABLE t (a int)",
+        "CREATE TEMP TABLE t (a int)",
+        "CREATE SCHEMA s",
+        "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        "CREATE DATABASE d",
+        "CREATE ROLE r",
+        "CREATE EXTENSION dblink",
+        "ALTER SYSTEM SET shared_buffers = '1GB'",
+        "ALTER TABLE cps1988 DISABLE ROW LEVEL SECURITY",
+        'DROP POLICY "only aggregates" ON cps1988',
+        "ALTER ROLE alice SUPERUSER",
+        "ALTER ROLE alice BYPASSRLS",
+        "ALTER ROLE bob PASSWORD 'x'",
+        "SET ROLE privacy_proxy",
+        "SET SESSION AUTHORIZATION privacy_proxy",
+        "DROP TABLE cps1988",
+        "TRUNCATE cps1988",
+        "DO $$ BEGIN PERFORM 1; END $$",
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'privacy_proxy'",
+        "SELECT pg_reload_conf()",
+        "SELECT pg_switch_wal()",
+        "LOAD 'auto_explain'",
+        "GRANT ALL ON cps1988 TO PUBLIC",
+        "CREATE PUBLICATION p",
+    ],
+)
+def test_the_mirror_gives_nothing_away(connection, text):
+    """
+    Writing, files, other roles, and the protection itself are out of reach.
+    """
+    found, sqlstate = [], "42501"
+    try:
+        rows = connection.execute(text)
+        found = rows.fetchall() if rows.description else []
+    except psycopg.Error as error:
+        sqlstate = error.sqlstate
+    assert sqlstate in ("42501", "0A000", "22023", "42704", "42000")
+    assert not found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT length(repeat('x', 1000000000))",
+        "SELECT sum(length(repeat('x', 900000000) || i)) FROM generate_series(1, 100) i",
+        "SELECT count(*) FROM (SELECT DISTINCT random() FROM generate_series(1, 20000000)) t",
+        "SELECT array_agg(repeat('x', 1000000)) FROM generate_series(1, 5000)",
+        "SELECT string_agg(repeat('x', 1000000), '') FROM generate_series(1, 5000)",
+    ],
+)
+def test_memory_and_disk_of_the_mirror_are_bounded(server, text):
+    """
+    What needs too much ends with an error, or within the bound; the server lives.
+    """
+    with server.connect(options="-c statement_timeout=1500") as connection:
+        connection.execute("SET work_mem = '10GB'")
+        with contextlib.suppress(psycopg.Error):
+            connection.execute(text)
+    with server.connect() as other:
+        assert other.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_catalogs_show_no_counts_and_no_other_tenant(connection):
+    """
+    The catalogs know nothing of the real rows, and only the databases that the user may see.
+    """
+    row = connection.execute(
+        "SELECT reltuples, relpages FROM pg_class WHERE relname = 'cps1988'"
+    ).fetchone()
+    assert row[0] <= 1
+    assert row[1] <= 1
+    stats = connection.execute("SELECT * FROM pg_stats WHERE tablename = 'cps1988'").fetchall()
+    assert stats == []
+    names = {name for (name,) in connection.execute("SELECT datname FROM pg_database")}
+    assert names == {"cps1988", "postgres", "template0", "template1"}

@@ -1,0 +1,120 @@
+"""Parameters become literals that cannot be anything else, and only where a placeholder is."""
+
+import datetime
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.errors import ProgrammingError
+from proxy.sql import bind_parameters
+from tests.sql.survey import run
+
+
+@pytest.mark.parametrize(
+    "value, literal",
+    [
+        (5, "5"),
+        (-5, "(-5)"),
+        (2**70, str(2**70)),
+        (1.5, "1.5"),
+        (1e-7, "0.0000001"),
+        (-0.5, "(-0.5)"),
+        (Decimal("1.50"), "1.50"),
+        ("south", "'south'"),
+        ("O'Neil's", "'O''Neil''s'"),
+        ("a\\b", "'a\\b'"),
+        ("%s", "'%s'"),
+        (True, "TRUE"),
+        (None, "NULL"),
+        (datetime.date(2020, 2, 29), "CAST('2020-02-29' AS DATE)"),
+        (datetime.datetime(2020, 1, 1, 12), "CAST('2020-01-01 12:00:00' AS TIMESTAMP)"),
+        ([1, -2], "(1, (-2))"),
+        (("a", "b'"), "('a', 'b''')"),
+    ],
+)
+def test_values_are_written_as_literals(value, literal):
+    """
+    Every type that PEP 249 clients send has its literal, negative numbers in brackets.
+    """
+    assert bind_parameters("%s", [value]) == literal
+    assert bind_parameters("x = %(x)s", {"x": value}) == f"x = {literal}"
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), "a\0b", object(), [], b"bytes", 1j, Decimal("NaN")]
+)
+def test_values_without_a_literal_are_refused(value):
+    """
+    NaN, infinity, NUL, empty lists and foreign types have none.
+    """
+    with pytest.raises(ProgrammingError):
+        bind_parameters("%s", [value])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["'%s'", '"%s"', "-- %s\n", "/* %s /* %(x)s */ %s */", "$$ %s $$", "$a$ %s $$ $a$", "e'\\'%s'"],
+)
+def test_a_placeholder_in_a_quotation_is_none(text):
+    """
+    Strings, quoted names, comments and dollar quotes keep their per cent signs.
+    """
+    assert bind_parameters(f"{text} %s", [1]) == f"{text} 1"
+
+
+def test_two_per_cent_signs_are_one():
+    """
+    %% is a per cent sign everywhere in a text with parameters; without them % is as it is.
+    """
+    assert bind_parameters("a %% b LIKE '%%x' %s", [1]) == "a % b LIKE '%x' 1"
+    assert run("SELECT COUNT(*) % 7 AS n FROM survey").rows == [(5,)]
+    assert run("SELECT COUNT(*) %% 7 AS n FROM survey", []).rows == [(5,)]
+
+
+@pytest.mark.parametrize(
+    "text, parameters, words",
+    [
+        ("%s %s", [1], "no value for the placeholder %s"),
+        ("%(a)s", {}, "no value for the placeholder %(a)s"),
+        ("%s", [1, 2], "2 parameters, but 1 placeholders"),
+        ("1", {"a": 1}, "no placeholder %(a)s"),
+        ("%(a)s", [1], "use %s for a sequence"),
+        ("%s", {"a": 1}, "use %(name)s for a mapping"),
+        ("%d", [1], "only %s, %(name)s and %% may follow"),
+        ("5 % 3", [1], "only %s, %(name)s and %% may follow"),
+        ("100%", [], "only %s, %(name)s and %% may follow"),
+        ("%s", "x", "not a text"),
+    ],
+)
+def test_what_does_not_fit_is_refused(text, parameters, words):
+    """
+    Missing, unused and misspelled placeholders are said by name.
+    """
+    with pytest.raises(ProgrammingError) as caught:
+        bind_parameters(text, parameters)
+    assert words in caught.value.message
+
+
+def test_a_minus_before_a_negative_parameter_is_no_comment():
+    """
+    5 -%s with -3 is 8, not a comment.
+    """
+    assert run("SELECT 5 -%s AS a", [-3]).rows == [(8,)]
+
+
+def test_a_list_is_for_in():
+    """
+    IN %s takes a list, as with psycopg2.
+    """
+    listed = run("SELECT COUNT(*) FROM survey WHERE region IN %s", [["south", "west"]])
+    assert listed.rows == run("SELECT COUNT(*) FROM survey WHERE region IN ('south', 'west')").rows
+
+
+@given(st.text(st.characters(exclude_characters="\0", codec="utf-8")))
+def test_a_text_comes_back_as_it_was(value):
+    """
+    Whatever a text holds, quotes, backslashes, comments, it is that text and nothing more.
+    """
+    assert run("SELECT %s AS a", [value]).rows == [(value,)]

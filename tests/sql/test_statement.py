@@ -1,0 +1,369 @@
+"""Texts that are no queries, probes, the clock, other languages, and the limits on a text."""
+
+import contextlib
+import dataclasses
+import datetime
+import logging
+import time
+
+import pytest
+
+from proxy.errors import NotSupportedError, SQLSyntaxError, StatementTooComplexError
+from proxy.sql import Command, Evaluator, Program, compile_statement, postprocess, split
+from tests.sql.survey import evaluator, policy, program, run
+
+
+@pytest.mark.parametrize(
+    "text, kind, name, value",
+    [
+        ("", "empty", "", None),
+        (" ; ", "empty", "", None),
+        ("-- nothing", "empty", "", None),
+        ("SET privacy.utility = '50, 0.05'", "set", "privacy.utility", "50, 0.05"),
+        ("set privacy.spend to off;", "set", "privacy.spend", "off"),
+        ("SET SESSION privacy.spend = on", "set", "privacy.spend", "on"),
+        ("SET x = 'it''s'", "set", "x", "it's"),
+        ("SET x TO DEFAULT", "set", "x", None),
+        ("SET TIME ZONE 'UTC'", "set", "timezone", "UTC"),
+        ("RESET privacy.utility", "reset", "privacy.utility", None),
+        ("RESET ALL", "reset", "all", None),
+        ("SHOW BUDGET", "show", "budget", None),
+        ("SHOW privacy.utility", "show", "privacy.utility", None),
+        ("SHOW TIME ZONE", "show", "timezone", None),
+        ("BEGIN", "begin", "BEGIN", None),
+        ("START TRANSACTION READ ONLY", "begin", "START TRANSACTION READ ONLY", None),
+        ("COMMIT", "commit", "COMMIT", None),
+        ("END", "commit", "END", None),
+        ("ROLLBACK TO SAVEPOINT a", "rollback", "ROLLBACK TO SAVEPOINT a", None),
+        ("DEALLOCATE ALL", "deallocate", "DEALLOCATE ALL", None),
+    ],
+)
+def test_commands(text, kind, name, value):
+    """
+    What a client sends beside queries is known by its first word.
+    """
+    found = program(text)
+    assert isinstance(found, Command)
+    assert (found.kind, found.name, found.value) == (kind, name, value)
+
+
+def test_set_local():
+    """
+    SET LOCAL is told from SET.
+    """
+    assert program("SET LOCAL privacy.spend = off").local
+    assert not program("SET privacy.spend = off").local
+
+
+def test_explain_utility_holds_the_program():
+    """
+    EXPLAIN UTILITY has the program that it explains; EXPLAIN alone has none.
+    """
+    found = program("EXPLAIN UTILITY SELECT COUNT(*) FROM survey WITH UTILITY (50, 0.05)")
+    assert (found.kind, found.name) == ("explain", "utility")
+    assert found.program.releases[0].numbers[0].utility.half_width == 50
+    assert program("EXPLAIN SELECT 1").program is None
+
+
+@pytest.mark.parametrize(
+    "text, columns",
+    [
+        ("SELECT * FROM survey WHERE 1 = 0", 13),
+        ("SELECT * FROM survey WHERE 1 <> 1 AND age > 3", 13),
+        ("SELECT * FROM survey LIMIT 0", 13),
+        ("SELECT region, age + 1 AS x, wage FROM survey LIMIT 0", 3),
+        ("SELECT region, COUNT(*) FROM survey GROUP BY region LIMIT 0", 2),
+        ("SELECT * FROM (SELECT region, COUNT(*) FROM survey GROUP BY region) t LIMIT 0", 2),
+        ("SELECT * FROM (SELECT * FROM survey) t WHERE FALSE", 13),
+        ("(SELECT COUNT(*) FROM survey) LIMIT 0", 1),
+        ("SELECT COUNT(*) FROM survey UNION ALL SELECT 1 LIMIT 0", 1),
+    ],
+)
+def test_a_probe_releases_nothing(text, columns):
+    """
+    What tools send to learn the columns has columns, no release and no rows.
+    """
+    found = program(text)
+    assert (found.probe, found.releases, len(found.columns)) == (True, (), columns)
+    assert run(text).rows == ()
+
+
+def test_types_are_announced():
+    """
+    Columns have PostgreSQL's types, and values are of them.
+    """
+    result = run(
+        "SELECT age, region, married, score, joined, seen, COUNT(*), SUM(age), AVG(age) "
+        "FROM survey WHERE age = 1 AND joined = '2020-01-01' AND score = 2.5 AND married "
+        "GROUP BY age, region, married, score, joined, seen LIMIT 1"
+    )
+    assert [column.type for column in result.columns] == [
+        "integer", "text", "boolean", "numeric", "date", "timestamp",
+        "bigint", "double precision", "double precision",
+    ]  # fmt: skip
+    kinds = [type(cell).__name__ for cell in result.rows[0]]
+    assert kinds[:8] == ["int", "str", "bool", "Decimal", "date", "datetime", "int", "float"]
+
+
+def test_the_origin_of_a_cell_survives_what_moves_it():
+    """
+    ORDER BY, LIMIT, subqueries, renames, joins and UNION keep a number's origin; arithmetic on
+    results loses it.
+    """
+    result = run(
+        "SELECT b, a, a + 1 AS c FROM (SELECT region AS b, COUNT(*) AS a FROM survey "
+        "GROUP BY region) t ORDER BY b DESC LIMIT 2"
+    )
+    assert [row[0] for row in result.rows] == ["west", "south"]
+    assert result.origins == [(None, (0, 0, 3), None), (None, (0, 0, 1), None)]
+    result = run(
+        "WITH t AS (SELECT zone, COUNT(*) AS n FROM survey GROUP BY zone) SELECT x.n, y.n AS m "
+        "FROM t x JOIN t y ON x.zone < y.zone UNION ALL SELECT SUM(age), 0 FROM survey"
+    )
+    assert sorted(result.origins, key=str) == [((0, 0, 0), (0, 0, 1)), ((1, 0, 0), None)]
+    result = run("SELECT zone, married, COUNT(*) FROM survey GROUP BY CUBE (zone, married)")
+    assert [origin[2] for origin in result.origins[-4:]] == [
+        (2, 0, 0), (2, 0, 1), (2, 0, 2), (3, 0, 0),
+    ]  # fmt: skip
+
+
+def test_hidden_groups_are_those_without_a_count():
+    """
+    privacy.hide_empty leaves out groups whose counts are all 0 or less.
+    """
+    text = "SELECT age, children, COUNT(*) FROM survey GROUP BY age, children"
+    shown = run(text, settings={"privacy.hide_empty": "on"}).rows
+    assert shown == [row for row in run(text).rows if row[2] > 0]
+    assert 0 < len(shown) < 360
+
+
+def test_a_cut_may_be_widened_to_the_edges():
+    """
+    With cut: snap a condition holds of a whole bin if it holds of some value in it, and the
+    notice says so; the negated condition is widened too.
+    """
+    domain = policy().domain
+    attributes = tuple(
+        dataclasses.replace(a, cut="snap") if a.name == "income" else a for a in domain.attributes
+    )
+    snapping = dataclasses.replace(
+        policy(), domain=dataclasses.replace(domain, attributes=attributes)
+    )
+    other = Evaluator(snapping.domain)
+    found = compile_statement("SELECT COUNT(*) FROM survey WHERE income >= 7", snapping, other)
+    plain = program("SELECT COUNT(*) FROM survey WHERE income >= 5")
+    assert found.releases[0].numbers[0].family.query == plain.releases[0].numbers[0].family.query
+    assert "cuts the bin [5, 20) of income at 7" in found.notices[0]
+    found = compile_statement("SELECT COUNT(*) FROM survey WHERE NOT income >= 7", snapping, other)
+    plain = program("SELECT COUNT(*) FROM survey WHERE income < 20")
+    assert found.releases[0].numbers[0].family.query == plain.releases[0].numbers[0].family.query
+
+
+# --- the clock -----------------------------------------------------------------------------------
+
+NOON = datetime.datetime(2020, 2, 15, 12, 30)
+
+
+@pytest.mark.parametrize(
+    "condition, plain",
+    [
+        ("joined >= CURRENT_DATE", "joined >= '2020-02-15'"),
+        ("joined >= CURRENT_DATE - 30", "joined >= '2020-01-16'"),
+        ("joined >= current_date - INTERVAL '1 month'", "joined >= '2020-01-15'"),
+        ("joined > now()", "joined > '2020-02-15'"),
+        ("joined >= date_trunc('month', now())", "joined >= '2020-02-01'"),
+        ("joined < LOCALTIMESTAMP", "joined <= '2020-02-15'"),
+        ("EXTRACT(month FROM joined) = EXTRACT(month FROM CURRENT_TIMESTAMP)",
+         "EXTRACT(month FROM joined) = 2"),
+    ],
+)  # fmt: skip
+def test_the_clock_is_read_once_in_the_policys_zone(condition, plain):
+    """
+    now() and its kin are literals before anything is compiled.
+    """
+    text = f"SELECT COUNT(*) FROM survey WHERE {condition}"
+    found = compile_statement(text, policy(), evaluator(), now=NOON)
+    known = program(f"SELECT COUNT(*) FROM survey WHERE {plain}")
+    assert found.releases[0].numbers[0].family.query == known.releases[0].numbers[0].family.query
+
+
+def test_a_day_later_is_another_statement():
+    """
+    A statement that reads the day is kept for the day, not for longer.
+    """
+    text = "SELECT CURRENT_DATE, now()"
+    for day in (15, 16):
+        moment = NOON.replace(day=day)
+        found = compile_statement(text, policy(), evaluator(), now=moment)
+        assert [c.name for c in found.columns] == ["current_date", "now"]
+        assert postprocess(found, [], evaluator()).rows == [(moment.date(), moment)]
+
+
+# --- other languages -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "language, text, plain",
+    [
+        ("duckdb", "SELECT age / 2 AS h, count(*) FROM survey GROUP BY ALL", None),
+        ("mysql", "SELECT `region`, COUNT(*) AS n FROM survey WHERE age DIV 10 = 2 GROUP BY "
+         "`region` LIMIT 1, 2", "SELECT region, COUNT(*) AS n FROM survey WHERE age / 10 = 2 "
+         "GROUP BY region LIMIT 2 OFFSET 1"),
+        ("bigquery", "SELECT COUNTIF(age > 3) AS n FROM `survey`",
+         "SELECT COUNT(*) AS n FROM survey WHERE age > 3"),
+        ("snowflake", "SELECT COUNT_IF(age > 3) AS n, IFF(COUNT(*) > 5, 1, 0) AS b FROM survey",
+         "SELECT COUNT(*) FILTER (WHERE age > 3) AS n, CASE WHEN COUNT(*) > 5 THEN 1 ELSE 0 END "
+         "AS b FROM survey"),
+        ("tsql", "SELECT TOP 2 [region], COUNT(*) AS n FROM survey GROUP BY [region] ORDER BY n",
+         "SELECT region, COUNT(*) AS n FROM survey GROUP BY region ORDER BY n LIMIT 2"),
+    ],
+)  # fmt: skip
+def test_other_languages_are_translated_first(language, text, plain):
+    """
+    A statement of another language means what its translation to PostgreSQL means, and keeps its
+    utility.
+    """
+    clause = " WITH UTILITY (5, 0.1)"
+    if plain is None:
+        with pytest.raises(NotSupportedError):
+            compile_statement(text + clause, policy(), evaluator(), language=language)
+        return
+    found = compile_statement(text + clause, policy(), evaluator(), language=language)
+    known = program(plain)
+    for one, two in zip(found.releases, known.releases, strict=True):
+        assert one.rows == two.rows
+        for mine, other in zip(one.numbers, two.numbers, strict=True):
+            assert mine.family.query == other.family.query
+            assert mine.utility.half_width == 5
+
+
+def test_hints_survive_translation():
+    """
+    A hint in another language's statement is found too.
+    """
+    text = "SELECT /*+ UTILITY(5 PERCENT, 0.1) */ COUNT(*) FROM `survey`"
+    found = compile_statement(text, policy(), evaluator(), language="mysql")
+    request = found.releases[0].numbers[0].utility
+    assert (request.half_width, request.relative, request.source) == (5, True, "hint")
+
+
+def test_an_unknown_language():
+    """
+    The languages that there are are named.
+    """
+    with pytest.raises(NotSupportedError, match="klingon"):
+        compile_statement("SELECT 1", policy(), evaluator(), language="klingon")
+
+
+# --- limits --------------------------------------------------------------------------------------
+
+
+def test_statements_are_split_where_they_end():
+    """
+    Semicolons in strings, comments and names end nothing.
+    """
+    text = "SELECT ';' ; SELECT \";\" -- ;\n; /* ; */ SELECT $$;$$;"
+    assert [piece.strip() for piece in split(text)] == [
+        "SELECT ';'",
+        'SELECT ";" -- ;',
+        "/* ; */ SELECT $$;$$",
+    ]
+    assert split("") == [""]
+
+
+def test_a_long_text_is_refused_before_it_is_read():
+    """
+    10 MB of SQL are refused at once; 1 MB, mostly a comment, is not.
+    """
+    with pytest.raises(StatementTooComplexError, match="longer than"):
+        program("SELECT 1 -- " + "x" * 10_000_000)
+    assert run("SELECT 1 AS a -- " + "x" * 900_000).rows == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT {}1{} AS a".format("(" * 500, ")" * 500),
+        "SELECT COUNT(*) FROM survey WHERE {}age > 1{}".format("(" * 490, ")" * 490),
+        "SELECT {}1{} AS a".format("CASE WHEN TRUE THEN " * 120, " END" * 120),
+        "SELECT {}1{} AS a".format("abs(" * 200, ")" * 200),
+        "SELECT {} TRUE AS a".format("NOT " * 490),
+        "SELECT COUNT(*) FROM {}survey{} t".format("(SELECT * FROM " * 60, " t)" * 60 + " "),
+        "SELECT {}1 AS a".format("- " * 400),
+    ],
+)
+def test_hundreds_of_levels_are_understood(text):
+    """
+    Brackets, CASEs, functions, signs and subqueries nest up to 500 levels.
+    """
+    if "FROM (SELECT" in text:
+        text = text.removesuffix(" t")
+    assert isinstance(program(text), Program)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT {}1{}".format("(" * 10_000, ")" * 10_000),
+        "SELECT {}1".format("(" * 10_000),
+        "SELECT {}1".format("- " * 10_000),
+        "SELECT {} TRUE".format("NOT " * 10_000),
+        "SELECT {}1".format("CASE WHEN TRUE THEN " * 10_000),
+        "SELECT {}1{}".format("[" * 10_000, "]" * 10_000),
+        "SELECT {}1".format("abs(" * 10_000),
+        "{}SELECT 1".format("(" * 10_000),
+    ],
+)
+def test_thousands_of_levels_are_refused(text):
+    """
+    10,000 levels are refused from the tokens, before any recursion.
+    """
+    begun = time.perf_counter()
+    with pytest.raises((StatementTooComplexError, SQLSyntaxError)):
+        program(text)
+    assert time.perf_counter() - begun < 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT COUNT(*) FROM survey WHERE " + " OR ".join(f"age = {i % 50}" for i in range(2000)),
+        "SELECT COUNT(*) FROM survey WHERE " + " AND ".join(f"age <> {i}" for i in range(2000)),
+        "SELECT COUNT(*) FROM survey WHERE age IN ({})".format(", ".join(map(str, range(5000)))),
+        "SELECT {} AS a".format(" + ".join(["1"] * 500)),
+        "SELECT {} AS a".format(" || ".join(["'x'"] * 500)),
+        " UNION ALL ".join(["SELECT 1 AS a"] * 100),
+    ],
+)
+def test_long_chains_are_understood(text):
+    """
+    What tools generate, thousands of conditions or values in a row, is no nesting.
+    """
+    assert isinstance(program(text), Program)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT {}".format(" + ".join(["1"] * 100_000)),
+        "SELECT {}".format(" || ".join(["''"] * 100_000)),
+        " UNION ALL ".join(["SELECT 1"] * 30_000),
+        "SELECT 1 {}".format(", 1" * 200_000),
+    ],
+)
+def test_chains_of_a_hundred_thousand_end_in_an_answer_or_a_refusal(text):
+    """
+    However long the chain, there is no crash.
+    """
+    with contextlib.suppress(StatementTooComplexError):
+        assert isinstance(program(text), Program)
+
+
+def test_nothing_is_logged(caplog):
+    """
+    The parser's own warnings never reach the log of whoever embeds the proxy.
+    """
+    with caplog.at_level(logging.DEBUG):
+        for text in ("SHOW x", "SET x = 1", "EXPLAIN SELECT 1", "SELECT 1"):
+            program(text)
+    assert not caplog.records
