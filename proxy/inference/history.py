@@ -116,18 +116,22 @@ class Dense:
     @property
     def transform(self) -> Floats:
         """T [others, rank]: the dependent rows on the independent ones."""
+        self._make_room(len(self.others), len(self.basis))
         return self.coordinates[: len(self.others), : len(self.basis)]
 
     def add_other(self, place: int, coordinates: Floats) -> None:
         """Add a dependent row."""
-        have, want = self.coordinates.shape, (len(self.others) + 1, len(self.basis))
-        if want[0] > have[0] or want[1] > have[1]:
-            room = [max(old, 2 * new) for old, new in zip(have, want, strict=True)]
+        self._make_room(len(self.others) + 1, len(self.basis))
+        self.coordinates[len(self.others), : len(coordinates)] = coordinates
+        self.others.append(place)
+
+    def _make_room(self, rows: int, columns: int) -> None:
+        have = self.coordinates.shape
+        if rows > have[0] or columns > have[1]:
+            room = [max(old, 2 * new) for old, new in zip(have, (rows, columns), strict=True)]
             grown = np.zeros(room)
             grown[: have[0], : have[1]] = self.coordinates
             self.coordinates = grown
-        self.coordinates[len(self.others), : len(coordinates)] = coordinates
-        self.others.append(place)
 
 
 class Gram:

@@ -7,6 +7,7 @@ portal was bound; here it becomes a Python value and then a literal, as with the
 from __future__ import annotations
 
 import datetime
+import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from itertools import pairwise
 import psycopg
 from psycopg.adapt import Transformer
 from psycopg.pq import Format
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from proxy.errors import DataError, NotSupportedError
 from proxy.server.messages import Bind
@@ -23,6 +24,8 @@ from proxy.sql import dialect
 from proxy.sql.parameters import literal
 
 TEXT = 25
+ARRAY = re.compile(r"\s*::\s*[\w. ]+?\s*\[\s*\]")  # its elements have their types
+WHOLE = re.compile(r"\s*::\s*(?:integer|int|int4|int8|bigint)\b(?!\s*\[)", re.IGNORECASE)
 SAMPLES = {  # a value of each type, to find out what a statement gives before it has one
     "bool": "TRUE",
     "int2": "1",
@@ -46,7 +49,8 @@ class Bound:
 
     def original(self, position: int) -> int:
         """Return where a 1-based position of this text was in the original."""
-        return position - max((shift for at, shift in self.moves if at < position), default=0)
+        before = [shift for at, shift in self.moves if at < position]
+        return position - (before[-1] if before else 0)
 
 
 def places(text: str) -> list[tuple[int, int, int]]:
@@ -72,7 +76,8 @@ def fill(text: str, literals: Sequence[str]) -> Bound:
         if not 1 <= number <= len(literals):
             continue
         value = literals[number - 1]
-        end = _behind_array_cast(text, end) if value.startswith("ARRAY[") else end
+        if value.startswith("ARRAY[") or value.isdigit():
+            end = _behind_cast(text, end, value.isdigit())
         out += [text[at:start], value]
         shift += len(value) - (end - start)
         moves.append((start + shift + (end - start), shift))
@@ -80,15 +85,10 @@ def fill(text: str, literals: Sequence[str]) -> Bound:
     return Bound("".join([*out, text[at:]]), tuple(moves))
 
 
-def _behind_array_cast(text: str, end: int) -> int:
-    """Return the end of ``::type[]`` that begins at a place; the elements have their types."""
-    found: list[Token] = dialect.tokens(text[end:])
-    if not found or found[0].token_type is not TokenType.DCOLON:
-        return end
-    for token in found[1:5]:
-        if token.token_type is TokenType.R_BRACKET:
-            return end + token.end + 1
-    return end
+def _behind_cast(text: str, end: int, whole: bool) -> int:
+    """Return the end of ``::type`` behind a value that needs none: a whole number, or an array."""
+    match = (WHOLE if whole else ARRAY).match(text, end)
+    return match.end() if match else end
 
 
 def literals(bind: Bind, types: Sequence[int], encoding: str) -> list[str]:

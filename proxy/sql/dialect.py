@@ -35,6 +35,7 @@ CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.
 PREFIX = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
 HINT = re.compile(r"\s*\+?\s*UTILITY\s*\(([^()]*)\)\s*", re.IGNORECASE)
 NUMBER = r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d{1,3})?)\s*"
+LITERAL = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
 PAIR = re.compile(rf"\(?{NUMBER}(percent|%)?\s*,{NUMBER}\)?", re.IGNORECASE)
 
 
@@ -67,6 +68,9 @@ class UtilityParser(Parser):
         items = self._parse_csv(self._parse_utility_item)
         this.set("utility", self.expression(Utility(expressions=items)))
         return self._parse_query_modifiers(this)  # a LIMIT appended by a tool
+
+    def _warn_unsupported(self) -> None:
+        self.raise_error("Unsupported syntax")  # sqlglot would log it and go on
 
     def _parse_utility_item(self) -> Any:
         start = self._curr
@@ -211,6 +215,10 @@ def parse(text: str, found: Sequence[Token], name: str = "postgres") -> exp.Expr
         raise SQLSyntaxError("the text does not parse") from error
     if len(trees) != 1 or trees[0] is None:
         raise SQLSyntaxError("expected one statement")
+    for number in trees[0].find_all(exp.Literal):
+        if not number.args["is_string"] and not LITERAL.fullmatch(number.name):
+            at = number.meta.get("start", -1) + 1 or None
+            raise SQLSyntaxError(f"{number.name[:40]} is not a number", position=at)
     for quoted in list(trees[0].find_all(exp.RawString, exp.ByteString, exp.National)):
         quoted.replace(exp.Literal.string(quoted.name))  # $$text$$, E'text', N'text'
     return trees[0]

@@ -40,6 +40,15 @@ def arguments(lowering: Lowering, node: exp.Expr, *names: str) -> list[Typed]:
     return [lowering.lower(value) for value in found]
 
 
+def required(lowering: Lowering, node: exp.Expr, *names: str) -> list[Typed]:
+    """Return the translated arguments of a function, all of them.
+
+    Raises:
+        UndefinedFunctionError: one is missing.
+    """
+    return [lowering.lower(node.args.get(name)) for name in names]  # it refuses None
+
+
 def wrong(name: str, values: Sequence[Typed]) -> UndefinedFunctionError:
     """Return the error for arguments of types that a function does not take."""
     kinds = ", ".join(value.type for value in values)
@@ -74,7 +83,7 @@ def whole(name: str, value: Typed) -> Typed:
 
 def _text(name: str, duckdb: str, *args: str, kind: str = TEXT) -> None:
     def rule(lowering: Lowering, node: exp.Expr) -> Typed:
-        values = texts(name, arguments(lowering, node, *args))
+        values = texts(name, required(lowering, node, *args))
         return make(f"{duckdb}({', '.join(v.sql for v in values)})", kind, *values)
 
     RULES[BY_NAME[name]] = rule
@@ -94,12 +103,12 @@ _text("starts_with", "starts_with", "this", "expression", kind="boolean")
 
 
 def _length(lowering: Lowering, node: exp.Expr) -> Typed:
-    (value,) = texts("length", arguments(lowering, node, "this"))
+    (value,) = texts("length", required(lowering, node, "this"))
     return make(f"CAST(length({value.sql}) AS INTEGER)", "integer", value)
 
 
 def _substring(lowering: Lowering, node: exp.Expr) -> Typed:
-    value, *rest = arguments(lowering, node, "this", "start", "length")
+    (value,), rest = required(lowering, node, "this"), arguments(lowering, node, "start", "length")
     (value,) = texts("substring", [value])
     if not rest:
         raise wrong("substring", [value])
@@ -119,7 +128,7 @@ def _substring(lowering: Lowering, node: exp.Expr) -> Typed:
 
 def _left(lowering: Lowering, node: exp.Expr) -> Typed:
     name = "left" if isinstance(node, exp.Left) else "right"
-    value, count = arguments(lowering, node, "this", "expression")
+    value, count = required(lowering, node, "this", "expression")
     (value,), count = texts(name, [value]), whole(name, count)
     return make(f"{name}({value.sql}, {count.sql})", TEXT, value, count)
 
@@ -133,7 +142,7 @@ def _trim(lowering: Lowering, node: exp.Expr) -> Typed:
 
 
 def _position(lowering: Lowering, node: exp.Expr) -> Typed:
-    value, part = texts("position", arguments(lowering, node, "this", "substr"))
+    value, part = texts("position", required(lowering, node, "this", "substr"))
     text = f"CASE WHEN {part.sql} = '' THEN 1 ELSE strpos({value.sql}, {part.sql}) END"
     return make(
         f"CASE WHEN {value.sql} IS NULL THEN NULL ELSE CAST({text} AS INTEGER) END",
@@ -153,7 +162,7 @@ def _replace(lowering: Lowering, node: exp.Expr) -> Typed:
 
 
 def _split_part(lowering: Lowering, node: exp.Expr) -> Typed:
-    value, by, index = arguments(lowering, node, "this", "delimiter", "part_index")
+    value, by, index = required(lowering, node, "this", "delimiter", "part_index")
     value, by = texts("split_part", [value, by])
     index = whole("split_part", index)
     zero = "error('field position must not be zero')"
@@ -244,7 +253,7 @@ def _sign(lowering: Lowering, node: exp.Expr) -> Typed:
 
 def _round(lowering: Lowering, node: exp.Expr) -> Typed:
     name = "round" if isinstance(node, exp.Round) else "trunc"
-    value, *rest = arguments(lowering, node, "this", "decimals")
+    (value,), rest = required(lowering, node, "this"), arguments(lowering, node, "decimals")
     value = number(name, value)
     if not rest:
         if value.type != NUMERIC:
@@ -407,7 +416,10 @@ def _anonymous(lowering: Lowering, node: exp.Expr) -> Typed:
     if name == "make_date":
         return _make_date(lowering, node.expressions)
     if name == "octet_length":
-        (value,) = texts(name, [lowering.lower(item) for item in node.expressions])
+        values = texts(name, [lowering.lower(item) for item in node.expressions])
+        if len(values) != 1:
+            raise wrong(name, values)
+        (value,) = values
         return make(f"CAST(strlen({value.sql}) AS INTEGER)", "integer", value)
     raise UndefinedFunctionError(
         f"function {name} is not among those the proxy knows",

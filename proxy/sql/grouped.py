@@ -29,6 +29,7 @@ from proxy.sql.results import (
     aggregates,
     assembled,
     is_aggregate,
+    only_argument,
     ungrouped,
 )
 from proxy.sql.scalar import COMPARISONS, Typed, flat, position, worded
@@ -222,12 +223,12 @@ class Grouped(Outer):
     def _compiled(self, node: exp.Expr) -> Linear | Average | None:
         point = self.points[0]
         node, conditions = self.filtered(node)
-        inner = node.this
-        if isinstance(inner, exp.Distinct) or not isinstance(node, exp.AggFunc):
+        if not isinstance(node, exp.Count | exp.CountIf | exp.Sum | exp.Avg):
+            return None
+        inner = only_argument(node)
+        if isinstance(inner, exp.Distinct):
             return None
         if isinstance(node, exp.Count):
-            if node.expressions:
-                raise ProgrammingError("COUNT takes one argument", position=position(node))
             if isinstance(inner, exp.Star):
                 return point.count(conditions)
             return point.count_of(self._argument(inner), conditions)
@@ -235,9 +236,7 @@ class Grouped(Outer):
             return point.count([*conditions, self._argument(inner)])
         if isinstance(node, exp.Sum):
             return point.sum_of(self._argument(inner), conditions)
-        if isinstance(node, exp.Avg):
-            return point.average_of(self._argument(inner), conditions)
-        return None
+        return point.average_of(self._argument(inner), conditions)
 
     def filtered(self, node: exp.Expr) -> tuple[exp.Expr, list[exp.Expr]]:
         """Return an aggregate without its FILTER, and the conditions of that."""

@@ -19,8 +19,8 @@ from proxy.sql.compile import NUMBERS, Point
 from proxy.sql.groups import Key
 from proxy.sql.moments import has_measure
 from proxy.sql.program import Extra
-from proxy.sql.results import SPREADS, fraction
-from proxy.sql.scalar import Typed, position, worded
+from proxy.sql.results import SPREADS, fraction, only_argument, sole
+from proxy.sql.scalar import Typed, convert, position, worded
 
 if TYPE_CHECKING:
     from proxy.sql.grouped import Grouped
@@ -46,9 +46,7 @@ def aggregate(grouped: Grouped, node: exp.Expr, known: dict[tuple[str, ...], Mar
     call, conditions = grouped.filtered(node)
     shown = worded(node)
     rule = _rule(call)
-    argument = (
-        call.expression.expressions[0].this if isinstance(call, exp.WithinGroup) else call.this
-    )
+    argument = sole(call).this if isinstance(call, exp.WithinGroup) else only_argument(call)
     if isinstance(argument, exp.Distinct) and len(argument.expressions) == 1:
         argument = argument.expressions[0]
     if rule is None or not isinstance(argument, exp.Expr):
@@ -67,6 +65,7 @@ def aggregate(grouped: Grouped, node: exp.Expr, known: dict[tuple[str, ...], Mar
             position=position(node),
         )
     typed = grouped.binder.coefficients.lower(resolved)
+    typed = convert(typed, "text") if typed.type == "unknown" else typed
     lower = grouped.binder.coefficients.lower
     key = (typed.sql, *(lower(condition).sql for condition in conditions))
     if key not in known:
@@ -121,9 +120,8 @@ def _rule(node: exp.Expr) -> Rule | None:
     if type(node) in SPREADS:
         return lambda m: _spread(m, SPREADS[type(node)])
     if isinstance(node, exp.WithinGroup):
-        item = node.expression.expressions[0]
         inner = node.this
-        if len(node.expression.expressions) != 1 or item.args.get("desc"):
+        if sole(node).args.get("desc"):
             return None
         if isinstance(inner, exp.Mode):
             return lambda m: ("min(q.v) FILTER (WHERE q.w = q.top AND q.top > 0)", m.kind)

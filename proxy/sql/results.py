@@ -22,7 +22,7 @@ from proxy.errors import (
 from proxy.sql import types
 from proxy.sql.names import Names, name_of
 from proxy.sql.relations import Bound, Context, Output
-from proxy.sql.scalar import Lowering, Typed, compared, convert, make, position
+from proxy.sql.scalar import Lowering, Typed, compared, convert, make, position, worded
 
 if TYPE_CHECKING:
     from proxy.sql.bind import Binder
@@ -76,6 +76,20 @@ def is_aggregate(node: exp.Expr) -> bool:
     if isinstance(node, exp.Anonymous):
         return node.name.lower() in OTHER_AGGREGATES
     return isinstance(node, exp.AggFunc) and type(node) not in WINDOWS
+
+
+def only_argument(node: exp.Expr) -> exp.Expr | None:
+    """Return the argument of an aggregate.
+
+    Raises:
+        ProgrammingError: it has others, or conditions of its own.
+    """
+    for name, value in node.args.items():
+        if value and name not in ("this", "big_int"):
+            raise ProgrammingError(
+                f"{worded(node)}: the aggregate takes one argument", position=position(node)
+            )
+    return node.this if isinstance(node.this, exp.Expr) else None
 
 
 class Outer(Lowering):
@@ -234,24 +248,26 @@ def _call(node: exp.Expr, lower: Callable[[exp.Expr], Typed]) -> tuple[str, str,
     """Return the text of an aggregate, its type, and what it reads."""
     if isinstance(node, exp.WithinGroup):
         return _within(node, lower)
-    inner, distinct = node.this, ""
+    if isinstance(node, exp.Anonymous) and node.name.lower() == "every":
+        value = convert(lower(next(iter(node.expressions), exp.Null())), "boolean")
+        return f"bool_and({value.sql})", "boolean", [value]
+    inner, distinct = only_argument(node), ""
     if isinstance(inner, exp.Distinct) and len(inner.expressions) == 1:
         inner, distinct = inner.expressions[0], "DISTINCT "
-    if isinstance(node, exp.Count) and not node.expressions:
+    if inner is None:
+        raise ProgrammingError("an aggregate function lacks its argument")
+    if isinstance(node, exp.Count):
         if isinstance(inner, exp.Star):
             return "count(*)", "bigint", []
         value = lower(inner)
         return f"count({distinct}{value.sql})", "bigint", [value]
-    if isinstance(node, exp.Anonymous) and node.name.lower() == "every":
-        value = convert(lower(node.expressions[0]), "boolean")
-        return f"bool_and({value.sql})", "boolean", [value]
     if isinstance(node, exp.CountIf | exp.LogicalAnd | exp.LogicalOr):
         value = convert(lower(inner), "boolean")
         if isinstance(node, exp.CountIf):
             return f"count(CASE WHEN {value.sql} THEN 1 END)", "bigint", [value]
         both = "bool_and" if isinstance(node, exp.LogicalAnd) else "bool_or"
         return f"{both}({value.sql})", "boolean", [value]
-    if isinstance(node, exp.Min | exp.Max) and not node.expressions:
+    if isinstance(node, exp.Min | exp.Max):
         value = lower(inner)
         value = convert(value, "text") if value.type == "unknown" else value
         return f"{'min' if isinstance(node, exp.Min) else 'max'}({value.sql})", value.type, [value]
@@ -285,7 +301,7 @@ def _number(name: str, value: Typed) -> Typed:
 
 
 def _within(node: exp.Expr, lower: Callable[[exp.Expr], Typed]) -> tuple[str, str, list[Typed]]:
-    (item,) = node.expression.expressions
+    item = sole(node)
     value = lower(item.this)
     order = "DESC" if item.args.get("desc") else "ASC"
     if isinstance(node.this, exp.Mode):
@@ -299,6 +315,18 @@ def _within(node: exp.Expr, lower: Callable[[exp.Expr], Typed]) -> tuple[str, st
     kind = DOUBLE if name == "percentile_cont" else value.type
     value = convert(value, DOUBLE) if name == "percentile_cont" else value
     return f"{name}({part}) WITHIN GROUP (ORDER BY {value.sql} {order})", kind, [value]
+
+
+def sole(node: exp.Expr) -> exp.Expr:
+    """Return the one item of WITHIN GROUP (ORDER BY ...).
+
+    Raises:
+        ProgrammingError: there is none, or several.
+    """
+    items: list[exp.Expr] = node.expression.expressions if node.expression else []
+    if len(items) != 1:
+        raise ProgrammingError("WITHIN GROUP takes one ORDER BY expression")
+    return items[0]
 
 
 def fraction(node: exp.Expr) -> str:

@@ -114,7 +114,7 @@ class Lowering:
         del node
         return None
 
-    def lower(self, node: exp.Expr) -> Typed:
+    def lower(self, node: exp.Expr | None) -> Typed:
         """Return the translation of an expression.
 
         Raises:
@@ -249,7 +249,8 @@ def compared(left: Typed, right: Typed, operator: str) -> list[Typed]:
 def _any(lowering: Lowering, node: exp.Expr, operator: str) -> Typed:
     listed, some = node.expression.this, isinstance(node.expression, exp.Any)
     if isinstance(node.expression, exp.Anonymous):
-        some, listed = node.expression.name.upper() == "SOME", node.expression.expressions[0]
+        some = node.expression.name.upper() == "SOME"
+        listed = next(iter(node.expression.expressions), None)
     while isinstance(listed, exp.Paren):
         listed = listed.this
     if not isinstance(listed, exp.Array | exp.Tuple) or not listed.expressions:

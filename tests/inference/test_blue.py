@@ -89,6 +89,30 @@ def test_the_history_is_the_dense_solution(rows, data):
         assert best.slack < 1e-9
 
 
+def test_a_longer_history_is_the_dense_solution_too():
+    """
+    Ninety rows over forty cells, thirty of them planned and taken back in between: every cell's
+    estimate and variance are those of dense least squares.
+    """
+    rng = np.random.default_rng(5)
+    space, history, kept = Space((40, 3)), History(Space((40, 3)), records=100), []
+    for i in range(90):
+        if i % 3 == 0:
+            blocks = len(history.blocks)
+            history.append(Family(query_of(rng.integers(-1, 3, 40), space)), 3.0, [1])
+            history.truncate(blocks)
+        row, scale = rng.integers(-1, 3, 40), float(rng.uniform(0.3, 20))
+        query = query_of(row, space)
+        answer = int(rng.integers(-30, 30))
+        history.append(Family(query), scale, [answer])
+        kept.append((row, omega(1 / scale) / int(query.grid), answer * int(query.grid)))
+    h, w, y = (np.array(part, dtype=float) for part in zip(*kept, strict=True))
+    for cell in np.eye(40, dtype=np.int64):
+        dense, best = blue(h, w, y, cell), history.estimators(query_of(cell, space))[0]
+        assert best.variance == pytest.approx(dense.variance, rel=1e-9)
+        assert history.estimate(best) == pytest.approx(dense.estimate, rel=1e-9)
+
+
 @given(matrices, st.integers(0, 8), st.data())
 def test_truncating_forgets(rows, keep, data):
     """

@@ -227,7 +227,10 @@ def audit(world, seed, ledger=MemoryLedger, steps=STEPS):
         AuditError: what is seen depends on the data, or is worth more than was charged.
     """
     rng = Random(f"{world.name} {seed}")
-    pair, sides = rng.choice(world.pairs), rng.choice((("without", "beside"), ("beside", "without")))
+    pair, sides = (
+        rng.choice(world.pairs),
+        rng.choice((("without", "beside"), ("beside", "without"))),
+    )
     here, there = (getattr(pair, side) for side in sides)
 
     def attack(side):
@@ -254,7 +257,9 @@ def _account(world, pair, one, two):
         signed = sum(abs(m) - abs(k) for k, m in zip(mine.noise, other.noise, strict=True))
         need(abs(signed) <= moved, "the likelihoods differ by more than the answers")
         most = sum(reach(row.family, cell) for cell in pair.cells)
-        need(moved * rate * Fraction(row.scale) <= most, f"a measurement loses {float(moved * rate)}")
+        need(
+            moved * rate * Fraction(row.scale) <= most, f"a measurement loses {float(moved * rate)}"
+        )
         lost[row.history] = lost.get(row.history, 0) + moved * rate * UNIT
         by_line[row.sequence] = by_line.get(row.sequence, 0) + moved * rate * UNIT
     for line in one.ledger.audit():
@@ -283,7 +288,10 @@ def _budgets(world, pair, attack, lost):
         mine = {cell: book.account.spent(_only(cell, world)).value for cell in cells}
         need(max(mine.values()) <= attack.ledger.spent().get(name, 0), "the ledger says less")
         most = sum(mine[cell] for cell in pair.cells)
-        need(lost.get(name, 0) <= most, f"{name}: {float(lost.get(name, 0) / UNIT)} was lost, {most / UNIT} paid")
+        need(
+            lost.get(name, 0) <= most,
+            f"{name}: {float(lost.get(name, 0) / UNIT)} was lost, {most / UNIT} paid",
+        )
         paid += most
         for cell in cells:
             total[cell] += mine[cell]

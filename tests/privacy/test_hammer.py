@@ -123,7 +123,11 @@ def test_a_crowd_spends_one_budget(processes, threads, statements, state):
 
 @pytest.mark.parametrize(
     "kills, processes",
-    [(2, 2), pytest.param(10, 4, marks=pytest.mark.slow), pytest.param(50, 8, marks=pytest.mark.audit)],
+    [
+        (2, 2),
+        pytest.param(10, 4, marks=pytest.mark.slow),
+        pytest.param(50, 8, marks=pytest.mark.audit),
+    ],
 )
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_killed_at_random_nothing_is_lost(kills, processes, how, state):

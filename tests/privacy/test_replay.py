@@ -1,6 +1,7 @@
 """Nothing leaves but what was paid for: random adaptive attacks on neighbouring data, replayed."""
 
 import itertools
+import random
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
@@ -15,7 +16,8 @@ from proxy.inference.accounting import Account, Table, maximum
 from proxy.ledger import Measurement
 from proxy.ledger.sqlite import SQLiteLedger
 from tests.privacy import replay
-from tests.privacy.double import START
+from tests.privacy.attacker import Attacker
+from tests.privacy.double import START, MemoryLedger
 from tests.privacy.replay import AuditError, audit
 from tests.privacy.worlds import POLICIES
 
@@ -111,6 +113,32 @@ def test_attacks_on_the_real_ledger(name, count, audited, tmp_path):
         ledgers.clear()
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_an_own_history_sees_nothing_of_the_others(seed, audited):
+    """
+    What ann is told, when all ask, is what she is told when the others are silent: results,
+    costs, refusals and what is left.
+    """
+    world = audited["own"]
+    pair, rng = world.pairs[seed % len(world.pairs)], random.Random(seed)
+    attacker = Attacker(seed, pair.cells[0], world)
+    asked = [(rng.choice(("ann", "ann", "bob", "")), attacker.move([str(i)])[3]) for i in range(16)]
+    asked = [(user, text) for user, text in asked if "HISTORY" not in text and text]
+    crowd = replay.Attack(
+        world, MemoryLedger(world.policy), replay.Recording(pair.beside), attacker
+    )
+    told, draws = [], []
+    for user, text in asked:
+        before = len(crowd.side.draws)
+        said = crowd._ask(0, user, text)
+        if user == "ann":
+            told.append(said)
+            draws += crowd.side.draws[before:]
+    side = replay.Replaying(pair.beside, draws)
+    alone = replay.Attack(world, MemoryLedger(world.policy), side, attacker)
+    assert [alone._ask(0, "ann", text) for user, text in asked if user == "ann"] == told
+
+
 # --- what the audit is worth: faults that it must find -------------------------------------------
 
 
@@ -148,6 +176,7 @@ def test_half_the_noise_inside_the_sampler_is_caught(audited, monkeypatch):
     """
     The sampler itself asks the library for half; or halves what the library gave.
     """
+
     def halved(real):
         return lambda self, scale, count: real(self, scale / 2, count)
 

@@ -1,0 +1,145 @@
+"""The protocol's parts without I/O: framing, messages, and which reply is whose."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.errors import UndefinedColumnError
+from proxy.server.frames import FrameError, Frames, frame
+from proxy.server.messages import Bind, Parse, Report, fields
+from proxy.server.replies import Replies
+
+MESSAGES = st.lists(st.tuples(st.sampled_from([b"Q", b"P", b"X", b"d"]), st.binary(max_size=50)))
+
+
+@given(MESSAGES, st.integers(1, 7))
+def test_messages_come_whole_however_the_bytes_are_cut(messages, size):
+    """
+    Whatever the pieces in which the bytes arrive, the same messages come out.
+    """
+    data = b"".join(frame(kind, body) for kind, body in messages)
+    frames, found = Frames(100), []
+    for at in range(0, len(data), size):
+        frames.feed(data[at : at + size])
+        while message := frames.next():
+            found.append(message)
+    assert found == messages
+    assert frames.waiting == 0
+
+
+@pytest.mark.parametrize("length", [-(2**31), -1, 0, 3, 105, 2**31 - 1])
+def test_a_length_that_cannot_be_is_seen_at_once(length):
+    """
+    A message that is too short or too long is refused before its body is collected.
+    """
+    frames = Frames(100)
+    frames.feed(b"Q" + struct.pack("!i", length))
+    with pytest.raises(FrameError):
+        frames.next()
+
+
+@given(st.binary(max_size=60))
+def test_what_cannot_be_read_is_a_frame_error(body):
+    """
+    Parse and Bind are read or refused, and what was read is written back the same.
+    """
+    for kind, message in ((b"P", Parse), (b"B", Bind)):
+        try:
+            read = message.decode(body)
+        except FrameError:
+            continue
+        again = message.decode(read.encode()[5:])
+        assert again == read
+        assert read.encode()[:1] == kind
+
+
+def test_an_error_has_postgresqls_fields():
+    """
+    Severity, SQLSTATE, message, hint and position; the picture of the position is left out.
+    """
+    error = UndefinedColumnError('column "é" does not exist', hint="look", position=3)
+    error.detail = "line 1, column 3\n  a é\n    ^"
+    found = fields(Report.of(error, offset=10).encode("utf-8")[5:])
+    assert found["M"].decode() == error.message
+    assert {key: found[key] for key in "SVCHP"} == {
+        "S": b"ERROR",
+        "V": b"ERROR",
+        "C": b"42703",
+        "H": b"look",
+        "P": b"13",
+    }
+    assert "D" not in found
+
+
+def got(replies, *messages):
+    return [replies.got(kind, body)[:1] for kind, body in messages]
+
+
+def test_hidden_replies_do_not_reach_the_client():
+    """
+    Of a hidden message, everything is kept for us; of the one behind it, nothing is.
+    """
+    replies = Replies()
+    hidden = replies.expect(b"E", hide=True)
+    replies.expect(b"E")
+    seen = got(replies, (b"D", b"1"), (b"C", b"SELECT 1\0"), (b"D", b"2"), (b"C", b"SELECT 1\0"))
+    assert seen == [b"", b"", b"D", b"C"]
+    assert [kind for kind, _ in hidden.kept] == [b"D", b"C"]
+    assert hidden.done
+    assert replies.settled
+
+
+def test_an_error_voids_what_was_expected_up_to_the_next_sync():
+    """
+    The mirror skips to Sync: the replies that will not come are no longer waited for.
+    """
+    replies = Replies()
+    replies.expect(b"P")
+    skipped = replies.expect(b"B")
+    replies.expect(b"S")
+    behind = replies.expect(b"P")
+    assert got(replies, (b"E", b"SERROR\0\0")) == [b"E"]
+    assert skipped.failed
+    assert not behind.failed
+    assert not replies.settled  # Sync's reply will come
+    assert got(replies, (b"Z", b"I"), (b"1", b"")) == [b"Z", b"1"]
+    assert replies.settled
+
+
+def test_what_is_sent_after_an_error_and_skipped_is_void_too():
+    """
+    Messages that the mirror skips, sent before its error was read, get no reply but Sync's.
+    """
+    replies = Replies()
+    replies.expect(b"P")
+    got(replies, (b"E", b"SERROR\0\0"))
+    assert replies.settled
+    late = replies.expect(b"B")
+    replies.expect(b"S")
+    assert not replies.settled
+    assert got(replies, (b"Z", b"E")) == [b"Z"]
+    assert late.failed
+    assert replies.settled
+    assert replies.status == b"E"
+
+
+def test_an_error_of_ours_takes_the_mirrors_place():
+    """
+    Our own error is sent instead, and only that one.
+    """
+    replies = Replies()
+    replies.expect(b"Q", error=b"ours")
+    assert replies.got(b"E", b"SERROR\0\0") == b"ours"
+    assert got(replies, (b"Z", b"I")) == [b"Z"]
+
+
+def test_a_position_counts_in_the_clients_message():
+    """
+    The mirror's position in one statement of several is moved to where that statement began.
+    """
+    replies = Replies()
+    replies.expect(b"Q", shift=100)
+    told = replies.got(b"E", b"SERROR\0C42703\0P8\0\0")
+    assert fields(told[5:])["P"] == b"108"

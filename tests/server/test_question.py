@@ -1,0 +1,163 @@
+"""Who answers a statement: cases by hand."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.server import values
+from proxy.server.messages import Bind
+from proxy.server.question import Ask, Execute, Forget, Forward, Refuse, decide, plain, split
+from proxy.sql import dialect
+
+DATASETS = ("cps1988", "Odd name")
+ASKED = (
+    "SELECT COUNT(*) FROM cps1988",
+    "select count(*) from CPS1988",
+    "SELECT COUNT(*) FROM public.cps1988 AS t WITH UTILITY (50, 0.05)",
+    'SELECT COUNT(*) FROM "cps1988"',
+    'SELECT COUNT(*) FROM "Odd name"',
+    "/* a */ -- b\n SELECT COUNT(*) FROM cps1988",
+    "WITH t AS (SELECT region, COUNT(*) AS n FROM cps1988 GROUP BY 1) SELECT * FROM t",
+    "(SELECT COUNT(*) FROM cps1988) UNION ALL (SELECT 1)",
+    "TABLE cps1988",
+    "SELECT 1 FROM pg_class, cps1988",
+    "SELECT a FROM t WHERE a IN (SELECT education FROM cps1988)",
+    "SELECT COUNT(*) FROM cps1988 WHERE (",
+    "EXPLAIN UTILITY SELECT COUNT(*) FROM cps1988",
+    "SHOW BUDGET",
+    "show history;",
+    "SELECT * FROM privacy.budget",
+    "DECLARE c CURSOR FOR SELECT COUNT(*) FROM cps1988",
+    "DECLARE c SCROLL CURSOR WITH HOLD FOR SELECT COUNT(*) FROM cps1988",
+    "PREPARE q (int) AS SELECT COUNT(*) FROM cps1988 WHERE education = $1",
+)
+LEFT = (
+    "SELECT 1",
+    "",
+    ";",
+    "BEGIN",
+    "SHOW privacy.utility",
+    "SELECT 'cps1988'",
+    "SELECT 1 AS cps1988",
+    "SELECT cps1988 FROM t",
+    "SELECT * FROM other.cps1988",
+    'SELECT * FROM "CPS1988"',
+    "SELECT c.oid FROM pg_catalog.pg_class c WHERE c.relname OPERATOR(pg_catalog.~) '^(cps1988)$'",
+    "EXPLAIN SELECT COUNT(*) FROM cps1988",
+    "SELECT COUNT(*) FROM cps1988 WHERE region = 'open",
+    "FETCH ALL FROM c",
+    "SET privacy.utility = '50, 0.05'",
+    "SET LOCAL privacy.spend TO off",
+    "SELECT * FROM pg_settings WHERE name = 'privacy.utility'",
+)
+REFUSED = (
+    "COPY cps1988 TO STDOUT",
+    "COPY (SELECT COUNT(*) FROM cps1988) TO STDOUT",
+    "INSERT INTO cps1988 VALUES (1)",
+    "UPDATE cps1988 SET region = 'x'",
+    "DELETE FROM cps1988",
+    "CREATE VIEW v AS SELECT COUNT(*) FROM cps1988",
+    "LOCK TABLE cps1988",
+    "SET privacy.utility = 'x'",
+    "SET privacy.unknown = 1",
+    "ALTER ROLE alice PASSWORD 'x'",
+)
+
+
+@pytest.mark.parametrize("text", ASKED)
+def test_asked(text):
+    """
+    What reads a protected table, or asks about budgets, is for the engine.
+    """
+    assert isinstance(decide(text, DATASETS, "cps1988"), Ask)
+
+
+@pytest.mark.parametrize("text", LEFT)
+def test_left_to_the_mirror(text):
+    """
+    Catalogs, settings, transactions, and names that only look like it, are for the mirror.
+    """
+    assert isinstance(decide(text, DATASETS, "cps1988"), Forward)
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_refused(text):
+    """
+    Other statements on a protected table, and settings that make no sense, are refused.
+    """
+    assert isinstance(decide(text, DATASETS, "cps1988"), Refuse)
+
+
+def test_prepared_statements_are_followed():
+    """
+    EXECUTE has its arguments split at the commas that separate them.
+    """
+    found = decide("EXECUTE q (1, 'a,b', ARRAY[1, 2], f(1, 2))", DATASETS, "cps1988")
+    assert found == Execute("q", ("1", "'a,b'", "ARRAY[1, 2]", "f(1, 2)"), found.text)
+    assert decide('EXECUTE "Q"', DATASETS, "cps1988").name == "Q"
+    assert decide("DEALLOCATE q", DATASETS, "cps1988") == Forget("q", "DEALLOCATE q")
+    assert decide("DEALLOCATE ALL", DATASETS, "cps1988").name is None
+    assert decide("DISCARD ALL", DATASETS, "cps1988").name is None
+
+
+def test_a_cursor_is_its_head_and_its_query():
+    """
+    Of DECLARE, the engine gets the query, and the mirror the head with the rows.
+    """
+    text = "DECLARE c CURSOR FOR SELECT COUNT(*) FROM cps1988 WITH UTILITY (1, 0.5)"
+    found = decide(text, DATASETS, "cps1988")
+    assert found.head == "DECLARE c CURSOR FOR"
+    assert text[found.offset :] == found.text
+    assert "UTILITY" not in found.plain
+
+
+@pytest.mark.parametrize(
+    "text, bare",
+    [
+        ("SELECT 1 WITH UTILITY (50, 0.05)", "SELECT 1"),
+        ("SELECT 1 WITH UTILITY (5 PERCENT, 0.05), n (1, 0.5) LIMIT 3", "SELECT 1 LIMIT 3"),
+        ("WITH utility (a, b) AS (SELECT 1, 2) SELECT 1", None),
+        ("WITH t AS (SELECT 1), utility AS (SELECT 2) SELECT 1", None),
+        ("SELECT 'WITH UTILITY (1, 2)'", None),
+    ],
+)
+def test_the_mirror_gets_the_text_without_the_clause(text, bare):
+    """
+    Only a utility clause is taken out, and what is behind it keeps its place.
+    """
+    found = plain(text, dialect.tokens(text))
+    assert found.split() == (bare or text).split()
+    assert len(found) == len(text)
+
+
+def test_statements_are_split_at_their_semicolons():
+    """
+    Semicolons in literals and comments separate nothing; places are those of the message.
+    """
+    text = "SELECT 'a;b'; -- c;d\nSELECT 2;"
+    pieces = split(text)
+    assert [piece.strip() for piece, _ in pieces] == ["SELECT 'a;b'", "-- c;d\nSELECT 2"]
+    assert all(text[at:].startswith(piece) for piece, at in pieces)
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8")), min_size=1))
+def test_a_text_parameter_cannot_leave_its_literal(texts):
+    """
+    Whatever a text holds, it is one literal in the statement that the engine reads.
+    """
+    text = "SELECT " + ", ".join(f"${i + 1}" for i in range(len(texts)))
+    bind = Bind(b"", b"", (), tuple(each.encode() for each in texts), b"")
+    bound = values.fill(text, values.literals(bind, [25] * len(texts), "utf-8"))
+    tree = dialect.parse(bound.text, dialect.tokens(bound.text))
+    assert [each.this for each in tree.expressions] == texts
+
+
+def test_positions_are_those_of_the_text_with_its_parameters():
+    """
+    A place behind a filled parameter is told as the client counts it.
+    """
+    text = "SELECT $1, oh, $2, ah"
+    bound = values.fill(text, ["'a long literal'", "1"])
+    for word in ("oh", "ah"):
+        assert bound.original(bound.text.index(word) + 1) == text.index(word) + 1
+    assert bound.original(1) == 1
