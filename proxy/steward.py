@@ -181,7 +181,7 @@ def open_cube(policy: Policy, folder: Path, ledger_id: str, snapshot: int) -> Cu
     if not path.exists() and (snapshot > 1 or _cubes(folder)):
         raise StateError(
             f"the cube of snapshot {snapshot} of {policy.dataset} is not there",
-            hint=f"build it anew: privacy-proxy rebuild {policy.path}",
+            hint=f"build it anew: privacy-proxy rebuild {_near(policy)}",
         )
     return Cube.open(path, policy.domain, ledger_id)
 
@@ -196,9 +196,9 @@ def other_policy(policy: Policy, known: dict[str, Any]) -> StateError:
     """Return the error of a policy that is not the one the ledger was told."""
     changes = policies.weaker(known, policy.protection())
     return StateError(
-        f"{policy.path} has changed since it was applied to the state of {policy.dataset}",
+        f"{_near(policy)} has changed since it was applied to the state of {policy.dataset}",
         detail="it protects less: " + "; ".join(changes) if changes else "it protects no less",
-        hint=f"undo the change, or apply it: privacy-proxy apply {policy.path}",
+        hint=f"undo the change, or apply it: privacy-proxy apply {_near(policy)}",
     )
 
 
@@ -254,7 +254,7 @@ def apply(
             raise StateError(
                 "the policy protects less than the one in force; nothing was changed",
                 detail="; ".join(changes),
-                hint=f"to apply it all the same: privacy-proxy apply --accept-weaker {new.path}",
+                hint=f"to apply it all the same: privacy-proxy apply --accept-weaker {_near(new)}",
             )
         detail = {"digest": new.digest, "weaker": list(changes)}
         if not _fits(new, folder, ledger):
@@ -437,6 +437,12 @@ def restore(
         return RestoreReport(found.dataset, missed, spent)
     finally:
         ledger.close()
+
+
+def _near(policy: Policy) -> Path:
+    """Return the policy's path as seen from the current folder, where it lies inside."""
+    path, here = policy.path, Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def _cubes(folder: Path) -> list[Path]:

@@ -134,11 +134,33 @@ def test_no_init_yet(wrong):
     """
     The message says which command makes the state; asking makes none.
     """
-    for command in (["budget"], ["history"], ["query", "SELECT COUNT(*) FROM meps1996"]):
-        status, error = wrong(command[0], "policies/meps1996.yaml", *command[1:])
+    policy = "policies/meps1996.yaml"
+    for command in (
+        *(["budget", policy], ["history", policy], ["guards", policy], ["audit", policy]),
+        *(["audit", policy, "--verify"], ["apply", policy], ["rebuild", policy]),
+        *([word, policy, "SELECT COUNT(*) FROM meps1996"] for word in ("query", "explain")),
+        ["ledger", "backup", policy, "backup"],
+    ):
+        status, error = wrong(*command)
         assert status == 2
         assert "privacy-proxy init" in error
         assert not Path("policies/.privacy-proxy/meps1996").exists()
+        assert not Path("backup").exists()
+
+
+def test_a_restore_of_what_is_no_backup(wrong, capsys):
+    """
+    A missing file, one that is no ledger, and none of this dataset: the ledger stays.
+    """
+    policy = "policies/cps1988.yaml"
+    Path("text").write_text("text")
+    assert run(["init", policy, "--state", "other"]) == 0
+    assert run(["ledger", "backup", policy, "stranger", "--state", "other"]) == 0
+    capsys.readouterr()
+    for name, message in (("none", "no backup none"), ("text", "not a"), ("stranger", "another")):
+        status, error = wrong("ledger", "restore", policy, name)
+        assert status == 2
+        assert message in error
 
 
 def test_init_twice(wrong):
@@ -157,7 +179,12 @@ def test_the_state_of_another_policy(wrong, folder):
     text = (folder / "policies/cps1988.yaml").read_text()
     changed = folder / "policies/changed.yaml"
     changed.write_text(text.replace("budget: 1.0 ", "budget: 9.0 "))
-    status, error = wrong("query", str(changed), "SELECT COUNT(*) FROM cps1988")
-    assert status == 2
-    assert "has changed since it was applied" in error
-    assert "hint: " in error
+    sql = "SELECT COUNT(*) FROM cps1988"
+    for command in (["query", str(changed), sql], ["explain", str(changed), sql]):
+        status, error = wrong(*command)
+        assert status == 2
+        assert "has changed since it was applied" in error
+        assert "hint: undo the change, or apply it: privacy-proxy apply" in error
+    for command in ("rebuild", "guards"):
+        assert "has changed since it was applied" in wrong(command, str(changed))[1]
+    assert "nothing was changed (privacy.budget is 9" in wrong("apply", str(changed))[1]

@@ -132,13 +132,13 @@ def test_connect_opens_the_engine_and_its_session(monkeypatch):
     assert engine.closed == 3, "session and engine of the first, engine of the refused"
 
 
-@pytest.mark.parametrize("url", ["postgresql://alice@host/cps1988", "postgres://host/db"])
-def test_a_server_is_not_supported_yet(url):
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
+def test_the_url_of_a_server_is_no_file(scheme):
     """
-    The URL of a server says so, rather than being taken for a missing file.
+    A URL means a running proxy; where none listens, that is what the error says.
     """
-    with pytest.raises(proxy.NotSupportedError, match="running proxy is not supported yet"):
-        proxy.connect(url)
+    with pytest.raises(proxy.OperationalError, match="connection"):
+        proxy.connect(f"{scheme}://alice@127.0.0.1:1/cps1988")
 
 
 def test_a_cursor_describes_its_result():

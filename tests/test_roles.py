@@ -215,10 +215,17 @@ def test_a_cap_of_a_group_is_spent_by_its_members_together(small):
     count(engine, "age < 5", user="eve")
 
 
-@pytest.mark.parametrize("rest", ["analysts: {bi: {spend: off}}", "groups: {dash: {spend: off}}"])
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "analysts: {bi: {spend: off}}",
+        "groups: {dash: {spend: off}}",
+        "analysts: {bi: {budget: 0.9}}\ngroups: {dash: {spend: off}}",
+    ],
+)
 def test_spend_off_infers_only(small, rest):
     """
-    Of an analyst, and of a group: what others paid for is to be had, and nothing else.
+    Of an analyst, or of a group of theirs: what others paid for is to be had, and nothing else.
     """
     small.users(bi="roles: [analyst], groups: [dash]", ann="roles: [analyst]")
     engine = small.made(privacy(), rest + "\n")

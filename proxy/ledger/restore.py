@@ -60,8 +60,11 @@ def restore(
         raise StateError(f"there is no backup {backup}")
     draft = path.with_name(f"{path.name}.{token_hex(4)}")
     try:
-        with closing(sqlite3.connect(backup)) as source:
-            copy(source, draft)
+        try:
+            with closing(sqlite3.connect(backup)) as source:
+                copy(source, draft)
+        except sqlite3.DatabaseError as error:
+            raise StateError(f"{backup} is no backup of a ledger: {error}") from error
         ledger = SQLiteLedger.open(draft, dataset=dataset, timeout=timeout, clock=clock)
         try:
             new = _charge(ledger, ledger._connections, clock, mark, spent or {}, user)

@@ -30,7 +30,6 @@ from proxy.server.desk import Describer, Desk
 from proxy.server.embedded import Address, Embedded, end_orphans
 from proxy.server.frames import CANCEL, Frames
 from proxy.server.link import Link
-from proxy.server.messages import Report
 from proxy.server.mirror import (
     SCHEMA,
     Limits,
@@ -44,7 +43,7 @@ from proxy.state import state_folder
 
 log = logging.getLogger("proxy.server")
 WORKERS = 16  # threads for the engines
-LOGINS = 64  # connections that have not logged in yet
+LOGINS = 256  # connections that have not logged in yet
 GRACE = 10.0  # seconds for running statements, when the server stops
 SPARE = 10  # connections to the mirror for the server itself
 
@@ -86,7 +85,7 @@ class Server:
         self._pool = ThreadPoolExecutor(WORKERS, "engine")
         self._links: dict[bytes, Link] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._logins = 0
+        self._logins: dict[Peer, None] = {}  # that have not logged in yet, oldest first
         self._server: asyncio.Server | None = None
         self._metrics_server: asyncio.Server | None = None
         self._cancels: set[bytes] = set()
@@ -224,14 +223,13 @@ class Server:
         return Peer(login.new_client_frames(), self._accept)
 
     def _accept(self, client: Peer) -> None:
-        if self._logins >= LOGINS:
-            client.write(
-                Report("FATAL", "53300", "sorry, too many clients already").encode("utf-8")
-            )
-            client.close()
-            self.metrics.add("logins_total", outcome="refused")
-            return
-        self._logins += 1
+        """Begin with a connection; if too many have not logged in, the oldest of them goes."""
+        if len(self._logins) >= LOGINS:
+            oldest = next(iter(self._logins))
+            del self._logins[oldest]
+            oldest.abort()
+            self.metrics.add("logins_total", outcome="dropped")
+        self._logins[client] = None
         self._start(self._serve(client))
 
     def _start(self, work: object) -> None:
@@ -255,7 +253,7 @@ class Server:
                         return
                     mirror, link, key = await self._login(client, wish)
             finally:
-                self._logins -= 1
+                self._logins.pop(client, None)
             self._links[key] = link
             self.metrics.set("connections", len(self._links))
             await link.run()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from sqlglot import exp
 
@@ -16,6 +17,7 @@ from proxy.domain import Attribute, Value
 from proxy.errors import (
     NotSupportedError,
     SQLSyntaxError,
+    StatementTooComplexError,
     UndefinedColumnError,
     UndefinedTableError,
 )
@@ -25,6 +27,7 @@ from proxy.sql.coefficients import Axis, Coefficients, MeasureColumn, Public
 from proxy.sql.compile import NUMBERS, Point, conjuncts
 from proxy.sql.dialect import Utility, requests
 from proxy.sql.evaluate import Evaluator
+from proxy.sql.groups import Key
 from proxy.sql.moments import has_measure
 from proxy.sql.names import Names, name_of, nearest
 from proxy.sql.program import Request
@@ -43,6 +46,8 @@ from proxy.sql.results import Results, modified
 from proxy.sql.scalar import Typed, convert, position, worded
 from proxy.sql.select import WORDS, Select
 
+MAX_POINTS = 200
+
 
 @dataclass
 class Binder:
@@ -59,10 +64,23 @@ class Binder:
     taint: int = 0  # how often something that is not public has been met
     count: int = 0  # of the relations that have a name
 
-    @property
+    @cached_property
     def coefficients(self) -> Coefficients:
         """Expressions over the policy's domain."""
         return Coefficients(self.policy.domain, self.evaluator, self.notices)
+
+    def add(self, where: tuple[exp.Expr, ...], keys: Sequence[Key], grouped: bool) -> Point:
+        """Return a new release point.
+
+        Raises:
+            StatementTooComplexError: there are too many.
+        """
+        if len(self.points) == MAX_POINTS:
+            raise StatementTooComplexError(f"the statement has more than {MAX_POINTS} aggregations")
+        point = Point(len(self.points), self.coefficients, where, tuple(keys), grouped)
+        self.points.append(point)
+        self.taint += 1
+        return point
 
     def never(self, where: Iterable[exp.Expr]) -> bool:
         """Return whether a condition among these is false whatever the rows are."""
@@ -168,6 +186,7 @@ class Binder:
                 one.name,
                 Typed(
                     f"c{i}", kind, numbers=one.typed.numbers | two.typed.numbers,
+                    width=max(one.typed.width, two.typed.width),
                     shadow=f"s{i}" if shadow else None,
                 ),
             )
@@ -199,7 +218,11 @@ class Binder:
         ]
         names = ", ".join(f"c{i}" for i in range(len(kinds)))
         text = f"SELECT * FROM (VALUES {', '.join(texts)}) AS v({names})"
-        outputs = [Output(f"column{i + 1}", Typed(f"c{i}", kind)) for i, kind in enumerate(kinds)]
+        widths = [max(row[i].width for row in rows) for i in range(len(kinds))]
+        outputs = [
+            Output(f"column{i + 1}", Typed(f"c{i}", kind, width=widths[i]))
+            for i, kind in enumerate(kinds)
+        ]
         return Bound(text, tuple(outputs))
 
     # --- what FROM names ---------------------------------------------------------------------
@@ -302,7 +325,10 @@ class Binder:
     def _public(self, name: str) -> Relation:
         table, columns = self.evaluator.public(name, self.policy.public[name].path)
         alias = self.fresh("t")
-        found = tuple((column, Typed(f"{alias}.c{i}", k)) for i, (column, k) in enumerate(columns))
+        found = tuple(
+            (column, Typed(f"{alias}.c{i}", kind, width=width))
+            for i, (column, kind, width) in enumerate(columns)
+        )
         return Relation(f"{table} AS {alias}", found, public=True)
 
     def _system(self, name: str, node: exp.Expr) -> Relation:

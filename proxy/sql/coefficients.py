@@ -40,6 +40,7 @@ from proxy.sql.scalar import (
 )
 
 ENUMERABLE = 2**17  # values in the bins of an axis, up to which all are tried
+MAX_EFFORT = 2**28  # cells evaluated for one statement
 TOGETHER = 2**12  # cells on which a whole condition is evaluated at once
 FALSE, NULL, TRUE = 0, 1, 2  # in this order AND is the minimum, OR the maximum
 
@@ -79,6 +80,7 @@ class Coefficients:
     domain: Domain
     evaluator: Evaluator
     notices: list[str] = field(default_factory=list)
+    effort: list[int] = field(default_factory=list)  # cells that were evaluated
 
     def lower(self, node: exp.Expr) -> Typed:
         """Return an expression of axes as DuckDB text."""
@@ -98,6 +100,9 @@ class Coefficients:
         return found
 
     def _evaluate(self, node: exp.Expr, typed: Typed, points: dict[int, Points]) -> Values:
+        self.effort.append(self._cells(typed.axes))
+        if sum(self.effort) > MAX_EFFORT:
+            raise StatementTooComplexError("the expressions of the statement have too many cells")
         try:
             return self.evaluator.evaluate(typed.sql, typed.axes, points)
         except (DataError, StatementTooComplexError) as error:
@@ -409,7 +414,7 @@ class DomainLowering(Lowering):
             )
         index = int(node.this)
         kind = types.of_attribute(self.domain.attributes[index])
-        return Typed(f"d{index}.v", kind, frozenset([index]))
+        return Typed(f"d{index}.v", kind, frozenset([index]), width=_width(self.domain, index))
 
 
 def _public(lowering: Lowering, node: exp.Expr) -> Typed:
@@ -426,6 +431,14 @@ def _public(lowering: Lowering, node: exp.Expr) -> Typed:
     ]
     where = " AND ".join(f"{left.sql} = {right.sql}" for left, right in pairs)
     return make(f"({text} WHERE {where})", kind, *operands)
+
+
+def _width(domain: Domain, axis: int) -> int:
+    """Return the most bytes that a value of an axis has."""
+    attribute = domain.attributes[axis]
+    if attribute.type != "text":
+        return 64
+    return max((len(str(value).encode()) for value in attribute.values), default=1)
 
 
 RULES[Axis] = RULES[MeasureColumn] = lambda lowering, node: lowering.column(node)

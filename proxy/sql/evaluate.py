@@ -38,7 +38,8 @@ SETTINGS = """
     SET enable_external_access = false; SET lock_configuration = true;
 """
 CACHED = 512  # arrays, programs
-CACHED_BYTES = 2**25  # an array larger than this is not kept
+CACHED_CELLS = 2**16  # an array larger than this is not kept
+MAX_ROWS = 1_000_000  # of a result
 
 
 @dataclass(frozen=True)
@@ -57,22 +58,27 @@ class Values:
 class Evaluator:
     """A DuckDB for one domain.  Its methods may be called from any thread."""
 
-    def __init__(self, domain: Domain) -> None:
+    def __init__(self, domain: Domain, seconds: float = 30.0) -> None:
         self.domain = domain
+        self.seconds = seconds  # after which a query over results is given up
         self._lock = threading.RLock()
         self._connection = duckdb.connect(":memory:", config={"threads": 1})
         self._connection.execute(SETTINGS)
         self._tables: set[str] = set()
-        self._public: dict[str, tuple[str, list[tuple[str, str]]]] = {}
+        self._public: dict[str, tuple[str, list[tuple[str, str, int]]]] = {}
         self._cache: OrderedDict[object, object] = OrderedDict()
 
-    def cached(self, key: object, make: Callable[[], Found]) -> Found:
-        """Return what was made under a key, or make it."""
+    def cached(
+        self, key: object, make: Callable[[], Found], small: Callable[[Found], bool] | None = None
+    ) -> Found:
+        """Return what was made under a key, or make it, and keep it if it is small."""
         with self._lock:
             if key in self._cache:
                 self._cache.move_to_end(key)
                 return self._cache[key]  # type: ignore[return-value]  # a key has one maker
         made = make()
+        if small is not None and not small(made):
+            return made
         with self._lock:
             self._cache[key] = made
             if len(self._cache) > CACHED:
@@ -105,7 +111,7 @@ class Evaluator:
                 f"an expression over {names} has {cells:,} cells; {MAX_CELLS:,} are allowed",
                 hint="split it into conditions on fewer columns, joined by AND",
             )
-        if cells > CACHED_BYTES // 16:
+        if cells > CACHED_CELLS:
             return self._evaluate(sql, axes, points)
         key = (sql, axes, tuple(sorted(points.items())))
         return self.cached(key, lambda: self._evaluate(sql, axes, points))
@@ -136,16 +142,29 @@ class Evaluator:
                 raise failure(error) from None
 
     def rows(self, sql: str, parameters: dict[str, object]) -> list[tuple[Any, ...]]:
-        """Return the rows of a query with named parameters."""
+        """Return the rows of a query with named parameters.
+
+        Raises:
+            QueryCanceledError: it was interrupted, or took too long.
+            StatementTooComplexError: it has too many rows, or needs too much memory.
+        """
         with self._lock:
+            timer = threading.Timer(self.seconds, self._connection.interrupt)
+            timer.start()
             try:
                 result = self._connection.execute(sql, parameters or None)
-                return result.fetchall()
+                found = result.fetchmany(MAX_ROWS + 1)
             except duckdb.Error as error:
                 raise failure(error) from None
+            finally:
+                timer.cancel()
+            if len(found) > MAX_ROWS:
+                raise StatementTooComplexError(f"the result has more than {MAX_ROWS:,} rows")
+            return found
 
-    def public(self, name: str, path: Path) -> tuple[str, list[tuple[str, str]]]:
-        """Return the relation of a public table, loaded when first needed, and its columns.
+    def public(self, name: str, path: Path) -> tuple[str, list[tuple[str, str, int]]]:
+        """Return the relation of a public table, loaded when first needed, and its columns
+        (name, type, bytes of the longest value).
 
         Raises:
             OperationalError: the file cannot be read.
@@ -161,7 +180,11 @@ class Evaluator:
                 self._connection.execute(
                     f"CREATE TABLE {table} AS SELECT {', '.join(parts)}", values
                 )
-                self._public[name] = (table, [(column, kind) for column, kind, _ in columns])
+                widths = [max((len(str(v)) * 4 for v in column), default=1) for column in values]
+                self._public[name] = (
+                    table,
+                    [(c, kind, w) for (c, kind, _), w in zip(columns, widths, strict=True)],
+                )
             return self._public[name]
 
     def interrupt(self) -> None:
@@ -276,7 +299,7 @@ def failure(error: duckdb.Error) -> Exception:
     """Return the error that a client sees where DuckDB fails on public values or noisy answers."""
     text = str(error).split("\n")[0]
     if isinstance(error, duckdb.InterruptException):
-        return QueryCanceledError("the statement was canceled")
+        return QueryCanceledError("the statement was canceled, or took too long")
     if isinstance(error, duckdb.OutOfMemoryException):
         return StatementTooComplexError("the statement needs more memory than it may have")
     words = text.split(": ", 1)[-1]

@@ -158,7 +158,8 @@ def _replace(lowering: Lowering, node: exp.Expr) -> Typed:
         raise wrong("replace", values)
     value, old, new = (v.sql for v in values)
     text = f"CASE WHEN {old} = '' THEN {value} ELSE replace({value}, {old}, {new}) END"
-    return make(f"CASE WHEN {new} IS NULL THEN NULL ELSE {text} END", TEXT, *values)
+    width = values[0].width * max(values[2].width, 1)
+    return make(f"CASE WHEN {new} IS NULL THEN NULL ELSE {text} END", TEXT, *values, width=width)
 
 
 def _split_part(lowering: Lowering, node: exp.Expr) -> Typed:
@@ -172,8 +173,11 @@ def _split_part(lowering: Lowering, node: exp.Expr) -> Typed:
 
 def _concat(lowering: Lowering, node: exp.Expr) -> Typed:
     values = [_shown(value) for value in arguments(lowering, node, "expressions")]
+    if not values:
+        raise wrong("concat", values)
     name = "concat_ws" if isinstance(node, exp.ConcatWs) else "concat"
-    return make(f"{name}({', '.join(v.sql for v in values)})", TEXT, *values)
+    width = sum(value.width for value in values) + len(values) * values[0].width
+    return make(f"{name}({', '.join(v.sql for v in values)})", TEXT, *values, width=width)
 
 
 def _shown(value: Typed) -> Typed:
@@ -185,7 +189,8 @@ def _pipe(lowering: Lowering, node: exp.Expr) -> Typed:
     if TEXT not in (left.type, right.type) and "unknown" not in (left.type, right.type):
         raise UndefinedFunctionError(f"operator does not exist: {left.type} || {right.type}")
     left, right = _shown(left), _shown(right)
-    return make(f"({left.sql} || {right.sql})", TEXT, left, right)
+    text = f"({left.sql} || {right.sql})"
+    return make(text, TEXT, left, right, width=left.width + right.width)
 
 
 def _like(lowering: Lowering, node: exp.Expr) -> Typed:

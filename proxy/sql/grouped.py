@@ -82,10 +82,7 @@ class Grouped(Outer):
         self._marginals: dict[tuple[str, ...], marginal.Marginal] = {}
 
     def _point(self, keys: Sequence[Key]) -> Point:
-        binder = self.binder
-        point = Point(len(binder.points), binder.coefficients, self.where, tuple(keys), bool(keys))
-        binder.points.append(point)
-        binder.taint += 1
+        point = self.binder.add(self.where, keys, bool(keys))
         point.filter  # noqa: B018  # what is wrong with WHERE is said before what follows it
         return point
 
@@ -311,6 +308,10 @@ class Grouped(Outer):
                     sides[::-1],
                     {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(sign, sign),
                 )
+            other = self._linear(sides[1])
+            if other is not None and other.query is not None:  # of two numbers: their difference
+                left, right = (exp.Paren(this=side.copy()) for side in sides)
+                sides = [exp.Sub(this=left, expression=right), exp.Literal.number(0)]
             number, value = self._one(sides[0]), self._constant(sides[1])
             if sign in ("<", "<=", ">", ">=") or (sign == "=" and number.type == "bigint"):
                 return number, Extra("probability", *_ends(number, sign, value))

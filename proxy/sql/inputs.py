@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from proxy.errors import NotSupportedError, ProgrammingError
+from proxy.errors import NotSupportedError, ProgrammingError, StatementTooComplexError
 from proxy.sql.coefficients import Public
 from proxy.sql.names import Names, name_of
 from proxy.sql.relations import Context, Protected, Relation
@@ -21,6 +22,7 @@ from proxy.sql.scalar import Typed, flat, position
 if TYPE_CHECKING:
     from proxy.sql.bind import Binder
 
+MAX_NODES = 50_000  # of one expression
 JOIN = "protected rows are joined with a public table by equality of its key: ON a = b, or USING"
 
 
@@ -33,8 +35,15 @@ class Inputs:
         self.context = context
 
     def resolve(self, node: exp.Expr) -> exp.Expr:
-        """Return an expression with its columns replaced by what they are."""
-        return self._resolve(node.copy())
+        """Return an expression with its columns replaced by what they are.
+
+        Raises:
+            StatementTooComplexError: subqueries upon subqueries have made it too large.
+        """
+        found = self._resolve(node.copy())
+        if sum(1 for _ in islice(found.walk(), MAX_NODES + 1)) > MAX_NODES:
+            raise StatementTooComplexError("an expression of this statement becomes too long")
+        return found
 
     def _resolve(self, node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Column):

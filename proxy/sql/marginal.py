@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError
 from proxy.sql import types
-from proxy.sql.compile import NUMBERS, Point
+from proxy.sql.compile import NUMBERS
 from proxy.sql.groups import Key
 from proxy.sql.moments import has_measure
 from proxy.sql.program import Extra
@@ -46,10 +46,12 @@ def aggregate(grouped: Grouped, node: exp.Expr, known: dict[tuple[str, ...], Mar
     call, conditions = grouped.filtered(node)
     shown = worded(node)
     rule = _rule(call)
+    if rule is None:
+        raise _refused(node)
     argument = sole(call).this if isinstance(call, exp.WithinGroup) else only_argument(call)
     if isinstance(argument, exp.Distinct) and len(argument.expressions) == 1:
         argument = argument.expressions[0]
-    if rule is None or not isinstance(argument, exp.Expr):
+    if not isinstance(argument, exp.Expr):
         raise _refused(node)
     resolved = grouped.inputs.resolve(argument)
     if has_measure(resolved):
@@ -84,8 +86,7 @@ def aggregate(grouped: Grouped, node: exp.Expr, known: dict[tuple[str, ...], Mar
 def _marginal(grouped: Grouped, node: exp.Expr, value: Key, conditions: list[exp.Expr]) -> Marginal:
     binder, base = grouped.binder, grouped.points[0]
     where = (*base.where, *conditions)
-    point = Point(len(binder.points), base.coefficients, where, (*base.keys, value), True)
-    binder.points.append(point)
+    point = binder.add(where, (*base.keys, value), True)
     label = f"COUNT(*) by {worded(node)}"
     number = point.add(point.count(), node, grouped.context.wanted, label)
     extra = point.extra(number, Extra("present"))

@@ -2,20 +2,21 @@
 
 Σ over records of  e = a + b · m  (a, b expressions of axes, m a measure) is  Σ_cells a · (records)
 + Σ_cells b · (sum of m).  Where m is NULL so is e: then a multiplies the records in which m is
-present.  Invariant: a coefficient is NULL exactly where the expression is NULL for that reason.
+present.  An axis may be NULL too: ``guards`` are the expressions of axes whose NULL makes the whole
+NULL, and there every coefficient is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from proxy.domain import Domain
 from proxy.errors import NotSupportedError
 from proxy.inference.query import COUNT, present_part, sum_part
-from proxy.sql.coefficients import MeasureColumn
+from proxy.sql.coefficients import Axis, MeasureColumn, Public
 from proxy.sql.scalar import position
 
 
@@ -27,6 +28,7 @@ class Moments:
     presence: int | None = None
     settled: bool = False  # made of branches with presences of their own
     measures: frozenset[int] = field(default_factory=frozenset)
+    guards: tuple[exp.Expr, ...] = ()
 
 
 def has_measure(node: exp.Expr) -> bool:
@@ -41,7 +43,7 @@ def moments(node: exp.Expr, domain: Domain) -> Moments:
         NotSupportedError: it is not linear in the measures.
     """
     if not has_measure(node):
-        return Moments({COUNT: node})
+        return Moments({COUNT: node}, guards=_guards(domain, node))
     rule = RULES.get(type(node))
     found = rule(node, domain) if rule else None
     if found is None:
@@ -58,13 +60,15 @@ def moments(node: exp.Expr, domain: Domain) -> Moments:
 
 def settle(found: Moments) -> dict[int, exp.Expr]:
     """Return the coefficients with those of records moved to where the measure is present."""
-    if found.presence is None or COUNT not in found.parts:
-        return found.parts
-    rest = {part: node for part, node in found.parts.items() if part != COUNT}
-    part = present_part(found.presence)
-    here = found.parts[COUNT]
-    rest[part] = _sum(rest[part], here) if part in rest else here
-    return rest
+    parts = found.parts
+    if found.presence is not None and COUNT in parts:
+        rest = {part: node for part, node in parts.items() if part != COUNT}
+        part, here = present_part(found.presence), parts[COUNT]
+        parts = rest | {part: _sum(rest[part], here) if part in rest else here}
+    if not found.guards:
+        return parts
+    nothing = exp.or_(*(_is_null(guard) for guard in found.guards))
+    return {part: exp.Case().when(nothing, exp.Null()).else_(node) for part, node in parts.items()}
 
 
 def present(node: exp.Expr, domain: Domain) -> dict[int, exp.Expr]:
@@ -76,11 +80,8 @@ def present(node: exp.Expr, domain: Domain) -> dict[int, exp.Expr]:
     if found.settled:
         raise NotSupportedError("COUNT of this expression is not known", position=position(node))
     part = COUNT if found.presence is None else present_part(found.presence)
-    conditions = [
-        exp.Is(this=_paren(part), expression=exp.Null(), negate=True)
-        for part in found.parts.values()
-    ]
-    return {part: exp.and_(*conditions)} if len(conditions) > 1 else {part: conditions[0]}
+    guards = [*found.guards, *found.parts.values()]
+    return {part: exp.and_(*(exp.Not(this=_is_null(guard)) for guard in guards))}
 
 
 def _as_numbers(parts: dict[int, exp.Expr]) -> dict[int, exp.Expr]:
@@ -90,6 +91,21 @@ def _as_numbers(parts: dict[int, exp.Expr]) -> dict[int, exp.Expr]:
         else node
         for part, node in parts.items()
     }
+
+
+def _is_null(node: exp.Expr) -> exp.Expr:
+    return exp.Is(this=_paren(node), expression=exp.Null())
+
+
+def _may_be_null(node: exp.Expr, domain: Domain) -> bool:
+    """Return whether an expression of axes has no value for some cell."""
+    if node.find(exp.Case, exp.Nullif, exp.Null, Public):
+        return True
+    return any(domain.attributes[int(axis.this)].null for axis in node.find_all(Axis))
+
+
+def _guards(domain: Domain, *nodes: exp.Expr) -> tuple[exp.Expr, ...]:
+    return tuple(node for node in nodes if _may_be_null(node, domain))
 
 
 def _first(node: exp.Expr) -> int:
@@ -122,9 +138,9 @@ def _inner(node: exp.Expr, domain: Domain) -> Moments:
     return moments(node.this, domain)
 
 
-def _each(found: Moments, change: Callable[[exp.Expr], exp.Expr]) -> Moments:
+def _each(found: Moments, change: Callable[[exp.Expr], exp.Expr], *guards: exp.Expr) -> Moments:
     parts = {part: change(node) for part, node in found.parts.items()}
-    return Moments(parts, found.presence, found.settled, found.measures)
+    return replace(found, parts=parts, guards=(*found.guards, *guards))
 
 
 def _cast(node: exp.Expr, domain: Domain) -> Moments | None:
@@ -145,7 +161,9 @@ def _product(node: exp.Expr, domain: Domain) -> Moments | None:
             return None
         divisor = exp.Cast(this=_paren(right), to=exp.DataType.build("double"))
         return _each(
-            moments(left, domain), lambda n: exp.Div(this=_paren(n), expression=divisor.copy())
+            moments(left, domain),
+            lambda n: exp.Div(this=_paren(n), expression=divisor.copy()),
+            *_guards(domain, right),
         )
     if has_measure(left) and has_measure(right):
         return None
@@ -161,17 +179,11 @@ def _addition(node: exp.Expr, domain: Domain) -> Moments | None:
     measures = left.measures | right.measures
     if (kinds and len(measures) > 1) or left.settled or right.settled:
         return None  # NULL where either is: the cube does not know in which records both are there
-    parts: dict[int, exp.Expr] = {}
-    for part in {*left.parts, *right.parts}:
-        terms = [
-            side.parts.get(part)
-            or exp.Mul(
-                this=exp.Literal.number(0), expression=_paren(next(iter(side.parts.values())))
-            )
-            for side in (left, right)
-        ]  # 0 times the other's coefficient is NULL where that is
-        parts[part] = _sum(*terms)
-    return Moments(parts, next(iter(kinds), None), measures=measures)
+    parts = dict(left.parts)
+    for part, node in right.parts.items():
+        parts[part] = _sum(parts[part], node) if part in parts else node
+    guards = (*left.guards, *right.guards)
+    return Moments(parts, next(iter(kinds), None), measures=measures, guards=guards)
 
 
 def _branches(
@@ -216,7 +228,7 @@ def _coalesce(node: exp.Expr, domain: Domain) -> Moments | None:
         return found
     missing = exp.Neg(this=_paren(other))
     parts = found.parts | {COUNT: other, present_part(found.presence): missing}
-    return Moments(parts, None, settled=True, measures=found.measures)
+    return Moments(parts, None, settled=True, measures=found.measures)  # other NULL: adds nothing
 
 
 RULES: dict[type[exp.Expr], Callable[[exp.Expr, Domain], Moments | None]] = {

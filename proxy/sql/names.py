@@ -51,7 +51,7 @@ def output_name(item: exp.Expr, text: str) -> str:
         return str(item.meta["name"])
     if isinstance(item, exp.Cast):
         inner = output_name(item.this, text)
-        return inner if inner != "?column?" else item.args["to"].sql("postgres").lower()
+        return inner if inner != "?column?" else _type_name(item)
     if isinstance(item, exp.Column):
         return name_of(item.this)
     if isinstance(item, exp.Case):
@@ -64,15 +64,35 @@ def output_name(item: exp.Expr, text: str) -> str:
     if isinstance(item, exp.Func) and "start" in item.meta:
         written = text[item.meta["start"] : item.meta["end"] + 1]
         return written.translate(FOLD) if written.isidentifier() else "?column?"
+    if isinstance(item, exp.Trim):
+        side = str(item.args.get("position"))
+        return {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(side, "btrim")
     return UNWRITTEN.get(type(item), "?column?")
 
 
+def _type_name(node: exp.Expr) -> str:
+    """Return PostgreSQL's own name of the type that a cast names."""
+    name = str(getattr(node.args["to"].this, "value", "")).upper()
+    return TYPES.get(name, name.lower()) or "?column?"
+
+
+TYPES = {
+    "INT": "int4",
+    "BIGINT": "int8",
+    "SMALLINT": "int2",
+    "DOUBLE": "float8",
+    "FLOAT": "float4",
+    "DECIMAL": "numeric",
+    "BOOLEAN": "bool",
+}
 UNWRITTEN: dict[type[exp.Expr], str] = {
     exp.Coalesce: "coalesce",
     exp.Nullif: "nullif",
     exp.Greatest: "greatest",
     exp.Least: "least",
     exp.Extract: "extract",
+    exp.Substring: "substring",
+    exp.StrPosition: "position",
     exp.CurrentDate: "current_date",
     exp.CurrentTimestamp: "now",
 }

@@ -79,6 +79,7 @@ def columns_of(name: str, outputs: Iterable[Output]) -> tuple[tuple[str, Typed],
                 f"{name}.c{i}",
                 output.typed.type,
                 numbers=output.typed.numbers,
+                width=output.typed.width,
                 shadow=f"{name}.s{i}" if output.typed.shadow else None,
             ),
         )

@@ -51,6 +51,12 @@ SPREADS: dict[type[exp.Expr], str] = {
 }
 
 
+AGGREGATES = {
+    *(exp.Count, exp.CountIf, exp.LogicalAnd, exp.LogicalOr, exp.Min, exp.Max, exp.Sum, exp.Avg),
+    *(exp.Median, *SPREADS),
+}
+
+
 def aggregates(node: exp.Expr) -> Iterator[exp.Expr]:
     """Yield the aggregate calls of an expression, outermost first; not those of subqueries."""
     stack = [node]
@@ -87,7 +93,7 @@ def only_argument(node: exp.Expr) -> exp.Expr | None:
     for name, value in node.args.items():
         if value and name not in ("this", "big_int"):
             raise ProgrammingError(
-                f"{worded(node)}: the aggregate takes one argument", position=position(node)
+                f"{worded(node)}: {node.key.upper()} takes one argument", position=position(node)
             )
     return node.this if isinstance(node.this, exp.Expr) else None
 
@@ -129,9 +135,8 @@ class Outer(Lowering):
     def _scalar(self, node: exp.Expr) -> Typed:
         bound, typed = self._one_column(node)
         shadow = f"(SELECT s0 FROM ({bound.sql}))" if typed.shadow else None
-        return Typed(
-            f"(SELECT c0 FROM ({bound.sql}))", typed.type, numbers=typed.numbers, shadow=shadow
-        )
+        text = f"(SELECT c0 FROM ({bound.sql}))"
+        return replace(make(text, typed.type, typed), axes=frozenset(), shadow=shadow)
 
     def _member(self, node: exp.Expr) -> Typed:
         bound, typed = self._one_column(node.args["query"])
@@ -166,8 +171,7 @@ class Outer(Lowering):
         if spec.args.get("spec"):
             pieces.append(_frame(spec.args["spec"]))
         made = make(f"({function} OVER ({' '.join(pieces)}))", kind, *values)
-        made = convert_result(made, function)
-        return replace(made, aggregate=True)
+        return convert_result(made, function)
 
     def _windowed(self, node: exp.Expr) -> tuple[str, str, list[Typed]]:
         """Return the call, its type and its arguments."""
@@ -241,7 +245,7 @@ def aggregate(node: exp.Expr, lower: Callable[[exp.Expr], Typed]) -> Typed:
         conditions, tail = [condition], f" FILTER (WHERE {condition.sql})"
         node = node.this
     text, kind, values = _call(node, lower)
-    return replace(make(text + tail, kind, *values, *conditions), aggregate=True)
+    return make(text + tail, kind, *values, *conditions)
 
 
 def _call(node: exp.Expr, lower: Callable[[exp.Expr], Typed]) -> tuple[str, str, list[Typed]]:
@@ -251,6 +255,12 @@ def _call(node: exp.Expr, lower: Callable[[exp.Expr], Typed]) -> tuple[str, str,
     if isinstance(node, exp.Anonymous) and node.name.lower() == "every":
         value = convert(lower(next(iter(node.expressions), exp.Null())), "boolean")
         return f"bool_and({value.sql})", "boolean", [value]
+    if type(node) not in AGGREGATES:
+        name = node.name if isinstance(node, exp.Anonymous) else node.key
+        raise UndefinedFunctionError(
+            f"the aggregate {name.lower()} is not among those the proxy knows here",
+            position=position(node),
+        )
     inner, distinct = only_argument(node), ""
     if isinstance(inner, exp.Distinct) and len(inner.expressions) == 1:
         inner, distinct = inner.expressions[0], "DISTINCT "
@@ -283,13 +293,8 @@ def _call(node: exp.Expr, lower: Callable[[exp.Expr], Typed]) -> tuple[str, str,
     if type(node) in SPREADS:
         value = _number(SPREADS[type(node)], lower(inner))
         return f"{SPREADS[type(node)]}({value.sql})", DOUBLE, [value]
-    if isinstance(node, exp.Median):
-        value = _number("median", lower(inner))
-        return f"median(CAST({value.sql} AS DOUBLE))", DOUBLE, [value]
-    name = node.name if isinstance(node, exp.Anonymous) else node.key
-    raise UndefinedFunctionError(
-        f"the aggregate {name.lower()} is not among those the proxy knows", position=position(node)
-    )
+    value = _number("median", lower(inner))
+    return f"median(CAST({value.sql} AS DOUBLE))", DOUBLE, [value]
 
 
 def _number(name: str, value: Typed) -> Typed:

@@ -18,10 +18,14 @@ from proxy.errors import (
     DataError,
     NotSupportedError,
     ProgrammingError,
+    StatementTooComplexError,
     TypeMismatchError,
     UndefinedFunctionError,
 )
 from proxy.sql import types
+
+MAX_TEXT = 2_000_000  # characters: every translation doubles some part of what it translates
+MAX_WIDTH = 1_000_000  # bytes of one text value
 
 
 @dataclass(frozen=True)
@@ -34,20 +38,29 @@ class Typed:
     numbers: frozenset[int] = frozenset()  # the released numbers it reads
     shadow: str | None = None  # DuckDB text of the id of the number that it is exactly
     literal: str | None = None  # of an untyped quoted literal, its text
-    aggregate: bool = False  # an aggregate of results, or a window over them, is inside
+    width: int = 64  # of a text, the most bytes that it may have
 
 
 NULL = Typed("NULL", "unknown")
 
 
-def make(sql: str, kind: str, *parts: Typed) -> Typed:
-    """Return the text made of parts."""
+def make(sql: str, kind: str, *parts: Typed, width: int | None = None) -> Typed:
+    """Return the text made of parts; ``width`` is that of its value, if it is not the widest part's.
+
+    Raises:
+        StatementTooComplexError: the text, or the value, may become too long.
+    """
+    if width is None:
+        width = max((part.width for part in parts), default=64)
+    if len(sql) > MAX_TEXT or width > MAX_WIDTH:
+        what = "an expression" if len(sql) > MAX_TEXT else "a text"
+        raise StatementTooComplexError(f"{what} of this statement becomes too long")
     return Typed(
         sql,
         kind,
         frozenset().union(*(part.axes for part in parts)),
         frozenset().union(*(part.numbers for part in parts)),
-        aggregate=any(part.aggregate for part in parts),
+        width=width,
     )
 
 
@@ -77,7 +90,7 @@ def convert(value: Typed, kind: str) -> Typed:
         return value
     if value.literal is not None:
         made = types.literal(kind, types.read(value.literal, kind))
-        return Typed(made, kind)
+        return Typed(made, kind, width=value.width)
     if value.type == "unknown":
         return Typed(types.literal(kind, None), kind)
     wider = any(
@@ -169,7 +182,8 @@ Rule = Callable[[Lowering, exp.Expr], Typed]
 
 def _literal(_: Lowering, node: exp.Expr) -> Typed:
     if node.args["is_string"]:
-        return Typed(types.literal("text", node.name), "unknown", literal=node.name)
+        width = len(node.name.encode("utf-8", "surrogatepass"))
+        return Typed(types.literal("text", node.name), "unknown", literal=node.name, width=width)
     text = node.name
     if text.isdigit():
         value = int(text)

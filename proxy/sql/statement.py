@@ -49,7 +49,15 @@ def compile_statement(
     chosen = dict(settings or {})
     key = (text, policy.digest, tuple(sorted(chosen.items())), language, moment)
     source = Source(policy, evaluator, chosen, language, moment)
-    return evaluator.cached(key, lambda: _compiled(text, source))
+    return evaluator.cached(key, lambda: _compiled(text, source), _small)
+
+
+def _small(made: Program | Command) -> bool:
+    """Return whether a program may be kept: some hundreds of them are."""
+    releases = made.releases if isinstance(made, Program) else ()
+    cells = sum(release.rows * (len(release.groups) + 1) for release in releases)
+    cells += sum(n.family.labels.size for release in releases for n in release.numbers[:1])
+    return cells <= 2**17
 
 
 @dataclass(frozen=True)

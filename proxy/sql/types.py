@@ -64,7 +64,8 @@ def of_cast(node: exp.DataType) -> str:
     """
     name = NAMES.get(node.this.value if isinstance(node.this, exp.DType) else "")
     if name is None or (node.expressions and name != "numeric" and name != "text"):
-        raise NotSupportedError(f"the type {node.sql(dialect='postgres').lower()} is not supported")
+        written = name or str(getattr(node.this, "value", node.this))
+        raise NotSupportedError(f"the type {written.lower()} is not supported in this form")
     return name
 
 

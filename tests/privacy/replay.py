@@ -15,7 +15,6 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import accumulate
 from pathlib import Path
 from random import Random
 
@@ -23,7 +22,6 @@ import numpy as np
 import opendp.measurements
 
 import proxy.engine
-
 from proxy import steward
 from proxy.engine import Engine
 from proxy.errors import Error

@@ -62,7 +62,7 @@ def alarm(draws, rate):
 
 def test_the_law_by_hand():
     """
-    p = 1/3: P(0) = 1/2, P(±1) = 1/6, P(±2) = 1/18.
+    At p = 1/3: P(0) = 1/2, P(±1) = 1/6, P(±2) = 1/18.
     """
     rate = math.log(3)
     steps = [below(k, rate) - below(k - 1, rate) for k in (-2, -1, 0, 1, 2)]

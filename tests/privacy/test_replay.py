@@ -144,10 +144,13 @@ def test_an_own_history_sees_nothing_of_the_others(seed, audited):
 
 def caught(worlds, match, names=POLICIES):
     """Attack until the audit finds a fault."""
+
+    def attacks():
+        for seed, name in itertools.product(range(60), names):
+            audit(worlds[name], seed)
+
     with pytest.raises(AuditError, match=match):
-        for seed in range(60):
-            for name in names:
-                audit(worlds[name], seed)
+        attacks()
 
 
 def replaced(monkeypatch, place, name, change):

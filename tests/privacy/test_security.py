@@ -1,4 +1,4 @@
-"""proxy/SECURITY.md tells the truth: the tests that it names exist, and its limits are as it says."""
+"""proxy/SECURITY.md tells the truth: the tests that it names exist, its limits are as it says."""
 
 import ast
 import inspect

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import random
 import socket
 import struct
 import time
@@ -96,23 +97,24 @@ def test_a_login_that_was_overheard_cannot_be_replayed(server):
             assert told[:1] in (b"E", b"")
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        struct.pack("!ii", 0x7FFFFFFF, 3 << 16) + b"x" * 100_000,  # 2 GiB
-        struct.pack("!ii", -5, 3 << 16),
-        struct.pack("!ii", 4, 0),
-        os.urandom(50_000),
-        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + os.urandom(200),  # TLS at once
-        struct.pack("!ii", 8, 80877103) + b"stuffed",  # bytes behind the SSLRequest
-        struct.pack("!ii", 8, 80877103) * 50,
-        startup(user="alice", database="cps1988", replication="true") + b"Q\0\0\0\x05\0",
-        startup(user="a" * 5000, database="b" * 4000),
-        struct.pack("!ii", 16, 80877102) + os.urandom(8),  # to cancel a session that is none
-        b"\0" * 9,
-    ],
-)
+NOISE = random.Random(1988)
+GARBAGE = {
+    "2 GiB": struct.pack("!ii", 0x7FFFFFFF, 3 << 16) + b"x" * 100_000,
+    "negative": struct.pack("!ii", -5, 3 << 16),
+    "too short": struct.pack("!ii", 4, 0),
+    "noise": NOISE.randbytes(50_000),
+    "http": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "tls at once": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + NOISE.randbytes(200),
+    "stuffed": struct.pack("!ii", 8, 80877103) + b"bytes behind the request for TLS",
+    "again": struct.pack("!ii", 8, 80877103) * 50,
+    "a query first": startup(user="alice", replication="true") + b"Q\0\0\0\x05\0",
+    "long names": startup(user="a" * 5000, database="b" * 4000),
+    "cancel": struct.pack("!ii", 16, 80877102) + NOISE.randbytes(8),
+    "zeros": b"\0" * 9,
+}
+
+
+@pytest.mark.parametrize("data", GARBAGE.values(), ids=GARBAGE)
 def test_garbage_is_shown_the_door(server, data):
     """
     Whatever the first bytes are, the connection ends or asks for a password, and others go on.
@@ -266,6 +268,7 @@ def test_the_mirror_gives_nothing_away(connection, text):
     assert not found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

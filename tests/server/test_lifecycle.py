@@ -16,7 +16,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from proxy.server.embedded import started
+from proxy.server.embedded import Embedded, started
 from proxy.server.mirror import Limits
 from tests.server import serving
 from tests.server.serving import COUNT, ROOT
@@ -175,6 +175,26 @@ def test_limits_of_one_user(folder):
         with pytest.raises(psycopg.errors.QueryCanceled):
             first.execute("SELECT pg_sleep(30)")
         assert time.monotonic() - began < 8
+
+
+def test_a_postgresql_of_ones_own_is_the_mirror(folder):
+    """
+    With --mirror, roles and databases are made there once, found again, and nobody else's touched.
+    """
+    outside = Embedded(folder / "outside", 50)
+    try:
+        with psycopg.connect(outside.address.conninfo(), autocommit=True) as admin:
+            admin.execute("CREATE ROLE alice LOGIN PASSWORD 'x'")
+            with pytest.raises(AssertionError, match="already has a role alice"):
+                serving.spawned(folder, "--mirror", outside.address.conninfo()).__enter__()
+            admin.execute("DROP ROLE alice")
+        for _ in range(2):
+            with serving.spawned(folder, "--mirror", outside.address.conninfo()) as running:
+                assert mirrors(folder) == []
+                with running.connect() as connection:
+                    assert connection.execute(COUNT).fetchall()
+    finally:
+        outside.stop()
 
 
 class Slow:

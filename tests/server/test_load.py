@@ -5,6 +5,7 @@ import os
 import random
 import statistics
 import subprocess
+import sys
 import time
 
 import psycopg
@@ -20,11 +21,15 @@ MIXED = (
     REGIONS,
     "SELECT COUNT(*) FROM cps1988 WHERE education >= 12 WITH UTILITY (900, 0.05)",
     "SELECT SUM(wage) AS w FROM cps1988 WITH UTILITY (900000, 0.05)",
-    "SELECT COUNT(*) FROM cps1988 WHERE region = 'west' AND education = 3 WITH UTILITY (1e-6, 0.05)",
+    "SELECT COUNT(*) FROM cps1988 WHERE education = 3 WITH UTILITY (1e-6, 0.05)",
     "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace",
     "SELECT * FROM cps1988 LIMIT 0",
     "SELECT 1",
 )
+
+
+def say(text):
+    sys.stdout.write(text + "\n")
 
 
 def quantiles(times):
@@ -61,14 +66,13 @@ def test_a_hundred_clients(tmp_path):
     with serving.spawned(tmp_path, "--user-connections", "150") as running:
         asyncio.run(all_of_them(running))
         with running.connect() as connection:
-            budgets = connection.execute("SHOW BUDGET").fetchall()
-            columns = [column.name for column in connection.execute("SHOW BUDGET").description]
-    assert all(row[columns.index("left")] >= 0 for row in budgets)
+            cursor = connection.execute("SELECT * FROM privacy.budget")
+            names = [column.name for column in cursor.description]
+            budgets = [dict(zip(names, row, strict=True)) for row in cursor]
+    assert all(line["spent"] <= line["budget"] for line in budgets)
     p50, p99 = quantiles(times)
     rate = len(times) / SECONDS
-    print(
-        f"\n{CLIENTS} clients: {rate:.0f} statements a second, p50 {p50:.0f} ms, p99 {p99:.0f} ms"
-    )
+    say(f"\n{CLIENTS} clients: {rate:.0f} statements a second, p50 {p50:.0f} ms, p99 {p99:.0f} ms")
     assert refusals
     assert rate > 20
 
@@ -103,7 +107,7 @@ def test_an_inferred_answer_beside_postgresql(tmp_path):
     with serving.spawned(tmp_path) as running, running.connect() as connection:
         connection.execute(REGIONS)
         inferred = measure(connection, REGIONS)
-    print(f"\nPostgreSQL, exact: p50 {exact:.2f} ms; proxy, inferred: p50 {inferred:.2f} ms")
+    say(f"\nPostgreSQL, exact: p50 {exact:.2f} ms; proxy, inferred: p50 {inferred:.2f} ms")
     assert inferred < 10 * exact
 
 

@@ -120,6 +120,6 @@ SELECT {'a': 1}
 
 -- a cast to a DuckDB type
 -- error: NotSupportedError
--- says: the type int128 is not supported
+-- says: the type int128 is not supported in this form
 -- at: age::hugei
 SELECT COUNT(*) FROM survey WHERE age::hugeint > 1

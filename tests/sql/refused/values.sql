@@ -174,7 +174,7 @@ SELECT COUNT(*) FROM survey WHERE 99999999999999999999999999999999999999999 > ag
 
 -- an unknown type
 -- error: NotSupportedError
--- says: the type json is not supported
+-- says: the type json is not supported in this form
 -- at: age::json
 SELECT COUNT(*) FROM survey WHERE age::json = '1'
 

@@ -1,0 +1,266 @@
+"""The commands of data stewards and auditors, as they run them, on a small dataset."""
+
+import datetime
+import json
+import os
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from proxy.cli import run
+from tests.small import DOMAIN, Small
+
+ROOT = Path(__file__).parent.parent
+PEOPLE = "SELECT COUNT(*) AS n FROM people"
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """The current folder has a few people, a policy with a guard, and its state."""
+    claim = '{claim: "COUNT(*) BETWEEN 0 AND 5", for_each: [age, town], confidence: 0.95}'
+    small = Small(tmp_path)
+    small.data((0, "a", 5), (5, "a", 4), (9, "b", 7))
+    small.made(f"privacy: {{budget: 1, unit: row, guards: [{claim}]}}\n").close()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("proxy.steward.me", lambda: "sam")
+    return small
+
+
+@pytest.fixture
+def told(capsys):
+    """A function that runs a command and returns its lines, spaces squeezed, or its JSON."""
+
+    def call(*arguments, status=0):
+        assert run(list(arguments)) == status
+        captured = capsys.readouterr()
+        assert captured.err == ""
+        return (
+            json.loads(captured.out)
+            if "--json" in arguments
+            else [" ".join(line.split()) for line in captured.out.splitlines()]
+        )
+
+    return call
+
+
+def test_explain_says_what_would_be_paid(small, told):
+    """
+    For each number its cost, the interval to expect, and what would be left; nothing is charged.
+    """
+    groups = "SELECT town, COUNT(*) AS n FROM people GROUP BY town"
+    for _ in range(2):
+        assert told("explain", "people.yaml", groups) == [
+            "number group source cost within",
+            "COUNT(*) a measured 0.2187 ±10",
+            "COUNT(*) b measured 0.2187 ±10",
+            "left 0.4993, after the statement 0.2806",
+        ]
+    told("query", "people.yaml", groups)
+    explained = told("explain", "people.yaml", PEOPLE, "--utility", "50, 0.1", "--json")
+    names = [column["name"] for column in explained["columns"]]
+    assert names == ["number", "group", "source", "cost", "half_width", "left_after"]
+    ((number, group, source, cost, half_width, after),) = explained["rows"]
+    assert (number, group, source, cost) == ("COUNT(*)", None, "inferred", 0)
+    assert 10 < half_width <= 50
+    assert explained["left"] == after == pytest.approx(0.28056, abs=1e-5)
+    line = told("explain", "people.yaml", f"{PEOPLE} WITH UTILITY (50, 0.1)")[1]
+    assert line.startswith("COUNT(*) inferred free ±")
+
+
+def test_explain_points_into_the_statement(small, capsys):
+    """
+    Not into EXPLAIN UTILITY, which nobody typed.
+    """
+    assert run(["explain", "people.yaml", "SELECT COUNT(*) FROM people WHERE ag = 1"]) == 2
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error == 'error: column "ag" does not exist (line 1, column 35)'
+    assert hint == "hint: did you mean age?"
+    assert run(["explain", "people.yaml", "SHOW BUDGET"]) == 2
+    assert "takes a query, not SHOW" in capsys.readouterr().err
+
+
+def test_guards_are_shown_with_how_certain_anyone_can_be(small, told):
+    """
+    Cap, paid, left, and the bound on the claim beside what the policy allows.
+    """
+    told("query", "people.yaml", PEOPLE)
+    heads, line = told("guards", "people.yaml")
+    assert heads == "claim for each cap spent left certain at most allowed"
+    claim = "COUNT(*) BETWEEN 0 AND 5 age, town"
+    assert line == f"{claim} 0.4993 0.2187 0.2806 73.08% 95.00%"
+    (guard,) = told("guards", "people.yaml", "--json")
+    assert guard["for_each"] == ["age", "town"]
+    assert guard["spent"] + guard["left"] == pytest.approx(guard["cap"])
+    small.write()
+    told("apply", "people.yaml", "--accept-weaker")
+    assert told("guards", "people.yaml") == ["The policy has no guards."]
+
+
+def test_audit_lists_acts_and_statements_and_free_ones(small, told):
+    """
+    The free ones have no number; JSON has every field, the cost in alpha.
+    """
+    for _ in range(2):
+        told("query", "people.yaml", PEOPLE, "--user", "ann")
+    told("rebuild", "people.yaml")
+    lines = [re.sub(r"\d{4}-\S+ \S+", "<time>", line) for line in told("audit", "people.yaml")]
+    assert lines[0] == "line time (UTC) user kind numbers cost statement"
+    assert lines[2:] == [
+        f"2 <time> ann measured 1 0.2187 {PEOPLE}",
+        f"<time> ann inferred {PEOPLE}",
+        "3 <time> sam rebuild carried: false, snapshot: 2",
+    ]
+    whole = told("audit", "people.yaml", "--json")
+    assert [line["kind"] for line in whole] == ["init", "measured", "inferred", "rebuild"]
+    assert whole[1]["cost"] == pytest.approx(0.21873, abs=1e-5)
+    assert whole[3]["detail"] == {"snapshot": 2, "carried": False}
+    assert datetime.datetime.fromisoformat(whole[0]["time"]).tzinfo
+
+
+def test_audit_verifies_the_ledger(small, told, capsys):
+    """
+    0 where everything agrees; 2 with what does not, one problem a line.
+    """
+    told("query", "people.yaml", PEOPLE)
+    assert told("audit", "people.yaml", "--verify")[0].startswith("Everything agrees: ")
+    assert told("audit", "people.yaml", "--verify", "--json") == {"problems": []}
+    with closing(sqlite3.connect(small.state / "ledger.sqlite")) as connection:
+        connection.execute("DROP TRIGGER measurements_refine")
+        connection.execute("UPDATE measurements SET scale = scale / 2")
+        connection.commit()
+    problems = told("audit", "people.yaml", "--verify", status=2)
+    assert problems == ["measurements 1: the row was changed"]
+    found = told("audit", "people.yaml", "--verify", "--json", status=2)
+    assert found == {"problems": ["measurements 1: the row was changed"]}
+    os.replace(small.state / "ledger.sqlite", small.folder / "aside")
+    assert run(["audit", "people.yaml", "--verify"]) == 2
+    assert "there is no ledger" in capsys.readouterr().err
+
+
+def test_apply_says_what_protects_less_and_what_was_rebuilt(small, told, capsys):
+    """
+    First it refuses, then it does it, then there is nothing to do.
+    """
+    told("query", "people.yaml", PEOPLE)
+    small.write(domain=DOMAIN.replace("[0, 9]", "[0, 10]"))
+    assert run(["apply", "people.yaml"]) == 2
+    error, hint = capsys.readouterr().err.splitlines()
+    assert "nothing was changed (attribute age has another domain: values; the guard" in error
+    assert hint == (
+        "hint: to apply it all the same: privacy-proxy apply --accept-weaker people.yaml"
+    )
+    lines = told("apply", "people.yaml", "--accept-weaker")
+    assert lines[:2] == [
+        "The policy of people is in force now.",
+        "protects less than before: attribute age has another domain: values",
+    ]
+    assert lines[-3:] == [
+        "The cells have changed, so the cube was rebuilt.",
+        "16 rows read, 16 kept.",
+        "Snapshot 2: every cell starts with the most that any had paid: 0.2187.",
+    ]
+    again = told("apply", "people.yaml")
+    assert again == ["The policy of people was in force already."]
+    assert told("apply", "people.yaml", "--json") == {
+        "dataset": "people",
+        "applied": False,
+        "changes": [],
+        "rebuilt": None,
+    }
+
+
+def test_rebuild_says_what_every_cell_starts_with(small, told):
+    """
+    By history, where there are several; or that cells go on.
+    """
+    small.write(rest="analysts: {ann: {budget: 0.4, history: own}}\n")
+    told("apply", "people.yaml", "--accept-weaker")
+    told("query", "people.yaml", PEOPLE)
+    told("query", "people.yaml", PEOPLE, "--user", "ann", "--utility", "20, 0.1")
+    kept, line = told("rebuild", "people.yaml")
+    assert kept == "16 rows read, 16 kept."
+    assert line.startswith("Snapshot 2: every cell starts with the most that any had paid: 0.")
+    assert "0.1122 (own:ann)" in line
+    assert "0.2187 (shared)" in line
+    report = told("rebuild", "people.yaml", "--json")
+    assert (report["snapshot"], report["carried"], report["survey"]["kept"]) == (3, False, 16)
+    small.write(rest="records: immutable\n")
+    told("apply", "people.yaml", "--accept-weaker")
+    assert told("rebuild", "people.yaml")[1].startswith("Snapshot 4: records never")
+
+
+def test_a_ledger_is_backed_up_and_restored(small, told, capsys):
+    """
+    Never over a file that is there; what was spent since the backup is charged.
+    """
+    assert told("ledger", "backup", "people.yaml", "b")[0].startswith("The ledger was copied to b.")
+    assert run(["ledger", "backup", "people.yaml", "b"]) == 2
+    assert "b cannot be made: File exists" in capsys.readouterr().err
+    told("query", "people.yaml", PEOPLE)
+    lines = told("ledger", "restore", "people.yaml", "b")
+    assert lines == [
+        "The backup is older than the ledger was; what was spent since is charged.",
+        "Paid by the dearest cell: 0.2187.",
+    ]
+    assert told("budget", "people.yaml")[1].endswith(" 1 0.2187 0.7813")
+    told("ledger", "backup", "people.yaml", "c")
+    report = told("ledger", "restore", "people.yaml", "c", "--json")
+    assert (report["missed"], report["charged"]) == (False, {"shared": pytest.approx(0.2187254)})
+    assert run(["ledger", "restore", "people.yaml", "none"]) == 2
+    assert "there is no backup none" in capsys.readouterr().err
+
+
+def test_a_lost_anchor_costs_the_whole_budget(small, told, capsys):
+    """
+    And only if the steward says so.
+    """
+    told("ledger", "backup", "people.yaml", "b")
+    (small.state / "anchor").unlink()
+    assert run(["ledger", "restore", "people.yaml", "b"]) == 2
+    assert "the anchor is missing" in capsys.readouterr().err
+    told("ledger", "restore", "people.yaml", "b", "--charge-all")
+    assert told("budget", "people.yaml")[1].endswith(" 1 1 0")
+
+
+def test_check_shows_the_difference_to_what_is_in_force(small, told):
+    """
+    And other policies that spend on the same source.
+    """
+    small.write()
+    (small.folder / "folk.yaml").write_text(
+        small.policy.read_text().replace("dataset: people", "dataset: folk")
+    )
+    lines = told("check", "people.yaml")
+    assert lines[0] == "people: 20 cells; state: changed since it was applied"
+    assert lines[-2].startswith("protects less than before: the guard COUNT(*) BETWEEN 0 AND 5")
+    assert lines[-1] == (
+        "the same source has another budget: folk.yaml (folk); what both spend adds up"
+    )
+
+
+def test_budgets_are_those_of_the_history_that_serves_the_user(small, told):
+    """
+    Hers are set aside.
+    """
+    small.write(rest="analysts: {ann: {budget: 0.4, history: own}}\n")
+    told("apply", "people.yaml", "--accept-weaker")
+    assert told("budget", "people.yaml", "--user", "ann")[1].endswith(" 0.4 0 0.4")
+    assert told("budget", "people.yaml")[1].endswith(" 0.6 0 0.6")
+
+
+@pytest.mark.parametrize(
+    "option, path", [([], "policy.schema.json"), (["--users"], "users.schema.json")]
+)
+def test_schema_prints_what_editors_want(capsys, option, path):
+    """
+    The schema of policies is the file beside them; that of users names what a user may have.
+    """
+    assert run(["schema", *option]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    if option:
+        assert list(schema["properties"]) == ["users"]
+    else:
+        assert schema == json.loads((ROOT / "policies" / path).read_text())
