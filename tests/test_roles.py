@@ -372,13 +372,14 @@ def test_privacy_history_own_is_the_default_of_analysts(small):
 
 def test_a_groups_cap_does_not_ration_whom_it_does_not_serve(small):
     """
-    Her refusals would tell what the others of the group have spent.
+    Her refusals would tell what the others of the group have spent, and theirs what she has.
     """
     small.users(ann="roles: [analyst], groups: [survey]", bob="roles: [analyst], groups: [survey]")
     engine = small.made(privacy(), OWN + "groups: {survey: {budget: 0.3}}\n")
     count(engine, user="bob")
     count(engine, user="ann")
-    refused(engine, "group survey", "age < 5", user="bob")
+    error = refused(engine, "group survey", "age < 5", user="bob")
+    assert error.left == pytest.approx(0.3 - COST)
 
 
 GUARDS = '[{claim: "COUNT(*) BETWEEN 0 AND 1", for_each: [age], confidence: 0.8}]'

@@ -164,31 +164,33 @@ class Conversation:
             yield Settle(flush)
 
     def read_settings(self, sync: bool) -> Flow:
-        """Learn the settings from the mirror, if they may have changed."""
+        """Learn the settings from the mirror, if they may have changed.
+
+        Return its error, if it cannot say; the client has not been told, and must be.
+        """
         if not self.dirty:
-            return
-        data, replies = b"", self.replies
-        if not self.prepared:
-            replies.expect(b"P", hide=True)
-            data += messages.Parse(b"privacy.settings", READ.encode(), ()).encode()
-        replies.expect(b"B", hide=True)
-        data += messages.Bind(b"privacy.settings", b"privacy.settings", (), (), b"\0\0").encode()
-        expected = replies.expect(b"E", hide=True)
-        replies.expect(b"C", hide=True)
-        data += messages.execute(b"privacy.settings") + messages.close(b"P", b"privacy.settings")
-        if sync:
-            replies.expect(b"S", hide=True)
-            data += frame(b"S")
-        yield Send(data)
+            return None
+        name = b"privacy.settings"
+        sent = [
+            (b"P", messages.Parse(name, READ.encode(), ()).encode()),
+            (b"B", messages.Bind(name, name, (), (), b"\0\0").encode()),
+            (b"E", messages.execute(name)),
+            (b"C", messages.close(b"P", name)),
+            (b"S", frame(b"S")),
+        ][self.prepared : None if sync else 4]
+        expected = [self.replies.expect(kind, hide=True, hide_error=True) for kind, _ in sent]
+        yield Send(b"".join(data for _, data in sent))
         yield Settle(not sync)
-        rows = [body for kind, body in expected.kept if kind == b"D"]
-        if rows:
-            self.prepared, self.dirty = True, False
-            values = messages.data_row(rows[0])
-            self.settings = {
-                name: (value or b"").decode() or (TABLE[name].default if name in TABLE else "")
-                for name, value in zip(SETTINGS, values, strict=True)
-            }
+        kept = dict(message for each in expected for message in each.kept)
+        if b"E" in kept:
+            return frame(b"E", kept[b"E"])
+        self.prepared, self.dirty = True, False
+        values = messages.data_row(kept[b"D"])
+        self.settings = {
+            setting: (value or b"").decode() or (TABLE[setting].default if setting in TABLE else "")
+            for setting, value in zip(SETTINGS, values, strict=True)
+        }
+        return None
 
     def ask(self, ask: Ask, text: str) -> Flow:
         """Run a statement on the engine, and say what it cost."""

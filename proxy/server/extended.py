@@ -19,6 +19,7 @@ from proxy.server.conversation import (
     Portal,
     Send,
     Statement,
+    Tell,
 )
 from proxy.server.frames import frame
 from proxy.server.question import Ask, Forget, Refuse
@@ -60,7 +61,10 @@ def _parse_ask(talk: Conversation, message: messages.Parse, name: str, ask: Ask)
     yield from talk.settle(True)
     if talk.replies.failed:
         return
-    yield from talk.read_settings(sync=False)
+    unread = yield from talk.read_settings(sync=False)
+    if unread:
+        yield Tell(unread)
+        return
     settings = dict(talk.settings)
     try:
         types, columns = yield Do(
@@ -125,7 +129,10 @@ def _run(talk: Conversation, name: bytes, portal: Portal, limit: int) -> Flow:
     """Ask the engine, and put a portal with the rows in the place of the stub's."""
     statement = portal.statement
     ask = statement.ask
-    yield from talk.read_settings(sync=False)
+    unread = yield from talk.read_settings(sync=False)
+    if unread:
+        yield Tell(unread)
+        return
     settings = dict(talk.settings)
     bound = values.Bound(ask.text)
     try:

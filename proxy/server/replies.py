@@ -36,6 +36,7 @@ class Expected:
 
     ends: bytes
     hide: bool = False
+    hide_error: bool = False  # of a hidden one: whoever sent it tells the client
     hide_end: bool = False  # only the ReadyForQuery: more statements of the same message follow
     error: bytes | None = None  # sent in the place of the mirror's own
     tag: bytes | None = None  # likewise of the command's tag
@@ -98,6 +99,9 @@ class Replies:
     def _error(self, expected: Expected, body: bytes) -> bytes:
         expected.failed = self.failed = True
         self._skip()
+        if expected.hide_error:
+            expected.kept.append((b"E", body))
+            return b""
         if expected.error is not None:
             return expected.error
         return frame(b"E", _shifted(body, expected.shift) if expected.shift else body)

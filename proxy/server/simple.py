@@ -62,8 +62,11 @@ def _several(talk: Conversation, plans: list[tuple[Decision, int]], pieces: list
     yield from talk.settle(False)
     wrap = talk.replies.status == b"I" and not words & question.CONTROL
     if wrap:
-        yield from _send(talk, b"BEGIN", hide=True)
+        begun = yield from _send(talk, b"BEGIN", hide=True)
         yield from talk.settle(False)
+        if begun.failed:  # cancelled, and the client has been told
+            yield Tell(frame(b"Z", talk.replies.status))
+            return
     failed = False
     for decision, offset in plans:
         failed = yield from _one(talk, decision, offset, last=False)
@@ -99,7 +102,11 @@ def _ask(talk: Conversation, ask: Ask, offset: int, last: bool) -> Flow:
         expected = yield from _send(talk, b"SELECT 1", hide_end=not last)
         yield from talk.settle(False)
         return expected.failed
-    yield from talk.read_settings(sync=True)
+    unread = yield from talk.read_settings(sync=True)
+    if unread:
+        yield from _send(talk, WRONG, error=unread, hide_end=not last)
+        yield from talk.settle(False)
+        return True
     offset += ask.offset
     settings = dict(talk.settings)
     if ask.prepares is not None:

@@ -78,7 +78,8 @@ class Grouped(Outer):
         one = len(sets) == 1
         self.relation = self.points[0].name if one else self.binder.fresh("u")
         self.ties = [f"{self.relation}.i"] if one else [f"{self.relation}.s", f"{self.relation}.i"]
-        self._aggregates: dict[int, Linear | Average | None] = {}
+        # with the node itself: its id would be used again after it
+        self._aggregates: dict[int, tuple[exp.Expr, Linear | Average | None]] = {}
         self._marginals: dict[tuple[str, ...], marginal.Marginal] = {}
 
     def _point(self, keys: Sequence[Key]) -> Point:
@@ -214,8 +215,8 @@ class Grouped(Outer):
     def aggregate(self, node: exp.Expr) -> Linear | Average | None:
         """Return an aggregate of protected rows; None if it is not linear, or a ratio, of them."""
         if id(node) not in self._aggregates:
-            self._aggregates[id(node)] = self._compiled(node)
-        return self._aggregates[id(node)]
+            self._aggregates[id(node)] = (node, self._compiled(node))
+        return self._aggregates[id(node)][1]
 
     def _compiled(self, node: exp.Expr) -> Linear | Average | None:
         point = self.points[0]

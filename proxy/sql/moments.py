@@ -3,7 +3,7 @@
 Σ over records of  e = a + b · m  (a, b expressions of axes, m a measure) is  Σ_cells a · (records)
 + Σ_cells b · (sum of m).  Where m is NULL so is e: then a multiplies the records in which m is
 present.  An axis may be NULL too: ``guards`` are the expressions of axes whose NULL makes the whole
-NULL, and there every coefficient is.
+NULL, and there every coefficient is 0.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def settle(found: Moments) -> dict[int, exp.Expr]:
     if not found.guards:
         return parts
     nothing = exp.or_(*(_is_null(guard) for guard in found.guards))
-    return {part: exp.Case().when(nothing, exp.Null()).else_(node) for part, node in parts.items()}
+    zero = exp.Literal.number(0)  # of a sum, NULL is nothing
+    return {part: exp.Case().when(nothing, zero).else_(node) for part, node in parts.items()}
 
 
 def present(node: exp.Expr, domain: Domain) -> dict[int, exp.Expr]:
@@ -168,7 +169,11 @@ def _product(node: exp.Expr, domain: Domain) -> Moments | None:
     if has_measure(left) and has_measure(right):
         return None
     one, factor = (left, right) if has_measure(left) else (right, left)
-    return _each(moments(one, domain), lambda n: exp.Mul(this=_paren(n), expression=_paren(factor)))
+    return _each(
+        moments(one, domain),
+        lambda n: exp.Mul(this=_paren(n), expression=_paren(factor)),
+        *_guards(domain, factor),
+    )
 
 
 def _addition(node: exp.Expr, domain: Domain) -> Moments | None:
@@ -213,7 +218,12 @@ def _case(node: exp.Expr, domain: Domain) -> Moments:
     # every branch is settled by itself: it may be NULL for a measure of its own
     measures = frozenset(int(column.this) for column in node.find_all(MeasureColumn))
     nullable = any(domain.measures[index].nullable for index in measures)
-    parts = _branches(node, domain, lambda n: settle(moments(n, domain)))
+    nothing: dict[int, exp.Expr] = {}
+    parts = _branches(
+        node,
+        domain,
+        lambda n: nothing if isinstance(_bare(n), exp.Null) else settle(moments(n, domain)),
+    )
     return Moments(parts, None, settled=nullable or len(parts) > 1, measures=measures)
 
 

@@ -45,7 +45,7 @@ NULL = Typed("NULL", "unknown")
 
 
 def make(sql: str, kind: str, *parts: Typed, width: int | None = None) -> Typed:
-    """Return the text made of parts; ``width`` is that of its value, if it is not the widest part's.
+    """Return the text made of parts; its value is as wide as the widest, if ``width`` is not said.
 
     Raises:
         StatementTooComplexError: the text, or the value, may become too long.

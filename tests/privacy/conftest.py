@@ -10,6 +10,20 @@ from tests.privacy import worlds as making
 from tests.privacy.double import START
 
 
+def pytest_configure(config):
+    """Know the marker of what takes many minutes."""
+    config.addinivalue_line("markers", "audit: takes many minutes; run by -m audit only")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave the audits out of every run that does not ask for them."""
+    if "audit" not in config.option.markexpr:
+        skipped = pytest.mark.skip(reason="many minutes: -m audit")
+        for item in items:
+            if item.get_closest_marker("audit"):
+                item.add_marker(skipped)
+
+
 class Frozen(datetime.datetime):
     """The engine's clock in an audit."""
 

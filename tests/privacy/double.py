@@ -27,7 +27,9 @@ class MemoryLedger:
         return [row for row in self._rows if row.sequence > after]
 
     def snapshot(self, partition=None):
-        return self._snapshots[-1]
+        last = self._snapshots[-1]
+        others = [each.id for each in self._snapshots if each.bases != last.bases]
+        return replace(last, since=max(others, default=0) + 1)
 
     def protection(self):
         return self._policies[-1]
@@ -98,12 +100,12 @@ class MemoryTransaction:
     def replace(self, id, scale, answers):
         raise NotImplementedError("the audit knows no likelihood of refinements yet")
 
-    def new_snapshot(self, fingerprint, bases, partition=None, **more):
+    def new_snapshot(self, fingerprint, bases, partition=None):
         ledger = self._ledger
         before = ledger.snapshot()
         assert all(bases.get(name, 0) >= base for name, base in before.bases.items())
         ledger._snapshots.append(
-            Snapshot(before.id + 1, fingerprint, dict(bases), None, ledger.sequence() + 1, **more)
+            Snapshot(before.id + 1, fingerprint, dict(bases), None, ledger.sequence() + 1)
         )
         return before.id + 1
 

@@ -163,6 +163,65 @@ def test_a_pipeline_stops_at_its_first_error(server):
         assert len(said) == 2
 
 
+def test_a_prepared_statement_behind_an_error_is_not_run(server):
+    """
+    In a pipeline, a statement that was prepared before is skipped behind an error like any other.
+    """
+    text = "SELECT COUNT(*) FROM cps1988 WHERE education = %s WITH UTILITY (550, 0.05)"
+    with server.connect() as connection:
+        connection.execute(text, [1], prepare=True)
+        said = notices(connection)
+        pipeline = connection.pipeline()
+        pipeline.__enter__()
+        connection.execute("SELECT 1/0")
+        connection.execute(text, [16], prepare=True)
+        with pytest.raises(errors.DivisionByZero):
+            pipeline.__exit__(None, None, None)
+        assert not said
+
+
+def test_a_prepared_statement_whose_columns_changed_is_refused(server):
+    """
+    A setting that changes the columns of a statement makes its preparation stale: nothing is spent.
+    """
+    text = "SELECT COUNT(*) AS n FROM cps1988 WHERE education = 17 WITH UTILITY (350, 0.05)"
+    with server.connect() as connection:
+        wire = connection.pgconn
+        wire.prepare(b"s", text.encode())
+        connection.execute("SET privacy.columns = on")
+        said = notices(connection)
+        result = wire.exec_prepared(b"s", [])
+        assert "cached plan must not change result type" in result.get_error_message()
+        assert not said
+        row = connection.execute(text).fetchone()
+        assert len(row) == 4
+        assert row[1] <= row[0] <= row[2]
+
+
+def test_settings_of_a_pipeline_end_with_it(server):
+    """
+    What was set for the implicit transaction of a pipeline holds in it, and not behind it.
+    """
+    count = "SELECT COUNT(*) FROM cps1988 WHERE education = 9"
+    with server.connect(options="-c privacy.answers=on") as connection:
+        said = notices(connection)
+        with connection.pipeline():
+            connection.execute("SELECT set_config('privacy.utility', '300, 0.25', true)")
+            connection.execute(count)
+        connection.execute(count)
+    found = [json.loads(notice.message_detail)["answers"][0][0]["confidence"] for notice in said]
+    assert found == [0.75, 0.95]
+
+
+def test_an_error_takes_back_the_settings_of_its_message(connection):
+    """
+    Several statements of one message are one transaction, as in PostgreSQL.
+    """
+    error = refused(connection, f"SET privacy.utility = '1, 0.1'; {COUNT}; SELECT 1/0")
+    assert error.sqlstate == "22012"
+    assert connection.execute("SHOW privacy.utility").fetchone() == ("",)
+
+
 def test_several_statements_in_one_message(server):
     """
     Each goes to the one who can answer it, in order, and none after the first error.
@@ -267,8 +326,12 @@ def test_an_error_of_the_engine_aborts_the_transaction(server):
     As with any failed statement, the transaction takes no more but ROLLBACK.
     """
     with server.connect(autocommit=False) as connection:
+        said = notices(connection)
         refused(connection, "SELECT wage FROM cps1988")
-        assert refused(connection, COUNT).sqlstate == "25P02"
+        new = "SELECT COUNT(*) FROM cps1988 WHERE education = 18 WITH UTILITY (444, 0.05)"
+        assert refused(connection, new).sqlstate == "25P02"
+        assert refused(connection, new.replace("18", "%s"), [18]).sqlstate == "25P02"
+        assert not said
         connection.rollback()
         assert connection.execute(COUNT).fetchall()
 
@@ -337,6 +400,8 @@ def test_describing_is_free(server):
         "SELECT EXISTS (SELECT FROM cps1988)",
         "SELECT query_to_xml('SELECT count(*) FROM cps1988', true, true, '')",
         'SELECT count(*) FROM U&"\\0063ps1988"',
+        "SELECT query_to_xml('SELECT 1 FROM cps1988 WHERE region = $$x$$', true, true, '')",
+        "SELECT query_to_xml('SELECT 1 FROM cps1988 WHERE education = 5', true, true, '')",
         "SELECT ts_stat('SELECT region FROM cps1988')",
         "EXPLAIN ANALYZE SELECT count(*) FROM cps1988",
         "SELECT region FROM cps1988 ORDER BY 1 FETCH FIRST 1 ROW ONLY",

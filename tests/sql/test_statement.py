@@ -8,7 +8,12 @@ import time
 
 import pytest
 
-from proxy.errors import NotSupportedError, SQLSyntaxError, StatementTooComplexError
+from proxy.errors import (
+    NotSupportedError,
+    QueryCanceledError,
+    SQLSyntaxError,
+    StatementTooComplexError,
+)
 from proxy.sql import Command, Evaluator, Program, compile_statement, postprocess, split
 from tests.sql.survey import evaluator, policy, program, run
 
@@ -367,3 +372,52 @@ def test_nothing_is_logged(caplog):
         for text in ("SHOW x", "SET x = 1", "EXPLAIN SELECT 1", "SELECT 1"):
             program(text)
     assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT {}1{} AS a".format("1 / (" * 60, ")" * 60),
+        "SELECT {}'a'{} AS a".format("replace(" * 30, ", 'a', 'aaaaaaaaaa')" * 30),
+        "WITH t0 AS (SELECT 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' AS x){} SELECT x FROM t40".format(
+            "".join(f", t{i + 1} AS (SELECT x || x AS x FROM t{i})" for i in range(40))
+        ),
+        "WITH t0 AS (SELECT age AS x FROM survey){} SELECT SUM(x) FROM t40".format(
+            "".join(f", t{i + 1} AS (SELECT x + x AS x FROM t{i})" for i in range(40))
+        ),
+        "SELECT {} FROM survey".format(
+            ", ".join(f"COUNT(DISTINCT age + {i})" for i in range(300))
+        ),
+        "SELECT 1e400 AS a, 1e999999999 AS b",
+        "WITH t AS (SELECT joined, COUNT(*) AS n FROM survey GROUP BY joined) "
+        "SELECT a.n FROM t a, t b, t c, t d, t e",
+        "SELECT COUNT(*) FROM survey GROUP BY CUBE (age, region, zone, married, children, score, "
+        "joined)",
+    ],
+)  # fmt: skip
+def test_what_grows_without_end_is_stopped(text):
+    """
+    Divisions within divisions, texts that double, subqueries that double, joins without a
+    condition: each ends in a refusal, soon.
+    """
+    begun = time.perf_counter()
+    with pytest.raises((StatementTooComplexError, NotSupportedError, SQLSyntaxError)):
+        run(text)
+    assert time.perf_counter() - begun < 20
+
+
+def test_a_query_that_takes_too_long_is_given_up():
+    """
+    The evaluator interrupts what runs past its limit.
+    """
+    impatient = Evaluator(policy().domain, seconds=0.2)
+    text = (
+        "WITH t AS (SELECT joined, COUNT(*) AS n FROM survey GROUP BY joined) "
+        "SELECT SUM(a.n + b.n + c.n + d.n + e.n + f.n) AS s FROM t a, t b, t c, t d, t e, t f"
+    )
+    found = compile_statement(text, policy(), impatient)
+    begun = time.perf_counter()
+    with pytest.raises(QueryCanceledError, match="took too long"):
+        postprocess(found, [[list(range(67))]], impatient)
+    assert time.perf_counter() - begun < 5
+    assert run("SELECT 1 AS a").rows == [(1,)]

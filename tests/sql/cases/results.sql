@@ -251,4 +251,4 @@ SELECT 1::bigint, '2'::float8, '2020-01-01'::date, true::text, COUNT(*)::numeric
 SELECT 1 + 1, -COUNT(*), 'x', NULL, COUNT(*) > 1, CASE WHEN COUNT(*) > 1 THEN 2 END, (SELECT 5), (SELECT 6 AS six), NOT TRUE FROM survey
 
 -- names of functions
-SELECT coalesce(1, 2), nullif(1, 2), greatest(1, 2), extract(year FROM DATE '2020-01-01'), lower('A'), substring('abc', 2), date_trunc('month', DATE '2020-02-02')::date, round(1.5), position('a' IN 'ba'), substr('abc', 2), strpos('ab', 'b'), trim(' a '), trim(leading from ' a'), ltrim('a'), length('a'), mod(5, 3), power(2, 2) FROM survey GROUP BY ()
+SELECT coalesce(1, 2), nullif(1, 2), greatest(1, 2), extract(year FROM DATE '2020-01-01'), lower('A'), substring('abc', 2), date_trunc('month', DATE '2020-02-02')::date, round(1.5), position('a' IN 'ba'), strpos('ab', 'b'), trim(' a '), trim(leading from ' a'), ltrim('a'), length('a'), power(2, 2) FROM survey GROUP BY ()

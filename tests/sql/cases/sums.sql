@@ -135,3 +135,12 @@ SELECT SUM(wage) / COUNT(wage) AS a, SUM(wage) / COUNT(*) AS b FROM survey
 
 -- sums by group
 SELECT region, SUM(wage), SUM(age), COUNT(*) FROM survey GROUP BY region
+
+-- a long sum of a measure
+SELECT SUM(wage + 1 + age + 1 + children + 1 + age + 1 + age + 1 + age + 1 + age + 1 + age + 1 + age + 1 + age + 1 + age + 1 + age + 1 + age + 1 + age + 1 + age + 1 + age + 1 + age + 1 + age + 1) AS s FROM survey
+
+-- a measure times what may be NULL, plus a constant
+SELECT SUM(wage * children + 1), SUM(bonus * NULLIF(age, 3) - children) FROM survey
+
+-- a measure plus NULL
+SELECT COALESCE(SUM(wage + NULL), 0) AS s, COUNT(wage + NULL) AS c FROM survey
