@@ -83,7 +83,7 @@ class Book:
             raise StateError(
                 f"another policy of {self.policy.dataset} has been applied since this connection "
                 "was opened",
-                hint="connect again",
+                hint="connect again; a server has to be started again",
             )
         if new:
             self._restart(snapshot, rows, ledger)

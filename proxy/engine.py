@@ -186,6 +186,14 @@ class Engine:
     def _goal(self, number: Number, session: Session) -> Goal:
         """Return how good a number must be: the nearest request wins."""
         request = number.utility
+        stepwise = number.kind == "avg" or (request is not None and request.relative)
+        if stepwise and number.family.rows > planning.QUICK_ROWS:
+            raise NotSupportedError(
+                f"{number.label} is met in steps, which more than {planning.QUICK_ROWS} groups "
+                "are too many for",
+                hint="group by fewer columns, or ask for COUNT and SUM with a half_width",
+                position=number.position,
+            )
         scout = float(self.policy.privacy.budget * SCOUT)
         if request is not None and request.relative:
             if number.kind not in ("count", "sum"):
@@ -431,7 +439,7 @@ class Engine:
             numbers = [number for release in program.releases for number in release.numbers]
             goals = [self._goal(number, session) for number in numbers]
             book = self._book(session.standing)
-            return reports.explain(program, goals, book, self.ledger, self._allocation)
+            return reports.explain(program, goals, book, self.ledger, self._plan)
 
     def _systems(self, program: Program, session: Session) -> dict[str, list[tuple[Any, ...]]]:
         """Return the rows of the relations of schema privacy that a statement reads."""

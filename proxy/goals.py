@@ -19,6 +19,7 @@ from typing import Protocol
 
 import numpy as np
 
+from proxy.errors import OperationalError
 from proxy.inference import plan as planning
 from proxy.inference.family import Family
 from proxy.inference.history import Block, Estimator, History
@@ -28,8 +29,9 @@ from proxy.sql.program import Extra, Number
 STEPS = 5  # of a relative goal
 SCOUT = Fraction(1, 100)  # of the budget: what the first look at an unknown number may cost
 BUCKETS = 2  # half-widths are rounded down to this many steps an octave: rows then share a family
+AGAIN = "send the statement again"
 RARE = 1e-6  # the chance that is left of a ratio's denominator being nothing
-POINTS = 12  # at which the interval of a ratio is looked for, to either side
+POINTS = 4  # at which the interval of a ratio is looked for, to either side
 
 Expected = tuple[str, float, float | None]
 
@@ -109,7 +111,7 @@ class Absolute:
         """Return source, cost and half-width of every row, if what is planned were measured."""
         rows = []
         for used in planning.estimators(history, self.wants(history)[0]):
-            half = min(self.width(used, self.delta), float(self.half_width)) if used else None
+            half = self._reported(used) if used else None
             rows.append((*source([used] if used else [], paid), half))
         return rows
 
@@ -117,16 +119,17 @@ class Absolute:
         self, estimator: Estimator | None, history: History, paid: Mapping[int, Block]
     ) -> Answer:
         if estimator is None:
-            raise AssertionError("a number was neither inferred nor measured")
-        half = min(self.width(estimator, self.delta), float(self.half_width))
+            raise OperationalError("the data was rebuilt while the statement ran", hint=AGAIN)
         estimate = history.estimate(estimator) + float(self.number.shift)
-        return Answer(
-            estimate,
-            estimate - half,
-            estimate + half,
-            1 - self.delta,
-            *source([estimator], paid),
-        )
+        low, high = _around(estimate, self._reported(estimator))
+        return Answer(estimate, low, high, 1 - self.delta, *source([estimator], paid))
+
+    def _reported(self, estimator: Estimator) -> float:
+        """Return the half-width; the search for it ends a little above, and so maybe above the
+        request that is known to be met.
+        """
+        width, asked = self.width(estimator, self.delta), float(self.half_width)
+        return asked if asked < width <= asked * (1 + 1e-4) else width
 
     def width(self, estimator: Estimator, delta: float) -> float:
         """Return half the length of the interval; the rows of a family share most laws."""
@@ -151,6 +154,7 @@ class Relative:
     steps: int = STEPS
     _absolute: Absolute = field(init=False)
     _halves: dict[int, Fraction] = field(default_factory=dict)  # row -> half_width asked for
+    _used: list[Estimator | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._absolute = Absolute(self.number, Fraction(1), self.delta / self.steps)
@@ -158,8 +162,7 @@ class Relative:
     def wants(self, history: History) -> list[Wanted]:
         """Return the rows in groups of like half-widths: what is now thought to be enough."""
         family, delta = self.number.family, self.delta / self.steps
-        for row in range(family.rows):
-            known = _known(history, family, row)
+        for row, known in enumerate(_known(history, family)):
             if known is None:
                 half = _scouted(family, self.scout, delta)
             else:
@@ -177,29 +180,29 @@ class Relative:
 
     def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
         """Return estimate and interval of every row from the history as it now is."""
-        return [self._absolute_answer(history, paid, row) for row in range(self.number.family.rows)]
+        self._used = _known(history, self.number.family)
+        return [self._answer(each, history, paid) for each in self._used]
 
     def probability(self, history: History, row: int, claim: Extra) -> float | None:
         """Return a lower bound on P(least ≤ number ≤ most), after ``answers``."""
-        known = _known(history, self.number.family, row)
-        if known is None:
+        used = self._used[row]
+        if used is None:
             return None
-        return probability(known, history.estimate(known), self.number, claim)
+        return probability(used, history.estimate(used), self.number, claim)
 
     def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
         """Return source and cost of the first step; how near it comes is not known before."""
-        family = self.number.family
-        found = [_known(history, family, row) for row in range(family.rows)]
+        found = _known(history, self.number.family)
         return [(*source([each] if each else [], paid), None) for each in found]
 
-    def _absolute_answer(self, history: History, paid: Mapping[int, Block], row: int) -> Answer:
-        known = _known(history, self.number.family, row)
-        assert known is not None  # the first step measured it
-        half = self._absolute.width(known, self.delta / self.steps)
-        estimate = history.estimate(known) + float(self.number.shift)
-        return Answer(
-            estimate, estimate - half, estimate + half, 1 - self.delta, *source([known], paid)
-        )
+    def _answer(
+        self, used: Estimator | None, history: History, paid: Mapping[int, Block]
+    ) -> Answer:
+        if used is None:
+            raise OperationalError("the data was rebuilt while the statement ran", hint=AGAIN)
+        estimate = history.estimate(used) + float(self.number.shift)
+        low, high = _around(estimate, self._absolute.width(used, self.delta / self.steps))
+        return Answer(estimate, low, high, 1 - self.delta, *source([used], paid))
 
 
 @dataclass(eq=False)
@@ -212,6 +215,7 @@ class Average:
     scout: float
     clip: tuple[float, float]
     steps: int = STEPS
+    _used: list[tuple[Estimator | None, Estimator | None]] = field(default_factory=list)
 
     @property
     def _counts(self) -> Family:
@@ -225,22 +229,21 @@ class Average:
         reach = max(self.clip[1] - middle, middle - self.clip[0])
         want_sum: dict[int, Fraction] = {}
         want_count: dict[int, Fraction] = {}
-        for row in range(sums.rows):
-            known = _known(history, counts, row)
-            if known is None:
+        both = zip(_known(history, sums), _known(history, counts), strict=True)
+        for row, (top, bottom) in enumerate(both):
+            if bottom is None:
                 want_count[row] = _scouted(counts, self.scout, delta)
                 continue
-            width = planning.half_width(known, delta)
-            size = max(history.estimate(known) - width, width / 2, 1.0)
-            top = _known(history, sums, row)
+            width = planning.half_width(bottom, delta)
+            size = max(history.estimate(bottom) - width, width / 2, 1.0)
             distance = reach
             if top is not None:
-                answer = self._answer(history, row, {})
-                if (answer.high - answer.low) / 2 <= self.half_width:
+                if self._enough(history, top, bottom):
                     want_sum[row] = Fraction(planning.half_width(top, delta)) * Fraction(1 + 1e-9)
                     want_count[row] = Fraction(width) * Fraction(1 + 1e-9)
                     continue
-                distance = min(reach, max(abs(answer.low - middle), abs(answer.high - middle)))
+                ratio = abs(history.estimate(top)) / size
+                distance = min(reach, ratio + 2 * float(self.half_width))
             goal = float(self.half_width) * size
             want_sum[row] = Fraction(0.7 * goal)
             want_count[row] = Fraction(max(0.25 * goal / max(distance, 1e-9), 1e-6))
@@ -248,15 +251,16 @@ class Average:
 
     def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
         """Return ratio and interval of every row from the history as it now is."""
-        return [self._answer(history, row, paid) for row in range(self.number.family.rows)]
+        both = zip(_known(history, self.number.family), _known(history, self._counts), strict=True)
+        self._used = list(both)
+        return [self._answer(history, top, bottom, paid) for top, bottom in self._used]
 
     def probability(self, history: History, row: int, claim: Extra) -> float | None:
         """Return a lower bound on P(least ≤ AVG ≤ most); None where C may well be 0.
 
         AVG ≤ t iff U - (t - mid) C ≤ 0, a linear query, where C > 0.
         """
-        top = _known(history, self.number.family, row)
-        bottom = _known(history, self._counts, row)
+        top, bottom = self._used[row]
         if top is None or bottom is None:
             return None
         over, under = history.estimate(top), history.estimate(bottom)
@@ -273,29 +277,48 @@ class Average:
 
     def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
         """Return source and cost of the first step; how near it comes is not known before."""
-        rows: list[Expected] = []
-        for row in range(self.number.family.rows):
-            both = _known(history, self.number.family, row), _known(history, self._counts, row)
-            rows.append((*source([each for each in both if each], paid), None))
-        return rows
+        both = zip(_known(history, self.number.family), _known(history, self._counts), strict=True)
+        return [(*source([each for each in pair if each], paid), None) for pair in both]
 
-    def _answer(self, history: History, row: int, paid: Mapping[int, Block]) -> Answer:
-        top = _known(history, self.number.family, row)
-        bottom = _known(history, self._counts, row)
-        low, high = self.clip
-        if top is None or bottom is None:
-            return Answer(math.nan, low, high, 1 - self.delta, "inferred", 0.0)
+    def _outside(
+        self, history: History, top: Estimator, bottom: Estimator
+    ) -> Callable[[float], bool]:
+        """Return whether |Û - (t - mid) Ĉ| is more than the half-width of U - (t - mid) C."""
         middle, delta = float(self.number.shift), self.delta / self.steps
         over, under = history.estimate(top), history.estimate(bottom)
 
-        def outside(t: float) -> bool:  # |Û - (t - mid) Ĉ| is more than the half-width there
+        def outside(t: float) -> bool:
             posterior = difference(top, bottom, Fraction(t - middle))
             value = abs(over - (t - middle) * under) / float(posterior.unit) - posterior.slack
             return value > 0 and planning.law(posterior).meets(value * (1 - 1e-9), 1 - delta)
 
-        estimate = math.nan
+        return outside
+
+    def _enough(self, history: History, top: Estimator, bottom: Estimator) -> bool:
+        """Return whether the interval is no longer than was asked for."""
+        under = history.estimate(bottom)
+        if under <= 0:
+            return False
+        ratio = float(self.number.shift) + history.estimate(top) / under
+        outside, half = self._outside(history, top, bottom), float(self.half_width)
+        ends = (ratio - half, ratio + half)
+        return all(not self.clip[0] < end < self.clip[1] or outside(end) for end in ends)
+
+    def _answer(
+        self,
+        history: History,
+        top: Estimator | None,
+        bottom: Estimator | None,
+        paid: Mapping[int, Block],
+    ) -> Answer:
+        low, high = self.clip
+        if top is None or bottom is None:
+            return Answer(math.nan, low, high, 1 - self.delta, "inferred", 0.0)
+        estimate, under = math.nan, history.estimate(bottom)
         if under > 0:
-            estimate = min(max(middle + over / under, low), high)
+            outside = self._outside(history, top, bottom)
+            estimate = float(self.number.shift) + history.estimate(top) / under
+            estimate = min(max(estimate, low), high)
             low = _edge(outside, estimate, low)
             high = _edge(outside, estimate, high)
         return Answer(estimate, low, high, 1 - self.delta, *source([top, bottom], paid))
@@ -351,7 +374,7 @@ def _edge(outside: Callable[[float], bool], inner: float, outer: float) -> float
     points = [outer + (inner - outer) * i / POINTS for i in range(POINTS + 1)]
     far = next((i for i in range(1, POINTS + 1) if not outside(points[i])), POINTS)
     bad, good = points[far - 1], points[far]
-    for _ in range(16):
+    for _ in range(14):
         middle = (bad + good) / 2
         if outside(middle):
             bad = middle
@@ -360,13 +383,29 @@ def _edge(outside: Callable[[float], bool], inner: float, outer: float) -> float
     return bad
 
 
-def _known(history: History, family: Family, row: int) -> Estimator | None:
-    """Return the best estimator of a row of a family, however wide, if there is one."""
+def _known(history: History, family: Family) -> list[Estimator | None]:
+    """Return the best estimator of every row of a family, however wide, where there is one."""
     matched = history.matching(family)
-    if matched is not None:
-        return matched[row]
-    found = history.estimators(family.row(row))
-    return min(found, key=lambda estimator: estimator.variance, default=None)
+    found: list[Estimator | None] = []
+    for row in range(family.rows):
+        query = family.row(row)
+        if family.rows <= planning.THOROUGH_ROWS:
+            candidates = history.estimators(query)
+        else:
+            candidates = list(history.singles(query))
+        if matched is not None:
+            candidates = [matched[row], *candidates]
+        found.append(min(candidates, key=lambda estimator: estimator.variance, default=None))
+    return found
+
+
+def _around(estimate: float, half: float) -> tuple[float, float]:
+    """Return the ends of an interval, outwards where their rounding could lose one."""
+    low, high = estimate - half, estimate + half
+    if estimate == int(estimate) and half == int(half) and abs(estimate) + half < 2**52:
+        return low, high  # exact
+    room = 2 * math.ulp(abs(estimate) + half)
+    return low - room, high + room
 
 
 def _scouted(family: Family, alpha: float, delta: float) -> Fraction:

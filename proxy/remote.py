@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from proxy import errors
+import proxy.errors as errors
 from proxy.errors import Error, InsufficientBudgetError, NotSupportedError
 from proxy.goals import Answer
 from proxy.result import Result

@@ -6,16 +6,15 @@ plan that is made to be shown is taken back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from proxy.book import Book
 from proxy.goals import Goal
-from proxy.inference import plan as planning
 from proxy.inference.accounting import UNIT
-from proxy.inference.plan import Allocation
+from proxy.inference.plan import Plan, Wanted
 from proxy.ledger import Reads
 from proxy.sql import Column, Program, system
 
@@ -100,7 +99,11 @@ EXPLAINED = (
 
 
 def explain(
-    program: Program, goals: Sequence[Goal], book: Book, ledger: Reads, allocation: Allocation
+    program: Program,
+    goals: Sequence[Goal],
+    book: Book,
+    ledger: Reads,
+    make: Callable[[Book, Sequence[Wanted]], Plan],
 ) -> list[tuple[Any, ...]]:
     """Return one row for each number: free, or its cost; the interval to expect; what is left.
 
@@ -111,7 +114,7 @@ def explain(
     kept = len(book.history.blocks)
     try:
         wants = [goal.wants(book.history) for goal in goals]
-        plan = planning.plan(book.history, [w for each in wants for w in each], allocation)
+        plan = make(book, [w for each in wants for w in each])
         left = book.left(book.charges(plan.measurements))
         paid = {row: b for b in book.history.blocks[kept:] for row in b.rows}
         rows: list[tuple[Any, ...]] = []

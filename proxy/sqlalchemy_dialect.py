@@ -10,6 +10,7 @@ text.  Works with SQLAlchemy 1.4 and 2.  A running proxy is reached with ``postg
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -59,9 +60,7 @@ class PrivacyProxyDialect(DefaultDialect):
     @classmethod
     def import_dbapi(cls) -> ModuleType:
         """Return the PEP 249 module."""
-        import proxy
-
-        return proxy
+        return import_module("proxy")
 
     @classmethod
     def dbapi(cls) -> ModuleType:  # type: ignore[override]  # the name of it in 1.4

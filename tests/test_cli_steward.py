@@ -162,6 +162,8 @@ def test_apply_says_what_protects_less_and_what_was_rebuilt(small, told, capsys)
         "16 rows read, 16 kept.",
         "Snapshot 2: every cell starts with the most that any had paid: 0.2187.",
     ]
+    last = told("audit", "people.yaml")[-1]
+    assert "sam rebuild carried: false, snapshot: 2, weaker: attribute age has another" in last
     again = told("apply", "people.yaml")
     assert again == ["The policy of people was in force already."]
     assert told("apply", "people.yaml", "--json") == {

@@ -232,11 +232,12 @@ def test_in_a_new_snapshot_every_cell_starts_with_the_most_that_any_has_paid(sma
     assert kinds(small) == ["init", *["measured"] * 3, "rebuild", "measured"]
 
 
-def test_own_histories_start_with_their_own_most(small):
+@pytest.mark.parametrize("rest", [OWN, OWN + IMMUTABLE])
+def test_own_histories_start_with_their_own_most(small, rest):
     """
-    Again after a further rebuild in which they did nothing.
+    Again after a further rebuild in which they did nothing; and where cells go on, with theirs.
     """
-    engine = small.made(rest=OWN)
+    engine = small.made(rest=rest)
     count(engine, user="ann")
     count(engine, "age = 9", 9)
     before = left(engine, "ann"), left(engine)
@@ -279,6 +280,16 @@ def test_what_was_carried_cell_by_cell_is_in_the_base_of_a_snapshot_that_is_not(
     apply(small.policy)
     assert rebuild(small.policy).bases == {"shared": pytest.approx(spent)}
     assert left(small.engine()) == pytest.approx(1 - spent)
+
+
+def test_other_cells_do_not_go_on_though_records_never_change(small):
+    """
+    What a new cell holds may have paid in any of the old ones.
+    """
+    count(small.made(rest=IMMUTABLE), "age = 9")
+    small.write(rest=IMMUTABLE, domain=DOMAIN.replace("values: [a, b]", "values: [b, a]"))
+    report = apply(small.policy, accept_weaker=True).rebuilt
+    assert (report.carried, report.bases) == (False, {"shared": pytest.approx(COST)})
 
 
 def test_units_do_not_go_on_cell_by_cell(small):

@@ -109,10 +109,16 @@ def audit(lines: Sequence[AuditLine], as_json: bool) -> None:
 def _detail(detail: Mapping[str, object]) -> str:
     """Return what a line without a statement says of itself; hashes are for programs."""
     return ", ".join(
-        f"{key}: {value if isinstance(value, str) else json.dumps(plain(value))}"
+        f"{key}: {_said(value)}"
         for key, value in detail.items()
         if value not in ([], {}, None) and key not in ("digest", "anchor_hash", "charged")
     )
+
+
+def _said(value: object) -> str:
+    if isinstance(value, list):
+        return "; ".join(map(_said, value))
+    return value if isinstance(value, str) else json.dumps(plain(value))
 
 
 def verified(problems: Sequence[str], as_json: bool) -> None:

@@ -47,7 +47,7 @@ def apply(policy: str, state: str | None, as_json: bool, accept_weaker: bool) ->
 
     Where it protects less than the policy in force, it says so and changes nothing, unless you
     accept that.  Where the cells have changed, the cube is rebuilt.  Proxies that are running
-    refuse to go on with the old policy until clients connect again.
+    refuse to go on with the old policy: start them again.
     """
     from proxy.cli import show, show_state
     from proxy.steward import apply as put_in_force

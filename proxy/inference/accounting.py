@@ -28,7 +28,8 @@ from proxy.inference.query import Factor, Integers, Space, Term, TooLargeError
 
 UNIT = 2**40  # charges per alpha
 TABLE = 2**22  # cells of the largest table
-FORBIDDEN = -(2**56)  # stands for minus infinity in tables
+FORBIDDEN = -(2**61)  # stands for minus infinity in tables
+CEILING = 2**60  # past every budget: sums stop here, so that none wraps round
 
 
 def charge(family: Family, scale: float) -> Term:
@@ -97,7 +98,7 @@ def _tables(terms: Iterable[Term], space: Space, cells: int) -> tuple[list[Table
         exact &= relaxed is term
         array = relaxed.dense(relaxed.axes, space)
         before = tables.get(relaxed.axes)
-        tables[relaxed.axes] = array if before is None else before + array
+        tables[relaxed.axes] = array if before is None else _sum(before, array)
     return [Table(axes, array) for axes, array in tables.items()], exact
 
 
@@ -114,6 +115,11 @@ def _peak(items: list[Table], within: Sequence[Factor], cells: int) -> Maximum:
         items, whole = _eliminate(items, cells)
         exact &= whole
     return Maximum(max(sum(int(item.array) for item in items), 0), exact)
+
+
+def _sum(left: Integers, right: Integers) -> Integers:
+    """Return left + right within FORBIDDEN and CEILING."""
+    return np.asarray(np.clip(left + right, FORBIDDEN, CEILING))
 
 
 def _fitting(term: Term, space: Space, cells: int) -> Term:
@@ -133,7 +139,7 @@ def _coarsened(tables: list[Table], cells: int) -> list[Table]:
         axes = tuple(sorted(sizes))
         total: NDArray[np.int64] = np.zeros([sizes[a] for a in axes], dtype=np.int64)
         for table in tables:
-            total += table.over(axes)
+            total = _sum(total, table.over(axes))
         return [Table(axes, total)]
     for axis in sorted({axis for table in tables for axis in table.axes}):
         mine = [table for table in tables if axis in table.axes]
@@ -171,7 +177,7 @@ def _eliminate(tables: list[Table], cells: int) -> tuple[list[Table], bool]:
         axes = tuple(sorted({a for table in bucket for a in table.axes}))
         total: NDArray[np.int64] = np.zeros([sizes[a] for a in axes], dtype=np.int64)
         for table in bucket:
-            total += table.over(axes)
+            total = _sum(total, table.over(axes))
         best = np.maximum(total.max(axis=axes.index(axis)), FORBIDDEN)  # it must not wrap
         rest.append(Table(tuple(a for a in axes if a != axis), best))
     return rest, len(buckets) <= 1
@@ -223,7 +229,8 @@ class Account:
                 wide = Table(self._axes, self._table).over(axes)
                 shape = [self.space.sizes[axis] for axis in axes]
                 self._axes, self._table = axes, np.broadcast_to(wide, shape).copy()
-            self._table += Table(term.axes, term.dense(term.axes, self.space)).over(axes)
+            more = Table(term.axes, term.dense(term.axes, self.space)).over(axes)
+            self._table = _sum(self._table, more)
 
     def forget(self) -> None:
         """Start again without charges."""

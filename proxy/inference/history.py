@@ -27,6 +27,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ from numpy.typing import NDArray
 from proxy.inference.estimability import Independence
 from proxy.inference.family import Family
 from proxy.inference.products import Products, Stack, Structure, exact, stack, structure, wrap
-from proxy.inference.query import LinearQuery, Space
+from proxy.inference.query import LinearQuery, Space, common_grid
 from proxy.inference.triangle import Triangle
 
 Floats = NDArray[np.float64]
@@ -43,6 +44,8 @@ Integers = NDArray[np.int64]
 
 DENSE_ROWS = 2000  # rows in the dense system
 DENSE_FAMILY = 128  # a larger family is used alone
+DENSE_CELLS = 2**22  # coefficients of all its rows: so is one of more
+KEPT = 10_000  # estimators that were good enough
 STEPS = 5  # of refinement
 REMEMBERED = 10_000  # queries whose estimators are kept while the history is as it is
 
@@ -85,6 +88,7 @@ class Block:
     start: int
     scale: float
     norms: list[int] = field(default_factory=list)  # ⟨h, h⟩ of each row, where used alone
+    cells: int = 0  # coefficients that its rows hold in the dense system
 
     @property
     def rows(self) -> range:
@@ -203,13 +207,25 @@ class History:
         self.blocks.append(block)
         self._rates += [1 / scale] * family.rows
         self.answers += list(answers) if answers is not None else [0] * family.rows
-        if family.rows <= DENSE_FAMILY and len(self._dense.number) + family.rows <= DENSE_ROWS:
+        if self._fits(family):
             for index, number in enumerate(block.rows):
                 self._append_row(family.row(index), number, family.grid)
         else:
             self._wide[family.key] = block
             block.norms = [int(norm) for norm in family.squares()]
         return block
+
+    def _fits(self, family: Family) -> bool:
+        """Return whether the rows of a family are to enter the dense system, one by one."""
+        terms = family.query.parts.values()
+        cells = family.labels.size + sum(f.array.size for term in terms for f in term.factors)
+        held = sum(block.cells for block in self.blocks)
+        if family.rows > DENSE_FAMILY or len(self._dense.number) + family.rows > DENSE_ROWS:
+            return False
+        if family.rows * cells > DENSE_CELLS or held + family.rows * cells > 8 * DENSE_CELLS:
+            return False
+        self.blocks[-1].cells = family.rows * cells
+        return True
 
     def set_answers(self, block: Block, answers: Sequence[int]) -> None:
         """Fill in the answers of a planned block."""
@@ -361,6 +377,8 @@ class History:
         """Remember an estimator that was good enough: the best of a longer history has less
         variance, and yet may put less mass on one interval.
         """
+        if len(self._kept) > KEPT:
+            self._kept.clear()
         self._kept[_key(query)] = estimator
 
     def singles(self, query: LinearQuery) -> Iterator[Estimator]:
@@ -406,11 +424,15 @@ class History:
             squares[norm] = squares.get(norm, 0) + dot * dot
         if sum(Fraction(total, norm) for norm, total in squares.items()) != query.dot(query):
             return None
-        coefficients = [float(Fraction(dot, norm)) for _, dot, norm in pairs]
+        ratios = [Fraction(dot, norm) for _, dot, norm in pairs]
+        step = reduce(common_grid, {abs(ratio) for ratio in ratios}, Fraction(0))
+        if not step or max(abs(ratio) for ratio in ratios) / step >= 2**53:
+            step = Fraction(1)
+        coefficients = [float(ratio / step) for ratio in ratios]  # mostly whole: not rounded
         slack = sum(abs(a) for a in coefficients) * 2.0**-52 * block.family.sensitivity
         return Estimator(
-            query.grid,
-            np.array([block.start + i for i, _, _ in pairs]),
+            query.grid * step,
+            np.array([block.start + i for i, _, _ in pairs], dtype=np.int64),
             np.array(coefficients),
             np.full(len(pairs), 1 / block.scale),
             slack * self.records,

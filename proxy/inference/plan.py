@@ -68,12 +68,12 @@ def _law(coefficients: bytes, rates: bytes) -> GeometricSum:
     return GeometricSum(np.frombuffer(coefficients), weights, np.ones(len(weights)))
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=4096)
 def _meets(law: GeometricSum, within: float, confidence: float) -> bool:
     return law.meets(within, confidence)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=4096)
 def _half_width(law: GeometricSum, confidence: float) -> float:
     return law.half_width(confidence)
 
@@ -103,6 +103,8 @@ def best(
 def estimators(history: History, wanted: Wanted) -> list[Estimator | None]:
     """Return, for every row of a family, an estimator that is enough, or None."""
     family, half_width, delta = wanted.family, wanted.half_width, wanted.delta
+    if not family.sensitivity:  # 0 in every row, whatever the data
+        return [history.estimators(family.query * 0)[0]] * family.rows
     matched = history.matching(family)
     if matched is not None and meets(matched[0], half_width, delta):
         return list(matched)
@@ -115,10 +117,11 @@ def estimators(history: History, wanted: Wanted) -> list[Estimator | None]:
 
 def _quick(history: History, wanted: Wanted) -> Iterator[Estimator | None]:
     """Yield for each row of a large family what a single row or block says, if it is enough."""
-    known: dict[tuple[bytes, bytes], bool] = {}
+    known: dict[tuple[Fraction, float, bytes, bytes], bool] = {}
     for index in range(wanted.family.rows):
         for found in history.singles(wanted.family.row(index)):
-            key = (found.coefficients.tobytes(), found.rates.tobytes())
+            law = found.coefficients.tobytes(), found.rates.tobytes()
+            key = (found.unit, found.slack, *law)
             if key not in known:
                 known[key] = meets(found, wanted.half_width, wanted.delta)
             if known[key]:

@@ -33,7 +33,7 @@ Integers = NDArray[np.int64]
 COUNT = 0  # the part of the cell counts
 MAX_CELLS = 2**24  # coefficients in one factor
 MAX_COEFFICIENT = 2**62
-SEPARABLE_CELLS = 2**18  # past this a factor is not searched for a finer product
+SEPARABLE_STEPS = 2**22  # a factor whose search for a finer product takes more is left whole
 
 
 class TooLargeError(ValueError):
@@ -189,7 +189,7 @@ def _irreducible(factor: Factor) -> tuple[int, list[Factor]]:
     if array.flat[int((array != 0).argmax())] < 0:
         whole = -whole
     array = np.ascontiguousarray(array // whole)
-    if len(axes) > 1 and array.size <= SEPARABLE_CELLS:
+    if len(axes) > 1 and array.size << len(axes) <= SEPARABLE_STEPS:
         for count in range(1, len(axes) // 2 + 1):
             for chosen in itertools.combinations(range(len(axes)), count):
                 split = _separate(array, axes, chosen)
@@ -293,7 +293,7 @@ class LinearQuery:
     def __add__(self, other: LinearQuery) -> LinearQuery:
         if self.zero or other.zero:
             return other if self.zero else self
-        grid = _common_grid(self.grid, other.grid)
+        grid = common_grid(self.grid, other.grid)
         one, two = int(self.grid / grid), int(other.grid / grid)
         parts = {
             part: _add(self.parts.get(part), one, other.parts.get(part), two, self.space)
@@ -360,7 +360,8 @@ class LinearQuery:
         )
 
 
-def _common_grid(one: Fraction, two: Fraction) -> Fraction:
+def common_grid(one: Fraction, two: Fraction) -> Fraction:
+    """Return the largest fraction of which both are whole multiples; 0 is one of all."""
     return Fraction(
         math.gcd(one.numerator * two.denominator, two.numerator * one.denominator),
         one.denominator * two.denominator,
@@ -414,13 +415,37 @@ def _tied(factors: Iterable[Factor]) -> list[tuple[set[int], list[Factor]]]:
 
 
 def contract(factors: Sequence[Factor], keep: Sequence[int]) -> NDArray[np.generic]:
-    """Return Σ Π factors over every axis but ``keep``, exactly: int64, or object past 2**63."""
+    """Return Σ Π factors over every axis but ``keep``, exactly: int64, or object past 2**63.
+
+    Factors that share no axis with those of ``keep`` are summed up by themselves.
+    """
+    mine: list[Factor] = []
+    times = 1
+    for axes, group in _tied(factors):
+        if axes & set(keep):
+            mine += group
+        else:
+            times *= int(_contracted(group, ()))
+    if times == 1:
+        return _contracted(mine, keep)
+    if not mine and not keep:
+        return np.asarray(times, dtype=object)
+    table: NDArray[Any] = _contracted(mine, keep)
+    if abs(times) >= 2**63 or int(np.abs(table).max(initial=0)) * abs(times) >= 2**63:
+        table = table.astype(object)
+    return np.asarray(table * times)
+
+
+def _contracted(factors: Sequence[Factor], keep: Sequence[int]) -> NDArray[np.generic]:
+    """Return Σ Π factors over every axis but ``keep``, exactly."""
     shapes = {axis: size for f in factors for axis, size in zip(f.axes, f.array.shape, strict=True)}
     most = math.prod(f.largest for f in factors) * math.prod(shapes.values())
     kind: type = np.float64 if most < 2**53 else np.int64 if most < 2**63 else object
     operands: list[Any] = []
     for factor in factors:
         operands += [factor.array.astype(kind), list(factor.axes)]
-    total = np.einsum(*operands, list(keep), optimize=len(factors) > 2 and kind is not object)
+    if not operands:
+        return np.asarray(1)
+    total = np.einsum(*operands, list(keep), optimize=len(factors) > 1)
     result = np.asarray(total)
     return result.astype(np.int64) if kind is np.float64 else result

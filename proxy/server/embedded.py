@@ -3,7 +3,8 @@
 It listens on a socket in a private temporary folder and nowhere else, lives as long as the server,
 and leaves nothing behind.  A note in the state folder says who runs it; if that process was killed,
 the next start finds the note, ends the orphan and removes its folder.  Root runs it under an
-unprivileged account, on a copy of the binaries if that account cannot reach them.
+unprivileged account, on a copy of the binaries if that account cannot reach them.  A small guard
+process ends it as soon as we are gone; the note is for what even that did not see.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ SETTINGS = {
     "log_min_error_statement": "panic",
     "logging_collector": "off",
 }
+GUARD = 'read line || kill -INT "$0"'  # its input ends with us, whatever ends us
 HBA = f"""
 local all {ADMIN} scram-sha-256
 local replication all reject
@@ -94,6 +96,7 @@ class Embedded:
         self._note = notes / NOTES / f"{self._folder.name}.json"
         self._account = _account()
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
         password = secrets.token_urlsafe(32)
         self.address = Address(str(self._folder), PORT, ADMIN, password)
         try:
@@ -147,6 +150,12 @@ class Embedded:
             start_new_session=True,  # Ctrl-C at the terminal is ours to handle
             **self._identity(),
         )
+        self._guard = subprocess.Popen(
+            ["/bin/sh", "-c", GUARD, str(self._process.pid)],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+            **self._identity(),
+        )
         self._limit_memory()
         self._write_note()
         self._wait_until_ready()
@@ -164,6 +173,9 @@ class Embedded:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+        if self._guard is not None:
+            self._guard.communicate(b"\n")
+            self._guard = None
         shutil.rmtree(self._folder, ignore_errors=True)
         self._note.unlink(missing_ok=True)
 

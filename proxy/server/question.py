@@ -14,7 +14,6 @@ from functools import lru_cache
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from proxy import settings
 from proxy.errors import (
     Error,
     InsufficientPrivilegeError,
@@ -22,6 +21,7 @@ from proxy.errors import (
     SQLSyntaxError,
     StatementTooComplexError,
 )
+from proxy.settings import Settings
 from proxy.sql import dialect
 
 OWN = ("budget", "history")  # relations of schema privacy
@@ -171,7 +171,7 @@ def _setting(text: str) -> Decision:
     if match and match[2].upper() != "DEFAULT":
         value = match[2].strip("'") if match[2].startswith("'") else match[2]
         try:
-            settings.Settings().set(match[1].lower(), value)
+            Settings().set(match[1].lower(), value)
         except Error as error:
             return Refuse(error)
     return Forward(text)

@@ -16,16 +16,16 @@ from sqlglot import exp
 from proxy.domain import Attribute, Value
 from proxy.errors import (
     NotSupportedError,
-    SQLSyntaxError,
     StatementTooComplexError,
     UndefinedColumnError,
     UndefinedTableError,
 )
 from proxy.policy import Policy
 from proxy.sql import system, types
-from proxy.sql.coefficients import Axis, Coefficients, MeasureColumn, Public
+from proxy.sql.assemble import modified
+from proxy.sql.bins import Axis, MeasureColumn, Public
+from proxy.sql.coefficients import Coefficients
 from proxy.sql.compile import NUMBERS, Point, conjuncts
-from proxy.sql.dialect import Utility, requests
 from proxy.sql.evaluate import Evaluator
 from proxy.sql.groups import Key
 from proxy.sql.moments import has_measure
@@ -42,9 +42,10 @@ from proxy.sql.relations import (
     columns_of,
     renamed,
 )
-from proxy.sql.results import Results, modified
-from proxy.sql.scalar import Typed, convert, position, worded
 from proxy.sql.select import WORDS, Select
+from proxy.sql.typed import Typed, position, worded
+from proxy.sql.unions import set_operation, values
+from proxy.sql.utility import Utility, requests
 
 MAX_POINTS = 200
 
@@ -118,13 +119,13 @@ class Binder:
         if isinstance(node, exp.Subquery):
             bound = self.query(node.this, context)
             if any(node.args.get(arg) for arg in ("order", "limit", "offset")):
-                bound = modified(self, bound, node)
+                bound = modified(bound, node)
         elif isinstance(node, exp.Select):
             bound = Select(self, node, context).bind()
         elif isinstance(node, exp.SetOperation):
-            bound = modified(self, self._set_operation(node, context), node)
+            bound = modified(set_operation(self, node, context), node)
         elif isinstance(node, exp.Values):
-            bound = self._values(node, context)
+            bound = values(self, node, context)
         else:
             raise NotSupportedError(
                 f"{node.key.upper()} is not supported here", position=position(node)
@@ -155,75 +156,6 @@ class Binder:
             names = [name_of(column) for column in alias.args.get("columns") or ()]
             env[name_of(alias.this)] = Cte(item.this, names, dict(env))
         return env
-
-    def _set_operation(self, node: exp.Expr, context: Context) -> Bound:
-        sides = [self.query(side, context) for side in (node.this, node.expression)]
-        word = node.key.upper()  # UNION, INTERSECT or EXCEPT
-        widths = [len(side.outputs) for side in sides]
-        if widths[0] != widths[1]:
-            raise SQLSyntaxError(
-                f"each {word} query must have the same number of columns", position=position(node)
-            )
-        kinds = [
-            types.common([one.typed.type, two.typed.type], word)
-            for one, two in zip(sides[0].outputs, sides[1].outputs, strict=True)
-        ]
-        everything = not node.args.get("distinct")
-        plain = word == "UNION"  # only there a row is a row of one of the two
-        shadowed = [
-            plain and bool(one.typed.shadow or two.typed.shadow)
-            for one, two in zip(sides[0].outputs, sides[1].outputs, strict=True)
-        ]
-        texts = [self._side(side, kinds, shadowed) for side in sides]
-        columns = [f"c{i}" for i in range(len(kinds))]
-        text = f"({texts[0]}) {word}{' ALL' if everything or plain else ''} ({texts[1]})"
-        if plain and not everything:
-            picked = [f"min(s{i}) AS s{i}" for i, s in enumerate(shadowed) if s]
-            listed = ", ".join(columns)
-            text = f"SELECT {', '.join([*columns, *picked])} FROM ({text}) GROUP BY {listed}"
-        outputs = tuple(
-            Output(
-                one.name,
-                Typed(
-                    f"c{i}", kind, numbers=one.typed.numbers | two.typed.numbers,
-                    width=max(one.typed.width, two.typed.width),
-                    shadow=f"s{i}" if shadow else None,
-                ),
-            )
-            for i, (one, two, kind, shadow) in enumerate(
-                zip(sides[0].outputs, sides[1].outputs, kinds, shadowed, strict=True)
-            )
-        )  # fmt: skip
-        return Bound(text, outputs)
-
-    def _side(self, side: Bound, kinds: Sequence[str], shadowed: Sequence[bool]) -> str:
-        columns, shadows = [], []
-        for i, (output, kind) in enumerate(zip(side.outputs, kinds, strict=True)):
-            columns.append(f"{convert(Typed(f'c{i}', output.typed.type), kind).sql} AS c{i}")
-            if shadowed[i]:
-                shadow = f"s{i}" if output.typed.shadow else "CAST(NULL AS BIGINT)"
-                shadows.append(f"{shadow} AS s{i}")
-        return f"SELECT {', '.join([*columns, *shadows])} FROM ({side.sql})"
-
-    def _values(self, node: exp.Expr, context: Context) -> Bound:
-        lowering = Results(self, Names(), context)
-        rows = [[lowering.lower(item) for item in row.expressions] for row in node.expressions]
-        if len({len(row) for row in rows}) != 1:
-            raise SQLSyntaxError("VALUES lists must all be the same length")
-        kinds = [types.common([row[i].type for row in rows], "VALUES") for i in range(len(rows[0]))]
-        kinds = ["text" if kind == "unknown" else kind for kind in kinds]
-        texts = [
-            f"({', '.join(convert(v, kind).sql for v, kind in zip(row, kinds, strict=True))})"
-            for row in rows
-        ]
-        names = ", ".join(f"c{i}" for i in range(len(kinds)))
-        text = f"SELECT * FROM (VALUES {', '.join(texts)}) AS v({names})"
-        widths = [max(row[i].width for row in rows) for i in range(len(kinds))]
-        outputs = [
-            Output(f"column{i + 1}", Typed(f"c{i}", kind, width=widths[i]))
-            for i, kind in enumerate(kinds)
-        ]
-        return Bound(text, tuple(outputs))
 
     # --- what FROM names ---------------------------------------------------------------------
 

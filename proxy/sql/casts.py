@@ -6,7 +6,8 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError, TypeMismatchError
 from proxy.sql import types
-from proxy.sql.scalar import RULES, Lowering, Typed, convert, make
+from proxy.sql.scalar import RULES, Lowering
+from proxy.sql.typed import Typed, convert, make
 
 WHOLE = r"\s*[-+]?[0-9]+\s*"
 DAY = r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}"

@@ -8,65 +8,39 @@ Invariant: what is returned here is exactly what the expression is on each cell.
 
 from __future__ import annotations
 
-import datetime
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
-from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from proxy.domain import Attribute, Domain, Value
+from proxy.domain import Domain, Value
 from proxy.errors import DataError, NotSupportedError, StatementTooComplexError, TypeMismatchError
 from proxy.inference.query import MAX_CELLS, Factor
 from proxy.sql import functions, types  # noqa: F401  # functions add their rules
-from proxy.sql.evaluate import Evaluator, Points, Values, inside
-from proxy.sql.scalar import (
-    ARGUMENTS,
-    COMPARISONS,
-    RULES,
-    Lowering,
-    Typed,
-    compared,
-    convert,
-    flat,
-    make,
-    position,
+from proxy.sql.bins import (
+    ENUMERABLE,
+    Axis,
+    MeasureColumn,
+    Public,
+    boundaries,
+    calendar,
+    compared_axes,
+    edges_for,
+    points_between,
 )
+from proxy.sql.evaluate import Evaluator, Points, Values, inside
+from proxy.sql.scalar import ARGUMENTS, RULES, Lowering, compared, flat
+from proxy.sql.typed import Typed, convert, make, position
 
-ENUMERABLE = 2**17  # values in the bins of an axis, up to which all are tried
 MAX_EFFORT = 2**28  # cells evaluated for one statement
 TOGETHER = 2**12  # cells on which a whole condition is evaluated at once
 FALSE, NULL, TRUE = 0, 1, 2  # in this order AND is the minimum, OR the maximum
-
-
-class Axis(exp.Expression):
-    """A resolved column that is an axis: ``this`` is its index."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"this": True}
-
-
-class MeasureColumn(exp.Expression):
-    """A resolved column that is a measure: ``this`` is its index."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"this": True}
-
-
-class Public(exp.Expression):
-    """What an expression reads of public tables, by DuckDB text.
-
-    ``meaning`` is (text of a query of one column, its type); ``keys`` (of a lookup) the columns,
-    with their types, that equal the ``expressions``; ``member``: whether the expression is in it.
-    """
-
-    arg_types: ClassVar[dict[str, bool]] = {
-        "meaning": True, "expressions": False, "keys": False, "member": False
-    }  # fmt: skip
 
 
 class CutError(NotSupportedError):
@@ -217,21 +191,21 @@ class Coefficients:
         if attribute.type in ("integer", "date") and inside(attribute) <= ENUMERABLE:
             return None
         found = [v for a, v in self._constants(node) if a == axis]
-        known = sum(1 for a, _ in _compared(node) if int(a.this) == axis)
-        for unit in _calendar(node, axis) if attribute.type == "timestamp" else []:
+        known = sum(1 for a, _ in compared_axes(node) if int(a.this) == axis)
+        for unit in calendar(node, axis) if attribute.type == "timestamp" else []:
             known += 1
-            found += _boundaries(attribute, unit)
+            found += boundaries(attribute, unit)
         if known != sum(1 for use in node.find_all(Axis) if int(use.this) == axis):
             raise NotSupportedError(
                 f"{attribute.name} is declared in bins: only comparisons with constants are known",
                 position=position(node),
             )
-        return _between(attribute, found)
+        return points_between(attribute, found)
 
     def _constants(self, node: exp.Expr) -> list[tuple[int, Value]]:
         """Return the constants with which axes are compared."""
         pairs = []
-        for axis, others in _compared(node):
+        for axis, others in compared_axes(node):
             kind = types.of_attribute(self.domain.attributes[int(axis.this)])
             for other in others:
                 value = self._constant(other, kind)
@@ -256,7 +230,7 @@ class Coefficients:
         """Return the refusal that names column, value and nearest edges."""
         for axis, value in self._constants(node):
             attribute = self.domain.attributes[axis]
-            edges = _edges(attribute, value)
+            edges = edges_for(attribute, value)
             if axis in points and edges[0] < value < edges[-1] and value not in edges:  # type: ignore[operator]
                 low = max(e for e in edges if e <= value)  # type: ignore[operator]
                 high = min(e for e in edges if e > value)  # type: ignore[operator]
@@ -281,87 +255,6 @@ class Coefficients:
 
 def _what(place: str) -> str:
     return f"the {'condition' if place in ('WHERE', 'FILTER') else 'expression'} in {place}"
-
-
-def _compared(node: exp.Expr) -> list[tuple[Axis, list[exp.Expr]]]:
-    """Return the axes that are compared with constants, and the constants."""
-    pairs = []
-    for axis in node.find_all(Axis):
-        top: exp.Expr = axis
-        while isinstance(top.parent, exp.Paren) and top is not node:
-            top = top.parent
-        parent = top.parent
-        if (
-            parent is not None
-            and top is not node
-            and isinstance(parent, (*COMPARISONS, exp.Between, exp.In, exp.Is))
-        ):
-            others = [child for child in parent.iter_expressions() if child is not top]
-            if not any(other.find(Axis) for other in others):
-                pairs.append((axis, others))
-    return pairs
-
-
-def _calendar(node: exp.Expr, axis: int) -> list[str]:
-    """Return the units of the calendar by which an expression looks at an axis."""
-    units = []
-    for use in node.find_all(Axis):
-        parent = use.parent
-        if int(use.this) != axis or use is node:
-            continue
-        if isinstance(parent, exp.Cast) and parent.args["to"].is_type("date"):
-            units.append("day")
-        elif isinstance(parent, exp.TimestampTrunc | exp.Extract):
-            name = parent.this if isinstance(parent, exp.Extract) else parent.args["unit"]
-            unit = name.name.lower()
-            if unit in ("hour", "minute"):
-                units.append(unit)
-            elif unit not in ("second", "epoch", "milliseconds", "microseconds"):
-                units.append("day")
-    return units
-
-
-def _boundaries(attribute: Attribute, unit: str) -> list[Value]:
-    """Return the beginnings of days, hours or minutes within the bins of a timestamp axis.
-
-    Raises:
-        NotSupportedError: there are too many.
-    """
-    edges: Any = attribute.edges
-    step = {"day": 86_400, "hour": 3600, "minute": 60}[unit]
-    low, high = edges[0], edges[-1]
-    if (high - low).total_seconds() / step > ENUMERABLE:
-        raise NotSupportedError(f"{attribute.name} has too many {unit}s to look at each")
-    start = low.replace(hour=0, minute=0, second=0, microsecond=0)
-    count = int((high - start).total_seconds() // step) + 1
-    return [start + datetime.timedelta(seconds=step * i) for i in range(count)]
-
-
-def _edges(attribute: Attribute, value: Value) -> tuple[Value, ...]:
-    """Return the edges of an axis, comparable with a value."""
-    edges = attribute.edges or ()
-    if isinstance(value, datetime.datetime) and attribute.type == "date":
-        midnight = datetime.time()
-        return tuple(datetime.datetime.combine(e, midnight) for e in edges)  # type: ignore[arg-type]
-    return edges
-
-
-def _between(attribute: Attribute, constants: Sequence[Value]) -> tuple[Value, ...]:
-    """Return the edges, the constants inside the bins, and a value between each two of them."""
-    edges: list[Any] = list(attribute.edges or ())
-    marks = set(edges)
-    for constant in constants:
-        if isinstance(edges[0], int):
-            marks |= {math.floor(constant), math.ceil(constant)}  # type: ignore[arg-type]
-        elif isinstance(constant, datetime.datetime) and attribute.type == "date":
-            marks |= {constant.date(), constant.date() + datetime.timedelta(days=1)}
-        else:
-            marks.add(constant)
-    inner = sorted(mark for mark in marks if edges[0] <= mark <= edges[-1])
-    points = set(inner)
-    for low, high in pairwise(inner):
-        points.add(low + (high - low) // 2 if isinstance(low, int) else low + (high - low) / 2)
-    return tuple(sorted(point for point in points if point < edges[-1]))
 
 
 def _bare(node: exp.Expr) -> exp.Expr:

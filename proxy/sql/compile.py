@@ -22,7 +22,8 @@ from proxy.sql.coefficients import Coefficients
 from proxy.sql.groups import Groups, Key, groups
 from proxy.sql.moments import Moments, moments, present, settle
 from proxy.sql.program import Extra, GroupColumn, Number, Release, Request
-from proxy.sql.scalar import flat, position
+from proxy.sql.scalar import flat
+from proxy.sql.typed import position
 
 NUMBERS = 2**20  # number k of point p has the id p · NUMBERS + k
 

@@ -7,7 +7,6 @@ numbers of the relation is left in the text.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -17,29 +16,22 @@ from sqlglot import exp
 
 from proxy.errors import GroupingError, NotSupportedError, ProgrammingError
 from proxy.sql import marginal
+from proxy.sql.aggregate import OTHER_AGGREGATES, aggregates, is_aggregate, only_argument
+from proxy.sql.assemble import Body, assembled
+from proxy.sql.claims import credible
 from proxy.sql.compile import NUMBERS, Average, Linear, Point
 from proxy.sql.groups import Key
 from proxy.sql.names import output_name
-from proxy.sql.program import Extra
+from proxy.sql.outer import Outer
 from proxy.sql.relations import Bound
-from proxy.sql.results import (
-    OTHER_AGGREGATES,
-    Body,
-    Outer,
-    aggregates,
-    assembled,
-    is_aggregate,
-    only_argument,
-    ungrouped,
-)
-from proxy.sql.scalar import COMPARISONS, Typed, flat, position, worded
+from proxy.sql.results import ungrouped
 from proxy.sql.sets import grouping_sets
+from proxy.sql.typed import Typed, position, worded
 
 if TYPE_CHECKING:
     from proxy.sql.select import Select
 
 DOUBLE = "double precision"
-CREDIBLE = {"credible_low": "low", "credible_high": "high", "confidence": "confidence"}
 
 
 def release(select: Select) -> Bound:
@@ -137,10 +129,10 @@ class Grouped(Outer):
         if isinstance(node, exp.Grouping):
             return self._grouping(node)
         if isinstance(node, exp.Anonymous) and node.name.lower() in OTHER_AGGREGATES:
-            return self._credible(node)
+            return credible(self, node)
         if isinstance(node, exp.Window | exp.Subquery | exp.Exists) or node.args.get("query"):
             return super().before(node)
-        linear = self._linear(node)
+        linear = self.linear(node)
         if isinstance(linear, Linear) and linear.query is not None:
             return self.number(linear, node)
         if is_aggregate(node):
@@ -178,25 +170,25 @@ class Grouped(Outer):
             f"{self.relation}.n{index}", "bigint" if count else DOUBLE, numbers=ids, shadow=shadow
         )
 
-    def _linear(self, node: exp.Expr) -> Linear | None:
+    def linear(self, node: exp.Expr) -> Linear | None:
         """Return what a node is, if it is a linear combination of aggregates, or a constant."""
         if isinstance(node, exp.Paren):
-            return self._linear(node.this)
+            return self.linear(node.this)
         if isinstance(node, exp.Literal):
             if node.is_string:
                 return None
             return Linear(None, Fraction(node.name), counts=node.name.isdigit())
         if isinstance(node, exp.Neg):
-            inner = self._linear(node.this)
+            inner = self.linear(node.this)
             return None if inner is None else inner * Linear(None, Fraction(-1))
         if isinstance(node, exp.Cast):
             return self._cast(node)
         if isinstance(node, exp.Coalesce):
-            inner = self._linear(node.this)  # a released count or sum is never NULL
+            inner = self.linear(node.this)  # a released count or sum is never NULL
             return inner if inner is not None and inner.query is not None else None
         if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div):
-            left = self._linear(node.this)
-            right = None if left is None else self._linear(node.expression)
+            left = self.linear(node.this)
+            right = None if left is None else self.linear(node.expression)
             return None if left is None or right is None else combined(node, left, right)
         if is_aggregate(node):
             found = self.aggregate(node)
@@ -205,7 +197,7 @@ class Grouped(Outer):
 
     def _cast(self, node: exp.Expr) -> Linear | None:
         target = node.args["to"]
-        inner = self._linear(node.this)
+        inner = self.linear(node.this)
         if inner is None or inner.query is None or target.expressions:
             return None
         if target.is_type("double", "float", "decimal"):
@@ -258,76 +250,6 @@ class Grouped(Outer):
             return self.number(found, node)
         return marginal.aggregate(self, node, self._marginals)
 
-    # --- what is known of a number -----------------------------------------------------------
-
-    def _credible(self, node: exp.Expr) -> Typed:
-        name = node.name.lower()
-        if name == "every" or len(node.expressions) != 1:
-            raise NotSupportedError(
-                f"{name.upper()} is not known over protected rows", position=position(node)
-            )
-        argument = node.expressions[0]
-        if name == "probability":
-            number, extra = self._claim(argument)
-        else:
-            number, extra = self._one(argument), Extra(CREDIBLE[name])
-        index = int(number.sql.rpartition("n")[2])
-        at = max(point.extra(index, extra) for point in self.points)  # the same in all
-        return Typed(f"{self.relation}.n{index}x{at}", DOUBLE, numbers=number.numbers)
-
-    def _one(self, node: exp.Expr) -> Typed:
-        """Return the number that a node is."""
-        typed = self.lower(node)
-        if typed.shadow is None:
-            raise NotSupportedError(
-                "this takes one number of the aggregation: a COUNT, SUM or AVG, or a linear "
-                "combination of COUNTs and SUMs",
-                position=position(node),
-            )
-        return typed
-
-    def _claim(self, node: exp.Expr) -> tuple[Typed, Extra]:
-        """Return the number and the interval of a claim such as COUNT(*) > 100."""
-        while isinstance(node, exp.Paren):
-            node = node.this
-        if isinstance(node, exp.And):
-            claims = [self._claim(part) for part in flat(node)]
-            if len({claim[0].sql for claim in claims}) == 1:
-                least = [c.least for _, c in claims if c.least is not None]
-                most = [c.most for _, c in claims if c.most is not None]
-                low, high = max(least, default=None), min(most, default=None)
-                return claims[0][0], Extra("probability", low, high)
-        if isinstance(node, exp.Between) and not node.args.get("symmetric"):
-            number = self._one(node.this)
-            ends = [self._constant(node.args[arg]) for arg in ("low", "high")]
-            low, high = _ends(number, ">=", ends[0])[0], _ends(number, "<=", ends[1])[1]
-            return number, Extra("probability", low, high)
-        if type(node) in COMPARISONS:
-            sign, sides = COMPARISONS[type(node)], [node.this, node.expression]
-            if (constant := self._linear(node.this)) is not None and constant.query is None:
-                sides, sign = (
-                    sides[::-1],
-                    {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(sign, sign),
-                )
-            other = self._linear(sides[1])
-            if other is not None and other.query is not None:  # of two numbers: their difference
-                left, right = (exp.Paren(this=side.copy()) for side in sides)
-                sides = [exp.Sub(this=left, expression=right), exp.Literal.number(0)]
-            number, value = self._one(sides[0]), self._constant(sides[1])
-            if sign in ("<", "<=", ">", ">=") or (sign == "=" and number.type == "bigint"):
-                return number, Extra("probability", *_ends(number, sign, value))
-        raise NotSupportedError(
-            "PROBABILITY takes a claim on one number: a comparison with a constant, or BETWEEN",
-            hint="for example PROBABILITY(COUNT(*) > 100)",
-            position=position(node),
-        )
-
-    def _constant(self, node: exp.Expr) -> Fraction:
-        found = self._linear(node)
-        if found is None or found.query is not None:
-            raise NotSupportedError("a claim compares with a constant", position=position(node))
-        return found.shift
-
     def _grouping(self, node: exp.Grouping) -> Typed:
         wanted = []
         for item in node.expressions:
@@ -377,15 +299,6 @@ def shadow_of(point: Point, number: int) -> str:
     """Return the text of the id of a number: release, number and row in one integer."""
     base = (point.index * NUMBERS + number) << 32
     return f"(CAST({base} AS BIGINT) + {point.name}.i)"
-
-
-def _ends(number: Typed, sign: str, value: Fraction) -> tuple[Fraction | None, Fraction | None]:
-    """Return the closed interval that a comparison claims; of a count, in whole numbers."""
-    low, high = value, value
-    if number.type == "bigint":
-        low = Fraction(math.floor(value) + 1 if sign == ">" else math.ceil(value))
-        high = Fraction(math.ceil(value) - 1 if sign == "<" else math.floor(value))
-    return (low if sign in (">", ">=", "=") else None), (high if sign in ("<", "<=", "=") else None)
 
 
 def combined(node: exp.Expr, left: Linear, right: Linear) -> Linear | None:

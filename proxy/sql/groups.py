@@ -19,10 +19,11 @@ from sqlglot import exp
 
 from proxy.errors import StatementTooComplexError
 from proxy.inference.query import MAX_CELLS, Factor, Term
-from proxy.sql.coefficients import Axis, Coefficients
+from proxy.sql.bins import Axis
+from proxy.sql.coefficients import Coefficients
 from proxy.sql.evaluate import Values
 from proxy.sql.program import Cell
-from proxy.sql.scalar import Typed
+from proxy.sql.typed import Typed
 
 MAX_GROUPS = 100_000
 

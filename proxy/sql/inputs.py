@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError, StatementTooComplexError
-from proxy.sql.coefficients import Public
+from proxy.sql.bins import Public
 from proxy.sql.names import Names, name_of
 from proxy.sql.relations import Context, Protected, Relation
-from proxy.sql.scalar import Typed, flat, position
+from proxy.sql.scalar import flat
+from proxy.sql.typed import Typed, position
 
 if TYPE_CHECKING:
     from proxy.sql.bind import Binder

@@ -15,12 +15,12 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError
 from proxy.sql import types
+from proxy.sql.aggregate import SPREADS, fraction, only_argument, sole
 from proxy.sql.compile import NUMBERS
 from proxy.sql.groups import Key
 from proxy.sql.moments import has_measure
 from proxy.sql.program import Extra
-from proxy.sql.results import SPREADS, fraction, only_argument, sole
-from proxy.sql.scalar import Typed, convert, position, worded
+from proxy.sql.typed import Typed, convert, position, worded
 
 if TYPE_CHECKING:
     from proxy.sql.grouped import Grouped

@@ -16,8 +16,8 @@ from sqlglot import exp
 from proxy.domain import Domain
 from proxy.errors import NotSupportedError
 from proxy.inference.query import COUNT, present_part, sum_part
-from proxy.sql.coefficients import Axis, MeasureColumn, Public
-from proxy.sql.scalar import position
+from proxy.sql.bins import Axis, MeasureColumn, Public
+from proxy.sql.typed import position
 
 
 @dataclass(frozen=True)

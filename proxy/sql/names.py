@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from sqlglot import exp
 
 from proxy.errors import AmbiguousColumnError, UndefinedColumnError, UndefinedTableError
-from proxy.sql.scalar import position
+from proxy.sql.typed import position
 
 FOLD = str.maketrans({chr(c): chr(c + 32) for c in range(ord("A"), ord("Z") + 1)})
 Meaning = TypeVar("Meaning")

@@ -10,7 +10,7 @@ from sqlglot import exp
 from proxy.errors import ProgrammingError
 from proxy.sql.names import Names
 from proxy.sql.program import Request
-from proxy.sql.scalar import Typed, position
+from proxy.sql.typed import Typed, position
 
 
 @dataclass

@@ -8,8 +8,7 @@ Invariant: the DuckDB type of the text is the one of ``type``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from decimal import Decimal
 
 from sqlglot import exp
@@ -18,98 +17,11 @@ from proxy.errors import (
     DataError,
     NotSupportedError,
     ProgrammingError,
-    StatementTooComplexError,
     TypeMismatchError,
     UndefinedFunctionError,
 )
 from proxy.sql import types
-
-MAX_TEXT = 2_000_000  # characters: every translation doubles some part of what it translates
-MAX_WIDTH = 1_000_000  # bytes of one text value
-
-
-@dataclass(frozen=True)
-class Typed:
-    """A piece of DuckDB text and what is known of its value."""
-
-    sql: str
-    type: str
-    axes: frozenset[int] = frozenset()  # the axes it reads
-    numbers: frozenset[int] = frozenset()  # the released numbers it reads
-    shadow: str | None = None  # DuckDB text of the id of the number that it is exactly
-    literal: str | None = None  # of an untyped quoted literal, its text
-    width: int = 64  # of a text, the most bytes that it may have
-
-
-NULL = Typed("NULL", "unknown")
-
-
-def make(sql: str, kind: str, *parts: Typed, width: int | None = None) -> Typed:
-    """Return the text made of parts; its value is as wide as the widest, if ``width`` is not said.
-
-    Raises:
-        StatementTooComplexError: the text, or the value, may become too long.
-    """
-    if width is None:
-        width = max((part.width for part in parts), default=64)
-    if len(sql) > MAX_TEXT or width > MAX_WIDTH:
-        what = "an expression" if len(sql) > MAX_TEXT else "a text"
-        raise StatementTooComplexError(f"{what} of this statement becomes too long")
-    return Typed(
-        sql,
-        kind,
-        frozenset().union(*(part.axes for part in parts)),
-        frozenset().union(*(part.numbers for part in parts)),
-        width=width,
-    )
-
-
-def position(node: exp.Expr | None) -> int | None:
-    """Return the 1-based character of the statement at which a node begins, if it is known."""
-    if node is None:
-        return None
-    starts = [n.meta["start"] for n in node.walk() if "start" in n.meta]
-    return min(starts) + 1 if starts else None
-
-
-def worded(node: exp.Expr) -> str:
-    """Return an expression as PostgreSQL would write it, or the kind of expression it is."""
-    try:
-        return node.sql(dialect="postgres", comments=False)
-    except (ValueError, TypeError, AttributeError):  # it holds resolved columns, or half a tree
-        return node.key.upper()
-
-
-def convert(value: Typed, kind: str) -> Typed:
-    """Return a value as another type, where PostgreSQL converts without being asked.
-
-    Raises:
-        TypeMismatchError: it does not.
-    """
-    if value.type == kind:
-        return value
-    if value.literal is not None:
-        made = types.literal(kind, types.read(value.literal, kind))
-        return Typed(made, kind, width=value.width)
-    if value.type == "unknown":
-        return Typed(types.literal(kind, None), kind)
-    wider = any(
-        value.type in order and kind in order and order.index(value.type) < order.index(kind)
-        for order in (types.NUMBERS, types.TIMES)
-    )
-    if not wider:
-        raise TypeMismatchError(f"expected type {kind}, got {value.type}")
-    if kind == "numeric":
-        digits = 10 if value.type == "integer" else 19
-        return replace(value, sql=f"CAST({value.sql} AS DECIMAL({digits}, 0))", type=kind)
-    return replace(value, sql=f"CAST({value.sql} AS {types.DUCKDB[kind]})", type=kind)
-
-
-def together(values: Sequence[Typed], place: str) -> list[Typed]:
-    """Return values as the type they have in common; text where none has one."""
-    kind = types.common((value.type for value in values), place)
-    kind = "text" if kind == "unknown" else kind
-    return [convert(value, kind) for value in values]
+from proxy.sql.typed import NULL, Typed, convert, make, position, together, worded
 
 
 class Lowering:
@@ -185,13 +97,15 @@ def _literal(_: Lowering, node: exp.Expr) -> Typed:
         width = len(node.name.encode("utf-8", "surrogatepass"))
         return Typed(types.literal("text", node.name), "unknown", literal=node.name, width=width)
     text = node.name
+    nonzero = bool(text.strip("0."))
     if text.isdigit():
         value = int(text)
         if value < 2**31:
-            return Typed(types.literal("integer", value), "integer")
+            return Typed(types.literal("integer", value), "integer", nonzero=nonzero)
         if value < 2**63:
-            return Typed(types.literal("bigint", value), "bigint")
-    return Typed(types.decimal(Decimal(text)), "numeric")
+            return Typed(types.literal("bigint", value), "bigint", nonzero=nonzero)
+    number = Decimal(text)
+    return Typed(types.decimal(number), "numeric", nonzero=bool(number))
 
 
 def _boolean(_: Lowering, node: exp.Expr) -> Typed:
@@ -381,9 +295,12 @@ DATES: dict[tuple[str, str, str], tuple[str, str]] = {
 }
 
 
-def guarded(divisor: Typed, text: str) -> str:
-    """Return a division that fails where the divisor is 0."""
-    return checked(f"{divisor.sql} = 0", "division by zero", text, divisor)
+def guarded(left: Typed, divisor: Typed, text: str) -> str:
+    """Return a division that fails where the divisor is 0 and there is something to divide."""
+    if divisor.nonzero:
+        return text
+    wrong = f"{divisor.sql} = 0 AND {left.sql} IS NOT NULL"
+    return checked(wrong, "division by zero", text, divisor)
 
 
 def checked(wrong: str, message: str, text: str, *parts: Typed) -> str:
@@ -411,7 +328,7 @@ def division(left: Typed, right: Typed) -> Typed:
     else:
         quotient = f"(CAST({left.sql} AS DOUBLE) / CAST({right.sql} AS DOUBLE))"
         text = f"CAST(round({quotient}, 16) AS DECIMAL(38, 16))"
-    return make(guarded(right, text), kind, left, right)
+    return make(guarded(left, right, text), kind, left, right)
 
 
 def _modulo(lowering: Lowering, node: exp.Expr) -> Typed:
@@ -419,7 +336,7 @@ def _modulo(lowering: Lowering, node: exp.Expr) -> Typed:
     kind = "numeric" if "numeric" in (left.type, right.type) else left.type
     if kind == "double precision":
         raise UndefinedFunctionError("operator does not exist: double precision % double precision")
-    return make(guarded(right, f"({left.sql} % {right.sql})"), kind, left, right)
+    return make(guarded(left, right, f"({left.sql} % {right.sql})"), kind, left, right)
 
 
 def _case(lowering: Lowering, node: exp.Expr) -> Typed:

@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from proxy.errors import GroupingError, NotSupportedError, ProgrammingError
+from proxy.sql.aggregate import aggregates
+from proxy.sql.assemble import Body, assembled
 from proxy.sql.grouped import release
 from proxy.sql.inputs import Inputs, with_public
 from proxy.sql.moments import has_measure
 from proxy.sql.names import Names, name_of, output_name, quoted
+from proxy.sql.outer import Outer
 from proxy.sql.relations import Bound, Context, Output, Protected, Relation
-from proxy.sql.results import Body, Outer, Results, aggregates, assembled
-from proxy.sql.scalar import Typed, convert, position, together, worded
+from proxy.sql.results import Results
 from proxy.sql.sets import grouping_sets
+from proxy.sql.typed import Typed, convert, position, together, worded
 
 if TYPE_CHECKING:
     from proxy.sql.bind import Binder

@@ -16,7 +16,7 @@ from sqlglot.tokenizer_core import Token
 from proxy.errors import Error, NotSupportedError, StatementTooComplexError
 from proxy.inference.query import TooLargeError
 from proxy.policy import Policy
-from proxy.sql import clock, dialect
+from proxy.sql import clock, dialect, utility
 from proxy.sql.bind import Binder
 from proxy.sql.commands import command
 from proxy.sql.deep import deeply
@@ -100,7 +100,7 @@ def _query(text: str, found: Sequence[Token], source: Source) -> Program:
     binder = Binder(source.policy, source.evaluator, text)
     binder.hide_empty = source.settings.get("privacy.hide_empty", "off") == "on"
     try:
-        return _program(binder, tree, dialect.hint(found))
+        return _program(binder, tree, utility.hint(found))
     except TooLargeError as error:
         raise StatementTooComplexError(
             f"the statement ties too many columns together: {error}",

@@ -111,3 +111,15 @@ def test_an_account_is_the_sum_of_its_terms(parts, more, region, cells):
     expected = maximum([*parts, more], SPACE, region).value + 3
     assert account.spent(region, [more]).value == expected
     assert small.spent(region, [more]).value >= expected
+
+
+def test_thousands_of_large_charges_do_not_wrap_round():
+    """
+    3,000 charges of 2**52 over the same cells pass 2**63: the sum stays past every budget.
+    """
+    large = [Term(2**52, (Factor((0,), np.array([1, 0, 1])),))] * 3000
+    assert maximum(large, SPACE).value >= 2**60
+    account = Account(SPACE)
+    assert account.check(large, [Rule(2**55)]) is not None
+    account.add(large)
+    assert account.spent().value >= 2**60

@@ -9,7 +9,7 @@ from hypothesis.extra.numpy import arrays
 
 from proxy.inference.estimability import Independence, ModularBasis, random_prime
 from proxy.inference.products import exact, stack, structure
-from tests.inference.test_query import SPACE, queries
+from tests.inference.test_query import queries
 
 
 def rank(rows):

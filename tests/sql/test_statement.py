@@ -347,6 +347,7 @@ def test_long_chains_are_understood(text):
     assert isinstance(program(text), Program)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

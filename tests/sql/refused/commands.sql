@@ -32,7 +32,7 @@ DROP TABLE survey
 -- error: NotSupportedError
 -- says: COPY is not supported: the proxy answers SELECT, SHOW and SET
 -- at: COPY surve
-COPY survey TO '/tmp/x'
+COPY survey TO 'x.csv'
 
 -- ATTACH
 -- error: NotSupportedError

@@ -1,0 +1,103 @@
+"""A piece of DuckDB text and what is known of its value: the currency of all translations.
+
+Invariant: the DuckDB type of the text is the one of ``type``; nothing grows past the limits here,
+however statements nest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from proxy.errors import StatementTooComplexError, TypeMismatchError
+from proxy.sql import types
+
+MAX_TEXT = 2_000_000  # characters: every translation doubles some part of what it translates
+MAX_WIDTH = 1_000_000  # bytes of one text value
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A piece of DuckDB text and what is known of its value."""
+
+    sql: str
+    type: str
+    axes: frozenset[int] = frozenset()  # the axes it reads
+    numbers: frozenset[int] = frozenset()  # the released numbers it reads
+    shadow: str | None = None  # DuckDB text of the id of the number that it is exactly
+    literal: str | None = None  # of an untyped quoted literal, its text
+    width: int = 64  # of a text, the most bytes that it may have
+    nonzero: bool = False  # it is a literal other than 0
+
+
+NULL = Typed("NULL", "unknown")
+
+
+def make(sql: str, kind: str, *parts: Typed, width: int | None = None) -> Typed:
+    """Return the text made of parts; its value is as wide as the widest, if ``width`` is not said.
+
+    Raises:
+        StatementTooComplexError: the text, or the value, may become too long.
+    """
+    if width is None:
+        width = max((part.width for part in parts), default=64)
+    if len(sql) > MAX_TEXT or width > MAX_WIDTH:
+        what = "an expression" if len(sql) > MAX_TEXT else "a text"
+        raise StatementTooComplexError(f"{what} of this statement becomes too long")
+    return Typed(
+        sql,
+        kind,
+        frozenset().union(*(part.axes for part in parts)),
+        frozenset().union(*(part.numbers for part in parts)),
+        width=width,
+    )
+
+
+def position(node: exp.Expr | None) -> int | None:
+    """Return the 1-based character of the statement at which a node begins, if it is known."""
+    if node is None:
+        return None
+    starts = [n.meta["start"] for n in node.walk() if "start" in n.meta]
+    return min(starts) + 1 if starts else None
+
+
+def worded(node: exp.Expr) -> str:
+    """Return an expression as PostgreSQL would write it, or the kind of expression it is."""
+    try:
+        return node.sql(dialect="postgres", comments=False)
+    except (ValueError, TypeError, AttributeError):  # it holds resolved columns, or half a tree
+        return node.key.upper()
+
+
+def convert(value: Typed, kind: str) -> Typed:
+    """Return a value as another type, where PostgreSQL converts without being asked.
+
+    Raises:
+        TypeMismatchError: it does not.
+    """
+    if value.type == kind:
+        return value
+    if value.literal is not None:
+        made = types.literal(kind, types.read(value.literal, kind))
+        return Typed(made, kind, width=value.width)
+    if value.type == "unknown":
+        return Typed(types.literal(kind, None), kind)
+    wider = any(
+        value.type in order and kind in order and order.index(value.type) < order.index(kind)
+        for order in (types.NUMBERS, types.TIMES)
+    )
+    if not wider:
+        raise TypeMismatchError(f"expected type {kind}, got {value.type}")
+    if kind == "numeric":
+        digits = 10 if value.type == "integer" else 19
+        return replace(value, sql=f"CAST({value.sql} AS DECIMAL({digits}, 0))", type=kind)
+    return replace(value, sql=f"CAST({value.sql} AS {types.DUCKDB[kind]})", type=kind)
+
+
+def together(values: Sequence[Typed], place: str) -> list[Typed]:
+    """Return values as the type they have in common; text where none has one."""
+    kind = types.common((value.type for value in values), place)
+    kind = "text" if kind == "unknown" else kind
+    return [convert(value, kind) for value in values]
