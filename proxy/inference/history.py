@@ -426,10 +426,11 @@ class History:
             return None
         ratios = [Fraction(dot, norm) for _, dot, norm in pairs]
         step = reduce(common_grid, {abs(ratio) for ratio in ratios}, Fraction(0))
-        if not step or max(abs(ratio) for ratio in ratios) / step >= 2**53:
-            step = Fraction(1)
-        coefficients = [float(ratio / step) for ratio in ratios]  # mostly whole: not rounded
-        slack = sum(abs(a) for a in coefficients) * 2.0**-52 * block.family.sensitivity
+        whole = bool(step) and max(abs(ratio) for ratio in ratios) / step < 2**53
+        step = step if whole else Fraction(1)
+        coefficients = [float(ratio / step) for ratio in ratios]
+        rounding = 0.0 if whole else sum(abs(a) for a in coefficients) * 2.0**-52
+        slack = rounding * block.family.sensitivity
         return Estimator(
             query.grid * step,
             np.array([block.start + i for i, _, _ in pairs], dtype=np.int64),
