@@ -226,8 +226,8 @@ class Point:
 
 
 def _same(one: Number, two: Number) -> bool:
-    """Return whether two numbers are the same with the same request."""
-    kinds = [(n.kind, n.shift, n.utility) for n in (one, two)]
+    """Return whether two numbers of a release point are the same."""
+    kinds = [(n.kind, n.shift) for n in (one, two)]
     below = [n.denominator and n.denominator.query for n in (one, two)]
     return kinds[0] == kinds[1] and one.family.query == two.family.query and below[0] == below[1]
 

@@ -147,6 +147,7 @@ def _syntax_error(text: str, error: ParseError) -> SQLSyntaxError:
     column = max(last - len(token) + 1, 1)  # sqlglot gives the column of the token's end
     lines = text.split("\n")
     position = sum(len(row) + 1 for row in lines[: line - 1]) + column
+    position = min(position, len(text) + 1)  # of a token of several lines it is not quite known
     near = f' at or near "{token}"' if token else " at the end of the text"
     return SQLSyntaxError(
         f"syntax error{near}: {what[:1].lower()}{what[1:]}",

@@ -14,7 +14,15 @@ from proxy.errors import (
     SQLSyntaxError,
     StatementTooComplexError,
 )
-from proxy.sql import Command, Evaluator, Program, compile_statement, postprocess, split
+from proxy.sql import (
+    Command,
+    Evaluator,
+    Program,
+    compile_statement,
+    dialect,
+    postprocess,
+    split,
+)
 from tests.sql.survey import evaluator, policy, program, run
 
 
@@ -130,6 +138,59 @@ def test_the_origin_of_a_cell_survives_what_moves_it():
     assert [origin[2] for origin in result.origins[-4:]] == [
         (2, 0, 0), (2, 0, 1), (2, 0, 2), (3, 0, 0),
     ]  # fmt: skip
+
+
+def test_each_number_has_an_origin_of_its_own():
+    """
+    Numbers of one release, of grouping sets, and of both sides of a UNION are told apart; a row
+    that both sides of a UNION have keeps the first one's.
+    """
+    result = run("SELECT COUNT(*), SUM(age), COUNT(age) + 1 FROM survey")
+    assert result.origins == [((0, 0, 0), (0, 1, 0), (0, 2, 0))]
+    result = run("SELECT COUNT(*), SUM(age) FROM survey GROUP BY ROLLUP (zone)")
+    assert result.origins[-1] == ((1, 0, 0), (1, 1, 0))
+    result = run("SELECT COUNT(*) FROM survey UNION SELECT COUNT(age) FROM survey")
+    assert (result.rows, result.origins) == ([(600,)], [((0, 0, 0),)])
+
+
+def test_rows_without_an_order_come_in_the_order_of_the_domain():
+    """
+    Groups come as they are declared, also where ORDER BY leaves them equal.
+    """
+    rows = run("SELECT region, COUNT(*) FROM survey GROUP BY region").rows
+    assert [row[0] for row in rows] == ["north", "south", "east", "west"]
+    rows = run("SELECT zone, region, COUNT(*) FROM survey GROUP BY zone, region ORDER BY zone").rows
+    assert [row[1] for row in rows] == ["north", "east", "south", "west"]
+
+
+def test_values_are_those_that_are_probably_there():
+    """
+    MAX, COUNT(DISTINCT) and percentiles look at values of which the number is present, whatever
+    their noisy count; variances at all.
+    """
+    found = program(
+        "SELECT MAX(children) AS a, COUNT(DISTINCT children) AS b, MEDIAN(children) AS c, "
+        "VAR_POP(children) AS d FROM survey"
+    )
+    first, second = found.releases
+    assert (first.numbers, second.numbers[0].extras[0].what) == ((), "present")
+    counts = [0, 0, 5, 4, 0, 0, 0, 3, 9]  # of -2 ... 5, and of NULL
+    present = [False, False, True, True, False, False, False, False, True]
+    rows = postprocess(found, [[], [counts]], evaluator(), [[], [[present]]]).rows
+    mean = (4 + 15) / 12
+    assert rows == [(1, 2, 0.0, pytest.approx((4 + 75) / 12 - mean**2))]
+
+
+def test_noise_never_makes_an_expression_fail():
+    """
+    Where a number happens to be 0 or negative, a quotient, root or logarithm of it is NULL.
+    """
+    result = run(
+        "SELECT COUNT(*) / COUNT(*) AS a, SUM(wage) / COUNT(*) AS b, 7 % COUNT(*) AS c, "
+        "SQRT(COUNT(*) - 5) AS d, LN(COUNT(*)) AS e, 1 / (COUNT(*) + 1) AS f "
+        "FROM survey WHERE age > 100"
+    )
+    assert result.rows == [(None, None, None, None, None, 1)]
 
 
 def test_hidden_groups_are_those_without_a_count():
@@ -405,6 +466,27 @@ def test_what_grows_without_end_is_stopped(text):
     with pytest.raises((StatementTooComplexError, NotSupportedError, SQLSyntaxError)):
         run(text)
     assert time.perf_counter() - begun < 20
+
+
+def test_a_text_that_doubles_is_refused_before_it_is_made():
+    """
+    32 bytes doubled forty times would be 35 TB: the bound on its length is known beforehand.
+    """
+    steps = "".join(f", t{i + 1} AS (SELECT x || x AS x FROM t{i})" for i in range(40))
+    text = f"WITH t0 AS (SELECT '{'a' * 32}' AS x){steps} SELECT x FROM t40"
+    with pytest.raises(StatementTooComplexError, match="a text of this statement becomes too long"):
+        program(text)
+
+
+def test_nesting_is_counted_on_the_tokens():
+    """
+    501 levels are refused before anything is parsed, wherever they are; 500 are not.
+    """
+    dialect.tokens("(" * 500)
+    for opened in ("(", "[", "CASE ", "NOT ", "- "):
+        with pytest.raises(StatementTooComplexError, match="501 levels"):
+            dialect.tokens(opened * 501)
+    assert len(dialect.tokens("()" * 1000)) == 2000
 
 
 def test_a_query_that_takes_too_long_is_given_up():

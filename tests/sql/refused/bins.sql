@@ -110,3 +110,8 @@ SELECT SUM(income * 2) FROM survey
 -- says: the condition in WHERE is not the same for all values in the bin [0, 5) of income
 -- at: income > a
 SELECT COUNT(*) FROM survey WHERE income > age
+
+-- a cut between zero and NULL
+-- error: CutError
+-- says: the expression in GROUP BY cuts the bin [0, 5) of income at 3
+SELECT COUNT(*) FROM survey GROUP BY CASE WHEN income < 3 THEN 0 END

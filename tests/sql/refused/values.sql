@@ -231,3 +231,13 @@ SELECT EXTRACT(hour FROM joined), COUNT(*) FROM survey GROUP BY 1
 -- says: unit "fortnight" not recognized for type date
 -- at: date_trunc
 SELECT date_trunc('fortnight', joined), COUNT(*) FROM survey GROUP BY 1
+
+-- a numeric of more than 38 digits
+-- error: NotSupportedError
+-- says: numeric takes a precision of 1 to 38 and a scale within it
+SELECT COUNT(*) FROM survey WHERE score::numeric(50, 2) > 1
+
+-- a numeric whose scale is more than its precision
+-- error: NotSupportedError
+-- says: numeric takes a precision of 1 to 38 and a scale within it
+SELECT COUNT(*) FROM survey WHERE score::numeric(2, 5) > 1
