@@ -165,7 +165,12 @@ class Engine:
     def compile(self, text: str, parameters: Any, session: Session) -> Program | Command:
         """Return what a statement means, without running it."""
         return compile_statement(
-            text, self.policy, self._evaluator, parameters, session.settings.texts
+            text,
+            self.policy,
+            self._evaluator,
+            parameters,
+            session.settings.texts,
+            language=session.dialect,
         )
 
     @contextmanager

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import getpass
 import math
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -136,6 +137,8 @@ def init(
             hint="put a backup in its place: privacy-proxy ledger restore",
         )
     make_folder(folder)
+    for leftover in folder.glob(".cube-*"):  # of a build that was killed: it holds private data
+        shutil.rmtree(leftover, ignore_errors=True)
     if ledger_path(folder).exists():  # a build was interrupted, or failed: go on with its ledger
         with opened(found, folder) as ledger:
             if ledger.protection().digest != found.digest:

@@ -162,3 +162,29 @@ def test_a_plan_that_fails_leaves_nothing_behind(engine, monkeypatch):
         with pytest.raises(errors.NotSupportedError, match="measured safely"):
             session.execute("SELECT COUNT(*) FROM cps1988")
     assert session.execute("SELECT COUNT(*) FROM cps1988").answers[0][0].source == "measured"
+
+
+def test_other_dialects_are_understood(made):
+    """
+    A session may speak MySQL or DuckDB: the statement is translated, and means the same.
+    """
+    engine = Engine.open(*made("cps1988"))
+    first = engine.session().execute("SELECT region, COUNT(*) FROM cps1988 GROUP BY region")
+    for dialect in ("mysql", "bigquery"):
+        session = engine.session(dialect=dialect)
+        again = session.execute("SELECT `region`, COUNT(*) FROM `cps1988` GROUP BY `region`")
+        assert (again.rows, again.cost) == (first.rows, 0)
+    with pytest.raises(errors.Error, match="cobol"):
+        engine.session(dialect="cobol").execute("SELECT COUNT(*) FROM cps1988")
+    engine.close()
+
+
+def test_init_clears_what_a_killed_build_left(tmp_path):
+    """
+    Its temporary folder holds private data, and goes with the next ``init``.
+    """
+    policy = policy_with(tmp_path, "cps1988")
+    leftover = tmp_path / "state" / "cps1988" / ".cube-1.duckdb-x"
+    leftover.mkdir(parents=True)
+    init(policy, tmp_path / "state")
+    assert not leftover.exists()
