@@ -189,3 +189,26 @@ def test_a_refinement_counts_with_its_new_weight():
     left, right = one.estimators(query)[0], two.estimators(query)[0]
     assert left.variance == pytest.approx(right.variance)
     assert one.estimate(left) == pytest.approx(two.estimate(right))
+
+
+def test_weights_over_nine_decades():
+    """
+    Repeats of the same rows with noise from a thousandth to a million: the estimate of each cell
+    is unbiased to its slack, and no worse than the best single row.
+    """
+    rng = np.random.default_rng(3)
+    space, counts = Space((6,)), np.array([5, 0, 17, 3, 1000, 2])
+    history = History(space, records=2000)
+    for _ in range(40):
+        row = rng.integers(0, 2, 6)
+        if row.any():
+            history.append(
+                Family(query_of(row, space)), 10.0 ** rng.integers(-3, 7), [int(row @ counts)]
+            )
+    for cell in np.eye(6, dtype=np.int64):
+        found = history.estimators(query_of(cell, space))
+        for estimator in found:  # the answers are exact here: what is left is bias
+            assert abs(history.estimate(estimator) - cell @ counts) <= estimator.slack + 1e-9
+        if len(found) > 1:
+            singles = min(e.variance for e in found[1:])
+            assert found[0].variance <= singles * (1 + 1e-6)
