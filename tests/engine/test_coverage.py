@@ -85,7 +85,8 @@ def test_measured_intervals_hold_the_truth(text, half_width, delta, made):
     engine = Engine.open(*made("cps1988", WIDE))
     answers = [ask(engine, text) for _ in range(N)]
     assert {answer.source for answer in answers} == {"measured"}
-    assert all(a.high - a.low <= 2 * float(half_width) * (1 + 1e-12) for a in answers)
+    for a in answers:  # no longer than was asked for, but for the rounding of its ends
+        assert a.high - a.low <= 2 * float(half_width) + 16 * math.ulp(abs(a.estimate))
     check(answers, truth(made, text), float(delta))
 
 

@@ -48,6 +48,7 @@ def test_kill_at_any_point_of_a_thousand_queries(made):
         time.sleep(rng.uniform(0.05, 3))
         process.send_signal(signal.SIGKILL)
         seen += [json.loads(line) for line in process.stdout.read().splitlines() if line[-1] == "]"]
+        process.stdout.close()
         process.wait()
         kills += 1
         engine = Engine.open(policy, state)
