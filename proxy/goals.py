@@ -129,7 +129,7 @@ class Absolute:
         request that is known to be met.
         """
         width, asked = self.width(estimator, self.delta), float(self.half_width)
-        return asked if asked < width <= asked * (1 + 1e-4) else width
+        return asked if asked < width <= asked * (1 + 2e-4) else width
 
     def width(self, estimator: Estimator, delta: float) -> float:
         """Return half the length of the interval; the rows of a family share most laws."""

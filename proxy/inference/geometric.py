@@ -167,7 +167,7 @@ class GeometricSum:
                 return math.inf
         if not self.meets(high * (1 - 2 * NEAR), confidence):
             low = high * (1 - 2 * NEAR)
-        while high - low > 1e-5 * high:  # ``meets`` holds at ``high`` throughout
+        while high - low > 1e-4 * high:  # ``meets`` holds at ``high`` throughout
             middle = (low + high) / 2
             if self.meets(middle, confidence):
                 high = middle
