@@ -143,6 +143,13 @@ def test_prepared_by_the_driver_and_read_in_parts(connection):
         assert connection.execute("FETCH BACKWARD 1 FROM c").fetchall() == plain[2:3]
 
 
+def in_a_pipeline(connection, *statements):
+    """Send statements together; the client may hear of an error at any of them, or at the end."""
+    with connection.pipeline():
+        for text, parameters in statements:
+            connection.execute(text, parameters, prepare=parameters is not None)
+
+
 def test_a_pipeline_stops_at_its_first_error(server):
     """
     In a pipeline, what follows an error is skipped: not run, and not charged.
@@ -150,12 +157,8 @@ def test_a_pipeline_stops_at_its_first_error(server):
     text = "SELECT COUNT(*) FROM cps1988 WHERE education = 14 WITH UTILITY (600, 0.05)"
     with server.connect() as connection:
         said = notices(connection)
-        pipeline = connection.pipeline()
-        pipeline.__enter__()
-        connection.execute("SELECT 1/0")
-        connection.execute(text)
         with pytest.raises(errors.DivisionByZero):
-            pipeline.__exit__(None, None, None)
+            in_a_pipeline(connection, ("SELECT 1/0", None), (text, None))
         assert not said
         with connection.pipeline():
             cursors = [connection.execute(each) for each in (text, "SELECT 7", COUNT)]
@@ -171,12 +174,8 @@ def test_a_prepared_statement_behind_an_error_is_not_run(server):
     with server.connect() as connection:
         connection.execute(text, [1], prepare=True)
         said = notices(connection)
-        pipeline = connection.pipeline()
-        pipeline.__enter__()
-        connection.execute("SELECT 1/0")
-        connection.execute(text, [16], prepare=True)
         with pytest.raises(errors.DivisionByZero):
-            pipeline.__exit__(None, None, None)
+            in_a_pipeline(connection, ("SELECT 1/0", None), (text, [16]))
         assert not said
 
 
