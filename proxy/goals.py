@@ -80,8 +80,36 @@ def source(estimators: Sequence[Estimator], paid: Mapping[int, Block]) -> tuple[
     return ("measured" if used else "inferred"), cost
 
 
+class Linear:
+    """What counts and sums share: each row is one linear query, with one estimator."""
+
+    number: Number
+    delta: float
+    _used: list[Estimator | None]
+
+    def probability(self, history: History, row: int, claim: Extra) -> float | None:
+        """Return a lower bound on P(least ≤ number ≤ most), after ``answers``."""
+        used = self._used[row]
+        if used is None:
+            return None
+        return probability(used, history.estimate(used), self.number, claim)
+
+    def _answer(
+        self, estimator: Estimator | None, history: History, paid: Mapping[int, Block]
+    ) -> Answer:
+        if estimator is None:
+            raise OperationalError("the data was rebuilt while the statement ran", hint=AGAIN)
+        estimate = history.estimate(estimator) + float(self.number.shift)
+        low, high = _around(estimate, self._reported(estimator))
+        return Answer(estimate, low, high, 1 - self.delta, *source([estimator], paid))
+
+    def _reported(self, estimator: Estimator) -> float:
+        """Return the half-width to report."""
+        raise NotImplementedError
+
+
 @dataclass(eq=False)
-class Absolute:
+class Absolute(Linear):
     """A count or sum within ``half_width`` with confidence 1 - delta."""
 
     number: Number
@@ -100,13 +128,6 @@ class Absolute:
         self._used = list(found[0])
         return [self._answer(each, history, paid) for each in found[0]]
 
-    def probability(self, history: History, row: int, claim: Extra) -> float | None:
-        """Return a lower bound on P(least ≤ number ≤ most), after ``answers``."""
-        used = self._used[row]
-        if used is None:
-            return None
-        return probability(used, history.estimate(used), self.number, claim)
-
     def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
         """Return source, cost and half-width of every row, if what is planned were measured."""
         rows = []
@@ -114,15 +135,6 @@ class Absolute:
             half = self._reported(used) if used else None
             rows.append((*source([used] if used else [], paid), half))
         return rows
-
-    def _answer(
-        self, estimator: Estimator | None, history: History, paid: Mapping[int, Block]
-    ) -> Answer:
-        if estimator is None:
-            raise OperationalError("the data was rebuilt while the statement ran", hint=AGAIN)
-        estimate = history.estimate(estimator) + float(self.number.shift)
-        low, high = _around(estimate, self._reported(estimator))
-        return Answer(estimate, low, high, 1 - self.delta, *source([estimator], paid))
 
     def _reported(self, estimator: Estimator) -> float:
         """Return the half-width; the search for it ends a little above, and so maybe above the
@@ -144,7 +156,7 @@ class Absolute:
 
 
 @dataclass(eq=False)
-class Relative:
+class Relative(Linear):
     """A count or sum within ``percent`` of its estimate, with confidence 1 - delta, in steps."""
 
     number: Number
@@ -183,26 +195,13 @@ class Relative:
         self._used = _known(history, self.number.family)
         return [self._answer(each, history, paid) for each in self._used]
 
-    def probability(self, history: History, row: int, claim: Extra) -> float | None:
-        """Return a lower bound on P(least ≤ number ≤ most), after ``answers``."""
-        used = self._used[row]
-        if used is None:
-            return None
-        return probability(used, history.estimate(used), self.number, claim)
-
     def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
         """Return source and cost of the first step; how near it comes is not known before."""
         found = _known(history, self.number.family)
         return [(*source([each] if each else [], paid), None) for each in found]
 
-    def _answer(
-        self, used: Estimator | None, history: History, paid: Mapping[int, Block]
-    ) -> Answer:
-        if used is None:
-            raise OperationalError("the data was rebuilt while the statement ran", hint=AGAIN)
-        estimate = history.estimate(used) + float(self.number.shift)
-        low, high = _around(estimate, self._absolute.width(used, self.delta / self.steps))
-        return Answer(estimate, low, high, 1 - self.delta, *source([used], paid))
+    def _reported(self, estimator: Estimator) -> float:
+        return self._absolute.width(estimator, self.delta / self.steps)
 
 
 @dataclass(eq=False)
