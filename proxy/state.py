@@ -48,3 +48,8 @@ def cube_path(folder: Path, snapshot: int = 1) -> Path:
 def anchor_path(folder: Path) -> Path:
     """Return where the anchor is, which tells an old copy of the ledger from the newest."""
     return folder / "anchor"
+
+
+def key_path(folder: Path) -> Path:
+    """Return where the key of the source's fingerprints is."""
+    return folder / "source.key"

@@ -14,18 +14,20 @@ place within the transaction that begins its snapshot, and the old one goes afte
 from __future__ import annotations
 
 import getpass
+import hashlib
 import math
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from secrets import token_hex
+from secrets import token_bytes, token_hex
 from typing import Any
 
 import proxy.policy as policies
 from proxy.book import accounts, limits
-from proxy.cube import Cube, Report, build, survey
+from proxy.cube import Cube, Report, build, fingerprint, survey
 from proxy.errors import PolicyError, StateError
 from proxy.inference.accounting import UNIT, Account, budget_units
 from proxy.ledger import AuditLine, Reads, Snapshot
@@ -36,7 +38,14 @@ from proxy.policy import Policy
 from proxy.roles import histories, honoured, share
 from proxy.sql.compile import space
 from proxy.sql.evaluate import Evaluator
-from proxy.state import anchor_path, cube_path, ledger_path, make_folder, state_folder
+from proxy.state import (
+    anchor_path,
+    cube_path,
+    key_path,
+    ledger_path,
+    make_folder,
+    state_folder,
+)
 
 Progress = Callable[[float], None]
 
@@ -51,6 +60,7 @@ class CheckReport:
     state: str
     changes: tuple[str, ...] = ()  # how the policy protects less than the ledger was told
     twins: tuple[str, ...] = ()  # policies in the same folder that spend on the same source
+    moved: bool | None = None  # whether the source has changed since the cube; None: who knows
 
 
 @dataclass(frozen=True)
@@ -153,6 +163,7 @@ def init(
         dataset=found.dataset,
         protection=found.protection(),
         digest=found.digest,
+        fingerprint=_fingerprint(found, folder),
         anchor=anchor_path(folder),
         user=me(),
     )
@@ -160,6 +171,18 @@ def init(
         return build(found, cube_path(folder), ledger.id, progress)
     finally:
         ledger.close()
+
+
+def _fingerprint(policy: Policy, folder: Path) -> str:
+    """Return the source's fingerprint under the state's own key, after the name of that key."""
+    path = key_path(folder)
+    if not path.exists():
+        draft = path.with_suffix(f".{token_hex(4)}")
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(token_bytes(32))
+        draft.replace(path)
+    key = path.read_bytes()
+    return f"{hashlib.sha256(key).hexdigest()[:8]}:{fingerprint(policy, key)}"
 
 
 @contextmanager
@@ -217,7 +240,9 @@ def check(policy: str | Path, state: str | Path | None = None) -> CheckReport:
         same = known.digest == found.digest
         changes = policies.weaker(dict(known.protection), found.protection())
         now = "in force" if same else "changed since it was applied"
-        return CheckReport(found.dataset, cells, read, now, tuple(changes), twins)
+        built, source = ledger.snapshot().fingerprint, _fingerprint(found, folder)
+        moved = built != source if built.split(":")[0] == source.split(":")[0] else None
+        return CheckReport(found.dataset, cells, read, now, tuple(changes), twins, moved)
 
 
 def _twins(policy: Policy) -> Iterator[str]:
@@ -314,6 +339,7 @@ def _new_snapshot(
     old, known = ledger.snapshot(), ledger.protection()
     draft = folder / f".cube-{token_hex(4)}.duckdb"
     try:
+        source = _fingerprint(policy, folder)
         report = build(policy, draft, ledger.id, progress)
         with ledger.transaction() as tx:
             _unchanged(tx, known.digest)
@@ -321,7 +347,7 @@ def _new_snapshot(
                 raise StateError("the cube has been rebuilt meanwhile; nothing was changed")
             carried = _carries(policy) and not detail
             bases = dict(old.bases) if carried else _bases(tx, old, policy)
-            new = tx.new_snapshot("", bases)
+            new = tx.new_snapshot(source, bases)
             if detail:
                 tx.apply_policy(policy.digest, policy.protection())
             tx.audit("rebuild", me(), detail={"snapshot": new, "carried": carried} | detail)

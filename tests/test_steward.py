@@ -536,6 +536,24 @@ def test_check_says_what_has_changed_and_who_else_spends_on_the_source(small):
     assert check(small.policy).twins == ("folk.yaml (folk)",)
 
 
+def test_check_says_whether_the_source_is_the_one_that_the_cube_holds(small):
+    """
+    The ledger keeps a keyed fingerprint of the source, of each snapshot; without its key, which
+    is in nobody's reach but the state's owner's, it tells nothing.
+    """
+    small.made()
+    assert check(small.policy).moved is False
+    source = small.folder / "people.csv"
+    source.write_text(source.read_text() + source.read_text().splitlines()[-1] + "\n")
+    assert check(small.policy).moved is True
+    rebuild(small.policy)
+    assert check(small.policy).moved is False
+    (key,) = small.folder.glob(".privacy-proxy/*/source.key")
+    assert key.stat().st_mode & 0o777 == 0o600
+    key.unlink()
+    assert check(small.policy).moved is None
+
+
 def test_guards_say_how_certain_anyone_can_be(small):
     """
     1 - exp(-6 · 0.2187), and over both histories: what the dearest cell has paid in all.

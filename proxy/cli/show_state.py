@@ -45,6 +45,8 @@ def check(report: CheckReport, as_json: bool) -> None:
     headers = [("rule", False), *((name, True) for name in counts)]
     rules = (*survey.attributes, *survey.measures)
     out.print(table(headers, [[r.name, *(f"{getattr(r, c):,}" for c in counts)] for r in rules]))
+    if report.moved:
+        out.print("The source has changed since the cube was built: `rebuild` reads it again.")
     for change in report.changes:
         out.print(f"protects less than before: {change}")
     for twin in report.twins:
