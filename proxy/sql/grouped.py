@@ -132,9 +132,10 @@ class Grouped(Outer):
             return credible(self, node)
         if isinstance(node, exp.Window | exp.Subquery | exp.Exists) or node.args.get("query"):
             return super().before(node)
-        linear = self.linear(node)
-        if isinstance(linear, Linear) and linear.query is not None:
-            return self.number(linear, node)
+        if not scaled_inside(node):
+            linear = self.linear(node)
+            if isinstance(linear, Linear) and linear.query is not None:
+                return self.number(linear, node)
         if is_aggregate(node):
             return self._nonlinear(node)
         if next(aggregates(node), None) is not None or node.find(exp.Window, exp.Query):
@@ -299,6 +300,20 @@ def shadow_of(point: Point, number: int) -> str:
     """Return the text of the id of a number: release, number and row in one integer."""
     base = (point.index * NUMBERS + number) << 32
     return f"(CAST({base} AS BIGINT) + {point.name}.i)"
+
+
+def scaled_inside(node: exp.Expr) -> bool:
+    """Return whether a node scales something, and what that gives is only a part of an output.
+
+    Then what is scaled is the number: the half-width of a count need not be a hundred times less
+    where the output is a ratio, in percent.
+    """
+    if not isinstance(node, exp.Mul | exp.Div | exp.Neg):
+        return False
+    parent = node.parent
+    while isinstance(parent, exp.Paren | exp.Cast):
+        parent = parent.parent
+    return not isinstance(parent, exp.Alias | exp.Query | exp.Ordered | None)
 
 
 def combined(node: exp.Expr, left: Linear, right: Linear) -> Linear | None:

@@ -57,6 +57,27 @@ def test_the_nearest_clause_holds(text):
     assert utilities(text) == {"COUNT(*)": FIFTY}
 
 
+@pytest.mark.parametrize(
+    "text, labels",
+    [
+        ("100.0 * COUNT(*) FILTER (WHERE age > 3) / COUNT(*)", {"COUNT(*) FILTER", "COUNT(*)"}),
+        ("-COUNT(*) * 100.0 / COUNT(*)", {"COUNT(*)"}),
+        ("ROUND(100.0 * COUNT(*))", {"COUNT(*)"}),
+        ("100 * COUNT(*) > 5", {"COUNT(*)"}),
+        ("(2 * COUNT(*) + COUNT(region)) / SUM(age)", {"(2 * COUNT(*)", "SUM(age)"}),
+        ("100 * COUNT(*)", {"100 * COUNT(*)"}),
+        ("CAST(-COUNT(*) AS NUMERIC)", {"CAST("}),
+    ],
+)
+def test_what_is_scaled_inside_an_output_is_itself_the_number(text, labels):
+    """
+    A share in percent needs its count no better than a share; a multiple that is shown is a number.
+    """
+    found = utilities(f"SELECT {text} AS x FROM survey WITH UTILITY (50, 0.05)")
+    assert len(found) == len(labels)
+    assert all(any(label.startswith(start) for start in labels) for label in found), found
+
+
 def test_a_clause_after_union_covers_the_whole():
     """
     Both sides of the UNION have the request that stands after the second.
