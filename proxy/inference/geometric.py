@@ -160,13 +160,19 @@ class GeometricSum:
             return 0.0
         if confidence == 1:
             return math.inf
-        low, high = 0.0, self.continuous.half_width(confidence) * (1 + NEAR)
+        near, step = self.continuous.half_width(confidence), NEAR
+        low, high = 0.0, near * (1 + step)
         while not self.meets(high, confidence):
-            low, high = high, 2 * high
+            step *= 4
+            low, high = high, near * (1 + step)
             if not math.isfinite(high):
                 return math.inf
-        if not self.meets(high * (1 - 2 * NEAR), confidence):
-            low = high * (1 - 2 * NEAR)
+        while low == 0 and step < 0.5:  # then it is below ``high``, but who knows how far
+            below = near * (1 - step)
+            if self.meets(below, confidence):
+                high, step = below, 4 * step
+            else:
+                low = below
         while high - low > 1e-4 * high:  # ``meets`` holds at ``high`` throughout
             middle = (low + high) / 2
             if self.meets(middle, confidence):
