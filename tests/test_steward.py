@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-import proxy.steward as steward
+import proxy.steward.acts as steward
 from proxy.errors import (
     InsufficientBudgetError,
     IntegrityError,
@@ -354,7 +354,7 @@ def test_a_rebuild_that_fails_changes_nothing(small):
 
 
 KILLED = """
-import os, sys, proxy.steward as steward
+import os, sys, proxy.steward.acts as steward
 act, step, policy = sys.argv[1:]
 real = getattr(steward, step)
 def last(*args):

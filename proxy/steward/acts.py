@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import getpass
 import hashlib
-import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -27,10 +26,10 @@ from typing import Any
 
 import proxy.policy as policies
 from proxy.book import accounts, limits
-from proxy.cube import Cube, Report, build, fingerprint, survey
-from proxy.errors import PolicyError, StateError
-from proxy.inference.accounting import UNIT, Account, budget_units
-from proxy.ledger import AuditLine, Reads, Snapshot
+from proxy.cube import Cube, Report, build, fingerprint
+from proxy.errors import StateError
+from proxy.inference.accounting import UNIT, budget_units
+from proxy.ledger import Reads, Snapshot
 from proxy.ledger.anchor import sync_folder
 from proxy.ledger.restore import restore as restore_ledger
 from proxy.ledger.sqlite import SQLiteLedger
@@ -51,19 +50,6 @@ Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True)
-class CheckReport:
-    """For the steward, not private: what the policy does to the data, and to the ledger."""
-
-    dataset: str
-    cells: int
-    survey: Report
-    state: str
-    changes: tuple[str, ...] = ()  # how the policy protects less than the ledger was told
-    twins: tuple[str, ...] = ()  # policies in the same folder that spend on the same source
-    moved: bool | None = None  # whether the source has changed since the cube; None: who knows
-
-
-@dataclass(frozen=True)
 class RebuildReport:
     """A new snapshot: its data, and what every cell has paid at its beginning, by history."""
 
@@ -81,20 +67,6 @@ class ApplyReport:
     applied: bool  # False: it was in force already
     changes: tuple[str, ...]  # how it protects less
     rebuilt: RebuildReport | None = None
-
-
-@dataclass(frozen=True)
-class GuardReport:
-    """How close a claim is: what its dearest cell has paid, in alpha, and what that makes of it."""
-
-    claim: str
-    for_each: tuple[str, ...]
-    confidence: float
-    cap: float
-    spent: float
-    left: float
-    bound: float  # on P(claim), whatever was answered
-    exact: bool  # whether ``spent`` is that of a cell, or no more than a bound on it
 
 
 @dataclass(frozen=True)
@@ -163,7 +135,7 @@ def init(
         dataset=found.dataset,
         protection=found.protection(),
         digest=found.digest,
-        fingerprint=_fingerprint(found, folder),
+        fingerprint=fingerprinted(found, folder),
         anchor=anchor_path(folder),
         user=me(),
     )
@@ -173,7 +145,7 @@ def init(
         ledger.close()
 
 
-def _fingerprint(policy: Policy, folder: Path) -> str:
+def fingerprinted(policy: Policy, folder: Path) -> str:
     """Return the source's fingerprint under the state's own key, after the name of that key."""
     path = key_path(folder)
     if not path.exists():
@@ -212,7 +184,8 @@ def open_cube(policy: Policy, folder: Path, ledger_id: str, snapshot: int) -> Cu
     return Cube.open(path, policy.domain, ledger_id)
 
 
-def _same_policy(policy: Policy, reads: Reads) -> None:
+def same_policy(policy: Policy, reads: Reads) -> None:
+    """Refuse a policy that is not the one in force."""
     known = reads.protection()
     if known.digest != policy.digest:
         raise other_policy(policy, dict(known.protection))
@@ -226,37 +199,6 @@ def other_policy(policy: Policy, known: dict[str, Any]) -> StateError:
         detail="it protects less: " + "; ".join(changes) if changes else "it protects no less",
         hint=f"undo the change, or apply it: privacy-proxy apply {_near(policy)}",
     )
-
-
-def check(policy: str | Path, state: str | Path | None = None) -> CheckReport:
-    """Check a policy against its data, and against the ledger where there is one."""
-    found = loaded(policy)
-    folder = state_folder(found, state)
-    read, cells, twins = survey(found), found.domain.cells, tuple(_twins(found))
-    if not ledger_path(folder).exists():
-        return CheckReport(found.dataset, cells, read, "not made yet", (), twins)
-    with opened(found, folder) as ledger:
-        known = ledger.protection()
-        same = known.digest == found.digest
-        changes = policies.weaker(dict(known.protection), found.protection())
-        now = "in force" if same else "changed since it was applied"
-        built, source = ledger.snapshot().fingerprint, _fingerprint(found, folder)
-        moved = built != source if built.split(":")[0] == source.split(":")[0] else None
-        return CheckReport(found.dataset, cells, read, now, tuple(changes), twins, moved)
-
-
-def _twins(policy: Policy) -> Iterator[str]:
-    """Yield the policies beside this one that have a budget of their own on the same source."""
-    for path in sorted({*policy.path.parent.glob("*.yaml"), *policy.path.parent.glob("*.yml")}):
-        try:
-            other = policies.load(path)
-        except PolicyError:
-            continue  # no policy, or a wrong one
-        source, its = policy.source, other.source
-        places = [(s.engine, s.path and s.path.resolve(), s.dsn) for s in (source, its)]
-        tables = {s.table for s in (source, its) if not s.query}
-        if other.dataset != policy.dataset and places[0] == places[1] and len(tables) < 2:
-            yield f"{path.name} ({other.dataset})"
 
 
 def apply(
@@ -318,7 +260,7 @@ def rebuild(
     found = loaded(policy)
     folder = state_folder(found, state)
     with opened(found, folder) as ledger:
-        _same_policy(found, ledger)
+        same_policy(found, ledger)
         return _new_snapshot(found, folder, ledger, progress, {})
 
 
@@ -339,7 +281,7 @@ def _new_snapshot(
     old, known = ledger.snapshot(), ledger.protection()
     draft = folder / f".cube-{token_hex(4)}.duckdb"
     try:
-        source = _fingerprint(policy, folder)
+        source = fingerprinted(policy, folder)
         report = build(policy, draft, ledger.id, progress)
         with ledger.transaction() as tx:
             _unchanged(tx, known.digest)
@@ -372,52 +314,6 @@ def _bases(reads: Reads, old: Snapshot, policy: Policy) -> dict[str, int]:
     rows = [row for row in reads.measurements() if old.charges(row)]
     shape = rows[0].family.query.space if rows else space(policy.domain)
     return {name: account.spent().value for name, account in accounts(reads, shape).items()}
-
-
-def audit(policy: str | Path, state: str | Path | None = None) -> list[AuditLine]:
-    """Return every line of the audit log, free statements too, by time."""
-    found = policies.load(policy)
-    with opened(found, state_folder(found, state)) as ledger:
-        return sorted([*ledger.audit(), *ledger.notes()], key=lambda line: line.time)
-
-
-def verify(policy: str | Path, state: str | Path | None = None) -> list[str]:
-    """Re-hash the whole ledger; return what does not agree, in words."""
-    found = policies.load(policy)
-    with opened(found, state_folder(found, state)) as ledger:
-        return ledger.verify()
-
-
-def guards(policy: str | Path, state: str | Path | None = None) -> list[GuardReport]:
-    """Return how close each claim of the policy is, from what has been charged in all histories.
-
-    Whoever knows every record but those of one cell, and thinks any count of it as likely as any
-    other, may become certain of a count between L and U to at most 1 - exp(-B (U - L + 1)), B
-    what the cell has paid (paper, §5).
-    """
-    found = loaded(policy)
-    with opened(found, state_folder(found, state)) as ledger:
-        _same_policy(found, ledger)
-        shape = space(found.domain)
-        every = Account(shape)
-        for account in accounts(ledger, shape).values():
-            every.base += account.base
-            every.add(account.terms)
-        spent = every.spent()
-    paid = spent.value / UNIT
-    return [
-        GuardReport(
-            f"COUNT(*) BETWEEN {guard.low} AND {guard.high}",
-            guard.for_each,
-            float(guard.confidence),
-            guard.cap,
-            paid,
-            max(guard.cap - paid, 0.0),
-            -math.expm1(-paid * (guard.high - guard.low + 1)),
-            spent.exact,
-        )
-        for guard in found.privacy.guards
-    ]
 
 
 def backup(policy: str | Path, target: Path, state: str | Path | None = None) -> None:
@@ -476,24 +372,3 @@ def _near(policy: Policy) -> Path:
 
 def _cubes(folder: Path) -> list[Path]:
     return sorted(folder.glob("cube-*.duckdb"), key=lambda path: int(path.stem.split("-")[1]))
-
-
-__all__ = [
-    "ApplyReport",
-    "CheckReport",
-    "GuardReport",
-    "RebuildReport",
-    "Report",
-    "RestoreReport",
-    "apply",
-    "audit",
-    "backup",
-    "check",
-    "guards",
-    "init",
-    "open_cube",
-    "other_policy",
-    "rebuild",
-    "restore",
-    "verify",
-]

@@ -1,0 +1,126 @@
+"""What a data steward sees of a dataset's state: exact counts, and what was asked and spent.
+
+None of it is for analysts.  Invariant: nothing here changes the state.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import proxy.policy as policies
+from proxy.book import accounts
+from proxy.cube import Report, survey
+from proxy.errors import PolicyError
+from proxy.inference.accounting import UNIT, Account
+from proxy.ledger import AuditLine
+from proxy.policy import Policy
+from proxy.sql.compile import space
+from proxy.state import ledger_path, state_folder
+from proxy.steward.acts import fingerprinted, loaded, opened, same_policy
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """For the steward, not private: what the policy does to the data, and to the ledger."""
+
+    dataset: str
+    cells: int
+    survey: Report
+    state: str
+    changes: tuple[str, ...] = ()  # how the policy protects less than the ledger was told
+    twins: tuple[str, ...] = ()  # policies in the same folder that spend on the same source
+    moved: bool | None = None  # whether the source has changed since the cube; None: who knows
+
+
+@dataclass(frozen=True)
+class GuardReport:
+    """How close a claim is: what its dearest cell has paid, in alpha, and what that makes of it."""
+
+    claim: str
+    for_each: tuple[str, ...]
+    confidence: float
+    cap: float
+    spent: float
+    left: float
+    bound: float  # on P(claim), whatever was answered
+    exact: bool  # whether ``spent`` is that of a cell, or no more than a bound on it
+
+
+def check(policy: str | Path, state: str | Path | None = None) -> CheckReport:
+    """Check a policy against its data, and against the ledger where there is one."""
+    found = loaded(policy)
+    folder = state_folder(found, state)
+    read, cells, twins = survey(found), found.domain.cells, tuple(_twins(found))
+    if not ledger_path(folder).exists():
+        return CheckReport(found.dataset, cells, read, "not made yet", (), twins)
+    with opened(found, folder) as ledger:
+        known = ledger.protection()
+        same = known.digest == found.digest
+        changes = policies.weaker(dict(known.protection), found.protection())
+        now = "in force" if same else "changed since it was applied"
+        built, source = ledger.snapshot().fingerprint, fingerprinted(found, folder)
+        moved = built != source if built.split(":")[0] == source.split(":")[0] else None
+        return CheckReport(found.dataset, cells, read, now, tuple(changes), twins, moved)
+
+
+def _twins(policy: Policy) -> Iterator[str]:
+    """Yield the policies beside this one that have a budget of their own on the same source."""
+    for path in sorted({*policy.path.parent.glob("*.yaml"), *policy.path.parent.glob("*.yml")}):
+        try:
+            other = policies.load(path)
+        except PolicyError:
+            continue  # no policy, or a wrong one
+        source, its = policy.source, other.source
+        places = [(s.engine, s.path and s.path.resolve(), s.dsn) for s in (source, its)]
+        tables = {s.table for s in (source, its) if not s.query}
+        if other.dataset != policy.dataset and places[0] == places[1] and len(tables) < 2:
+            yield f"{path.name} ({other.dataset})"
+
+
+def audit(policy: str | Path, state: str | Path | None = None) -> list[AuditLine]:
+    """Return every line of the audit log, free statements too, by time."""
+    found = policies.load(policy)
+    with opened(found, state_folder(found, state)) as ledger:
+        return sorted([*ledger.audit(), *ledger.notes()], key=lambda line: line.time)
+
+
+def verify(policy: str | Path, state: str | Path | None = None) -> list[str]:
+    """Re-hash the whole ledger; return what does not agree, in words."""
+    found = policies.load(policy)
+    with opened(found, state_folder(found, state)) as ledger:
+        return ledger.verify()
+
+
+def guards(policy: str | Path, state: str | Path | None = None) -> list[GuardReport]:
+    """Return how close each claim of the policy is, from what has been charged in all histories.
+
+    Whoever knows every record but those of one cell, and thinks any count of it as likely as any
+    other, may become certain of a count between L and U to at most 1 - exp(-B (U - L + 1)), B
+    what the cell has paid (paper, §5).
+    """
+    found = loaded(policy)
+    with opened(found, state_folder(found, state)) as ledger:
+        same_policy(found, ledger)
+        shape = space(found.domain)
+        every = Account(shape)
+        for account in accounts(ledger, shape).values():
+            every.base += account.base
+            every.add(account.terms)
+        spent = every.spent()
+    paid = spent.value / UNIT
+    return [
+        GuardReport(
+            f"COUNT(*) BETWEEN {guard.low} AND {guard.high}",
+            guard.for_each,
+            float(guard.confidence),
+            guard.cap,
+            paid,
+            max(guard.cap - paid, 0.0),
+            -math.expm1(-paid * (guard.high - guard.low + 1)),
+            spent.exact,
+        )
+        for guard in found.privacy.guards
+    ]
