@@ -33,6 +33,7 @@ from proxy.policy.model import (
 CLAIM = re.compile(r"\s*COUNT\s*\(\s*\*\s*\)\s+BETWEEN\s+(\d[\d_]*)\s+AND\s+(\d[\d_]*)\s*", re.I)
 DATABASES = (".duckdb", ".db", ".ddb")
 FILES = (".csv", ".csv.gz", ".parquet")
+LARGEST = 1_000_000  # alpha; sums of charges stop a little above it
 
 
 def load(path: str | os.PathLike[str]) -> Policy:
@@ -117,6 +118,8 @@ def _privacy(item: Item, axes: Domain) -> Privacy:
     budget: Fraction = item.get("budget")
     if budget * 2**40 < 1:
         raise item.value["budget"].error("less than the smallest charge, 2^-40")
+    if budget > LARGEST:
+        raise item.value["budget"].error(f"more than {LARGEST:,}, up to which charges are counted")
     cells = item.value["cells"].value
     within = [cell.value["budget"] for cell in cells]
     within += [item.value["floor"]] if "floor" in item.value else []
