@@ -11,9 +11,11 @@ stay within it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 from proxy.errors import StateError
 from proxy.inference.accounting import (
@@ -25,7 +27,7 @@ from proxy.inference.accounting import (
     charge,
     maximum,
 )
-from proxy.inference.history import Block, History
+from proxy.inference.history import Block, History, unwatched
 from proxy.inference.plan import Measurement as Planned
 from proxy.inference.query import Factor, Space, Term
 from proxy.ledger import Measurement, Reads, Snapshot
@@ -34,6 +36,8 @@ from proxy.roles import share
 from proxy.sql.compile import space
 from proxy.sql.evaluate import Evaluator
 from proxy.sql.region import region
+
+KEPT = 512  # results
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class Book:
     history: History = field(init=False)
     account: Account = field(init=False)
     rules: tuple[Rule, ...] = ()
+    kept: dict[Hashable, Any] = field(default_factory=dict)  # what was made of this history
     _blocks: dict[int, Block] = field(init=False, default_factory=dict)  # by the ledger's id
     _charges: dict[int, Term] = field(init=False, default_factory=dict)
     _left: dict[int, float] = field(init=False, default_factory=dict)
@@ -83,7 +88,7 @@ class Book:
             raise StateError(
                 f"another policy of {self.policy.dataset} has been applied since this connection "
                 "was opened",
-                hint="connect again; a server has to be started again",
+                hint="connect again; a server takes it over by itself, once its file is in force",
             )
         if new:
             self._restart(snapshot, rows, ledger)
@@ -91,6 +96,16 @@ class Book:
             if row.history == self.name and row.snapshot == snapshot.id:
                 self._take(row)
         self.sequence = sequence
+        self.kept.clear()
+
+    @contextmanager
+    def watched(self, check: Callable[[], None]) -> Iterator[None]:
+        """Let ``check`` stop, by raising, what is worked out of the history."""
+        self.history.check = check
+        try:
+            yield
+        finally:
+            self.history.check = unwatched
 
     def _restart(self, snapshot: Snapshot, rows: Iterable[Measurement], ledger: Reads) -> None:
         """Begin a snapshot: older rows are charged as it says, and neither inferred from."""
@@ -129,6 +144,13 @@ class Book:
             self._charges[row.id] = charge(row.family, row.scale)
             self.account.add([self._charges[row.id]])
         self.sequence = sequence
+        self.kept.clear()
+
+    def keep(self, key: Hashable, made: object) -> None:
+        """Keep what was made of the history, until it grows."""
+        if len(self.kept) >= KEPT:
+            del self.kept[next(iter(self.kept))]
+        self.kept[key] = made
 
     def charges(self, planned: Iterable[Planned]) -> list[Term]:
         """Return what measurements would charge each cell."""

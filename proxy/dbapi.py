@@ -1,9 +1,9 @@
 """The Python door (PEP 249): ``proxy.connect(policy)`` gives connections and cursors.
 
 A cursor holds the finished results of what it executed; nothing is computed, and nothing paid,
-while rows are fetched.  What was released is charged for good, so ``commit`` and ``rollback`` have
-nothing to do.  Beside PEP 249, a cursor has the ``answers``, ``cost``, ``left`` and ``notices`` of
-its result.
+while rows are fetched.  Statements commit by themselves, since what was released is charged for
+good; after a BEGIN, settings last as in PostgreSQL, and an error fails all until ROLLBACK.  Beside
+PEP 249, a cursor has the ``answers``, ``cost``, ``left`` and ``notices`` of its result.
 
 The embedded connection has the data in its own process: it protects what leaves through the SQL,
 and is no boundary against the person who runs the process.
@@ -138,12 +138,17 @@ class Connection:
         return self.cursor().execute(operation, parameters)
 
     def commit(self) -> None:
-        """Do nothing: every answer was charged, durably, before it was seen."""
-        self._check_open()
+        """End the transaction that a BEGIN has opened; without one, do nothing."""
+        self._end("COMMIT")
 
     def rollback(self) -> None:
-        """Do nothing: what has been seen cannot be unseen, so it stays charged."""
+        """End it, and take its settings back; what has been seen stays charged."""
+        self._end("ROLLBACK")
+
+    def _end(self, statement: str) -> None:
         self._check_open()
+        if self._session.in_transaction:
+            self._session.execute(statement)
 
     def close(self) -> None:
         """Close the connection and its cursors; closing twice is no error."""

@@ -13,10 +13,10 @@ charged measurement; plans, refusals and errors depend on public things and rele
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
-from fractions import Fraction
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -24,9 +24,11 @@ from typing import Any
 
 import proxy.policy as policies
 import proxy.reports as reports
+from proxy.block import KINDS, TransactionBlock
 from proxy.book import Book, limits
 from proxy.cube import Cube
 from proxy.errors import (
+    Error,
     InsufficientBudgetError,
     NotSupportedError,
     QueryCanceledError,
@@ -46,16 +48,20 @@ from proxy.policy import Policy
 from proxy.reports import BudgetReport, HistoryLine, RuleReport
 from proxy.result import Numbers, Result, assemble, columns
 from proxy.roles import ANALYST, Standing, honoured, standing, users_of
-from proxy.settings import SPEND, UTILITY, Settings, checked
+from proxy.settings import SPEND, UTILITY, Settings, checked, given
 from proxy.sql.evaluate import Evaluator
+from proxy.sql.parameters import bind_parameters
 from proxy.sql.program import Column, Command, Number, Program
+from proxy.sql.sandbox import Child
 from proxy.sql.statement import compile_statement
 from proxy.state import anchor_path, ledger_path, state_folder
 from proxy.steward import init, open_cube, other_policy
 
 Rows = list[Estimator | None]  # an estimator of every row of a family
 
-HARMLESS = ("set", "begin", "commit", "rollback", "savepoint", "release", "discard", "empty")
+HARMLESS = ("set", "reset")
+NO_MORE = (InsufficientBudgetError, NotSupportedError, StatementTooComplexError)  # of a plan
+KEPT = 10_000  # rows and characters: what has more is worked out anew when it is asked for again
 NOBODY = ""  # the user of an embedded connection that names none
 
 
@@ -70,6 +76,7 @@ class Engine:
         *,
         sampler: Sampler | None = None,
         clock: Callable[[tzinfo], datetime] = datetime.now,
+        evaluator: Evaluator | None = None,
     ) -> None:
         self.policy = policy
         self._clock = clock
@@ -77,20 +84,26 @@ class Engine:
         self._open_cube = cube  # of a snapshot
         self._cube: tuple[int, Cube] | None = None
         self._sampler = sampler or GeometricSampler()
-        self._evaluator = Evaluator(policy.domain)
+        self._evaluator = evaluator or Evaluator(policy.domain)
         self._limits = limits(policy, self._evaluator)
         self._lock = threading.RLock()
         self._books: dict[str, Book] = {}
         self._users = users_of(policy)
-        self._running: Session | None = None
         privacy = policy.privacy
         self._allocation = Allocation(privacy.allocation == "topup", float(privacy.floor))
 
     @classmethod
     def open(
-        cls, policy: str | Path, state: str | Path | None = None, *, sampler: Sampler | None = None
+        cls,
+        policy: str | Path,
+        state: str | Path | None = None,
+        *,
+        sampler: Sampler | None = None,
+        sandbox: bool = False,
     ) -> Engine:
         """Open the dataset of a policy file, whose state ``init`` has made.
+
+        With ``sandbox``, statements are worked on in a child process that has bounds.
 
         Raises:
             PolicyError: the policy is missing or wrong.
@@ -111,10 +124,11 @@ class Engine:
                 return open_cube(loaded, folder, ledger.id, snapshot)
 
             cube(ledger.snapshot().id)
+            evaluator = Evaluator(loaded.domain, Child() if sandbox else None)
         except BaseException:
             ledger.close()
             raise
-        return cls(loaded, ledger, cube, sampler=sampler)
+        return cls(loaded, ledger, cube, sampler=sampler, evaluator=evaluator)
 
     def session(
         self,
@@ -125,8 +139,13 @@ class Engine:
         """Return a new session of a user, with a default utility."""
         return Session(self, user or NOBODY, utility, dialect)
 
+    def read_users(self) -> None:
+        """Read the users file again: sessions that begin from now on stand as it says."""
+        self._users = users_of(self.policy)
+
     def close(self) -> None:
-        """Release the ledger's files."""
+        """Release the ledger's files, and end the evaluator."""
+        self._evaluator.close()
         self.ledger.close()
 
     # --- the way of a query ----------------------------------------------------------------------
@@ -137,12 +156,17 @@ class Engine:
         if isinstance(statement, Command):
             return session.command(statement)
         with self._lock, self._runs(session):
+            session.check_canceled()
             if statement.releases:
                 session.standing.require(ANALYST)
             book = self._book(session.standing)
+            asked = (id(statement), session.user, session.utility(), *session.settings.items())
+            if again := self._again(book, statement, asked, session):
+                return again
             numbers = [number for release in statement.releases for number in release.numbers]
             goals = [self._goal(number, session) for number in numbers]
-            answers, cost, notices = self._answer(book, goals, statement.text, session)
+            with book.watched(session.check_canceled):
+                answers, cost, notices = self._answer(book, goals, statement.text, session)
             more = [extras(g, a, book.history) for g, a in zip(goals, answers, strict=True)]
             rows, shown, places = assemble(
                 statement,
@@ -151,7 +175,7 @@ class Engine:
                 session.settings,
                 self._evaluator,
             )
-            return Result(
+            result = Result(
                 tuple(rows.columns),
                 list(rows.rows),
                 shown,
@@ -161,32 +185,47 @@ class Engine:
                 f"SELECT {len(rows.rows)}",
                 places,
             )
+            free = not cost and not notices  # an unmet request may be met when there is more budget
+            if free and not statement.systems and len(rows.rows) + len(statement.text) < KEPT:
+                book.keep(asked, (statement, result))
+            return result
+
+    def _again(
+        self, book: Book, statement: Program, asked: Hashable, session: Session
+    ) -> Result | None:
+        """Return what the same statement gave, if it was free and the history is as it was."""
+        book.catch_up(self.ledger)
+        kept: tuple[Program, Result] | None = book.kept.get(asked)
+        if kept is None or kept[0] is not statement:  # an id may be that of another by now
+            return None
+        self.ledger.note("inferred", session.user, statement.text)
+        return replace(kept[1], rows=list(kept[1].rows))
 
     def compile(self, text: str, parameters: Any, session: Session) -> Program | Command:
         """Return what a statement means, without running it."""
-        return compile_statement(
-            text,
-            self.policy,
-            self._evaluator,
-            parameters,
-            session.settings.texts,
-            language=session.dialect,
-        )
+        with self._runs(session):
+            return compile_statement(
+                text,
+                self.policy,
+                self._evaluator,
+                parameters,
+                session.settings.texts,
+                language=session.dialect,
+            )
 
     @contextmanager
     def _runs(self, session: Session) -> Iterator[None]:
-        """Mark whose statement runs, so that a cancellation stops no other."""
-        session.check_canceled()
-        self._running = session
+        """Mark whose statement a thread runs, so that a cancellation stops no other."""
+        session.thread = threading.get_ident()
         try:
             yield
         finally:
-            self._running = None
+            session.thread = None
 
     def interrupt(self, session: Session) -> None:
         """Stop the evaluator, from another thread, if it works for a session."""
-        if self._running is session:
-            self._evaluator.interrupt()
+        if session.thread is not None:
+            self._evaluator.interrupt(session.thread)
 
     def _goal(self, number: Number, session: Session) -> Goal:
         """Return how good a number must be: the nearest request wins."""
@@ -242,9 +281,12 @@ class Engine:
     def _answer(
         self, book: Book, goals: Sequence[Goal], text: str, session: Session
     ) -> tuple[list[list[Answer]], int, tuple[str, ...]]:
-        """Measure what is needed, in steps where a goal needs them, and infer every number."""
-        cost, paid = 0, dict[int, Block]()
-        notices: tuple[str, ...] = ()
+        """Measure what is needed, in steps where a goal needs them, and infer every number.
+
+        Where no further step is possible, what the earlier ones gave is the answer: those of this
+        statement, or those of others, so that asking again gives the same.
+        """
+        cost, paid, end = 0, dict[int, Block](), ""
         found: Sequence[Rows] | None = None
         for step in range(max((goal.steps for goal in goals), default=1)):
             session.check_canceled()
@@ -252,10 +294,10 @@ class Engine:
             wants = [goal.wants(book.history) for goal in goals]
             try:
                 spent, blocks, found = self._measure(book, list(chain(*wants)), text, session)
-            except InsufficientBudgetError as error:
-                if not step:
+            except NO_MORE as error:
+                if not step and not all(goal.known(book.history) for goal in goals):
                     raise
-                notices = (f"the budget ended before the request was met: {error.message}",)
+                end = error.message
                 break
             cost += spent
             paid |= {row: block for block in blocks for row in block.rows}
@@ -264,14 +306,14 @@ class Engine:
         if paid or found is None:  # the history is longer than it was when that was planned
             wants = [goal.wants(book.history) for goal in goals]
             found = [planning.estimators(book.history, wanted) for wanted in chain(*wants)]
-        else:
+        if not paid:
             self.ledger.note("inferred", session.user, text)
         rows = iter(found)
         answers = [
             goal.answers(book.history, [next(rows) for _ in each], paid)
             for goal, each in zip(goals, wants, strict=True)
         ]
-        return answers, cost, notices
+        return answers, cost, tuple(_unmet(goal, end) for goal in goals if goal.unmet)
 
     def _measure(
         self, book: Book, wants: Sequence[Wanted], text: str, session: Session
@@ -303,7 +345,7 @@ class Engine:
             blocks = book.history.blocks[kept:]
             book.measured(rows, blocks, sequence)
             return cost, blocks, plan.estimators
-        except InsufficientBudgetError as error:
+        except NO_MORE as error:  # nothing was measured: the plan is taken back
             book.history.truncate(kept)
             self.ledger.note("refused", session.user, text, {"reason": error.message})
             raise
@@ -456,6 +498,13 @@ class Engine:
         return rows
 
 
+def _unmet(goal: Goal, end: str) -> str:
+    """Return the notice that a number met in steps is not as good as it was asked for, and why."""
+    groups = f", for {goal.unmet} of {rows} groups" if (rows := goal.number.family.rows) > 1 else ""
+    why = end or "the steps it was given were not enough; asking again may bring it nearer"
+    return f"{goal.number.label} is less exact than was asked{groups}: {why}"
+
+
 class Session:
     """One client's statements, on one user's account, with settings of their own."""
 
@@ -464,24 +513,38 @@ class Session:
     ) -> None:
         self.user = user
         self.standing = engine.standing(user)
-        self.settings = Settings()
+        self.settings = Settings(given(utility) if utility is not None else self.standing.utility)
+        self.block = TransactionBlock(self.settings)
         self._engine = engine
         self.dialect = dialect
+        self.thread: int | None = None  # which runs a statement
         self._canceled = False
-        self._utility = None
-        if utility is not None:
-            try:
-                half_width, delta = (Fraction(str(part)) for part in utility)
-            except (TypeError, ValueError):
-                raise UtilityError(
-                    f"utility is two numbers, (half_width, delta), not {utility!r}"
-                ) from None
-            self._utility = checked(half_width, delta)
 
     def execute(self, text: str, parameters: Any = None) -> Result:
-        """Run one statement."""
+        """Run one statement; in a transaction, an error makes it fail until its end."""
         self._canceled = False
-        return self._engine.execute(text, parameters, self)
+        if parameters is not None:  # wrong ones are no statement yet, and fail no transaction
+            text = bind_parameters(text, parameters)
+        try:
+            if self.block.failed:
+                self.block.check(self._kind(text))
+            return self._engine.execute(text, None, self)
+        except Exception:
+            self.block.fail()
+            raise
+
+    def _kind(self, text: str) -> str | None:
+        """Return which command a text is; None for all else, and for what is none."""
+        try:
+            statement = self._engine.compile(text, None, self)
+        except Error:
+            return None
+        return statement.kind if isinstance(statement, Command) else None
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a BEGIN has no end yet."""
+        return self.block.open
 
     def explain(self, text: str) -> Result:
         """Return what a query would cost, and measure nothing: EXPLAIN UTILITY."""
@@ -510,19 +573,24 @@ class Session:
     def utility(self) -> policies.Utility | None:
         """Return the session's own default: SET privacy.utility, or what it was opened with."""
         chosen: policies.Utility | None = self.settings.value(UTILITY)
-        return chosen or self._utility or self.standing.utility
+        return chosen
 
     def command(self, command: Command) -> Result:
         """Run a statement that releases nothing."""
         columns: tuple[Column, ...] = ()
         rows: list[tuple[Any, ...]] = []
-        if command.kind == "set" and command.name.startswith("privacy."):
-            if command.value is None:
-                self.settings.reset(command.name)
-            else:
-                self.settings.set(command.name, command.value)
-        elif command.kind == "reset":
-            self.settings.reset(None if command.name == "all" else command.name)
+        notices: tuple[str, ...] = ()
+        tag = command.kind.upper()
+        if command.kind in ("set", "reset") and command.name.startswith("privacy."):
+            notices = self.block.set(command.name, command.value, command.local)
+        elif command.kind == "reset" and command.name == "all":
+            self.block.reset_all()
+        elif command.kind == "discard":
+            tag = self.block.discard(command.name)
+        elif command.kind == "empty":
+            tag = ""
+        elif command.kind in KINDS:
+            tag, notices = self.block.command(command.kind, command.name)
         elif command.kind == "show":
             columns, rows = self._shown(command.name)
         elif command.kind == "explain" and command.program is not None:
@@ -534,9 +602,9 @@ class Session:
                 if command.kind == "explain"
                 else None,
             )
-        tag = f"SELECT {len(rows)}" if columns else command.kind.upper()
         left = self._engine.left(self)
-        return Result(columns, rows, [[] for _ in rows], 0.0, left, (), tag, [[] for _ in rows])
+        none: list[list[Any]] = [[] for _ in rows]
+        return Result(columns, rows, none, 0.0, left, notices, tag, none)
 
     def _shown(self, name: str) -> tuple[tuple[Column, ...], list[tuple[Any, ...]]]:
         """Return what SHOW shows."""

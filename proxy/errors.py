@@ -162,6 +162,33 @@ class InsufficientPrivilegeError(ProgrammingError):
     sqlstate = "42501"  # insufficient_privilege
 
 
+# --- leaves: the transaction -----------------------------------------------------------------
+
+
+class ActiveTransactionError(InternalError):
+    """What cannot be done inside a transaction."""
+
+    sqlstate = "25001"  # active_sql_transaction
+
+
+class NoTransactionError(InternalError):
+    """What can only be done inside a transaction."""
+
+    sqlstate = "25P01"  # no_active_sql_transaction
+
+
+class FailedTransactionError(InternalError):
+    """An earlier statement of the transaction failed: ROLLBACK first."""
+
+    sqlstate = "25P02"  # in_failed_sql_transaction
+
+
+class UndefinedSavepointError(OperationalError):
+    """No savepoint of that name in this transaction."""
+
+    sqlstate = "3B001"  # invalid_savepoint_specification
+
+
 # --- leaves: the privacy ---------------------------------------------------------------------
 
 

@@ -59,9 +59,13 @@ class Goal(Protocol):
     number: Number
     delta: float
     steps: int
+    unmet: int  # rows that were not yet as good as asked for, when ``wants`` last looked
 
     def wants(self, history: History) -> list[Wanted]:
         """Return the families that must be known, and how well, in the next step."""
+
+    def known(self, history: History) -> bool:
+        """Return whether there is something to say of every row, should no step be possible."""
 
     def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
         """Return the number in every row, given estimators of what was wanted."""
@@ -116,12 +120,17 @@ class Absolute(Linear):
     half_width: Fraction
     delta: float
     steps: int = 1
+    unmet: int = 0  # it is met, or refused
     _used: list[Estimator | None] = field(default_factory=list)
     _widths: dict[tuple[bytes, bytes, str], float] = field(default_factory=dict)
 
     def wants(self, history: History) -> list[Wanted]:
         """Return the number itself."""
         return [Wanted(self.number.family, self.half_width, self.delta)]
+
+    def known(self, history: History) -> bool:
+        """Return whether every row can be inferred, as well as was asked for."""
+        return None not in planning.estimators(history, self.wants(history)[0])
 
     def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
         """Return estimate and narrowest interval of every row."""
@@ -164,6 +173,7 @@ class Relative(Linear):
     delta: float
     scout: float  # alpha of the first look
     steps: int = STEPS
+    unmet: int = 0
     _absolute: Absolute = field(init=False)
     _halves: dict[int, Fraction] = field(default_factory=dict)  # row -> half_width asked for
     _used: list[Estimator | None] = field(default_factory=list)
@@ -174,21 +184,28 @@ class Relative(Linear):
     def wants(self, history: History) -> list[Wanted]:
         """Return the rows in groups of like half-widths: what is now thought to be enough."""
         family, delta = self.number.family, self.delta / self.steps
+        self.unmet = 0
         for row, known in enumerate(_known(history, family)):
+            self.unmet += 1
             if known is None:
                 half = _scouted(family, self.scout, delta)
             else:
                 width = self._absolute.width(known, delta)
                 size = abs(history.estimate(known) + float(self.number.shift))
                 share = float(self.percent / 100)
-                if width <= share * size:
+                if width <= share * size or not known.rows.size:  # 0 in any case
                     half = Fraction(width) * Fraction(1 + 1e-9)
+                    self.unmet -= 1
                 elif size > 2 * width:
                     half = Fraction(share * (size - width) / (1 + share))
                 else:
                     half = Fraction(width / 4)  # cannot yet be told from 0
             self._halves[row] = half
         return list(_bucketed(family, self._halves, delta))
+
+    def known(self, history: History) -> bool:
+        """Return whether there is an estimator of every row, however wide."""
+        return None not in _known(history, self.number.family)
 
     def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
         """Return estimate and interval of every row from the history as it now is."""
@@ -214,6 +231,7 @@ class Average:
     scout: float
     clip: tuple[float, float]
     steps: int = STEPS
+    unmet: int = 0
     _used: list[tuple[Estimator | None, Estimator | None]] = field(default_factory=list)
 
     @property
@@ -229,9 +247,14 @@ class Average:
         want_sum: dict[int, Fraction] = {}
         want_count: dict[int, Fraction] = {}
         both = zip(_known(history, sums), _known(history, counts), strict=True)
+        self.unmet = 0
         for row, (top, bottom) in enumerate(both):
+            self.unmet += 1
             if bottom is None:
                 want_count[row] = _scouted(counts, self.scout, delta)
+                continue
+            if not bottom.rows.size:  # nobody can be in it, so it is NULL
+                self.unmet -= 1
                 continue
             width = planning.half_width(bottom, delta)
             size = max(history.estimate(bottom) - width, width / 2, 1.0)
@@ -240,6 +263,7 @@ class Average:
                 if self._enough(history, top, bottom):
                     want_sum[row] = Fraction(planning.half_width(top, delta)) * Fraction(1 + 1e-9)
                     want_count[row] = Fraction(width) * Fraction(1 + 1e-9)
+                    self.unmet -= 1
                     continue
                 ratio = abs(history.estimate(top)) / size
                 distance = min(reach, ratio + 2 * float(self.half_width))
@@ -247,6 +271,11 @@ class Average:
             want_sum[row] = Fraction(0.7 * goal)
             want_count[row] = Fraction(max(0.25 * goal / max(distance, 1e-9), 1e-6))
         return [*_bucketed(counts, want_count, delta), *_bucketed(sums, want_sum, delta)]
+
+    def known(self, history: History) -> bool:
+        """Return whether sum and count of every row have an estimator, however wide."""
+        both = (self.number.family, self._counts)
+        return not any(None in _known(history, family) for family in both)
 
     def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
         """Return ratio and interval of every row from the history as it now is."""
@@ -296,8 +325,8 @@ class Average:
     def _enough(self, history: History, top: Estimator, bottom: Estimator) -> bool:
         """Return whether the interval is no longer than was asked for."""
         under = history.estimate(bottom)
-        if under <= 0:
-            return False
+        if under <= 0:  # NULL, somewhere in the clip
+            return self.clip[1] - self.clip[0] <= 2 * float(self.half_width)
         ratio = float(self.number.shift) + history.estimate(top) / under
         outside, half = self._outside(history, top, bottom), float(self.half_width)
         ends = (ratio - half, ratio + half)
@@ -312,7 +341,8 @@ class Average:
     ) -> Answer:
         low, high = self.clip
         if top is None or bottom is None:
-            return Answer(math.nan, low, high, 1 - self.delta, "inferred", 0.0)
+            used = [each for each in (top, bottom) if each]
+            return Answer(math.nan, low, high, 1 - self.delta, *source(used, paid))
         estimate, under = math.nan, history.estimate(bottom)
         if under > 0:
             outside = self._outside(history, top, bottom)

@@ -15,12 +15,14 @@ from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus as Status
 
 import proxy.errors as errors
-from proxy.errors import Error, InsufficientBudgetError, NotSupportedError
+from proxy.errors import Error, InsufficientBudgetError, NotSupportedError, SQLSyntaxError
 from proxy.goals import Answer
 from proxy.result import Result
-from proxy.settings import ANSWERS, UTILITY
+from proxy.settings import ANSWERS, UTILITY, given, written
+from proxy.sql import dialect as language
 from proxy.sql.parameters import bind_parameters
 from proxy.sql.program import Column
 
@@ -54,25 +56,24 @@ class Remote:
 
         Raises:
             OperationalError, ProgrammingError: there is no proxy, or it does not let us in.
+            UtilityError: the utility makes no sense.
         """
         if dialect != "postgres":
             raise NotSupportedError(
                 f"the dialect {dialect} is not supported by a running proxy",
                 hint="leave out dialect=, and write PostgreSQL's",
             )
+        wish = None if utility is None else given(utility)
         with translated():
-            given = conninfo_to_dict(self._url)
-            options = f"{given.get('options') or ''} -c {ANSWERS}=on"
-            if utility is not None:
-                options += f" -c {UTILITY}={utility[0]!r},{utility[1]!r}"
+            known = conninfo_to_dict(self._url)
+            options = f"{known.get('options') or ''} -c {ANSWERS}=on"
+            if wish is not None:
+                options += f" -c {UTILITY}={written(wish)}".replace(", ", ",\\ ")
             more = {"user": user} if user else {}
             conninfo = make_conninfo(self._url, options=options.strip(), **more)
             connection = psycopg.connect(conninfo, autocommit=True)
         self._connections.append(connection)
-        session = RemoteSession(connection)
-        if utility is not None:  # what is wrong with it is said now, not at the first statement
-            session.execute(f"SET {UTILITY} = '{utility[0]!r}, {utility[1]!r}'")
-        return session
+        return RemoteSession(connection)
 
     def close(self) -> None:
         """Close the connections."""
@@ -96,6 +97,7 @@ class RemoteSession:
         """Run one statement."""
         if parameters is not None:
             text = bind_parameters(text, parameters)
+        _check_one(text)
         self._notices.clear()
         with translated():
             cursor = self._connection.execute(text.encode())
@@ -129,6 +131,11 @@ class RemoteSession:
             said.get("places", [[] for _ in rows]),
         )
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a BEGIN has no end yet."""
+        return self._connection.info.transaction_status in (Status.INTRANS, Status.INERROR)
+
     def close(self) -> None:
         """Log out."""
         self._connection.close()
@@ -144,6 +151,16 @@ def _answer(told: dict[str, Any]) -> Answer:
         source=str(told["source"]),
         cost=float(told["cost"]),
     )
+
+
+def _check_one(text: str) -> None:
+    """Raise if a text is several statements; what it is otherwise, the proxy says."""
+    try:
+        several = ";" in text and len(language.split(text)) > 1
+    except Error:
+        return
+    if several:
+        raise SQLSyntaxError("expected one statement")
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from typing import Any
 
 from proxy.errors import ProgrammingError, UtilityError
 from proxy.policy import Utility
+from proxy.sql.statement import ON
 
 UTILITY = "privacy.utility"
 SPEND = "privacy.spend"
@@ -32,7 +33,7 @@ def utility(text: str) -> Utility | None:
     match = re.fullmatch(r"\s*\(?\s*([^,()]+),([^,()]+)\)?\s*", text)
     try:
         parts = match.groups() if match else ()
-        half_width, delta = (Fraction(Decimal(part.strip())) for part in parts)
+        half_width, delta = map(_exact, parts)
     except (InvalidOperation, ValueError, OverflowError):
         raise UtilityError(
             f"{UTILITY} is two numbers, half_width and delta, not {text!r}",
@@ -63,14 +64,40 @@ def checked(half_width: Fraction, delta: Fraction, position: int | None = None) 
     return Utility(half_width, delta)
 
 
+def given(pair: tuple[float, float]) -> Utility:
+    """Return the request that a pair of Python's numbers is.
+
+    Raises:
+        UtilityError: it is no pair of numbers, or they make no sense.
+    """
+    try:
+        half_width, delta = (_exact(str(part)) for part in pair)
+    except (TypeError, ValueError, InvalidOperation, OverflowError):
+        raise UtilityError(f"utility is two numbers, (half_width, delta), not {pair!r}") from None
+    return checked(half_width, delta)
+
+
+def written(wish: Utility) -> str:
+    """Return the text that says a request."""
+    return f"{float(wish.half_width)!r}, {float(wish.delta)!r}"
+
+
+def _exact(text: str) -> Fraction:
+    """Return a decimal number; of 1e999999999 the digits alone would take minutes."""
+    number = Decimal(text.strip())
+    if abs(number.adjusted()) > 300:
+        raise UtilityError("half_width or delta is out of any useful range")
+    return Fraction(number)
+
+
 def _shown(value: Fraction) -> str:
-    return f"{float(value):g}"
+    return f"{float(value):g}" if abs(value) < 10**300 else "a number of hundreds of digits"
 
 
 def switch(text: str) -> bool:
     """Return what on/off says."""
     word = text.strip().lower()
-    if word in ("on", "true", "yes", "1"):
+    if word in ON:
         return True
     if word in ("off", "false", "no", "0", ""):
         return False
@@ -97,10 +124,11 @@ TABLE = {
 
 
 class Settings:
-    """The settings of a session."""
+    """The settings of a session, and the utility that it began with."""
 
-    def __init__(self) -> None:
+    def __init__(self, wish: Utility | None = None) -> None:
         self._texts: dict[str, str] = {}
+        self._defaults = {UTILITY: written(wish)} if wish else {}
 
     def set(self, name: str, text: str) -> None:
         """Set a setting, or refuse a value that it does not allow."""
@@ -116,13 +144,22 @@ class Settings:
             _find(name)
             self._texts.pop(name.lower(), None)
 
+    def restore(self, texts: Mapping[str, str]) -> None:
+        """Set what was set before, and nothing else."""
+        self._texts = dict(texts)
+
     def text(self, name: str) -> str:
         """Return a setting as it was written."""
-        return self._texts.get(name.lower(), _find(name).default)
+        default = self._defaults.get(name.lower(), _find(name).default)
+        return self._texts.get(name.lower(), default)
 
     def value(self, name: str) -> Any:
         """Return what a setting says."""
         return _find(name).read(self.text(name))
+
+    def items(self) -> list[tuple[str, str]]:
+        """Return what has been set, in one order."""
+        return sorted(self._texts.items())
 
     @property
     def texts(self) -> Mapping[str, str]:

@@ -46,6 +46,7 @@ class PrivacyProxyDialect(DefaultDialect):
     supports_native_boolean = True
     supports_native_decimal = True
     supports_alter = False
+    supports_smallserial = True  # asked for by PGDDLCompiler, whose CREATE TABLE is then refused
     supports_sane_rowcount = False
     supports_default_values = False
     postfetch_lastrowid = False

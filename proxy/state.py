@@ -8,6 +8,7 @@ ignores itself in git.  Only ``init`` makes one: an empty ledger is a full budge
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from proxy.errors import StateError
@@ -20,7 +21,9 @@ def state_folder(policy: Policy, state: str | Path | None = None) -> Path:
     """Return the folder of a policy's dataset."""
     chosen = state or os.environ.get(VARIABLE) or policy.state
     base = Path(chosen) if chosen else policy.path.parent / ".privacy-proxy"
-    return base.expanduser() / policy.dataset
+    # the name of a dataset may have what the name of a folder may not
+    name = re.sub(r"[/%]|^\.", lambda match: f"%{ord(match[0]):02X}", policy.dataset)
+    return base.expanduser() / name
 
 
 def make_folder(folder: Path) -> None:

@@ -63,6 +63,8 @@ SET = {"rows": (), "columns": (), "cost": 0.0, "notices": (), "tag": "SET"}
 class FakeEngine:
     """Answers every statement with the next of ``results``; an exception is raised."""
 
+    in_transaction = False
+
     def __init__(self, *results):
         self.results = list(results) or [result()]
         self.asked = []
@@ -297,7 +299,7 @@ def test_connection_execute_is_a_cursor_in_one_step():
 
 def test_commit_rollback_and_sizes_do_nothing():
     """
-    They are there, and a rollback takes nothing back.
+    They are there; without a BEGIN there is nothing to end.
     """
     cursor = cursor_after()
     cursor.setinputsizes([10])

@@ -6,8 +6,10 @@ Everything of the server is imported where it is used, so that ``--help`` comes 
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import struct
+import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     import ssl
 
 SSL_REQUEST = struct.pack("!ii", 8, 80877103)
+STARTUP = struct.pack("!ii", 16, 3 << 16) + b"user\0-\0\0"
+PATIENCE = 10.0  # seconds
 
 
 @click.command()
@@ -44,7 +48,7 @@ SSL_REQUEST = struct.pack("!ii", 8, 80877103)
 @click.option("--user-connections", default=20, show_default=True, help="Of one user.")
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds of one statement.")
 @click.option("--rows", default=1_000_000, show_default=True, help="Rows of one result.")
-@click.option("--check", is_flag=True, help="Only ask whether the server listens, and is well.")
+@click.option("--check", is_flag=True, help="Only ask the server at --listen whether it is well.")
 def serve(
     policies: tuple[str, ...],
     listen: str,
@@ -67,7 +71,7 @@ def serve(
     """
     host, port = _address(listen)
     if check:
-        _check(host, port)
+        _check(host, port, metrics_port)
         click.echo("well")
         return
     from proxy.server import logs
@@ -117,15 +121,43 @@ def _tls(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
     return context
 
 
-def _check(host: str, port: int) -> None:
-    """Raise unless a server answers in the protocol."""
+def _check(host: str, port: int, metrics_port: int | None) -> None:
+    """Raise unless a server asks for a password there, and says that it is well.
+
+    Who asks for a password has a mirror that answers; /health tells of all mirrors.
+    """
+    where = f"{host}:{port}"
     try:
-        with socket.create_connection((host, port), timeout=5) as connection:
+        with socket.create_connection((host, port), timeout=PATIENCE) as connection:
             connection.sendall(SSL_REQUEST)
-            answer = connection.recv(1)
+            with _encrypted(connection, connection.recv(1)) as channel:
+                channel.sendall(STARTUP)
+                answer = channel.recv(4096)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise OperationalError(f"nothing answers on {where}: {why}") from None
+    if answer[:1] != b"R":
+        found = re.search(rb"\0M([^\0]+)\0", answer) if answer[:1] == b"E" else None
+        why = found[1].decode("utf-8", "replace") if found else "it speaks another protocol"
+        raise OperationalError(f"what listens on {where} takes no logins: {why}")
+    if metrics_port is None:
+        return
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/health", timeout=PATIENCE):
+            pass
     except OSError as error:
-        raise OperationalError(
-            f"nothing listens on {host}:{port}: {error.strerror or error}"
-        ) from None
-    if answer not in (b"S", b"N"):
-        raise OperationalError(f"what listens on {host}:{port} is no server of ours")
+        raise OperationalError(f"the server on {where} is not well: {error}") from None
+
+
+def _encrypted(connection: socket.socket, offer: bytes) -> socket.socket:
+    """Return the connection under TLS if the server offers it; a check sends no secret."""
+    if offer == b"N":
+        return connection
+    if offer != b"S":
+        raise ValueError("it speaks another protocol")
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context.wrap_socket(connection)

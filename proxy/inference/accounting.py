@@ -144,8 +144,11 @@ def _coarsened(tables: list[Table], cells: int) -> list[Table]:
     for axis in sorted({axis for table in tables for axis in table.axes}):
         mine = [table for table in tables if axis in table.axes]
         slices = [np.moveaxis(t.array, t.axes.index(axis), 0) for t in mine]
-        rows = np.concatenate([part.reshape(len(part), -1) for part in slices], axis=1)
-        _, kept = np.unique(rows, axis=0, return_index=True)
+        # np.unique(axis=0) would make a type of as many fields as a row has numbers: minutes
+        alike: dict[tuple[bytes, ...], int] = {}
+        for value, parts in enumerate(zip(*slices, strict=True)):
+            alike.setdefault(tuple(part.tobytes() for part in parts), value)
+        kept = list(alike.values())
         tables = [
             Table(t.axes, np.take(t.array, kept, axis=t.axes.index(axis))) if t in mine else t
             for t in tables

@@ -24,7 +24,7 @@ Source: Xiao & Xiong, Theorem 3.1 with the generalized inverse of its footnote (
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import reduce
@@ -165,12 +165,17 @@ class Gram:
         self.wrapped[where] = products.wrapped
 
 
+def unwatched() -> None:
+    """Stop nothing."""
+
+
 class History:
     """Rows, weights and answers, kept so that one more query or row costs O(rows²)."""
 
     def __init__(self, space: Space, records: int = 0, primes: Sequence[int] | None = None) -> None:
         self.space = space
         self.records = records  # N, the public bound on the number of records
+        self.check: Callable[[], None] = unwatched  # raises where work is to stop
         self.blocks: list[Block] = []
         self.answers: list[int] = []  # in grid units of the row's family
         self._rates: list[float] = []
@@ -367,6 +372,7 @@ class History:
             return [Estimator(Fraction(1), np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))]
         key = _key(query)
         if key not in self._memory:
+            self.check()
             if len(self._memory) > REMEMBERED:
                 self._memory.clear()
             found = [self._best(query), self._kept.get(key), *self.singles(query)]
@@ -460,6 +466,9 @@ class History:
         units = np.array([dense.unit[place] for place in places], dtype=np.float64)
         numbers = np.array([dense.number[place] for place in places])
         scaled = coefficients / units
+        if (np.frexp(units)[0] != 0.5).any():  # no powers of 2: the division rounds
+            reach = np.array([dense.reach[place] for place in places])
+            error += 2.0**-53 * float(np.abs(coefficients) @ reach)
         return Estimator(
             query.grid,
             numbers[used],

@@ -16,6 +16,7 @@ from proxy.policy.kinds import (
     Choice,
     Date,
     Kind,
+    Name,
     Number,
     Secret,
     Text,
@@ -69,7 +70,7 @@ ATTRIBUTE = Record((
     Key("to", Date(), "The last day, included; the end of a `bin`."),
     Key("bin", Choice(GRAINS), "The cells between from and to; weeks begin on Monday.",
         otherwise="day"),
-    Key("levels", Named(Named(Many(Value()), "label", identifiers=False, low=1), "level"),
+    Key("levels", Named(Named(Many(Value()), "label", low=1), "level"),
         "Coarser columns: {level: {label: [values]}}, each value under one label."),
     Key("column", Text("a column's name"), "The source's column, where it has another name."),
     Key("expression", SQL, "An expression over the source's columns, instead of a column."),
@@ -138,7 +139,7 @@ ANALYST = Record((
 ))
 
 POLICY = Record((
-    Key("dataset", Text("a name: letters, digits, _", r"[^\W\d]\w*"),
+    Key("dataset", Name(),
         "The table that analysts query.", required=True),
     Key("description", Text(), "What it is, for people."),
     Key("source", SOURCE, "Where the records come from.", required=True),
@@ -151,8 +152,8 @@ POLICY = Record((
         "The axes of the cube, with their public domains.", required=True),
     Key("measures", Named(MEASURE, "measure"), "Numbers to be summed.", default={}),
     Key("privacy", PRIVACY, "What may be spent.", required=True),
-    Key("analysts", Named(ANALYST, "analyst", identifiers=False), "Caps by analyst.", default={}),
-    Key("groups", Named(ANALYST, "group", identifiers=False),
+    Key("analysts", Named(ANALYST, "analyst"), "Caps by analyst.", default={}),
+    Key("groups", Named(ANALYST, "group"),
         "Caps by group of analysts; the users file says who is in it.", default={}),
     Key("utility", UTILITY, "For counts, when a query brings none."),
     Key("timezone", Text("an IANA time zone such as Europe/Berlin"),
@@ -181,7 +182,7 @@ USERS = Record((
         Key("datasets", Many(Text("a dataset"), 0), "The datasets open to the user.",
             otherwise="all"),
         Key("utility", UTILITY, "When a query brings none."),
-    )), "user", identifiers=False, low=1), "Who may connect.", required=True),
+    )), "user", low=1), "Who may connect.", required=True),
 ))
 # fmt: on
 

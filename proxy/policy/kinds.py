@@ -17,7 +17,7 @@ from typing import Any
 
 from proxy.policy.document import Item, Scalar
 
-NAME = r"[^\W\d]\w*"
+NAME = r"(?=.*\S)[^\x00-\x1f\x7f-\x9f]{1,63}"  # of what SQL names, and 63 bytes at most
 NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][-+]\d{1,2})?")
 INTEGER = re.compile(r"[-+]?(?:0|[1-9][\d_]*)")
 INT64 = 2**63 - 1
@@ -80,6 +80,33 @@ class Text(Kind):
         return {"type": "string", "minLength": 1} | (
             {"pattern": f"^(?:{self.pattern})$"} if self.pattern else {}
         )
+
+
+@dataclass(frozen=True)
+class Name(Text):
+    """A name of SQL: whatever PostgreSQL takes in double quotes, in one line."""
+
+    words: str = "a name"
+
+    def read(self, item: Item) -> Item:
+        """Return the name."""
+        read = super().read(item)
+        if fault := name_fault(read.value):
+            raise item.error(fault)
+        return read
+
+    def schema(self) -> dict[str, Any]:
+        """Return a string that may be a name."""
+        return {"type": "string", "pattern": f"^{NAME}$"}
+
+
+def name_fault(name: str) -> str | None:
+    """Return what is wrong with a name, None if nothing is."""
+    if len(name.encode()) > 63:
+        return "the name is longer than 63 bytes"
+    if not re.fullmatch(NAME, name):
+        return "not a name: it is empty, or has a control character or a line break in it"
+    return None
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import Any
 
 from proxy.policy.document import Item, Scalar
-from proxy.policy.kinds import NAME, Kind, nearest
+from proxy.policy.kinds import NAME, Kind, name_fault, nearest
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,6 @@ class Named(Kind):
 
     of: Kind
     what: str  # what is named: "attribute"
-    identifiers: bool = True  # the names are SQL identifiers
     low: int = 0
 
     @property
@@ -62,19 +60,16 @@ class Named(Kind):
         if len(item.value) < self.low:
             raise item.error(f"no {self.what} is named; at least {self.low} is needed")
         for name, child in item.value.items():
-            if not (re.fullmatch(NAME, name) if self.identifiers else name.strip()):
-                raise child.error("not a name: letters, digits and _ only, not a digit first")
-            if len(name.encode()) > 63:
-                raise child.error("the name is longer than 63 bytes")
+            if fault := name_fault(name):
+                raise child.error(fault)
         return replace(item, value={n: self.of.read(c) for n, c in item.value.items()})
 
     def schema(self) -> dict[str, Any]:
         """Return an object with free names."""
-        names = {"pattern": r"^[^\W\d]\w*$"} if self.identifiers else {"minLength": 1}
         low = {"minProperties": self.low} if self.low else {}
         return {
             "type": "object",
-            "propertyNames": names,
+            "propertyNames": {"pattern": f"^{NAME}$"},
             "additionalProperties": self.of.schema(),
         } | low
 

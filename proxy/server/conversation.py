@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import codecs
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from psycopg._encodings import pg2pyenc
 
 from proxy.engine import Column, Result
-from proxy.errors import DataError, Error
+from proxy.errors import DataError, Error, StatementTooComplexError
 from proxy.server import answer, messages
 from proxy.server.desk import Desk
 from proxy.server.frames import frame
 from proxy.server.messages import Report
-from proxy.server.question import Ask
+from proxy.server.question import Ask, Decision, decide
 from proxy.server.replies import Expected, Replies
 from proxy.settings import ANSWERS, TABLE
 
@@ -31,6 +31,8 @@ SETTINGS = (*TABLE, "client_min_messages", "statement_timeout")
 READ = "SELECT " + ", ".join(f"pg_catalog.current_setting('{name}', true)" for name in SETTINGS)
 QUIET = ("warning", "error", "log")
 WRONG = b"!"  # a statement that fails in every state
+HELD, HELD_BYTES = 2000, 32 << 20  # what one session may hold
+MANY = 1000  # rows that take more than some milliseconds to write
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,11 @@ Step = Send | Tell | Settle | Do
 Flow = Generator[Step, Any, Any]
 
 
+def worked(call: Callable[[], Any], long: bool) -> Flow:
+    """Make a call: in a worker thread, if it is a long one, since all sessions wait for it here."""
+    return (yield Do(call)) if long else call()
+
+
 @dataclass
 class Statement:
     """A prepared statement that is a question to the engine."""
@@ -81,6 +88,7 @@ class Portal:
 
     statement: Statement
     bind: messages.Bind
+    size: int  # bytes
     syncs: int
     ran: bool = False
 
@@ -92,6 +100,7 @@ class Conversation:
     desk: Desk
     datasets: tuple[str, ...]
     home: str  # the dataset whose database this is
+    public: tuple[tuple[str, str], ...] = ()  # public tables, and whose dataset's each is
     replies: Replies = field(default_factory=Replies)
     statements: dict[str, Statement] = field(default_factory=dict)
     portals: dict[bytes, Portal] = field(default_factory=dict)
@@ -101,7 +110,33 @@ class Conversation:
     prepared: bool = False  # the statement that reads the settings
     syncs: int = 0
     released: float = 0.0  # in the transaction that is open
-    on_outcome: Callable[[Result | Error, float], None] = lambda outcome, seconds: None
+    on_outcome: Callable[[str, Result | Error, float], None] = lambda *told: None
+
+    def decide(self, text: str) -> Decision:
+        """Return what to do with a statement."""
+        return decide(text, self.datasets, self.home, self.public)
+
+    def room(self, more: int) -> Flow:
+        """Make room for so many bytes of statements and portals.
+
+        Raises:
+            StatementTooComplexError: the client holds too many.
+        """
+        if self._full(more):
+            yield from self.settle(True)
+            if self.replies.status == b"I":  # portals end with their transaction
+                live = self.portals.items()
+                self.portals = {name: p for name, p in live if p.syncs == self.syncs}
+            if self._full(more):
+                raise StatementTooComplexError(
+                    f"a session holds {HELD} statements and portals, of {HELD_BYTES} bytes in all",
+                    hint="close some: DEALLOCATE ALL",
+                )
+
+    def _full(self, more: int) -> bool:
+        held = [len(statement.ask.text) for statement in self.statements.values()]
+        held += [portal.size for portal in self.portals.values()]
+        return len(held) >= HELD or sum(held) + more > HELD_BYTES
 
     # --- texts -----------------------------------------------------------------------------------
 
@@ -200,16 +235,28 @@ class Conversation:
         try:
             result: Result = yield Do(lambda: self.desk.execute(ask.dataset, text, settings))
         except Error as error:
-            self.on_outcome(error, time.monotonic() - began)
+            self.on_outcome(ask.dataset, error, time.monotonic() - began)
             raise
-        self.on_outcome(result, time.monotonic() - began)
+        self.on_outcome(ask.dataset, result, time.monotonic() - began)
         if self.replies.status != b"I":
             self.released += result.cost
         if settings.get("client_min_messages") not in QUIET:
             with_answers = TABLE[ANSWERS].read(settings.get(ANSWERS, ""))
-            for notice in answer.notices(result, with_answers):
-                yield Tell(notice.encode(self.encoding))
+            said = yield from worked(
+                lambda: [n.encode(self.encoding) for n in answer.notices(result, with_answers)],
+                len(result.rows) > MANY,
+            )
+            yield Tell(b"".join(said))
         return result
+
+    def rows(self, head: str, result: Result, columns: Sequence[Column]) -> Flow:
+        """Return the statement that gives the rows of a result."""
+        return (
+            yield from worked(
+                lambda: self.encode(f"{head} {answer.rows(result, columns)}"),
+                len(result.rows) > MANY,
+            )
+        )
 
     def forget(self, name: str | None) -> None:
         """Drop a prepared statement, or all."""

@@ -6,11 +6,11 @@ Called from worker threads, one call at a time; ``cancel`` may come from any thr
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import psycopg
-from psycopg.pq import ExecStatus
+from psycopg.pq import ConnStatus, ExecStatus
 
 from proxy.engine import Column, Engine, Result, Session
 from proxy.errors import Error, NotSupportedError, QueryCanceledError, StatementTooComplexError
@@ -35,12 +35,15 @@ class Describer:
             psycopg.OperationalError: the mirror is gone.
         """
         with self._lock:
-            wire = self._open().pgconn
-            done = wire.prepare(b"", text.encode(), list(declared))
-            if done.status != ExecStatus.COMMAND_OK:
-                return None
-            told = wire.describe_prepared(b"")
-            return tuple(told.param_type(i) for i in range(told.nparams))
+            for _ in range(2):
+                wire = self._open().pgconn
+                done = wire.prepare(b"", text.encode(), list(declared))
+                if done.status == ExecStatus.COMMAND_OK:
+                    told = wire.describe_prepared(b"")
+                    return tuple(told.param_type(i) for i in range(told.nparams))
+                if wire.status == ConnStatus.OK:
+                    break  # else it has ended since it was last used, and is made again
+            return None
 
     def oids(self, listed: str) -> tuple[int, ...]:
         """Return the types in a list of names; 0 for what is none."""
@@ -54,10 +57,13 @@ class Describer:
         return [str(name) for (name,) in self._rows("SELECT format_type(n::oid, NULL)", oids)]
 
     def _rows(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        texts = [str(value) for value in values]
+        query = f"{select} FROM unnest(%s::text[]) WITH ORDINALITY AS t(n, i) ORDER BY i".encode()
         with self._lock:
-            texts = [str(value) for value in values]
-            source = "FROM unnest(%s::text[]) WITH ORDINALITY AS t(n, i) ORDER BY i"
-            return list(self._open().execute(f"{select} {source}".encode(), [texts]))
+            try:
+                return list(self._open().execute(query, [texts]))
+            except psycopg.OperationalError:  # it has ended since it was last used
+                return list(self._open().execute(query, [texts]))
 
     def _open(self) -> psycopg.Connection:
         if self._connection is None or self._connection.closed:
@@ -65,9 +71,10 @@ class Describer:
         return self._connection
 
     def close(self) -> None:
-        """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
+        """Close the connection; the next question makes another."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
 
 
 class Desk:
@@ -75,7 +82,7 @@ class Desk:
 
     def __init__(
         self,
-        engines: Mapping[str, Engine],
+        engines: Callable[[], Mapping[str, Engine]],  # as they are now
         user: User,
         describer: Describer,
         limits: Limits,
@@ -84,6 +91,7 @@ class Desk:
         self._user = user
         self._describer = describer
         self._limits = limits
+        self._known: Mapping[str, Engine] = {}  # whose sessions these are
         self._sessions: dict[str, Session] = {}
         self._canceled: str | None = None
 
@@ -170,10 +178,13 @@ class Desk:
                 raise
 
     def _session(self, dataset: str, settings: Mapping[str, str]) -> Session:
-        if dataset not in self._engines:
-            raise NotSupportedError(f"there is no dataset {dataset} here")
+        engines = self._engines()
+        if engines is not self._known:  # policies or users have changed
+            self._known, self._sessions = engines, {}
+        if dataset not in engines:
+            raise NotSupportedError(f"there is no dataset {dataset} here any more")
         if dataset not in self._sessions:
-            self._sessions[dataset] = self._engines[dataset].session(user=self._user.name)
+            self._sessions[dataset] = engines[dataset].session(user=self._user.name)
         session = self._sessions[dataset]
         for name, text in settings.items():
             if name in TABLE and session.settings.text(name) != text:

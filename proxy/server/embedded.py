@@ -54,6 +54,8 @@ SETTINGS = {
     "log_min_error_statement": "panic",
     "logging_collector": "off",
 }
+# Its processes have so many kB of address space, where the system can bound it, and dump no core.
+BOUNDED = 'ulimit -v "$0"; ulimit -c 0; exec "$@"'
 GUARD = 'read line || kill -INT "$0"'  # its input ends with us, whatever ends us
 HBA = f"""
 local all {ADMIN} scram-sha-256
@@ -137,6 +139,7 @@ class Embedded:
         }
         self._process = subprocess.Popen(
             [
+                *("/bin/sh", "-c", BOUNDED, str(BACKEND_MEMORY // 1024)),
                 str(binaries / "postgres"),
                 "-D",
                 str(data),
@@ -156,7 +159,6 @@ class Embedded:
             start_new_session=True,
             **self._identity(),
         )
-        self._limit_memory()
         self._write_note()
         self._wait_until_ready()
 
@@ -220,16 +222,6 @@ class Embedded:
         except (OSError, subprocess.CalledProcessError):
             return False
         return True
-
-    def _limit_memory(self) -> None:
-        """Bound the memory of each of its processes, where the system can (Linux)."""
-        import resource
-
-        if self._process is not None and hasattr(resource, "prlimit"):
-            bound = (BACKEND_MEMORY, BACKEND_MEMORY)
-            with suppress(OSError):
-                resource.prlimit(self._process.pid, resource.RLIMIT_AS, bound)
-                resource.prlimit(self._process.pid, resource.RLIMIT_CORE, (0, 0))
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + PATIENCE

@@ -20,6 +20,7 @@ from proxy.server.conversation import (
     Send,
     Statement,
     Tell,
+    worked,
 )
 from proxy.server.frames import frame
 from proxy.server.question import Ask, Forget, Refuse
@@ -37,7 +38,9 @@ def parse(talk: Conversation, body: bytes) -> Flow:
     except Error as error:
         yield from fail(talk, error)
         return
-    decision = resolved(talk, question.decide(text, talk.datasets, talk.home))
+    decision = yield from worked(
+        lambda: resolved(talk, talk.decide(text)), len(text) > question.LONG
+    )
     if isinstance(decision, Refuse):
         yield from fail(talk, decision.error)
     elif isinstance(decision, Ask) and decision.prepares is None:
@@ -67,6 +70,7 @@ def _parse_ask(talk: Conversation, message: messages.Parse, name: str, ask: Ask)
         return
     settings = dict(talk.settings)
     try:
+        yield from talk.room(len(ask.text))
         types, columns = yield Do(
             lambda: talk.desk.prepare(ask.dataset, ask.text, ask.plain, message.types, settings)
         )
@@ -95,7 +99,12 @@ def bind(talk: Conversation, body: bytes) -> Flow:
     statement = talk.statements.get(message.statement.decode("utf-8", "replace"))
     talk.portals.pop(message.portal, None)
     if statement is not None and not (statement.made and statement.made.failed):
-        talk.portals[message.portal] = Portal(statement, message, talk.syncs)
+        try:
+            yield from talk.room(len(body))
+        except Error as error:
+            yield from fail(talk, error)
+            return
+        talk.portals[message.portal] = Portal(statement, message, len(body), talk.syncs)
     talk.replies.expect(b"B")
     yield Send(frame(b"B", body))
 
@@ -136,12 +145,16 @@ def _run(talk: Conversation, name: bytes, portal: Portal, limit: int) -> Flow:
     settings = dict(talk.settings)
     bound = values.Bound(ask.text)
     try:
-        bound = values.fill(ask.text, values.literals(portal.bind, statement.types, talk.encoding))
+        literals = values.literals(portal.bind, statement.types, talk.encoding)
+        bound = yield from worked(
+            lambda: values.fill(ask.text, literals),
+            len(ask.text) + portal.size > question.LONG,
+        )
         columns = yield Do(lambda: talk.desk.describe(ask.dataset, bound.text, settings))
         if columns != statement.columns:
             raise NotSupportedError("cached plan must not change result type")
         result = yield from talk.ask(ask, bound.text)
-        raw = talk.encode(ask.head + " " + answer.rows(result, columns))
+        raw = yield from talk.rows(ask.head, result, columns)
     except Error as error:
         if error.position is not None:
             error.position = bound.original(error.position)

@@ -1,6 +1,6 @@
 """PostgreSQL's framing, without I/O: bytes in, whole messages out.
 
-    startup    int32 length (itself included), int32 code, rest
+    startup    int32 length (itself included), int32 code, rest; or TLS begins at once
     otherwise  byte type, int32 length (itself included, the type not), body
 
 Invariant: nothing longer than the limit is ever collected; the limit is small before login.
@@ -13,10 +13,19 @@ import struct
 LOGIN_LIMIT = 10_000  # bytes of a message before login
 SSL, GSS, CANCEL = 80877103, 80877104, 80877102
 STARTUP = b""  # the type of a message that has none
+DIRECT = b"\x16"  # TLS that begins without a request for it; no message, and not taken
 
 
 class FrameError(Exception):
     """The bytes are no PostgreSQL message, or one that is too long."""
+
+    sqlstate = "08P01"  # protocol_violation
+
+
+class TooLongError(FrameError):
+    """A message is longer than it may be."""
+
+    sqlstate = "54000"  # program_limit_exceeded
 
 
 class Frames:
@@ -37,11 +46,15 @@ class Frames:
         Raises:
             FrameError: its length cannot be right.
         """
+        if self.startup and self._data[:1] == DIRECT:
+            return DIRECT, b""
         head = 4 if self.startup else 5
         if len(self._data) < head:
             return None
         length = struct.unpack_from("!i", self._data, head - 4)[0]
-        if not 4 <= length <= self.limit:
+        if length > self.limit:
+            raise TooLongError(f"a message of {length} bytes; {self.limit} are allowed")
+        if length < 4:
             raise FrameError(f"a message of {length} bytes")
         end = head - 4 + length
         if len(self._data) < end:
@@ -50,6 +63,12 @@ class Frames:
         body = bytes(self._data[head:end])
         del self._data[:end]
         return kind, body
+
+    def rest(self) -> bytes:
+        """Give up what is no message."""
+        rest = bytes(self._data)
+        self._data.clear()
+        return rest
 
     @property
     def waiting(self) -> int:

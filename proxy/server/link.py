@@ -33,6 +33,7 @@ HANDLERS: dict[bytes, Callable[[Conversation, bytes], Flow]] = {
     b"C": extended.close,
     b"S": extended.sync,
 }
+ENDS = (b"Q", b"S", b"F")
 PASSED = b"dcf"  # copy data: the mirror reads it
 TIMEOUT = "canceling statement due to statement timeout"
 REQUEST = "canceling statement due to user request"
@@ -58,43 +59,53 @@ class Link:
         self._pool = pool
         self._cancel_mirror = cancel_mirror
         self._settled = asyncio.Event()
-        self._engine_runs = False
-        self._stopping = False
+        self.engine_runs = False
+        self.calls = 0  # of the engine
+        self.stopping = False  # what runs is the last
+        self._between = True  # the client is not in the midst of messages that end with a Sync
+        self._last = b""  # the kind of the mirror's last message
         self.waits_since: float | None = None  # for the mirror
         for peer in (client, mirror):
             peer.gone.add_done_callback(lambda _: self._settled.set())
+        mirror.gone.add_done_callback(lambda _: self._mirror_gone())
         client.frames.limit = mirror.frames.limit = limits.message
         mirror.on_message = self._mirrored
-        mirror.frames.limit = 1 << 30  # rows of the mirror's own
         client.on_writable = lambda writable: mirror.pause(not writable)
 
     @property
     def busy(self) -> bool:
-        """Whether a statement runs."""
-        return self._engine_runs or not self.talk.replies.settled
+        """Whether a statement runs, or is being sent."""
+        return self.engine_runs or not self._between or not self.talk.replies.settled
 
     async def run(self) -> None:
         """Handle messages until one side goes away."""
-        gone = asyncio.ensure_future(self._watch_mirror())
         try:
             while True:
                 kind, body = await self._client.get()
                 if kind == b"X":
                     return
+                if self.stopping and self._between:
+                    await self._wait_settled()
+                    self.stop()
+                    return
+                self._between = False
                 await self._handle(kind, body)
-        except Gone:
-            pass
-        except FrameError as error:
-            self._fatal("08P01", f"protocol violation: {error}")
+                self._between = kind in ENDS
+        except (Gone, FrameError) as error:
+            broken = error if isinstance(error, FrameError) else self._client.broken
+            if broken is not None:
+                self._fatal(broken.sqlstate, f"protocol violation: {broken}")
         finally:
-            gone.cancel()
             self.talk.desk.cancel("the client has gone")
             if not self.talk.replies.settled:
                 self._cancel_mirror()
 
-    async def _watch_mirror(self) -> None:
-        """End with the mirror's end."""
-        await self._mirror.gone
+    def _mirror_gone(self) -> None:
+        """End with the mirror's end, of which the client hears here if not from the mirror."""
+        if self._mirror.broken is not None:
+            self._fatal(self._mirror.broken.sqlstate, f"a row is too long: {self._mirror.broken}")
+        elif self._last != b"E":
+            self._fatal("57P02", "terminating connection because the server behind it has ended")
         self._client.close()
 
     async def _handle(self, kind: bytes, body: bytes) -> None:
@@ -144,6 +155,7 @@ class Link:
     # --- the mirror ------------------------------------------------------------------------------
 
     def _mirrored(self, kind: bytes, body: bytes) -> None:
+        self._last = kind
         self._client.write(self.talk.mirrored(kind, body))
         if self.talk.replies.settled:
             self.waits_since = None
@@ -167,7 +179,8 @@ class Link:
     async def _work(self, call: Callable[[], Any]) -> Any:
         """Make a call in a worker thread; what it is stopped for is said in its error."""
         loop = asyncio.get_running_loop()
-        self._engine_runs = True
+        self.engine_runs = True
+        self.calls += 1
         future = loop.run_in_executor(self._pool, call)
         try:
             await asyncio.wait(
@@ -187,7 +200,7 @@ class Link:
                 "internal error of the proxy", hint="its log says more; please report it"
             ) from None
         finally:
-            self._engine_runs = False
+            self.engine_runs = False
             if self._client.gone.done():
                 raise Gone
 
@@ -203,14 +216,14 @@ class Link:
 
     def cancel(self) -> None:
         """Stop the statement that runs, at the client's request."""
-        if self._engine_runs:
+        if self.engine_runs:
             self.talk.desk.cancel(REQUEST)
         elif not self.talk.replies.settled:
             self._cancel_mirror()
 
     def check_time(self, now: float) -> None:
         """Stop a statement of the mirror that has run for too long, whatever the client set."""
-        if self.waits_since is None or self._engine_runs:
+        if self.waits_since is None or self.engine_runs:
             return
         over = now - self.waits_since - self._limits.seconds
         if over > 10:

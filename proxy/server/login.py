@@ -16,7 +16,7 @@ import struct
 from dataclasses import dataclass
 
 from proxy.server import messages
-from proxy.server.frames import CANCEL, GSS, LOGIN_LIMIT, SSL, Frames, frame
+from proxy.server.frames import CANCEL, DIRECT, GSS, LOGIN_LIMIT, SSL, Frames, frame
 from proxy.server.messages import Report
 from proxy.server.peer import Gone, Peer
 
@@ -76,7 +76,11 @@ async def first_message(
     """
     encrypted = False
     for _ in range(4):
-        _, body = await client.get()
+        kind, body = await client.get()
+        if kind == DIRECT and tls is not None and not encrypted:
+            await _start_tls(client, tls, client.frames.rest())
+            encrypted = True
+            continue
         if len(body) < 4:
             raise Gone
         (code,) = struct.unpack_from("!i", body)
@@ -87,6 +91,7 @@ async def first_message(
         if client.frames.waiting:
             raise Gone  # bytes slipped in before TLS begins
         if code == SSL and tls is not None and not encrypted:
+            client.write(b"S")
             await _start_tls(client, tls)
             encrypted = True
         else:
@@ -102,17 +107,35 @@ async def first_message(
     return Startup(code, {k: v for k, v in parameters.items() if k not in REFUSED})
 
 
-async def _start_tls(client: Peer, tls: ssl.SSLContext) -> None:
-    assert client.transport is not None
-    client.write(b"S")
+async def _start_tls(client: Peer, tls: ssl.SSLContext, hello: bytes = b"") -> None:
+    """Begin with TLS; ``hello`` are the first bytes of it, from a client that did not ask.
+
+    Such a client must name the protocol, so that it cannot be one of HTTP, say, led astray.
+    """
+    plain = client.transport
+    assert plain is not None
     loop = asyncio.get_running_loop()
+    starting = asyncio.ensure_future(
+        loop.start_tls(plain, client, tls, server_side=True, ssl_handshake_timeout=SECONDS)
+    )
     try:
-        client.transport = await loop.start_tls(
-            client.transport, client, tls, server_side=True, ssl_handshake_timeout=SECONDS
-        )
+        if hello:
+            for _ in range(2):  # it takes over the transport, and begins; nothing is read yet
+                await asyncio.sleep(0)
+            reader = plain.get_protocol()
+            if not isinstance(reader, asyncio.BufferedProtocol):
+                raise Gone
+            reader.get_buffer(len(hello))[: len(hello)] = hello  # type: ignore[index]
+            reader.buffer_updated(len(hello))
+        client.transport = await starting
     except (OSError, ssl.SSLError, ConnectionError, AttributeError):
         raise Gone from None
+    finally:
+        starting.cancel()
     if client.transport is None:
+        raise Gone
+    told = client.transport.get_extra_info("ssl_object")
+    if hello and told.selected_alpn_protocol() != "postgresql":
         raise Gone
 
 

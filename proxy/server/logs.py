@@ -12,7 +12,10 @@ import logging
 import sys
 from types import TracebackType
 
-FIELDS = ("host", "port", "metrics_port", "user", "database", "outcome", "cost", "seconds", "count")
+FIELDS = (
+    *("host", "port", "metrics_port", "user", "database", "outcome", "cost", "seconds", "count"),
+    *("file", "reason"),  # a policy, and what is wrong with it
+)
 
 
 class JSONLines(logging.Formatter):
@@ -24,7 +27,8 @@ class JSONLines(logging.Formatter):
         line: dict[str, object] = {
             "time": when.isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
-            "event": record.getMessage(),
+            # What other libraries have to say may hold a statement: only that they said it is kept.
+            "event": record.getMessage() if record.name.startswith("proxy") else record.name,
         }
         line |= {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
         if record.exc_info and record.exc_info[0] is not None:
@@ -47,7 +51,8 @@ def start(level: int = logging.INFO) -> None:
     """Log what the server has to say."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JSONLines())
-    logger = logging.getLogger("proxy")
-    logger.handlers = [handler]
-    logger.setLevel(level)
-    logger.propagate = False
+    for name, least in (("proxy", level), ("", logging.WARNING)):  # "": those of other libraries
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.setLevel(least)
+        logger.propagate = False

@@ -1,7 +1,7 @@
 """What operators see: counters in Prometheus' text format, and whether the server is well.
 
     GET /metrics    the counters
-    GET /health     200 while every mirror runs, else 503
+    GET /health     200 while every mirror takes connections, else 503
 
 Invariant: no label holds a text of a client, save the names of users and datasets.
 """
@@ -10,16 +10,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 PREFIX = "privacy_proxy_"
 HELP = {
     "connections": ("gauge", "Sessions that are open."),
+    "mirrors_up": ("gauge", "Mirrors that take connections."),
     "logins_total": ("counter", "Logins by outcome."),
-    "statements_total": ("counter", "Statements that the engine was asked, by outcome."),
+    "reloads_total": ("counter", "Readings of policies and users after the first, by outcome."),
+    "statements_total": (
+        "counter",
+        "Statements that the engine ran: measured, inferred, public, refused, canceled, failed.",
+    ),
     "cost_total": ("counter", "Privacy cost of what was measured, in alpha."),
-    "budget_left": ("gauge", "Privacy budget left in the cell that has least, at the last answer."),
+    "budget": ("gauge", "Privacy budget of the policy, in alpha."),
+    "budget_left": ("gauge", "What is left in the cell that has least, by history, in alpha."),
     "statement_seconds": ("histogram", "Time from a statement to its answer."),
 }
 
@@ -78,7 +84,7 @@ def _labels(labels: tuple[tuple[str, str], ...]) -> str:
 
 
 async def serve(
-    host: str, port: int, metrics: Metrics, healthy: Callable[[], bool]
+    host: str, port: int, metrics: Metrics, healthy: Callable[[], Awaitable[bool]]
 ) -> asyncio.Server:
     """Answer HTTP GET on a port of this host."""
 
@@ -89,10 +95,10 @@ async def serve(
                 while (await reader.readline()).strip():
                     pass
             path = request[1] if len(request) > 1 and request[0] == b"GET" else b""
+            well = await healthy() if path in (b"/metrics", b"/health") else False
             if path == b"/metrics":
                 status, body = "200 OK", metrics.text()
             elif path == b"/health":
-                well = healthy()
                 status, body = ("200 OK", "ok\n") if well else ("503 Service Unavailable", "ill\n")
             else:
                 status, body = "404 Not Found", "there are /metrics and /health\n"

@@ -12,7 +12,7 @@ in schema ``public`` of all its databases, public tables beside it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import psycopg
@@ -27,6 +27,7 @@ from proxy.settings import TABLE
 
 SCHEMA = "privacy"
 MARK = "mirror of sql-privacy-proxy "
+DRAFT = "mirror of sql-privacy-proxy, being made"
 FILES = (  # functions that write outside of tables; PostgreSQL lets everyone call them
     "lo_creat(integer)",
     "lo_create(oid)",
@@ -66,6 +67,7 @@ class PublicRows:
     name: str
     columns: tuple[Column, ...]
     rows: Sequence[Sequence[object]]
+    digest: str  # of the rows
 
 
 def visibility(users: Iterable[User], datasets: Sequence[str]) -> dict[tuple[str, ...], list[User]]:
@@ -81,21 +83,20 @@ def visibility(users: Iterable[User], datasets: Sequence[str]) -> dict[tuple[str
 class Mirror:
     """The databases and roles for the users who may see the same datasets."""
 
-    def __init__(
-        self,
-        address: Address,
-        relations: Sequence[Relation],
-        public: Sequence[PublicRows],
-        limits: Limits,
-    ) -> None:
+    def __init__(self, address: Address, datasets: tuple[str, ...], limits: Limits) -> None:
         self.address = address
-        self.datasets = tuple(r.name for r in relations if r.schema == "public")
-        self._relations = tuple(relations)
-        self._public = tuple(public)
+        self.datasets = datasets
         self._limits = limits
 
-    def make(self, users: Sequence[User]) -> None:
-        """Make, or bring up to date, the roles and databases.
+    def make(
+        self,
+        relations: Sequence[Relation],
+        users: Sequence[User],
+        public: Mapping[str, Sequence[PublicRows]],
+    ) -> list[str]:
+        """Make, or bring up to date, the roles and databases; return the databases made anew.
+
+        ``public`` are the public tables of each database.
 
         Raises:
             OperationalError: something of that name is there already, and is not ours.
@@ -104,8 +105,15 @@ class Mirror:
             admin.execute("REVOKE CONNECT ON DATABASE postgres, template1 FROM PUBLIC")
             for user in users:
                 self._role(admin, user)
+            self._shut_out(admin, [user.name for user in users])
+            made = [
+                dataset
+                for dataset in self.datasets
+                if self._database(admin, dataset, relations, public[dataset])
+            ]
             for dataset in self.datasets:
-                self._database(admin, dataset, users)
+                self._admit(admin, dataset, users)
+            return made
 
     def _role(self, admin: psycopg.Connection, user: User) -> None:
         name = psql.Identifier(user.name)
@@ -145,52 +153,89 @@ class Mirror:
             ),
         }
 
-    def _database(self, admin: psycopg.Connection, name: str, users: Sequence[User]) -> None:
-        statements = self.definition()
-        digest = hashlib.sha256("\n".join(statements).encode()).hexdigest()
-        mark = MARK + digest
+    def _shut_out(self, admin: psycopg.Connection, users: Sequence[str]) -> None:
+        """End the sessions of those who are users no more, and let them in no more."""
+        gone = admin.execute(
+            "SELECT rolname FROM pg_roles WHERE NOT rolname = ANY(%s) "
+            "AND starts_with(shobj_description(oid, 'pg_authid'), %s)",
+            [list(users), MARK],
+        ).fetchall()
+        for (name,) in gone:
+            admin.execute(psql.SQL("ALTER ROLE {} NOLOGIN").format(psql.Identifier(name)))
+            admin.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", [name]
+            )
+
+    def _database(
+        self,
+        admin: psycopg.Connection,
+        name: str,
+        relations: Sequence[Relation],
+        public: Sequence[PublicRows],
+    ) -> bool:
+        """Make a database, unless it is there and up to date; return whether it was made.
+
+        It is built under another name, so that one that is not whole is never taken for ours.
+        """
+        statements = definition(relations, public)
+        content = [*statements, *(table.digest for table in public)]
+        mark = MARK + hashlib.sha256("\n".join(content).encode()).hexdigest()
         found = admin.execute(
             "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s",
             [name],
         ).fetchone()
         if found is not None and not str(found[0]).startswith(MARK):
             raise _not_ours("database", name)
-        database = psql.Identifier(name)
-        if found is None or found[0] != mark:
-            admin.execute(psql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(database))
-            admin.execute(psql.SQL("CREATE DATABASE {} TEMPLATE template0").format(database))
-            self._fill(name, statements)
-            admin.execute(psql.SQL("COMMENT ON DATABASE {} IS {}").format(database, mark))
-        admin.execute(psql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(database))
+        if found is not None and found[0] == mark:
+            return False
+        draft, database = psql.Identifier(DRAFT), psql.Identifier(name)
+        drop = psql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
+        admin.execute(drop.format(draft))
+        admin.execute(psql.SQL("CREATE DATABASE {} TEMPLATE template0").format(draft))
+        self._fill(statements, public)
+        admin.execute(psql.SQL("COMMENT ON DATABASE {} IS {}").format(draft, mark))
+        admin.execute(psql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(draft))
+        admin.execute(drop.format(database))
+        admin.execute(psql.SQL("ALTER DATABASE {} RENAME TO {}").format(draft, database))
+        return True
+
+    def _admit(self, admin: psycopg.Connection, name: str, users: Sequence[User]) -> None:
+        """Let the users into a database."""
         for user in users:
             admin.execute(
                 psql.SQL("GRANT CONNECT ON DATABASE {} TO {}").format(
-                    database, psql.Identifier(user.name)
+                    psql.Identifier(name), psql.Identifier(user.name)
                 )
             )
 
-    def _fill(self, name: str, statements: Sequence[str]) -> None:
-        with psycopg.connect(self.address.conninfo(name)) as connection:
+    def _fill(self, statements: Sequence[str], public: Sequence[PublicRows]) -> None:
+        with psycopg.connect(self.address.conninfo(DRAFT)) as connection:
             for statement in statements:
                 connection.execute(statement.encode())
-            for table in self._public:
+            for table in public:
                 copy = psql.SQL("COPY public.{} FROM STDIN").format(psql.Identifier(table.name))
-                with connection.cursor().copy(copy) as rows:
-                    for row in table.rows:
-                        rows.write_row(row)
+                try:
+                    with connection.cursor().copy(copy) as rows:
+                        for row in table.rows:
+                            rows.write_row(row)
+                except psycopg.DataError:
+                    raise OperationalError(
+                        f"the public table {table.name} has a value that PostgreSQL cannot hold"
+                    ) from None
 
-    def definition(self) -> list[str]:
-        """Return the statements that make the schema of one database."""
-        made = ["REVOKE CREATE ON SCHEMA public FROM PUBLIC", f"CREATE SCHEMA {SCHEMA}", GUARD]
-        made.append(f"GRANT USAGE ON SCHEMA {SCHEMA}, public TO PUBLIC")
-        made.append("REVOKE USAGE ON LANGUAGE plpgsql FROM PUBLIC")  # no DO
-        made += [f"REVOKE EXECUTE ON FUNCTION pg_catalog.{each} FROM PUBLIC" for each in FILES]
-        for each in self._relations:
-            made += _protected(each)
-        for table in self._public:
-            made.append(_create("public", table.name, table.columns))
-            made.append(f"GRANT SELECT ON public.{quoted(table.name)} TO PUBLIC")
-        return made
+
+def definition(relations: Sequence[Relation], public: Sequence[PublicRows]) -> list[str]:
+    """Return the statements that make the schema of one database."""
+    made = ["REVOKE CREATE ON SCHEMA public FROM PUBLIC", f"CREATE SCHEMA {SCHEMA}", GUARD]
+    made.append(f"GRANT USAGE ON SCHEMA {SCHEMA}, public TO PUBLIC")
+    made.append("REVOKE USAGE ON LANGUAGE plpgsql FROM PUBLIC")  # no DO
+    made += [f"REVOKE EXECUTE ON FUNCTION pg_catalog.{each} FROM PUBLIC" for each in FILES]
+    for each in relations:
+        made += _protected(each)
+    for table in public:
+        made.append(_create("public", table.name, table.columns))
+        made.append(f"GRANT SELECT ON public.{quoted(table.name)} TO PUBLIC")
+    return made
 
 
 def _protected(relation: Relation) -> list[str]:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from proxy.server.frames import FrameError, Frames
+from proxy.server.frames import DIRECT, FrameError, Frames
 
 HIGH = 1 << 20  # bytes that may wait
 
@@ -36,7 +36,7 @@ class Peer(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self.on_writable: Callable[[bool], None] | None = None
-        self.broken = False  # what came was no message
+        self.broken: FrameError | None = None  # what came was no message
 
     # --- asyncio's side --------------------------------------------------------------------------
 
@@ -67,9 +67,11 @@ class Peer(asyncio.Protocol):
                 self._queue.append(message)
                 self._queued += len(message[1]) + 5
                 if self.frames.startup:
+                    self.pause(message[0] == DIRECT)
                     break  # the next one may come under TLS, or have another form
-        except FrameError:
-            self.broken = True
+        except FrameError as error:
+            self.broken = error
+            self.pause(True)
             self._end()
         if self._queued > HIGH:
             self.pause(True)

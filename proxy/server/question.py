@@ -23,8 +23,10 @@ from proxy.errors import (
 )
 from proxy.settings import Settings
 from proxy.sql import dialect
+from proxy.sql.names import FOLD, name_of
 
 OWN = ("budget", "history")  # relations of schema privacy
+LONG = 2000  # characters of a statement that takes more than some milliseconds to read
 PLACES = {TokenType.FROM, TokenType.COMMA, TokenType.L_PAREN, TokenType.DOT, TokenType.TABLE}
 QUERY = {"SELECT", "WITH", "VALUES", "(", "TABLE"}
 CONTROL = {"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"}
@@ -91,9 +93,21 @@ class Forget:
 Decision = Forward | Refuse | Ask | Execute | Forget
 
 
+def decide(
+    text: str, datasets: tuple[str, ...], home: str, public: tuple[tuple[str, str], ...] = ()
+) -> Decision:
+    """Return what to do with one statement in a session of the database ``home``.
+
+    ``public`` are the public tables, each with the dataset whose engine answers for it.
+    """
+    found = _decide if len(text) <= LONG else _decide.__wrapped__  # long ones are not remembered
+    return found(text, datasets, home, public)
+
+
 @lru_cache(maxsize=1024)
-def decide(text: str, datasets: tuple[str, ...], home: str) -> Decision:
-    """Return what to do with one statement in a session of the database ``home``."""
+def _decide(
+    text: str, datasets: tuple[str, ...], home: str, public: tuple[tuple[str, str], ...]
+) -> Decision:
     word = first_word(text)
     if word in ("EXECUTE", "DEALLOCATE", "DISCARD"):
         return _prepared(word, text)
@@ -101,7 +115,8 @@ def decide(text: str, datasets: tuple[str, ...], home: str) -> Decision:
         return Refuse(InsufficientPrivilegeError("passwords are kept in the users file"))
     if word in ("SET", "RESET"):
         return _setting(text)
-    if not _mentions(text, datasets):
+    tables = dict(public)
+    if not _mentions(text, (*datasets, *tables)):
         return Forward(text)
     try:
         found = _tokens(word, text)
@@ -113,12 +128,15 @@ def decide(text: str, datasets: tuple[str, ...], home: str) -> Decision:
         name = found[0].text.lower() if found else ""
         return Ask(home, text, text, tag="SHOW") if name in OWN else Forward(text)
     if word == "EXPLAIN" and found and found[0].text.upper() == "UTILITY":
-        named = _named(found, datasets)
+        named = _named(found, datasets) or [tables[t] for t in _named(found, tuple(tables))]
         return Ask(named[0] if named else home, text, text, tag="EXPLAIN")
     named = _named(found, datasets) or _relations(found, home)
-    if not named:
-        return Forward(text)
-    return _touching(word, text, found, named[0], datasets)
+    if named:
+        return _touching(word, text, found, named[0], (*datasets, *tables))
+    if shared := _named(found, tuple(tables)):  # the mirror has the rows: it does what is left
+        asked = _touching(word, text, found, tables[shared[0]], tuple(tables))
+        return asked if isinstance(asked, Ask) else Forward(text)
+    return Forward(text)
 
 
 def split(text: str) -> list[tuple[str, int]]:
@@ -214,7 +232,7 @@ def _relations(found: Sequence[Token], home: str) -> list[str]:
 def _name(token: Token) -> str:
     if token.token_type is TokenType.IDENTIFIER:
         return token.text
-    return "" if token.token_type is TokenType.STRING else token.text.lower()
+    return "" if token.token_type is TokenType.STRING else token.text.translate(FOLD)
 
 
 def _touching(
@@ -253,7 +271,7 @@ def _reads(text: str, found: Sequence[Token], datasets: Sequence[str]) -> bool:
         schema, this = table.args.get("db"), table.this
         if not isinstance(this, exp.Identifier):
             continue
-        name = this.name if this.args.get("quoted") else this.name.lower()
+        name = name_of(this)
         place = schema.name.lower() if schema is not None else "public"
         if (place == "public" and name in datasets) or (place == "privacy" and name in OWN):
             return True
@@ -301,7 +319,7 @@ def _clause_end(found: Sequence[Token], at: int) -> int | None:
 
 def fold(name: str) -> str:
     """Return a name as PostgreSQL keeps it."""
-    return name[1:-1].replace('""', '"') if name.startswith('"') else name.lower()
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name.translate(FOLD)
 
 
 def arguments(text: str) -> tuple[str, ...]:

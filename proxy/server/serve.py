@@ -12,40 +12,32 @@ import signal
 import ssl
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from psycopg.conninfo import conninfo_to_dict
-
-from proxy.catalog import Relation, relation
 from proxy.engine import Engine, Result
-from proxy.errors import Error, InsufficientBudgetError, PolicyError, QueryCanceledError
-from proxy.policy import User, Users, load_users
+from proxy.errors import Error, InsufficientBudgetError, QueryCanceledError
+from proxy.ledger import SHARED
 from proxy.server import login, metrics
 from proxy.server.conversation import Conversation
-from proxy.server.desk import Describer, Desk
-from proxy.server.embedded import Address, Embedded, end_orphans
-from proxy.server.frames import CANCEL, Frames
+from proxy.server.desk import Desk
+from proxy.server.embedded import Address
+from proxy.server.frames import CANCEL, SSL, Frames
 from proxy.server.link import Link
-from proxy.server.mirror import (
-    SCHEMA,
-    Limits,
-    Mirror,
-    PublicRows,
-    visibility,
-)
+from proxy.server.mirror import Limits
 from proxy.server.peer import Gone, Peer
-from proxy.server.question import OWN
-from proxy.state import state_folder
+from proxy.server.served import Served
 
 log = logging.getLogger("proxy.server")
 WORKERS = 16  # threads for the engines
 LOGINS = 256  # connections that have not logged in yet
 GRACE = 10.0  # seconds for running statements, when the server stops
-SPARE = 10  # connections to the mirror for the server itself
+LOOK = 1.0  # seconds between two looks at the files
+PATIENCE = 3.0  # seconds for a mirror to say that it is well
 
 
 @dataclass(frozen=True)
@@ -63,25 +55,17 @@ class Options:
     limits: Limits = field(default_factory=Limits)
 
 
-@dataclass
-class _Place:
-    """A mirror, the users whose it is, and what asks it for types."""
-
-    mirror: Mirror
-    describers: dict[str, Describer]
-
-
 class Server:
     """All of it.  ``start`` and ``stop`` may block; ``run`` does both and waits between."""
 
     def __init__(self, policies: Sequence[str | Path], options: Options) -> None:
         self.options = options
         self.metrics = metrics.Metrics()
-        self._paths = _policies(policies)
-        self._engines: dict[str, Engine] = {}
-        self._users: Users | None = None
-        self._places: dict[str, _Place] = {}  # by user
-        self._embedded: list[Embedded] = []
+        self.served = Served(
+            policies, options.state, options.mirror, options.connections, options.limits
+        )
+        self._retired: list[Engine] = []  # that may still run a statement
+        self._hangup = asyncio.Event()
         self._pool = ThreadPoolExecutor(WORKERS, "engine")
         self._links: dict[bytes, Link] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -101,7 +85,8 @@ class Server:
             PolicyError, StateError, OperationalError: something of it is not as it must be.
         """
         try:
-            await asyncio.to_thread(self._prepare)
+            await asyncio.to_thread(self.served.load)
+            await asyncio.to_thread(self._count_budgets)
             loop = asyncio.get_running_loop()
             self._server = await loop.create_server(
                 self._new_client, self.options.host, self.options.port, backlog=512
@@ -113,64 +98,19 @@ class Server:
                 )
                 self.metrics_port = self._metrics_server.sockets[0].getsockname()[1]
             self._start(self._watch_times())
+            self._start(self._watch_files())
         except BaseException:
             await self.stop()
             raise
         where = {"host": self.options.host, "port": self.port, "metrics_port": self.metrics_port}
         log.info("listening", extra=where)
 
-    def _prepare(self) -> None:
-        users = load_users(self._paths[0].parent / "users.yaml")
-        self._users = users
-        for path in self._paths:
-            engine = Engine.open(path, self.options.state)
-            self._engines[engine.policy.dataset] = engine
-        first = next(iter(self._engines.values())).policy
-        notes = state_folder(first, self.options.state).parent
-        ended = end_orphans(notes)
-        if ended:
-            log.warning("ended mirrors that were left over", extra={"count": ended})
-        sets = visibility(users.users.values(), list(self._engines))
-        if self.options.mirror and len(sets) > 1:
-            raise PolicyError(
-                "with --mirror, all users see the same datasets: the catalogs of one PostgreSQL "
-                "show all its databases",
-                hint="leave out --mirror, or give each group of users a server of its own",
-            )
-        for seen, members in sets.items():
-            self._place(seen, members, notes)
-
-    def _place(self, seen: Sequence[str], members: Sequence[User], notes: Path) -> None:
-        address = self._address(notes)
-        relations: list[Relation] = []
-        public: list[PublicRows] = []
-        for name in seen:
-            relations.append(relation(self._engines[name].policy))
-        for name in OWN:
-            columns = self._engines[seen[0]].session().describe(f"SELECT * FROM {SCHEMA}.{name}")
-            relations.append(Relation(SCHEMA, name, columns))
-        mirror = Mirror(address, relations, public, self.options.limits)
-        mirror.make(members)
-        describers = {name: Describer(address.conninfo(name)) for name in seen}
-        place = _Place(mirror, describers)
-        self._places.update({member.name: place for member in members})
-
-    def _address(self, notes: Path) -> Address:
-        if self.options.mirror is None:
-            self._embedded.append(Embedded(notes, self.options.connections + SPARE))
-            return self._embedded[-1].address
-        known = conninfo_to_dict(self.options.mirror)
-        return Address(
-            str(known.get("host") or "localhost"),
-            int(known.get("port") or 5432),
-            str(known.get("user") or "postgres"),
-            str(known.get("password") or ""),
-            str(known.get("dbname") or "postgres"),
-        )
-
-    def healthy(self) -> bool:
-        """Whether every mirror of our own runs."""
-        return all(each.alive() for each in self._embedded)
+    async def healthy(self) -> bool:
+        """Whether every mirror takes connections."""
+        places = await asyncio.to_thread(self.served.places)
+        found = await asyncio.gather(*(_answers(place.mirror.address) for place in places))
+        self.metrics.set("mirrors_up", sum(found))
+        return all(found)
 
     async def stop(self) -> None:
         """Stop listening, let running statements end, cancel those that do not, and clean up."""
@@ -178,6 +118,7 @@ class Server:
             if server is not None:
                 server.close()
         for link in list(self._links.values()):
+            link.stopping = True
             if not link.busy:
                 link.stop()
         deadline = time.monotonic() + GRACE
@@ -196,26 +137,63 @@ class Server:
 
     def _clean_up(self) -> None:
         self._pool.shutdown(wait=True)
-        for place in {id(p): p for p in self._places.values()}.values():
-            for describer in place.describers.values():
-                describer.close()
-        for embedded in self._embedded:
-            embedded.stop()
-        for engine in self._engines.values():
+        self.served.close()
+        for engine in self._retired:
             engine.close()
 
     async def run(self) -> None:
-        """Serve until a signal says to stop."""
+        """Serve until a signal says to stop; SIGHUP says to read all files again."""
         stopped = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopped.set)
+        loop.add_signal_handler(signal.SIGHUP, self._hangup.set)
         await self.start()
         try:
             await stopped.wait()
             log.info("stopping")
         finally:
             await self.stop()
+
+    # --- what is served --------------------------------------------------------------------------
+
+    async def _watch_files(self) -> None:
+        """Read again what has changed; what cannot be read stays as it was."""
+        told = ""
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hangup.wait(), LOOK)
+            if not self._hangup.is_set() and not await asyncio.to_thread(self.served.changed):
+                continue
+            self._hangup.clear()
+            try:
+                await self._reload()
+                told = ""
+            except Exception as error:
+                why = error.message if isinstance(error, Error) else type(error).__name__
+                self.metrics.add("reloads_total", outcome="failed")
+                if why != told:  # it is tried again and again
+                    log.warning("cannot read again", extra={"reason": why})
+                told = why
+                await asyncio.sleep(LOOK)
+
+    async def _reload(self) -> None:
+        """Serve what there is now; engines that were replaced end with the statements they run."""
+        replaced = await asyncio.to_thread(self.served.load)
+        await asyncio.to_thread(self._count_budgets)
+        self.metrics.add("reloads_total", outcome="done")
+        log.info("read again", extra={"count": len(replaced)})
+        self._retired += replaced
+        running = {link: link.calls for link in self._links.values() if link.engine_runs}
+        if replaced:
+            self._start(self._retire(replaced, running))
+
+    async def _retire(self, engines: list[Engine], running: dict[Link, int]) -> None:
+        while any(link.engine_runs and link.calls == call for link, call in running.items()):
+            await asyncio.sleep(0.1)
+        for engine in engines:
+            self._retired.remove(engine)
+            await asyncio.to_thread(engine.close)
 
     # --- connections -----------------------------------------------------------------------------
 
@@ -264,6 +242,7 @@ class Server:
             pass
         except Exception:
             log.exception("internal error")
+            client.write(login.fatal("XX000", "internal error of the proxy").report.encode("utf-8"))
         finally:
             if self._links.pop(key, None) is not None:
                 self.metrics.set("connections", len(self._links))
@@ -273,15 +252,21 @@ class Server:
                 mirror.close()
 
     async def _login(self, client: Peer, wish: login.Startup) -> tuple[Peer, Link, bytes]:
-        place = self._places.get(wish.user)
+        now = self.served.now
+        place = now.places.get(wish.user)
         known = place is not None
         if place is None:
-            place = next(iter(self._places.values()))
+            place = next(iter(now.places.values()))
         if len(self._links) >= self.options.connections:
             raise login.fatal("53300", "sorry, too many clients already")
-        mirror = await _connect(place.mirror.address)
+        try:
+            mirror = await _connect(place.mirror.address)
+        except OSError:
+            raise login.fatal("57P03", "the server is not ready", "try again soon") from None
         try:
             key, parameters = await login.authenticate(client, mirror, wish, known)
+            if wish.database not in place.describers:  # a mirror of one's own may have more
+                raise login.fatal("3D000", f'database "{wish.database}" does not exist')
         except login.LoginError as refusal:
             mirror.close()
             if refusal.report.sqlstate == "3D000" and known:
@@ -293,13 +278,15 @@ class Server:
         except BaseException:
             mirror.close()
             raise
-        assert self._users is not None
-        user = self._users.users[wish.user]
-        seen = place.mirror.datasets
-        engines = {name: self._engines[name] for name in seen}
-        desk = Desk(engines, user, place.describers[wish.database], self.options.limits)
+        user, home, seen = now.users.users[wish.user], wish.database, place.mirror.datasets
+        describer = place.describers[home]
+        desk = Desk(lambda: self.served.now.engines, user, describer, self.options.limits)
         talk = Conversation(
-            desk, seen, wish.database, on_outcome=self._counted(user.name, wish.database)
+            desk,
+            seen,
+            home,
+            tuple(now.public(seen, home).items()),
+            on_outcome=partial(self._count, user.name),
         )
         talk.replies.parameters.update(parameters)
         address = place.mirror.address
@@ -315,22 +302,28 @@ class Server:
         log.info("session began", extra={"user": user.name, "database": wish.database})
         return mirror, link, key
 
-    def _counted(self, user: str, dataset: str) -> Callable[[Result | Error, float], None]:
-        """Return what counts and logs the outcome of one user's statements."""
+    def _count(self, user: str, dataset: str, outcome: Result | Error, seconds: float) -> None:
+        """Count and log the outcome of a statement."""
+        if isinstance(outcome, Error):
+            what, cost = _failure(outcome), 0.0
+        else:
+            what, cost = _success(outcome), outcome.cost
+            if cost and (engine := self.served.now.engines.get(dataset)):
+                history = engine.standing(user).history
+                self.metrics.set("budget_left", outcome.left, dataset=dataset, history=history)
+        self.metrics.add("statements_total", dataset=dataset, outcome=what)
+        self.metrics.add("cost_total", cost, dataset=dataset)
+        self.metrics.time(seconds)
+        told = {"user": user, "database": dataset, "outcome": what, "cost": cost}
+        log.info("answered", extra=told | {"seconds": round(seconds, 4)})
 
-        def count(outcome: Result | Error, seconds: float) -> None:
-            if isinstance(outcome, Error):
-                what, cost = _failure(outcome), 0.0
-            else:
-                what, cost = "measured" if outcome.cost else "inferred", outcome.cost
-                self.metrics.set("budget_left", outcome.left, dataset=dataset)
-            self.metrics.add("statements_total", outcome=what)
-            self.metrics.add("cost_total", cost, dataset=dataset)
-            self.metrics.time(seconds)
-            told = {"user": user, "outcome": what, "cost": cost, "seconds": round(seconds, 4)}
-            log.info("answered", extra=told)
-
-        return count
+    def _count_budgets(self) -> None:
+        """Tell of every dataset how much there is, and is left in the history that all share."""
+        for name, engine in self.served.now.engines.items():
+            self.metrics.set("budget", float(engine.policy.privacy.budget), dataset=name)
+            with suppress(Error):  # of another policy, which will be read soon
+                left = min(rule.left for rule in engine.budget().rules)
+                self.metrics.set("budget_left", left, dataset=name, history=SHARED)
 
     # --- cancelling ------------------------------------------------------------------------------
 
@@ -361,11 +354,35 @@ class Server:
                 link.check_time(now)
 
 
+def _success(result: Result) -> str:
+    """Return what a statement with an answer counts as."""
+    if result.cost:
+        return "measured"
+    return "inferred" if any(result.answers) else "public"
+
+
 def _failure(error: Error) -> str:
     """Return what a statement without an answer counts as."""
     if isinstance(error, InsufficientBudgetError):
         return "refused"
     return "canceled" if isinstance(error, QueryCanceledError) else "failed"
+
+
+async def _answers(address: Address) -> bool:
+    """Whether a mirror takes connections."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            if address.socket is not None:
+                reader, writer = await asyncio.open_unix_connection(address.socket)
+            else:
+                reader, writer = await asyncio.open_connection(address.host, address.port)
+            try:
+                writer.write(struct.pack("!ii", 8, SSL))  # it says S or N
+                return bool(await reader.read(1))
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return False
 
 
 async def _connect(address: Address) -> Peer:
@@ -380,17 +397,3 @@ async def _connect(address: Address) -> Peer:
     else:
         _, peer = await loop.create_connection(made, address.host, address.port)
     return peer
-
-
-def _policies(named: Sequence[str | Path]) -> list[Path]:
-    """Return the policy files that are named, or lie in the folders that are."""
-    found: list[Path] = []
-    for each in map(Path, named):
-        if each.is_dir():
-            files = sorted((*each.glob("*.yaml"), *each.glob("*.yml")))
-            found += [file for file in files if file.stem != "users"]
-        else:
-            found.append(each)
-    if not found:
-        raise PolicyError("there is no policy to serve", hint="name a policy, or a folder of them")
-    return found

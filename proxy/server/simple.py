@@ -2,39 +2,66 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from proxy.errors import Error
 from proxy.server import answer, messages, question, values
-from proxy.server.conversation import WRONG, Conversation, Do, Flow, Send, Statement, Tell
+from proxy.server.conversation import (
+    WRONG,
+    Conversation,
+    Do,
+    Flow,
+    Send,
+    Statement,
+    Tell,
+    worked,
+)
 from proxy.server.frames import frame
 from proxy.server.mirror import quoted
 from proxy.server.question import Ask, Decision, Execute, Forget, Forward, Refuse
 from proxy.server.replies import Expected
 
+# Columns of catalogs by the names that they had before PostgreSQL 17, as psql 15 and 16 ask for.
+RENAMED = re.compile(rb"\b(d\.dat|c\.coll)iculocale\b")
+RENAMED_IN = 17
+
 
 def query(talk: Conversation, body: bytes) -> Flow:
     """Handle a Query message."""
-    raw = body[:-1]
+    raw = _renamed(talk, body[:-1])
     try:
         text = talk.decode(raw)
     except Error as error:
         yield from _send(talk, WRONG, error=talk.report(error))
         return
-    pieces = question.split(text) if ";" in text else [(text, 0)]
-    plans = [
-        (resolved(talk, question.decide(piece, talk.datasets, talk.home)), offset)
-        for piece, offset in pieces
-    ]
+    pieces, plans = yield from worked(lambda: _plans(talk, text), len(text) > question.LONG)
     if all(
         isinstance(plan, Forward) and plan.text == piece
         for (plan, _), (piece, _) in zip(plans, pieces, strict=True)
     ):
         yield from forward(talk, raw)
     elif len(plans) == 1:
-        yield from _one(talk, *plans[0], last=True)
+        decision, offset = plans[0]
+        yield from _one(talk, decision, offset, last=True)
     else:
         yield from _several(talk, plans, [piece for piece, _ in pieces])
+
+
+def _renamed(talk: Conversation, raw: bytes) -> bytes:
+    r"""Return the text with the names that the mirror's catalogs have, for psql's \l and \dO."""
+    version = re.match(rb"\d+", talk.replies.parameters.get(b"server_version", b""))
+    if version is None or int(version[0]) < RENAMED_IN or b"pg_catalog.pg_" not in raw:
+        return raw
+    return RENAMED.sub(rb"\1locale   ", raw)  # as long, so that an error's position stays right
+
+
+def _plans(
+    talk: Conversation, text: str
+) -> tuple[list[tuple[str, int]], list[tuple[Decision, int]]]:
+    """Return the statements of a text, and what to do with each."""
+    pieces = question.split(text) if ";" in text else [(text, 0)]
+    return pieces, [(talk.decide(piece), offset) for piece, offset in pieces]
 
 
 def resolved(talk: Conversation, decision: Decision) -> Decision:
@@ -82,6 +109,8 @@ def _several(talk: Conversation, plans: list[tuple[Decision, int]], pieces: list
 
 def _one(talk: Conversation, decision: Decision, offset: int, last: bool) -> Flow:
     """Handle one statement; return whether it failed."""
+    if isinstance(decision, Execute):  # of what one before it may have prepared
+        decision = yield from worked(lambda: resolved(talk, decision), bool(talk.statements))
     if isinstance(decision, Refuse):
         return (yield from _fail(talk, decision.error, offset, last))
     if isinstance(decision, Ask):
@@ -120,7 +149,7 @@ def _ask(talk: Conversation, ask: Ask, offset: int, last: bool) -> Flow:
         return expected.failed
     try:
         result = yield from talk.ask(ask, ask.text)
-        data = talk.encode(ask.head + " " + answer.rows(result, columns))
+        data = yield from talk.rows(ask.head, result, columns)
     except Error as error:
         return (yield from _fail(talk, error, offset, last))
     tag = ask.tag.encode() if ask.tag and not ask.head else None
@@ -134,6 +163,7 @@ def _prepare(talk: Conversation, ask: Ask, offset: int, last: bool) -> Flow:
     settings = dict(talk.settings)
     name, declared = ask.prepares or ("", "")
     try:
+        yield from talk.room(len(ask.text))
         types, names, columns = yield Do(
             lambda: talk.desk.prepare_sql(ask.dataset, ask.text, ask.plain, declared, settings)
         )

@@ -15,7 +15,7 @@ from proxy.sql import types
 from proxy.sql.typed import Typed, convert, make, position, worded
 
 DOUBLE = "double precision"
-OTHER_AGGREGATES = {"every", "credible_low", "credible_high", "confidence", "probability"}
+OTHER_AGGREGATES = {"credible_low", "credible_high", "confidence", "probability"}
 
 
 WINDOWS: dict[type[exp.Expr], tuple[str, str | None]] = {  # DuckDB's name, type (None: argument's)
@@ -118,9 +118,6 @@ def _call(node: exp.Expr, lower: Callable[[exp.Expr], Typed]) -> tuple[str, str,
     """Return the text of an aggregate, its type, and what it reads."""
     if isinstance(node, exp.WithinGroup):
         return _within(node, lower)
-    if isinstance(node, exp.Anonymous) and node.name.lower() == "every":
-        value = convert(lower(next(iter(node.expressions), exp.Null())), "boolean")
-        return f"bool_and({value.sql})", "boolean", [value]
     if type(node) not in AGGREGATES:
         name = node.name if isinstance(node, exp.Anonymous) else node.key
         raise UndefinedFunctionError(

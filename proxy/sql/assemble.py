@@ -139,8 +139,8 @@ def _whole(node: exp.Expr, arg: str) -> int | None:
     options = clause.args.get("limit_options")
     if options and (options.args.get("percent") or options.args.get("with_ties")):
         raise NotSupportedError("LIMIT takes a number of rows", position=position(clause))
-    value = clause.args.get("expression") or clause.args.get("count")
-    while isinstance(value, exp.Paren):
+    value = clause.args.get("expression") or clause.args.get("count") or exp.Literal.number(1)
+    while isinstance(value, exp.Paren) or (isinstance(value, exp.Cast) and _is_whole(value)):
         value = value.this
     if isinstance(value, exp.Null) or (isinstance(value, exp.Var) and value.name == "ALL"):
         return None
@@ -150,3 +150,7 @@ def _whole(node: exp.Expr, arg: str) -> int | None:
             position=position(value if isinstance(value, exp.Expr) else clause),
         )
     return int(value.name)
+
+
+def _is_whole(node: exp.Cast) -> bool:
+    return node.to.is_type("smallint", "int", "bigint")

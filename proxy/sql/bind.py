@@ -24,6 +24,7 @@ from proxy.policy import Policy
 from proxy.sql import system, types
 from proxy.sql.assemble import modified
 from proxy.sql.bins import Axis, MeasureColumn, Public
+from proxy.sql.branches import Branched, pick, united
 from proxy.sql.coefficients import Coefficients
 from proxy.sql.compile import NUMBERS, Point, conjuncts
 from proxy.sql.evaluate import Evaluator
@@ -70,7 +71,9 @@ class Binder:
         """Expressions over the policy's domain."""
         return Coefficients(self.policy.domain, self.evaluator, self.notices)
 
-    def add(self, where: tuple[exp.Expr, ...], keys: Sequence[Key], grouped: bool) -> Point:
+    def add(
+        self, where: tuple[exp.Expr, ...], keys: Sequence[Key], grouped: bool, branches: int
+    ) -> Point:
         """Return a new release point.
 
         Raises:
@@ -78,7 +81,7 @@ class Binder:
         """
         if len(self.points) == MAX_POINTS:
             raise StatementTooComplexError(f"the statement has more than {MAX_POINTS} aggregations")
-        point = Point(len(self.points), self.coefficients, where, tuple(keys), grouped)
+        point = Point(len(self.points), self.coefficients, where, tuple(keys), grouped, branches)
         self.points.append(point)
         self.taint += 1
         return point
@@ -86,11 +89,12 @@ class Binder:
     def never(self, where: Iterable[exp.Expr]) -> bool:
         """Return whether a condition among these is false whatever the rows are."""
         parts = [part for conjunct in where for part in conjuncts(conjunct)]
-        fixed = [p for p in parts if not p.find(Axis, MeasureColumn, Public)]
+        fixed = [p for p in parts if not p.find(Axis, MeasureColumn, Public, Branched)]
         return any(not self.coefficients.indicator(p, "WHERE").array.any() for p in fixed)
 
     def kind_of(self, node: exp.Expr) -> Typed:
         """Return a column of protected rows as one that holds nothing."""
+        node = pick(node, 0)
         kind = "double precision" if has_measure(node) else self.coefficients.lower(node).type
         kind = "text" if kind == "unknown" else kind
         return Typed(types.literal(kind, None), kind)
@@ -108,6 +112,12 @@ class Binder:
         Raises:
             NotSupportedError: it is of a form that is not known.
         """
+        found = self._found(node, context, False)
+        assert isinstance(found, Bound)
+        return found
+
+    def _found(self, node: exp.Expr, context: Context, rows: bool) -> Protected | Bound:
+        """Return a bound query, or, where ``rows`` may be, the protected rows that it selects."""
         before = self.taint
         clause = node.args.get("utility")
         named: Mapping[str, Request] = {}
@@ -117,13 +127,22 @@ class Binder:
         if node.args.get("with_"):
             context = replace(context, env=self._with(node.args["with_"], context))
         if isinstance(node, exp.Subquery):
-            bound = self.query(node.this, context)
-            if any(node.args.get(arg) for arg in ("order", "limit", "offset")):
-                bound = modified(bound, node)
+            tail = any(node.args.get(arg) for arg in ("order", "limit", "offset"))
+            found = self._found(node.this, context, rows and not tail)
+            if isinstance(found, Protected):
+                return found
+            bound = modified(found, node) if tail else found
         elif isinstance(node, exp.Select):
-            bound = Select(self, node, context).bind()
+            select = Select(self, node, context)
+            if rows and select.shows_rows:
+                return select.rows()
+            bound = select.bind()
         elif isinstance(node, exp.SetOperation):
-            bound = modified(set_operation(self, node, context), node)
+            sides = [self._found(side, context, rows) for side in (node.this, node.expression)]
+            bounds = [side for side in sides if isinstance(side, Bound)]
+            if len(bounds) < len(sides):
+                return united(self, sides, node)
+            bound = modified(set_operation(node, bounds), node)
         elif isinstance(node, exp.Values):
             bound = values(self, node, context)
         else:
@@ -186,20 +205,8 @@ class Binder:
 
     def _inner(self, node: exp.Expr, context: Context) -> Protected | Relation:
         """Return what a subquery of FROM is: rows of the dataset, or a result."""
-        inner = node
-        while isinstance(inner, exp.Subquery) and not inner.args.get("alias"):
-            inner = inner.this
-        if isinstance(inner, exp.Select):
-            if inner.args.get("with_"):
-                context = replace(context, env=self._with(inner.args["with_"], context))
-            select = Select(self, inner, context)
-            if select.shows_rows:
-                return select.rows()
-            if not inner.args.get("utility"):
-                before = self.taint
-                bound = select.bind()
-                return self.relation(replace(bound, public=self.taint == before))
-        return self.relation(self.query(node, context))
+        found = self._found(node, context, True)
+        return found if isinstance(found, Protected) else self.relation(found)
 
     def relation(self, bound: Bound) -> Relation:
         """Return a result as an item of FROM."""

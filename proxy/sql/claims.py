@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError
+from proxy.sql.compile import DIGITS, LARGEST
 from proxy.sql.program import Extra
 from proxy.sql.scalar import COMPARISONS, flat
 from proxy.sql.typed import Typed, position
@@ -30,10 +31,8 @@ def credible(grouped: Grouped, node: exp.Expr) -> Typed:
         NotSupportedError: it is not of one number.
     """
     name = node.name.lower()
-    if name == "every" or len(node.expressions) != 1:
-        raise NotSupportedError(
-            f"{name.upper()} is not known over protected rows", position=position(node)
-        )
+    if len(node.expressions) != 1:
+        raise NotSupportedError(f"{name.upper()} takes one number", position=position(node))
     argument = node.expressions[0]
     if name == "probability":
         number, extra = _claim(grouped, argument)
@@ -46,6 +45,8 @@ def credible(grouped: Grouped, node: exp.Expr) -> Typed:
 
 def _one(grouped: Grouped, node: exp.Expr) -> Typed:
     """Return the number that a node is."""
+    while isinstance(node, exp.Paren) or (isinstance(node, exp.Cast) and grouped.linear(node)):
+        node = node.this  # the type that it is shown as does not matter
     typed = grouped.lower(node)
     if typed.shadow is None:
         raise NotSupportedError(
@@ -97,6 +98,10 @@ def _constant(grouped: Grouped, node: exp.Expr) -> Fraction:
     found = grouped.linear(node)
     if found is None or found.query is not None:
         raise NotSupportedError("a claim compares with a constant", position=position(node))
+    if abs(found.shift) > LARGEST:
+        raise NotSupportedError(
+            f"a claim compares with a number of up to {DIGITS} digits", position=position(node)
+        )
     return found.shift
 
 

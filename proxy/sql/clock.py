@@ -12,6 +12,10 @@ from zoneinfo import ZoneInfo
 
 from sqlglot import exp
 
+from proxy.errors import DataError
+from proxy.sql import types
+from proxy.sql.typed import position
+
 WORDS = re.compile(
     r"\b(?:(now|current_timestamp|localtimestamp|transaction_timestamp|statement_timestamp)"
     r"|current_date)\b",
@@ -30,6 +34,28 @@ def reading(text: str, zone: str, now: datetime | None) -> datetime | None:
     if any(asked):
         return moment
     return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def localised(tree: exp.Expr, zone: str) -> None:
+    """Replace literals with a time zone by the time that the clock shows in the policy's.
+
+    Raises:
+        DataError: one is no time.
+    """
+    for node in list(tree.find_all(exp.Cast)):
+        value = node.this
+        if node.to.is_type(exp.DType.TIMESTAMPTZ) and value.is_string:
+            try:
+                moment = types.read(value.name, "timestamp")
+            except DataError as error:
+                error.position = position(value)
+                raise
+            assert isinstance(moment, datetime)
+            if moment.tzinfo is not None:
+                moment = moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+            made = exp.cast(exp.Literal.string(str(moment)), "timestamp")
+            made.this.meta.update(value.meta)
+            node.replace(made)
 
 
 def fold(tree: exp.Expr, moment: datetime) -> None:

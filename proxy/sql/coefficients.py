@@ -169,6 +169,18 @@ class Coefficients:
                 hint=f"count by bin: SELECT {name}, COUNT(*) ... GROUP BY {name}",
                 position=position(node),
             )
+        typed = self.number(node, place)
+        found = self.values(node, typed, place)
+        array = np.where(found.present, found.array, 0)
+        grid, whole = integers(array, found.scale)
+        return grid, Factor(found.axes, whole)
+
+    def number(self, node: exp.Expr, place: str) -> Typed:
+        """Return an expression that must be a number.
+
+        Raises:
+            TypeMismatchError: it is none.
+        """
         typed = self.lower(node)
         if typed.type == "unknown":
             typed = convert(typed, "numeric")
@@ -176,10 +188,7 @@ class Coefficients:
             raise TypeMismatchError(
                 f"{place} needs a number, not type {typed.type}", position=position(node)
             )
-        found = self.values(node, typed, place)
-        array = np.where(found.present, found.array, 0)
-        grid, whole = integers(array, found.scale)
-        return grid, Factor(found.axes, whole)
+        return typed
 
     def _points(self, node: exp.Expr, axis: int) -> Points:
         """Return where inside the bins of an axis an expression has to be tried.

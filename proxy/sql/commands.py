@@ -61,7 +61,9 @@ def command(text: str, found: Sequence[Token]) -> Command | None:
     if first == "SHOW" and (match := SHOW.fullmatch(body)):
         return Command("show", re.sub(r"\s+", "", match[1].lower()))
     if first == "EXPLAIN" and (match := EXPLAIN.fullmatch(body)):
-        return Command("explain", "utility", match[1])
+        start = found[0].start + match.start(1)
+        blank = re.sub(r"\S", " ", text[:start])  # so that places are those of the whole text
+        return Command("explain", "utility", blank + text[start : found[-1].end + 1])
     if first == "EXPLAIN":
         return Command("explain", "", None)
     if first in ("SET", "RESET", "SHOW"):

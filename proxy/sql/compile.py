@@ -8,7 +8,7 @@ the public domain.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -16,15 +16,19 @@ from functools import cached_property
 from sqlglot import exp
 
 from proxy.domain import Domain
+from proxy.errors import NotSupportedError
 from proxy.inference.family import Family
 from proxy.inference.query import Box, Factor, LinearQuery, Space, Term
+from proxy.sql.branches import pick
 from proxy.sql.coefficients import Coefficients
 from proxy.sql.groups import Groups, Key, groups
-from proxy.sql.moments import Moments, moments, present, settle
+from proxy.sql.moments import Moments, has_measure, moments, present, settle
 from proxy.sql.program import Extra, GroupColumn, Number, Release, Request
 from proxy.sql.scalar import flat
 from proxy.sql.typed import position
 
+DIGITS = 38  # of the largest number, as of DuckDB's decimals
+LARGEST = Fraction(10**DIGITS)
 NUMBERS = 2**20  # number k of point p has the id p · NUMBERS + k
 
 
@@ -89,6 +93,7 @@ class Point:
     where: tuple[exp.Expr, ...]  # conjuncts over resolved columns
     keys: tuple[Key, ...]
     grouped: bool  # without GROUP BY there is one row, whatever WHERE says
+    branches: int = 1  # of the rows
     numbers: list[Number] = field(default_factory=list)
 
     @property
@@ -102,19 +107,25 @@ class Point:
         return space(self.coefficients.domain)
 
     @cached_property
-    def filter(self) -> tuple[Factor, ...]:
-        """The indicator of WHERE, one factor for each conjunct."""
-        return self.indicators(self.where, "WHERE")
+    def filters(self) -> tuple[tuple[Factor, ...], ...]:
+        """The indicator of WHERE in each branch, one factor for each conjunct."""
+        return tuple(self._indicators(self.where, k, "WHERE") for k in range(self.branches))
 
-    def indicators(self, conditions: Sequence[exp.Expr], place: str) -> tuple[Factor, ...]:
+    def _indicators(
+        self, conditions: Sequence[exp.Expr], branch: int, place: str
+    ) -> tuple[Factor, ...]:
         """Return the indicators of the conjuncts of conditions."""
-        parts = [part for each in conditions for part in conjuncts(each)]
+        parts = [part for each in conditions for part in conjuncts(pick(each, branch))]
         return tuple(self.coefficients.indicator(part, place) for part in parts)
+
+    def _factors(self, conditions: Sequence[exp.Expr], branch: int) -> tuple[Factor, ...]:
+        """Return the indicators of WHERE and of further conditions."""
+        return (*self.filters[branch], *self._indicators(conditions, branch, "FILTER"))
 
     @cached_property
     def groups(self) -> Groups:
         """The groups of the keys."""
-        return groups(self.keys, Term.of(1, self.filter), self.coefficients)
+        return groups(self.keys, [Term.of(1, f) for f in self.filters], self.coefficients)
 
     @property
     def rows(self) -> int:
@@ -139,6 +150,11 @@ class Point:
                 label, self._family(what.query), what.shift, kind, request, position(node),
                 what.measure,
             )  # fmt: skip
+        if abs(number.shift) > LARGEST or not 1 / LARGEST <= number.family.grid <= LARGEST:
+            raise NotSupportedError(
+                f"{label} is scaled or moved by a number of more than {DIGITS} digits",
+                position=number.position,
+            )
         for index, known in enumerate(self.numbers):
             if _same(known, number):
                 return index
@@ -159,12 +175,24 @@ class Point:
 
     def count(self, conditions: Sequence[exp.Expr] = ()) -> Linear:
         """Return COUNT(*) of the rows that satisfy further conditions."""
-        extra = self.indicators(conditions, "FILTER")
-        return Linear(LinearQuery.count(self.shape, *self.filter, *extra))
+        return Linear(
+            self._added(lambda k: LinearQuery.count(self.shape, *self._factors(conditions, k)))
+        )
+
+    def _added(self, part: Callable[[int], LinearQuery]) -> LinearQuery:
+        """Return the sum of what each branch adds."""
+        total = part(0)
+        for branch in range(1, self.branches):
+            total = total + part(branch)
+        return total
 
     def count_of(self, node: exp.Expr, conditions: Sequence[exp.Expr]) -> Linear:
         """Return COUNT(expression), which leaves NULLs out."""
-        factors = (*self.filter, *self.indicators(conditions, "FILTER"))
+        return Linear(self._added(lambda k: self._count(pick(node, k), conditions, k)))
+
+    def _count(self, node: exp.Expr, conditions: Sequence[exp.Expr], branch: int) -> LinearQuery:
+        """Return COUNT(expression) of one branch."""
+        factors = self._factors(conditions, branch)
         parts = {}
         for part, condition in present(node, self.coefficients.domain).items():
             if isinstance(condition, exp.Case):
@@ -172,12 +200,25 @@ class Point:
             else:
                 amounts = self.coefficients.indicator(condition, "COUNT")
             parts[part] = Term.of(1, (*factors, amounts))
-        return Linear(LinearQuery.of(self.shape, Fraction(1), parts))
+        return LinearQuery.of(self.shape, Fraction(1), parts)
 
     def sum_of(self, node: exp.Expr, conditions: Sequence[exp.Expr], place: str = "SUM") -> Linear:
         """Return SUM(expression), of axes and measures."""
-        factors = (*self.filter, *self.indicators(conditions, "FILTER"))
-        found = moments(node, self.coefficients.domain)
+        nodes = [pick(node, k) for k in range(self.branches)]
+        for each in nodes:
+            if not has_measure(each):  # what is made of it below would be at fault otherwise
+                self.coefficients.number(each, place)
+        found = [moments(each, self.coefficients.domain) for each in nodes]
+        query = self._added(lambda k: self._sum(found[k], conditions, k, place))
+        measures = frozenset[int]().union(*(each.measures for each in found))
+        names = [self.coefficients.domain.measures[index].name for index in sorted(measures)]
+        return Linear(query, counts=False, measure=names[0] if names else None)
+
+    def _sum(
+        self, found: Moments, conditions: Sequence[exp.Expr], branch: int, place: str
+    ) -> LinearQuery:
+        """Return SUM(expression) of one branch."""
+        factors = self._factors(conditions, branch)
         query = LinearQuery(self.shape, Fraction(1), {})
         for part, coefficient in settle(found).items():
             grid, amounts = self.coefficients.amounts(coefficient, place)
@@ -185,17 +226,14 @@ class Point:
                 grid *= self.coefficients.domain.measures[part // 2].quantum
             term = Term.of(1, (*factors, amounts))
             query = query + LinearQuery.of(self.shape, grid, {part: term})
-        return Linear(query, counts=False, measure=self._measure(found))
-
-    def _measure(self, found: Moments) -> str | None:
-        names = [self.coefficients.domain.measures[index].name for index in sorted(found.measures)]
-        return names[0] if names else None
+        return query
 
     def average_of(self, node: exp.Expr, conditions: Sequence[exp.Expr]) -> Average:
         """Return AVG(expression)."""
         total = self.sum_of(node, conditions, "AVG")
         count = self.count_of(node, conditions)
-        bounds = self._bounds(node)
+        ends = [self._bounds(pick(node, k)) for k in range(self.branches)]
+        bounds = min(low for low, _ in ends), max(high for _, high in ends)
         assert total.query is not None
         assert count.query is not None
         mid = (bounds[0] + bounds[1]) / 2

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 
 from sqlglot import exp
 
 from proxy.errors import DataError, NotSupportedError
 from proxy.sql import types
 from proxy.sql.arguments import wrong
+from proxy.sql.casts import cast
 from proxy.sql.scalar import ARGUMENTS, PLAIN, RULES, Lowering
 from proxy.sql.typed import Typed, convert, make
 
@@ -54,6 +56,7 @@ def _extract(lowering: Lowering, node: exp.Expr) -> Typed:
     return make(f"CAST({FIELDS[field]}({value.sql}) AS DECIMAL(10, 0))", NUMERIC, value)
 
 
+READ = re.compile(r"(?:%[YmdHMSf]|[-/.,: T])+")
 FORMAT = re.compile(r"(?:%[YmdHMS]|[-/.,: ])+")  # as sqlglot has translated it
 
 
@@ -67,6 +70,28 @@ def _to_char(lowering: Lowering, node: exp.Expr) -> Typed:
             hint="EXTRACT and date_trunc give the other parts of a date",
         )
     return make(f"strftime({value.sql}, '{shape.name}')", TEXT, value)
+
+
+def _read(_: Lowering, node: exp.Expr) -> Typed:
+    """Return to_date or to_timestamp of a text that is written out, by a known format."""
+    name = "to_date" if isinstance(node, exp.StrToDate) else "to_timestamp"
+    value, shape = node.this, node.args.get("format")
+    if shape is None or not (value.is_string and shape.is_string and READ.fullmatch(shape.name)):
+        raise NotSupportedError(
+            f"{name} takes a text in quotes, and YYYY, MM, DD, HH24, MI, SS, US between - / . , :",
+            hint="cast the text: CAST(x AS date)",
+        )
+    try:
+        moment = datetime.strptime(value.name, shape.name)
+    except ValueError:
+        raise DataError(f'"{value.name}" is not written as {name} is told') from None
+    kind = "date" if name == "to_date" else "timestamp"
+    return Typed(types.literal(kind, moment.date() if kind == "date" else moment), kind)
+
+
+def _date(lowering: Lowering, node: exp.Expr) -> Typed:
+    value = lowering.lower(node.this)
+    return convert(value, "date") if value.type == "unknown" else cast(value, "date")
 
 
 def _interval(_: Lowering, node: exp.Expr) -> Typed:
@@ -89,6 +114,9 @@ RULES.update(
         exp.DateTrunc: _trunc,
         exp.Extract: _extract,
         exp.TimeToStr: _to_char,
+        exp.StrToDate: _read,
+        exp.StrToTime: _read,
+        exp.Date: _date,
         exp.Interval: _interval,
     }
 )
@@ -97,6 +125,8 @@ ARGUMENTS.update(
         exp.TimestampTrunc: PLAIN | {"unit"},
         exp.DateTrunc: PLAIN | {"unit"},
         exp.TimeToStr: PLAIN | {"format"},
+        exp.StrToDate: PLAIN | {"format"},
+        exp.StrToTime: PLAIN | {"format"},
         exp.Interval: PLAIN | {"unit"},
     }
 )

@@ -23,9 +23,11 @@ from proxy.errors import (
     StatementTooComplexError,
 )
 from proxy.sql.languages import language
+from proxy.sql.quotes import plain
 from proxy.sql.utility import HINT, Utility, hint, pair
 
 MAX_BYTES = 1_000_000
+MAX_DIGITS = 2000  # of one number: Python reads 4300, and few are this long
 MAX_DEPTH = 500  # brackets, CASEs and prefix operators within one another
 OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
 CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
@@ -56,11 +58,15 @@ def tokens(text: str, name: str = "postgres") -> list[Token]:
         run = run + 1 if kind in PREFIX else 0
         depth += (kind in OPENING) - (kind in CLOSING)
         deepest = max(deepest, depth + run)
+        if kind is TokenType.NUMBER and len(token.text) > MAX_DIGITS:
+            raise StatementTooComplexError(
+                f"a number has more than {MAX_DIGITS} digits", position=token.start + 1
+            )
     if deepest > MAX_DEPTH:
         raise StatementTooComplexError(
             f"the statement is nested {deepest} levels deep; {MAX_DEPTH} are allowed"
         )
-    return found
+    return [plain(token, text) for token in found] if name == "postgres" else found
 
 
 def split(text: str) -> list[str]:
@@ -133,7 +139,7 @@ def parse(text: str, found: Sequence[Token], name: str = "postgres") -> exp.Expr
             at = number.meta.get("start", -1) + 1 or None
             raise SQLSyntaxError(f"{number.name[:40]} is not a number", position=at)
     for quoted in list(trees[0].find_all(exp.RawString, exp.ByteString, exp.National)):
-        quoted.replace(exp.Literal.string(quoted.name))  # $$text$$, E'text', N'text'
+        quoted.replace(exp.Literal.string(quoted.name))  # of another language
     return trees[0]
 
 
@@ -151,7 +157,6 @@ def _syntax_error(text: str, error: ParseError) -> SQLSyntaxError:
     near = f' at or near "{token}"' if token else " at the end of the text"
     return SQLSyntaxError(
         f"syntax error{near}: {what[:1].lower()}{what[1:]}",
-        detail=caret(text, position),
         position=position,
     )
 

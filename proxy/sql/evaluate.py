@@ -1,9 +1,10 @@
-"""The one evaluator: a sandboxed, empty, in-memory DuckDB that knows the public domain and no data.
+"""The one evaluator: an empty DuckDB in a sandbox, which knows the public domain and no data.
 
 It evaluates a scalar expression on every combination of the values of the axes it reads, and runs
 the SQL outside of the aggregations over noisy answers.  Axis i is relation ``di`` with the columns
 ``code`` and ``v``; of a binned axis, ``v`` runs over values inside each bin, so that what is not
-constant inside a bin shows.  Invariant: no file, network, extension or setting is within reach.
+constant inside a bin shows.  Invariant: what a statement can reach and use up is the sandbox's,
+and what is kept has a bound.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import datetime
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, is_dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,21 +25,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxy.domain import Attribute, Domain, Value
-from proxy.errors import DataError, QueryCanceledError, StatementTooComplexError
+from proxy.errors import (
+    DataError,
+    OperationalError,
+    QueryCanceledError,
+    StatementTooComplexError,
+)
 from proxy.inference.query import MAX_CELLS
 from proxy.sql import types
 from proxy.sql.public import load
+from proxy.sql.sandbox import Here, Sandbox
 
 Array = NDArray[Any]
 Found = TypeVar("Found")
 Points = tuple[Value, ...] | None  # None: all values inside the bins
 
-SETTINGS = """
-    SET autoinstall_known_extensions = false; SET autoload_known_extensions = false;
-    SET python_enable_replacements = false; SET memory_limit = '512MB'; SET TimeZone = 'UTC';
-    SET enable_external_access = false; SET lock_configuration = true;
-"""
 CACHED = 512  # arrays, programs
+CACHED_BYTES = 64 << 20  # of all of them
 CACHED_CELLS = 2**16  # an array larger than this is not kept
 MAX_ROWS = 1_000_000  # of a result
 
@@ -56,33 +60,38 @@ class Values:
 
 
 class Evaluator:
-    """A DuckDB for one domain.  Its methods may be called from any thread."""
+    """A DuckDB for one domain, in a sandbox.  Its methods may be called from any thread."""
 
-    def __init__(self, domain: Domain, seconds: float = 30.0) -> None:
+    def __init__(self, domain: Domain, sandbox: Sandbox | None = None) -> None:
         self.domain = domain
-        self.seconds = seconds  # after which a query over results is given up
-        self._lock = threading.RLock()
-        self._connection = duckdb.connect(":memory:", config={"threads": 1})
-        self._connection.execute(SETTINGS)
+        self._sandbox = sandbox or Here()
+        self._lock = threading.RLock()  # of a call
+        self._guard = threading.Lock()  # of who calls, and of what is kept
+        self._caller: int | None = None  # the thread
         self._tables: set[str] = set()
         self._public: dict[str, tuple[str, list[tuple[str, str, int]]]] = {}
-        self._cache: OrderedDict[object, object] = OrderedDict()
+        self._cache: OrderedDict[object, tuple[object, int]] = OrderedDict()  # and its bytes
+        self._cached_bytes = 0
 
     def cached(
         self, key: object, make: Callable[[], Found], small: Callable[[Found], bool] | None = None
     ) -> Found:
         """Return what was made under a key, or make it, and keep it if it is small."""
-        with self._lock:
+        with self._guard:
             if key in self._cache:
                 self._cache.move_to_end(key)
-                return self._cache[key]  # type: ignore[return-value]  # a key has one maker
+                return self._cache[key][0]  # type: ignore[return-value]  # a key has one maker
         made = make()
         if small is not None and not small(made):
             return made
-        with self._lock:
-            self._cache[key] = made
-            if len(self._cache) > CACHED:
-                self._cache.popitem(last=False)
+        size = bytes_of(made)
+        with self._guard:
+            _, before = self._cache.pop(key, (None, 0))  # another thread was as fast
+            self._cache[key] = made, size
+            self._cached_bytes += size - before
+            while len(self._cache) > CACHED or self._cached_bytes > CACHED_BYTES:
+                _, (_, freed) = self._cache.popitem(last=False)
+                self._cached_bytes -= freed
         return made
 
     def evaluate(
@@ -132,14 +141,13 @@ class Evaluator:
         return replace(found, axes=axes, scale=scale, decimal=decimal)
 
     def fetch(self, sql: str) -> tuple[list[Array], list[str]]:
-        """Return the columns of a query as numpy arrays, and their DuckDB types."""
-        with self._lock:
-            try:
-                result = self._connection.execute(sql)
-                kinds = [str(column[1]) for column in result.description or []]
-                return list(result.fetchnumpy().values()), kinds
-            except duckdb.Error as error:
-                raise failure(error) from None
+        """Return the columns of a query as numpy arrays, and their DuckDB types.
+
+        Raises:
+            DataError, QueryCanceledError, StatementTooComplexError: as ``failure`` says.
+        """
+        with self._calling():
+            return self._sandbox.fetch(sql)
 
     def rows(self, sql: str, parameters: dict[str, object]) -> list[tuple[Any, ...]]:
         """Return the rows of a query with named parameters.
@@ -148,19 +156,25 @@ class Evaluator:
             QueryCanceledError: it was interrupted, or took too long.
             StatementTooComplexError: it has too many rows, or needs too much memory.
         """
+        with self._calling():
+            found = self._sandbox.rows(sql, parameters, MAX_ROWS + 1)
+        if len(found) > MAX_ROWS:
+            raise StatementTooComplexError(f"the result has more than {MAX_ROWS:,} rows")
+        return found
+
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        """Take the sandbox for one call."""
         with self._lock:
-            timer = threading.Timer(self.seconds, self._connection.interrupt)
-            timer.start()
+            with self._guard:
+                self._caller = threading.get_ident()
             try:
-                result = self._connection.execute(sql, parameters or None)
-                found = result.fetchmany(MAX_ROWS + 1)
+                yield
             except duckdb.Error as error:
                 raise failure(error) from None
             finally:
-                timer.cancel()
-            if len(found) > MAX_ROWS:
-                raise StatementTooComplexError(f"the result has more than {MAX_ROWS:,} rows")
-            return found
+                with self._guard:
+                    self._caller = None
 
     def public(self, name: str, path: Path) -> tuple[str, list[tuple[str, str, int]]]:
         """Return the relation of a public table, loaded when first needed, and its columns
@@ -177,9 +191,8 @@ class Evaluator:
                     f"unnest(CAST(${i + 1} AS {duckdb_type}[])) AS c{i}"
                     for i, (_, _, duckdb_type) in enumerate(columns)
                 ]
-                self._connection.execute(
-                    f"CREATE TABLE {table} AS SELECT {', '.join(parts)}", values
-                )
+                with self._calling():
+                    self._sandbox.run(f"CREATE TABLE {table} AS SELECT {', '.join(parts)}", values)
                 widths = [max((len(str(v)) * 4 for v in column), default=1) for column in values]
                 self._public[name] = (
                     table,
@@ -187,9 +200,15 @@ class Evaluator:
                 )
             return self._public[name]
 
-    def interrupt(self) -> None:
-        """Stop the running query, from another thread."""
-        self._connection.interrupt()
+    def interrupt(self, thread: int) -> None:
+        """Stop the call of a thread, from another one, if it runs."""
+        with self._guard:
+            if self._caller == thread:
+                self._sandbox.interrupt()
+
+    def close(self) -> None:
+        """Let go of the sandbox."""
+        self._sandbox.close()
 
     def _axis(self, axis: int) -> str:
         """Return the relation of an axis."""
@@ -222,13 +241,27 @@ class Evaluator:
         with self._lock:
             if name not in self._tables:
                 kind = column_type(attribute, values)
-                self._connection.execute(
-                    f"CREATE TABLE {name} AS SELECT unnest(CAST($1 AS INTEGER[])) AS code, "
-                    f"unnest(CAST($2 AS {kind}[])) AS v",
-                    [codes, list(values)],
-                )
+                with self._calling():
+                    self._sandbox.run(
+                        f"CREATE TABLE {name} AS SELECT unnest(CAST($1 AS INTEGER[])) AS code, "
+                        f"unnest(CAST($2 AS {kind}[])) AS v",
+                        [codes, list(values)],
+                    )
                 self._tables.add(name)
         return name
+
+
+def bytes_of(made: object) -> int:
+    """Return about how much memory a value takes: its arrays, and 64 bytes for all else in it."""
+    if isinstance(made, np.ndarray):
+        return made.nbytes + (64 * made.size if made.dtype == object else 0)
+    if isinstance(made, str):
+        return 64 + len(made)
+    if isinstance(made, tuple | list):
+        return 64 + sum(map(bytes_of, made))
+    if isinstance(made, Mapping):
+        return 64 + sum(map(bytes_of, made.values()))
+    return 64 + (sum(map(bytes_of, vars(made).values())) if is_dataclass(made) else 0)
 
 
 def column_type(attribute: Attribute, values: Sequence[Value | None]) -> str:
@@ -302,6 +335,13 @@ def failure(error: duckdb.Error) -> Exception:
         return QueryCanceledError("the statement was canceled, or took too long")
     if isinstance(error, duckdb.OutOfMemoryException):
         return StatementTooComplexError("the statement needs more memory than it may have")
+    if isinstance(error, duckdb.FatalException):
+        return StatementTooComplexError(
+            "the evaluator ended while it worked on the statement, which may need more memory "
+            "than it may have"
+        )
+    if isinstance(error, duckdb.ConnectionException):
+        return OperationalError(f"there is no evaluator: {text}")
     words = text.split(": ", 1)[-1]
     if "division by zero" in words.lower():
         return DataError(

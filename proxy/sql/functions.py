@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from proxy.errors import NotSupportedError, TypeMismatchError, UndefinedFunctionError
+from proxy.errors import NotSupportedError, TypeMismatchError
 from proxy.sql import casts, dates, texts  # noqa: F401  # they add their rules
 from proxy.sql.arguments import all_texts, arguments, number, required, whole, wrong
 from proxy.sql.casts import cast
-from proxy.sql.scalar import ARGUMENTS, PLAIN, RULES, Lowering, checked, guarded, numbers
+from proxy.sql.scalar import ARGUMENTS, PLAIN, RULES, Lowering, checked, guarded, numbers, unknown
 from proxy.sql.typed import Typed, convert, make, together
 
 DOUBLE, NUMERIC, TEXT = "double precision", "numeric", "text"
@@ -143,10 +143,7 @@ def _anonymous(lowering: Lowering, node: exp.Expr) -> Typed:
             raise wrong(name, values)
         (value,) = values
         return make(f"CAST(strlen({value.sql}) AS INTEGER)", "integer", value)
-    raise UndefinedFunctionError(
-        f"function {name} is not among those the proxy knows",
-        hint="the documentation lists the functions that are",
-    )
+    raise unknown(name)
 
 
 def _if(lowering: Lowering, node: exp.Expr) -> Typed:

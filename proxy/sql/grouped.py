@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from proxy.errors import GroupingError, NotSupportedError, ProgrammingError
-from proxy.sql import marginal
+from proxy.sql import marginal, types
 from proxy.sql.aggregate import OTHER_AGGREGATES, aggregates, is_aggregate, only_argument
 from proxy.sql.assemble import Body, assembled
+from proxy.sql.casts import cast
 from proxy.sql.claims import credible
 from proxy.sql.compile import NUMBERS, Average, Linear, Point
 from proxy.sql.groups import Key
@@ -64,6 +65,7 @@ class Grouped(Outer):
         self.select = select
         self.inputs = select.inputs
         self.where = select.conditions()
+        self.branches = self.select.protected.branches if self.select.protected else 1
         self.keys, sets = self._keys()
         self.points = [self._point([self.keys[i] for i in each]) for each in sets]
         self.sets = sets
@@ -75,8 +77,8 @@ class Grouped(Outer):
         self._marginals: dict[tuple[str, ...], marginal.Marginal] = {}
 
     def _point(self, keys: Sequence[Key]) -> Point:
-        point = self.binder.add(self.where, keys, bool(keys))
-        point.filter  # noqa: B018  # what is wrong with WHERE is said before what follows it
+        point = self.binder.add(self.where, keys, bool(keys), self.branches)
+        point.filters  # noqa: B018  # what is wrong with WHERE is said before what follows it
         return point
 
     def _keys(self) -> tuple[list[Key], list[list[int]]]:
@@ -135,7 +137,7 @@ class Grouped(Outer):
         if not scaled_inside(node):
             linear = self.linear(node)
             if isinstance(linear, Linear) and linear.query is not None:
-                return self.number(linear, node)
+                return self._announced(linear, node)
         if is_aggregate(node):
             return self._nonlinear(node)
         if next(aggregates(node), None) is not None or node.find(exp.Window, exp.Query):
@@ -171,6 +173,17 @@ class Grouped(Outer):
             f"{self.relation}.n{index}", "bigint" if count else DOUBLE, numbers=ids, shadow=shadow
         )
 
+    def _announced(self, linear: Linear, node: exp.Expr) -> Typed:
+        """Return a number, of the type that a cast gives it."""
+        outer = node
+        while isinstance(outer, exp.Paren):
+            outer = outer.this
+        if not isinstance(outer, exp.Cast) or outer.to.is_type("double", "float"):
+            return self.number(linear, node)
+        inner = self.linear(outer.this)
+        number = self.number(inner or linear, node)
+        return replace(cast(number, types.of_cast(outer.to)), shadow=number.shadow)
+
     def linear(self, node: exp.Expr) -> Linear | None:
         """Return what a node is, if it is a linear combination of aggregates, or a constant."""
         if isinstance(node, exp.Paren):
@@ -203,7 +216,7 @@ class Grouped(Outer):
             return None
         if target.is_type("double", "float", "decimal"):
             return replace(inner, counts=False)
-        return inner if inner.counts and target.is_type("int", "bigint") else None
+        return inner if inner.counts and target.is_type("smallint", "int", "bigint") else None
 
     def aggregate(self, node: exp.Expr) -> Linear | Average | None:
         """Return an aggregate of protected rows; None if it is not linear, or a ratio, of them."""

@@ -48,8 +48,10 @@ class Groups:
     values: tuple[tuple[Cell, ...], ...]  # per key, per row
 
 
-def groups(keys: Sequence[Key], where: Term | None, coefficients: Coefficients) -> Groups:
-    """Return the groups of some keys under a condition (None where it is never true).
+def groups(
+    keys: Sequence[Key], wheres: Sequence[Term | None], coefficients: Coefficients
+) -> Groups:
+    """Return the groups of some keys under any of some conditions (None where never true).
 
     Raises:
         StatementTooComplexError: there are too many.
@@ -66,7 +68,9 @@ def groups(keys: Sequence[Key], where: Term | None, coefficients: Coefficients) 
     for own, codes, values in coded:
         spread = Factor(own, codes).over(axes)
         combined = combined * max(len(values), 1) + spread
-    inside = _allowed(where, axes, shape)
+    inside = np.zeros(shape, dtype=bool)
+    for where in wheres:
+        inside |= _allowed(where, axes, shape)
     kinds, inverse = np.unique(combined[inside], return_inverse=True)
     if len(kinds) > MAX_GROUPS:
         raise StatementTooComplexError(

@@ -6,7 +6,6 @@ expressions that a subquery gave them; what it reads of public tables is a ``Pub
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -15,16 +14,13 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError, StatementTooComplexError
 from proxy.sql.bins import Public
-from proxy.sql.names import Names, name_of
-from proxy.sql.relations import Context, Protected, Relation
-from proxy.sql.scalar import flat
-from proxy.sql.typed import Typed, position
+from proxy.sql.relations import Context, Protected
+from proxy.sql.typed import position
 
 if TYPE_CHECKING:
     from proxy.sql.bind import Binder
 
 MAX_NODES = 50_000  # of one expression
-JOIN = "protected rows are joined with a public table by equality of its key: ON a = b, or USING"
 
 
 class Inputs:
@@ -97,136 +93,3 @@ class Inputs:
 
 def _compound(node: exp.Expr) -> bool:
     return isinstance(node, exp.Binary | exp.Unary) and not isinstance(node, exp.Paren)
-
-
-def with_public(
-    inputs: Inputs,
-    protected: Protected,
-    name: str,
-    relation: Relation,
-    join: exp.Expr,
-    where: exp.Expr | None,
-) -> Protected:
-    """Return protected rows with the columns of a public table, found by its key.
-
-    The key is what ON or USING says, or, of a table after a comma, equalities in WHERE.
-
-    Raises:
-        NotSupportedError: the join is not by a key of the table.
-    """
-    if not relation.public:
-        raise NotSupportedError(
-            "protected rows are not joined with a result",
-            hint="aggregate the dataset in a subquery first, then join the two results",
-            position=position(join),
-        )
-    side, kind = join.args.get("side") or "", join.args.get("kind") or ""
-    if join.args.get("method") or side not in ("", "LEFT") or kind == "SEMI" or kind == "ANTI":
-        raise NotSupportedError(f"{side or kind} JOIN: {JOIN}", position=position(join))
-    public = Names({name: relation.columns})
-    pairs = _pairs(inputs, public, join, where)
-    keys = ", ".join(typed.sql for _, typed in pairs)
-    twice = inputs.binder.evaluator.rows(
-        f"SELECT 1 FROM {relation.text} GROUP BY {keys} HAVING count(*) > 1 LIMIT 1", {}
-    )
-    if twice:
-        raise NotSupportedError(
-            f"several rows of {name} have the same key",
-            hint="protected rows are joined with at most one row of a public table each",
-            position=position(join),
-        )
-    operands = [operand for operand, _ in pairs]
-    columns: list[tuple[str, exp.Expr]] = [
-        (column, _lookup(typed.sql, typed.type, relation, pairs, operands))
-        for column, typed in relation.columns
-    ]
-    conditions = list(protected.where)
-    if side != "LEFT":
-        found = _lookup("TRUE", "boolean", relation, pairs, operands)
-        conditions.append(exp.Is(this=found, expression=exp.Boolean(this=True)))
-    names = Names({**protected.names.tables, name: columns}, dict(protected.names.merged))
-    for identifier in join.args.get("using") or ():
-        column = name_of(identifier)
-        first = exp.Column(this=identifier.copy())
-        names.merged[column] = protected.names.find(first) or dict(columns)[column]
-    return Protected(names, tuple(conditions))
-
-
-def _lookup(
-    sql: str,
-    kind: str,
-    relation: Relation,
-    pairs: Sequence[tuple[exp.Expr, Typed]],
-    operands: Sequence[exp.Expr],
-) -> Public:
-    keys = tuple((typed.sql, typed.type) for _, typed in pairs)
-    return Public(
-        meaning=(f"SELECT {sql} FROM {relation.text}", kind),
-        expressions=[operand.copy() for operand in operands],
-        keys=keys,
-    )
-
-
-def _pairs(
-    inputs: Inputs, public: Names[Typed], join: exp.Expr, where: exp.Expr | None
-) -> list[tuple[exp.Expr, Typed]]:
-    """Return what of the rows equals which column of the public table."""
-    pairs = []
-    for identifier in join.args.get("using") or ():
-        column = exp.Column(this=identifier.copy())
-        typed = public.find(column)
-        if typed is None:
-            raise public.unknown(column)
-        pairs.append((inputs.resolve(column), typed))
-    on = join.args.get("on")
-    if on is None and not pairs:
-        parts = [part for part in _parts(where) if _key_of(part, public, inputs) is not None]
-    else:
-        parts = _parts(on)
-    for part in parts:
-        key = _key_of(part, public, inputs)
-        if key is None:
-            raise NotSupportedError(JOIN, position=position(part))
-        operand, named = key
-        typed = public.find(named)
-        assert typed is not None
-        pairs.append((inputs.resolve(operand), typed))
-    if not pairs:
-        raise NotSupportedError(JOIN, position=position(join))
-    return pairs
-
-
-def _parts(node: exp.Expr | None) -> list[exp.Expr]:
-    """Return the conditions that are joined by AND."""
-    while isinstance(node, exp.Paren):
-        node = node.this
-    if node is None:
-        return []
-    return flat(node) if isinstance(node, exp.And) else [node]
-
-
-def _key_of(
-    node: exp.Expr, public: Names[Typed], inputs: Inputs
-) -> tuple[exp.Expr, exp.Expr] | None:
-    """Return what of the rows equals which column of the public table, if a condition says so."""
-    if not isinstance(node, exp.EQ):
-        return None
-    sides = [node.this, node.expression]
-    mine = [_columns(side, public, inputs) for side in sides]
-    for k in (0, 1):
-        if isinstance(sides[k], exp.Column) and mine[k] and not mine[1 - k]:
-            return sides[1 - k], sides[k]
-    return None
-
-
-def _columns(node: exp.Expr, public: Names[Typed], inputs: Inputs) -> list[exp.Expr]:
-    """Return the columns of an expression that are the public table's."""
-    return [
-        column
-        for column in node.find_all(exp.Column)
-        if (
-            name_of(column.args["table"]) in public.tables
-            if column.args.get("table")
-            else public.find(column) is not None and inputs.names.find(column) is None
-        )
-    ]

@@ -56,7 +56,10 @@ def extended(name: str) -> Dialect:
     """Return one of sqlglot's dialects with the utility clause."""
     base: Any = type(Dialect.get_or_raise(name))
     modifiers = base.parser_class.SET_OP_MODIFIERS | {"utility"}
-    parser = type("Parser", (UtilityParser, base.parser_class), {"SET_OP_MODIFIERS": modifiers})
+    # sqlglot does not know it; it is PostgreSQL's other name of bool_and
+    functions = base.parser_class.FUNCTIONS | {"EVERY": exp.LogicalAnd.from_arg_list}
+    own = {"SET_OP_MODIFIERS": modifiers, "FUNCTIONS": functions}
+    parser = type("Parser", (UtilityParser, base.parser_class), own)
     made: Dialect = type(f"Proxy{base.__name__}", (base,), {"Parser": parser})()
     return made
 

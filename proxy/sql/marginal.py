@@ -86,7 +86,7 @@ def aggregate(grouped: Grouped, node: exp.Expr, known: dict[tuple[str, ...], Mar
 def _marginal(grouped: Grouped, node: exp.Expr, value: Key, conditions: list[exp.Expr]) -> Marginal:
     binder, base = grouped.binder, grouped.points[0]
     where = (*base.where, *conditions)
-    point = binder.add(where, (*base.keys, value), True)
+    point = binder.add(where, (*base.keys, value), True, base.branches)
     label = f"COUNT(*) by {worded(node)}"
     number = point.add(point.count(), node, grouped.context.wanted, label)
     extra = point.extra(number, Extra("present"))
@@ -116,6 +116,9 @@ def _rule(node: exp.Expr) -> Rule | None:
     if isinstance(node, exp.Min | exp.Max):
         name = "min" if isinstance(node, exp.Min) else "max"
         return lambda m: (f"{name}(q.v) FILTER (WHERE q.p)", m.kind)
+    if isinstance(node, exp.LogicalOr | exp.LogicalAnd):
+        name = "bool_or" if isinstance(node, exp.LogicalOr) else "bool_and"
+        return lambda m: _logical(m, name)
     if isinstance(node, exp.Median):
         return lambda m: _percentile(m, "0.5")
     if type(node) in SPREADS:
@@ -136,6 +139,12 @@ def _rule(node: exp.Expr) -> Rule | None:
                 m.kind,
             )
     return None
+
+
+def _logical(marginal: Marginal, name: str) -> tuple[str, str]:
+    if marginal.kind != "boolean":
+        raise NotSupportedError(f"{name} takes a condition, not type {marginal.kind}")
+    return f"{name}(q.v) FILTER (WHERE q.p)", "boolean"
 
 
 def _numeric(marginal: Marginal, name: str) -> None:

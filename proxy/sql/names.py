@@ -16,6 +16,18 @@ from proxy.errors import AmbiguousColumnError, UndefinedColumnError, UndefinedTa
 from proxy.sql.typed import position
 
 FOLD = str.maketrans({chr(c): chr(c + 32) for c in range(ord("A"), ord("Z") + 1)})
+WORDS = (  # of PostgreSQL that are no names without quotes
+    "all analyse analyze and any array as asc asymmetric authorization binary both case cast check "
+    "collate collation column concurrently constraint create cross current_catalog current_date "
+    "current_role current_schema current_time current_timestamp current_user default deferrable "
+    "desc distinct do else end except false fetch for foreign freeze from full grant group having "
+    "ilike in initially inner intersect into is isnull join lateral leading left like limit "
+    "localtime localtimestamp natural not notnull null offset on only or order outer overlaps "
+    "placing primary references returning right select session_user similar some symmetric "
+    "system_user table tablesample then to trailing true union unique user using variadic verbose "
+    "when where window with"
+)
+RESERVED = frozenset(WORDS.split())
 Meaning = TypeVar("Meaning")
 
 
@@ -27,7 +39,7 @@ def name_of(identifier: exp.Expr) -> str:
 
 def quoted(name: str) -> str:
     """Return a name as it has to be written."""
-    plain = name.isidentifier() and name.translate(FOLD) == name
+    plain = name.isidentifier() and name.translate(FOLD) == name and name not in RESERVED
     return name if plain else '"' + name.replace('"', '""') + '"'
 
 

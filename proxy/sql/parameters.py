@@ -7,7 +7,7 @@ strings, quoted names, comments and dollar quotes a per cent sign is only a per 
 from __future__ import annotations
 
 import datetime
-import math
+import numbers
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -28,6 +28,8 @@ SCAN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+LONGEST = 1000  # digits of a number, before its point or after
+ANY = re.compile(r"\b(?:any|some|all)\s*\(\s*$", re.IGNORECASE)
 
 
 def bind_parameters(text: str, parameters: Parameters) -> str:
@@ -94,6 +96,9 @@ def _value(match: re.Match[str], parameters: Parameters, named: bool, used: set[
         raise ProgrammingError(
             f"no value for the placeholder {match[0]}", position=match.start() + 1
         ) from None
+    behind = ANY.search(match.string, max(match.start() - 40, 0), match.start())
+    if behind and isinstance(value, list | tuple | set | frozenset):
+        return f"ARRAY[{', '.join(literal(item) for item in value)}]" if value else "'{}'"
     return literal(value)
 
 
@@ -107,14 +112,17 @@ def _all_used(parameters: Parameters, named: bool, used: set[object]) -> None:
 
 
 def literal(value: object) -> str:
-    """Return a Python value as SQL; a list in parentheses, for IN.
+    """Return a Python value as SQL; a list in parentheses, for IN (behind ANY it is an array).
 
     Raises:
         ProgrammingError: the value has no literal.
     """
     if isinstance(value, list | tuple | set | frozenset):
         if not value:
-            raise ProgrammingError("an empty list has no literal: IN needs one value at least")
+            raise ProgrammingError(
+                "an empty list has no literal: IN needs one value at least",
+                hint="= ANY (%s) takes an empty list as well",
+            )
         return f"({', '.join(literal(item) for item in value)})"
     return _node(value).sql(dialect="postgres")
 
@@ -124,13 +132,10 @@ def _node(value: object) -> exp.Expr:
         return exp.null()
     if isinstance(value, bool):
         return exp.true() if value else exp.false()
-    if isinstance(value, int | float | Decimal):
-        if not math.isfinite(value):
-            raise ProgrammingError(f"{value} has no literal in SQL")
-        digits = format(Decimal(repr(value) if isinstance(value, float) else value), "f")
-        number = exp.Literal.number(digits.lstrip("-"))
-        # the parentheses keep - before a negative value from becoming a comment
-        return exp.Paren(this=exp.Neg(this=number)) if digits.startswith("-") else number
+    if isinstance(value, numbers.Integral):  # NumPy's too
+        return _number(Decimal(int(value)))
+    if isinstance(value, float | Decimal):
+        return _number(Decimal(float.__repr__(value)) if isinstance(value, float) else value)
     if isinstance(value, str):
         if "\0" in value:
             raise ProgrammingError("a text parameter may not contain a NUL character")
@@ -141,3 +146,14 @@ def _node(value: object) -> exp.Expr:
         kind = "timestamp" if isinstance(value, datetime.datetime) else "date"
         return exp.cast(exp.Literal.string(str(value)), kind)
     raise ProgrammingError(f"a parameter of type {type(value).__name__} has no literal")
+
+
+def _number(value: Decimal) -> exp.Expr:
+    if not value.is_finite():
+        raise ProgrammingError(f"{value} has no literal in SQL")
+    if abs(value.adjusted()) > LONGEST:
+        raise ProgrammingError(f"a number of more than {LONGEST} digits has no literal")
+    digits = format(value, "f")
+    number = exp.Literal.number(digits.lstrip("-"))
+    # the parentheses keep - before a negative value from becoming a comment
+    return exp.Paren(this=exp.Neg(this=number)) if digits.startswith("-") else number

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from proxy.sql import system, types
+from proxy.sql.casts import DECIMALS
 from proxy.sql.evaluate import Evaluator, decimal_type
 from proxy.sql.program import Cell, GroupColumn, Origin, Program, Release, Rows
 
@@ -82,12 +83,20 @@ def postprocess(
     width = len(program.columns)
     return Rows(
         program.columns,
-        [tuple(row[:width]) for row in found],
+        [tuple(map(_trimmed, row[:width])) for row in found],
         [
             tuple(None if at is None else origin(row[at], places) for at in program.shadows)
             for row in found
         ],
     )
+
+
+def _trimmed(cell: Cell) -> Cell:
+    """Return a cell as PostgreSQL shows it: a numeric that a double has become has no scale."""
+    if isinstance(cell, Decimal) and cell.as_tuple().exponent == -DECIMALS:
+        whole = cell.to_integral_value()
+        return whole if cell == whole else cell.normalize()
+    return cell
 
 
 def origin(shadow: int | None, places: Mapping[int, int]) -> Origin | None:

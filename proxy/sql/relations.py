@@ -15,10 +15,14 @@ from proxy.sql.typed import Typed, position
 
 @dataclass
 class Protected:
-    """Rows of the protected dataset: what each column is, in axes and measures, and which rows."""
+    """Rows of the protected dataset: what each column is, in axes and measures, and which rows.
+
+    With several ``branches``, of UNION ALL, they are the rows of each branch, one after the other.
+    """
 
     names: Names[exp.Expr]
     where: tuple[exp.Expr, ...] = ()
+    branches: int = 1
 
 
 @dataclass(frozen=True)
@@ -102,4 +106,4 @@ def renamed(
         pairs = tuple((a, typed) for a, (_, typed) in zip(kept, found.columns, strict=True))
         return replace(found, columns=pairs)
     inner = [(a, meaning) for a, (_, meaning) in zip(kept, found.names.tables[""], strict=True)]
-    return Protected(Names({"": inner}), found.where)
+    return replace(found, names=Names({"": inner}))

@@ -8,6 +8,7 @@ Invariant: the DuckDB type of the text is the one of ``type``.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from decimal import Decimal
 
@@ -20,7 +21,7 @@ from proxy.errors import (
     TypeMismatchError,
     UndefinedFunctionError,
 )
-from proxy.sql import types
+from proxy.sql import allowed, types
 from proxy.sql.typed import NULL, Typed, convert, make, position, together, worded
 
 
@@ -78,15 +79,51 @@ class Lowering:
         return convert(value, "boolean")
 
 
+WORDS: dict[type[exp.Expr], str] = {
+    exp.UnicodeString: "U&'...'",
+    exp.BitString: "a bit string, B'...',",
+    exp.HexString: "a bit string, X'...',",
+    exp.Array: "ARRAY",
+    exp.Parameter: "a parameter without a value",
+    exp.AtTimeZone: "AT TIME ZONE",
+    exp.Tuple: "a row of values",
+    exp.Select: "a subquery",
+}
+HINTS: dict[type[exp.Expr], str] = {
+    exp.UnicodeString: "write the characters themselves, or E'\\u00e9'",
+    exp.BitString: "write a number in digits, a text in plain quotes",
+    exp.HexString: "write a number in digits, a text in plain quotes",
+    exp.AtTimeZone: "timestamps have no time zone here, they are in the policy's",
+    exp.Tuple: "rows are for (a, b) = (1, 2) and (a, b) IN ((1, 2), (3, 4))",
+    exp.Array: "lists are for = ANY (ARRAY[1, 2]) and IN (1, 2)",
+}
+
+
+def _function(node: exp.Func) -> str:
+    """Return the name of a function as PostgreSQL has it."""
+    name = node.name if isinstance(node, exp.Anonymous) else worded(node).split("(")[0]
+    known = (n for n in node.sql_names() if n.replace("_", "") == name)  # WIDTHBUCKET
+    return next(known, name).lower()
+
+
+def unknown(name: str) -> UndefinedFunctionError:
+    """Return the error for a function that is not on the list."""
+    near = difflib.get_close_matches(name, allowed.names(), 1, 0.8)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return UndefinedFunctionError(
+        f"function {name} is not among those the proxy knows",
+        hint=f"{hint}{allowed.PAGE} lists all that are known",
+    )
+
+
 def refusal(node: exp.Expr) -> NotSupportedError | UndefinedFunctionError:
     """Return the error for a node that has no translation."""
-    if isinstance(node, exp.Func):
-        name = node.name if isinstance(node, exp.Anonymous) else worded(node).split("(")[0]
-        return UndefinedFunctionError(
-            f"function {name.lower()} is not among those the proxy knows",
-            hint="the documentation lists the functions that are",
-        )
-    return NotSupportedError(f"{node.key.upper()} is not supported in an expression")
+    if isinstance(node, exp.Func) and type(node) not in WORDS:
+        return unknown(_function(node))
+    return NotSupportedError(
+        f"{WORDS.get(type(node), node.key.upper())} is not supported in an expression",
+        hint=HINTS.get(type(node)),
+    )
 
 
 Rule = Callable[[Lowering, exp.Expr], Typed]
@@ -155,11 +192,7 @@ COMPARISONS: dict[type[exp.Expr], str] = {
 
 def _comparison(lowering: Lowering, node: exp.Expr) -> Typed:
     operator = COMPARISONS[type(node)]
-    listed = node.expression
-    every = isinstance(listed, exp.Anonymous) and listed.name.upper() in ("ALL", "SOME")
-    if every or isinstance(listed, exp.Any | exp.All):
-        return _any(lowering, node, operator)
-    left, right = compared(lowering.lower(node.this), lowering.lower(listed), operator)
+    left, right = compared(lowering.lower(node.this), lowering.lower(node.expression), operator)
     return make(f"({left.sql} {operator} {right.sql})", "boolean", left, right)
 
 
@@ -172,22 +205,6 @@ def compared(left: Typed, right: Typed, operator: str) -> list[Typed]:
             f"operator does not exist: {left.type} {operator} {right.type}",
             hint="quote the literal, or add an explicit cast",
         ) from None
-
-
-def _any(lowering: Lowering, node: exp.Expr, operator: str) -> Typed:
-    listed, some = node.expression.this, isinstance(node.expression, exp.Any)
-    if isinstance(node.expression, exp.Anonymous):
-        some = node.expression.name.upper() == "SOME"
-        listed = next(iter(node.expression.expressions), None)
-    while isinstance(listed, exp.Paren):
-        listed = listed.this
-    if not isinstance(listed, exp.Array | exp.Tuple) or not listed.expressions:
-        raise NotSupportedError("ANY and ALL take a list: ANY (ARRAY[1, 2])")
-    left = lowering.lower(node.this)
-    pairs = [compared(left, lowering.lower(item), operator) for item in listed.expressions]
-    word = " OR " if some else " AND "
-    text = word.join(f"({a.sql} {operator} {b.sql})" for a, b in pairs)
-    return make(f"({text})", "boolean", *(part for pair in pairs for part in pair))
 
 
 def _between(lowering: Lowering, node: exp.Expr) -> Typed:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from proxy.errors import GroupingError, NotSupportedError, ProgrammingError
+from proxy.errors import AmbiguousColumnError, GroupingError, NotSupportedError, ProgrammingError
 from proxy.sql.aggregate import aggregates
 from proxy.sql.assemble import Body, assembled
 from proxy.sql.grouped import release
-from proxy.sql.inputs import Inputs, with_public
+from proxy.sql.inputs import Inputs
+from proxy.sql.joins import joined
 from proxy.sql.moments import has_measure
 from proxy.sql.names import Names, name_of, output_name, quoted
 from proxy.sql.outer import Outer
@@ -52,6 +53,7 @@ class Select:
         self.protected: Protected | None = None
         self.names: Names[Typed] = Names()
         self.text = ""
+        self.first: tuple[str, Relation] | None = None  # of FROM, if it is a result or public
         self._from()
         self.aggregated = bool(node.args.get("group") or node.args.get("having")) or any(
             next(aggregates(item), None) is not None for item in self._outside()
@@ -75,33 +77,38 @@ class Select:
             return
         name, found = self.binder.source(source.this, self.context)
         if isinstance(found, Protected):
-            self.protected = Protected(Names({name: found.names.tables[""]}), found.where)
+            self.protected = replace(found, names=Names({name: found.names.tables[""]}))
         else:
-            self.text = found.text
+            self.text, self.first = found.text, (name, found)
             self.names.add(name, found.columns, source.this)
         for join in self.node.args.get("joins") or ():
             self._join(join, *self.binder.source(join.this, self.context))
 
     def _join(self, join: exp.Expr, name: str, found: Protected | Relation) -> None:
+        where = self.node.args.get("where")
+        condition = where and where.this
         if isinstance(found, Protected):
-            if self.protected is None and not self.names.tables:
-                raise AssertionError("FROM has a first item")
-            raise NotSupportedError(
-                "protected rows are not joined with one another, or with a result",
-                hint="aggregate the dataset in subqueries first, then join the results; a public "
-                "table goes after the dataset: FROM dataset JOIN table ON ...",
-                position=position(join),
-            )
-        if self.protected is not None:
-            inputs = Inputs(self.binder, self.protected, self.context)
+            if self.protected is not None or len(self.names.tables) != 1:
+                raise NotSupportedError(
+                    "protected rows are not joined with one another, or with a result",
+                    hint="aggregate the dataset in subqueries first, then join the results; public "
+                    "tables go after the dataset: FROM dataset JOIN table ON ...",
+                    position=position(join),
+                )
+            if name in self.names.tables:
+                raise _taken(name, join)
+            rows = replace(found, names=Names({name: found.names.tables[""]}))
+            inputs = Inputs(self.binder, rows, self.context)
+            assert self.first is not None
+            self.protected = joined(inputs, rows, self.first, join, condition, first=True)
+            self.names, self.text = Names(), ""
+        elif self.protected is not None:
             if name in self.protected.names.tables:
-                raise ProgrammingError(f'table name "{name}" specified more than once')
-            where = self.node.args.get("where")
-            self.protected = with_public(
-                inputs, self.protected, name, found, join, where and where.this
-            )
-            return
-        self._join_results(join, name, found)
+                raise _taken(name, join)
+            inputs = Inputs(self.binder, self.protected, self.context)
+            self.protected = joined(inputs, self.protected, (name, found), join, condition)
+        else:
+            self._join_results(join, name, found)
 
     def _join_results(self, join: exp.Expr, name: str, found: Relation) -> None:
         side, kind = join.args.get("side") or "", join.args.get("kind") or ""
@@ -172,7 +179,7 @@ class Select:
                 )
             inner = item.this if isinstance(item, exp.Alias) else item
             columns.append((output_name(item, self.binder.text), self.inputs.resolve(inner)))
-        return Protected(Names({"": columns}), self.conditions())
+        return replace(self.protected, names=Names({"": columns}), where=self.conditions())
 
     def conditions(self) -> tuple[exp.Expr, ...]:
         """Return WHERE, resolved, after the conditions of the rows."""
@@ -323,6 +330,12 @@ class Select:
                 "aggregate functions are not allowed in GROUP BY", position=position(item)
             )
         return item
+
+
+def _taken(name: str, node: exp.Expr) -> AmbiguousColumnError:
+    return AmbiguousColumnError(
+        f'table name "{name}" specified more than once', position=position(node)
+    )
 
 
 def settled(value: Typed) -> Typed:

@@ -16,7 +16,7 @@ from sqlglot.tokenizer_core import Token
 from proxy.errors import Error, NotSupportedError, StatementTooComplexError
 from proxy.inference.query import TooLargeError
 from proxy.policy import Policy
-from proxy.sql import clock, dialect, utility
+from proxy.sql import clock, dialect, lists, utility
 from proxy.sql.bind import Binder
 from proxy.sql.commands import command
 from proxy.sql.deep import deeply
@@ -25,6 +25,8 @@ from proxy.sql.parameters import Parameters, bind_parameters
 from proxy.sql.postprocess import relation
 from proxy.sql.program import Column, Command, Program, Request
 from proxy.sql.relations import Context
+
+ON = ("on", "true", "yes", "1")  # what turns a setting on
 
 
 def compile_statement(
@@ -49,7 +51,7 @@ def compile_statement(
     chosen = dict(settings or {})
     key = (text, policy.digest, tuple(sorted(chosen.items())), language, moment)
     source = Source(policy, evaluator, chosen, language, moment)
-    return evaluator.cached(key, lambda: _compiled(text, source), _small)
+    return evaluator.cached(key, lambda: _located(text, source), _small)
 
 
 def _small(made: Program | Command) -> bool:
@@ -69,6 +71,16 @@ class Source:
     settings: Mapping[str, str]
     language: str
     moment: datetime | None  # None where the text does not read the clock
+
+
+def _located(text: str, source: Source) -> Program | Command:
+    """Return what a text means; an error that knows its place shows it."""
+    try:
+        return _compiled(text, source)
+    except Error as error:
+        if error.position is not None and error.detail is None:
+            error.detail = dialect.caret(text, error.position)
+        raise
 
 
 def _compiled(text: str, source: Source) -> Program | Command:
@@ -98,8 +110,11 @@ def _query(text: str, found: Sequence[Token], source: Source) -> Program:
     if source.moment is not None:
         clock.fold(tree, source.moment)
     binder = Binder(source.policy, source.evaluator, text)
-    binder.hide_empty = source.settings.get("privacy.hide_empty", "off") == "on"
+    hidden = source.settings.get("privacy.hide_empty", "off")
+    binder.hide_empty = hidden.strip().lower() in ON
     try:
+        lists.spread(tree)
+        clock.localised(tree, source.policy.timezone)
         return _program(binder, tree, utility.hint(found))
     except TooLargeError as error:
         raise StatementTooComplexError(
@@ -109,8 +124,6 @@ def _query(text: str, found: Sequence[Token], source: Source) -> Program:
     except Error as error:
         if source.language != "postgres":
             error.position = None  # it is one of the translated text
-        elif error.position is not None and error.detail is None:
-            error.detail = dialect.caret(text, error.position)
         raise
 
 

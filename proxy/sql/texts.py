@@ -7,6 +7,7 @@ import re
 from sqlglot import exp
 
 from proxy.errors import DataError, NotSupportedError, UndefinedFunctionError
+from proxy.sql import types
 from proxy.sql.arguments import all_texts, arguments, required, whole, wrong
 from proxy.sql.casts import cast
 from proxy.sql.scalar import ARGUMENTS, PLAIN, RULES, Lowering
@@ -129,6 +130,24 @@ def _pipe(lowering: Lowering, node: exp.Expr) -> Typed:
     return make(text, TEXT, left, right, width=left.width + right.width)
 
 
+def _pad(lowering: Lowering, node: exp.Expr) -> Typed:
+    name = "lpad" if node.args.get("is_left") else "rpad"
+    value, size = required(lowering, node, "this", "expression")
+    fill = node.args.get("fill_pattern")
+    values = all_texts(name, [value, lowering.lower(fill or exp.Literal.string(" "))])
+    if not (node.expression.is_int and node.expression.name.isdigit()):
+        raise NotSupportedError(f"{name} takes a length in digits")
+    size = whole(name, size)
+    length = int(node.expression.name)
+    text, by = (v.sql for v in values)
+    # without anything to fill with PostgreSQL cuts only, and DuckDB fails
+    cut = f"left({text}, {size.sql})"
+    made = f"CASE WHEN {by} = '' THEN {cut} ELSE {name}({text}, {size.sql}, {by}) END"
+    return make(
+        f"CASE WHEN {by} IS NULL THEN NULL ELSE {made} END", TEXT, *values, width=4 * length
+    )
+
+
 def _like(lowering: Lowering, node: exp.Expr) -> Typed:
     escape = "\\"
     negated = False
@@ -167,6 +186,24 @@ def _matches(lowering: Lowering, node: exp.Expr) -> Typed:
     return make(f"regexp_matches({left.sql}, {right.sql}, {options})", "boolean", left, right)
 
 
+SIMILAR = {"%": ".*", "_": ".", ".": r"\.", "^": r"\^", "$": r"\$"}
+
+
+def _similar(lowering: Lowering, node: exp.Expr) -> Typed:
+    """Return SIMILAR TO: a regular expression of the whole text, with LIKE's % and _."""
+    left, right = all_texts(
+        "SIMILAR TO", [lowering.lower(node.this), lowering.lower(node.expression)]
+    )
+    pattern = node.expression.name if node.expression.is_string else "["
+    if not re.fullmatch(r"[\w\s%&@!/,;:'\"<>=~#^$.*+?|()-]*", pattern) or "(?" in pattern:
+        raise NotSupportedError(
+            "SIMILAR TO takes plain characters, % _ ( ) | * + ?",
+            hint="use LIKE, a list, or ~ with a regular expression",
+        )
+    made = types.literal(TEXT, "".join(SIMILAR.get(c, c) for c in pattern))
+    return make(f"regexp_full_match({left.sql}, {made}, 's')", "boolean", left, right)
+
+
 RULES.update(
     {
         exp.Length: _length,
@@ -180,9 +217,11 @@ RULES.update(
         exp.Concat: _concat,
         exp.ConcatWs: _concat,
         exp.DPipe: _pipe,
+        exp.Pad: _pad,
         exp.Like: _like,
         exp.ILike: _like,
         exp.Escape: _like,
+        exp.SimilarTo: _similar,
         exp.RegexpLike: _matches,
         exp.RegexpILike: _matches,
     }
@@ -197,6 +236,7 @@ ARGUMENTS.update(
         exp.Concat: PLAIN | {"safe", "coalesce"},
         exp.ConcatWs: PLAIN | {"safe", "coalesce"},
         exp.DPipe: PLAIN | {"safe"},
+        exp.Pad: PLAIN | {"is_left", "fill_pattern"},
         exp.Like: PLAIN | {"negate"},
         exp.ILike: PLAIN | {"negate"},
     }

@@ -59,6 +59,8 @@ def position(node: exp.Expr | None) -> int | None:
     """Return the 1-based character of the statement at which a node begins, if it is known."""
     if node is None:
         return None
+    if "start" in node.meta:  # of a column that stands for an expression, its own place
+        return int(node.meta["start"]) + 1
     starts = [n.meta["start"] for n in node.walk() if "start" in n.meta]
     return min(starts) + 1 if starts else None
 

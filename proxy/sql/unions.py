@@ -18,13 +18,12 @@ if TYPE_CHECKING:
     from proxy.sql.bind import Binder
 
 
-def set_operation(binder: Binder, node: exp.Expr, context: Context) -> Bound:
+def set_operation(node: exp.Expr, sides: Sequence[Bound]) -> Bound:
     """Return UNION, INTERSECT or EXCEPT of two queries.
 
     Raises:
         SQLSyntaxError, TypeMismatchError: their columns do not match.
     """
-    sides = [binder.query(side, context) for side in (node.this, node.expression)]
     word = node.key.upper()  # UNION, INTERSECT or EXCEPT
     widths = [len(side.outputs) for side in sides]
     if widths[0] != widths[1]:

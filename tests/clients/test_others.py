@@ -1,7 +1,9 @@
-"""Clients that are no packages of Python: psql, pgJDBC, psqlODBC, node's pg."""
+"""Clients that are no packages of Python: psql, pgJDBC, psqlODBC, R, node's pg."""
 
 import os
+import pty
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -14,13 +16,12 @@ from tests.server.serving import COUNT, NAMES, REGIONS, password
 
 HERE = Path(__file__).parent
 JDBC = Path("/usr/share/java/postgresql.jar")
+CAPTURED = {"capture_output": True, "text": True, "check": False, "timeout": 60}
 pytestmark = pytest.mark.clients
 
 
 def run(command, environment, **more):
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=60, **more
-    )
+    done = subprocess.run(command, env=environment, **CAPTURED, **more)
     assert done.returncode == 0, done.stderr
     return done
 
@@ -37,8 +38,9 @@ def psql(server):
 
     def ask(*commands, **more):
         arguments = [part for command in commands for part in ("-c", command)]
-        return run(["psql", "-X", "-A", "-t", *arguments], server.environment(), **more)
+        return run(["psql", "-X", "-A", "-t", *arguments], ask.environment, **more)
 
+    ask.environment = server.environment()
     return ask
 
 
@@ -85,26 +87,106 @@ def test_psql_scripts(psql, server):
     assert "ERROR" not in done.stderr
 
 
-def test_psql_is_stopped_by_the_interrupt_key(server):
+def test_psql_lists_databases(psql):
+    r"""
+    \l and \dO of psql 15 and 16 ask for columns that PostgreSQL 17 renamed; they are answered.
     """
-    Ctrl-C ends the statement at once.
+    told = psql(r"\l", r"\l+", r"\dO").stdout
+    assert "cps1988|privacy_proxy|UTF8" in told
+    wrong = "SELECT d.daticulocale FROM pg_catalog.pg_database d, nowhere"
+    failed = subprocess.run(["psql", "-X", "-c", wrong], env=psql.environment, **CAPTURED)
+    _, shown, caret = failed.stderr.rstrip().splitlines()
+    assert shown[caret.index("^") :] == "nowhere"
+
+
+def test_psql_exports(psql, tmp_path):
+    r"""
+    \copy of a query is refused with the way to do it, \g and --csv write files; \x and \timing.
     """
-    if shutil.which("psql") is None:
-        pytest.skip("psql is not installed")
-    with subprocess.Popen(
-        ["psql", "-X", "-A", "-t"],
-        env=server.environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        process.stdin.write("SELECT pg_sleep(30);\n")
-        process.stdin.flush()
-        time.sleep(1.5)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
-    assert "canceling statement due to user request" in errors
+    file = tmp_path / "regions.csv"
+    copy = rf"\copy (SELECT region, COUNT(*) FROM cps1988 GROUP BY 1) TO '{file}' csv"
+    for refused in (copy, rf"\copy cps1988 TO '{file}'"):
+        failed = subprocess.run(["psql", "-X", "-c", refused], env=psql.environment, **CAPTURED)
+        assert "COPY is not supported on the protected table cps1988" in failed.stderr
+        assert "let the client write the file" in failed.stderr
+    script = f"\\pset format csv\n{REGIONS} \\g {file}\n"
+    run(["psql", "-X"], psql.environment, input=script)
+    rows = [line.split(",")[0] for line in file.read_text().splitlines()]
+    assert rows == ["region", *NAMES]
+    told = psql(r"\timing on", r"\x on", COUNT).stdout
+    assert re.search(r"^n\|-?\d+$", told, re.MULTILINE)
+    assert re.search(r"^Time: [\d.]+ ms", told, re.MULTILINE)
+
+
+@pytest.fixture
+def terminal(psql):
+    """Return what types into a psql at a terminal and returns what it says, up to some word."""
+    child, end = pty.fork()
+    if child == 0:
+        environment = psql.environment | {"TERM": "dumb", "PAGER": "cat"}
+        os.execvpe("psql", ["psql", "-X", "-A", "-t"], environment)
+
+    def typed(text, *expected):
+        os.write(end, text.encode())
+        said = ""
+        for word in expected:
+            at = len(said)
+            while word not in said[at:]:
+                assert select.select([end], [], [], 20)[0], f"no {word!r} in {said!r}"
+                said += os.read(end, 1).decode()
+        return said
+
+    typed("", "=> ")
+    yield typed
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(end)
+
+
+INTERRUPT = "\x03"  # Ctrl-C
+TABULATOR = "\t"
+
+
+def test_psql_completes(terminal):
+    """
+    The tabulator key finds tables and columns, from the catalogs.
+    """
+    terminal(f"SELECT COUNT(*) FROM cps19{TABULATOR}", "FROM cps1988 ")
+    terminal(f"WHERE edu{TABULATOR}", "WHERE education ")
+
+
+def test_psql_watches(terminal):
+    r"""
+    \watch measures in its first round, and from the second on what it shows is free and the same.
+    """
+    text = "SELECT COUNT(*) FROM cps1988 WHERE education = 7 WITH UTILITY (432, 0.05)"
+    free = "1 number free; cost nothing"
+    said = terminal(f"{text} \\watch 0.2\n", "1 number measured", *[free] * 3, "\n", "\n")
+    terminal(INTERRUPT, "=> ")
+    numbers = re.findall(r"^-?\d+\r$", said, re.MULTILINE)
+    assert len(numbers) >= 3
+    assert len(set(numbers)) == 1
+
+
+ALL = "SELECT education, experience, ethnicity, smsa, region, parttime, COUNT(*) AS n FROM cps1988"
+SLOW = {
+    "of the mirror": "SELECT pg_sleep(30)",
+    "of the engine": f"WITH a AS ({ALL} GROUP BY 1, 2, 3, 4, 5, 6) SELECT COUNT(*) FROM a AS x, "
+    "a AS y, a AS z WHERE x.n + y.n * z.n > 7 WITH UTILITY (5000, 0.05)",
+}
+
+
+@pytest.mark.parametrize("whose", SLOW)
+def test_psql_is_stopped_by_the_interrupt_key(terminal, whose):
+    """
+    Ctrl-C ends the statement at once, and the session goes on.
+    """
+    terminal(f"{SLOW[whose]};\n", "\n")
+    time.sleep(1)
+    began = time.monotonic()
+    terminal(INTERRUPT, "canceling statement due to user request", "=> ")
+    assert time.monotonic() - began < 10
+    terminal("SELECT 6 * 7;\n", "42", "=> ")
 
 
 def test_jdbc(server, tmp_path):
@@ -156,6 +238,27 @@ def test_odbc(server):
         cursor.execute("SELECT * FROM cps1988")
     assert cursor.execute("SELECT 1").fetchone()[0] == 1
     connection.close()
+
+
+def test_r(server):
+    """
+    R's DBI, and dbplyr, whose pipelines become SQL; a look at rows is refused with the way out.
+    """
+    if shutil.which("Rscript") is None:
+        pytest.skip("R is not installed")
+    packages = "library(RPostgreSQL); library(dbplyr)"
+    found = subprocess.run(["Rscript", "-e", packages], env=os.environ, **CAPTURED)
+    if found.returncode:
+        pytest.skip("RPostgreSQL or dbplyr is not installed")
+    arguments = [server.host, str(server.port), password("alice")]
+    told = lines(run(["Rscript", str(HERE / "client.R"), *arguments], os.environ).stdout)
+    assert told["tables"].split() == ["cps1988", "budget", "history"]
+    assert told["fields"].split()[-1] == "wage"
+    assert told["rows"].split() == NAMES
+    for name in ("same", "counted", "grouped"):
+        assert told[name].strip() == "TRUE", name
+    assert "only aggregates" in told["rows_refused"]
+    assert "SELECT COUNT(*) FROM cps1988" in told["preview_refused"]
 
 
 def test_node(server):

@@ -24,6 +24,11 @@ WRONG = {
     "delete": ("DELETE FROM cps1988", "not supported"),
     "empty parentheses": ("SELECT COUNT(*) FROM cps1988 WITH UTILITY ()", "line 1"),
     "too long": ("SELECT COUNT(*) FROM cps1988 WHERE " + "education = 1 OR " * 70_000, "long"),
+    "half_width of a billion digits": ("SET privacy.utility = '1e999999999, 0.05'", "useful range"),
+    "delta of a billion digits": ("SET privacy.utility = '50, 1e-999999999'", "useful range"),
+    "delta past a double": ("SET privacy.utility = '50, 1e300'", "hundreds of digits"),
+    "5,000 digits": ("SELECT COUNT(*) FROM cps1988 WHERE education < " + "9" * 5000, "2000 digits"),
+    "claim past a double": ("SELECT PROBABILITY(COUNT(*) > 1e400) FROM cps1988", "38 digits"),
     "too deep": ("SELECT COUNT(*) FROM cps1988 WHERE " + "(" * 10_000, "nested"),
 }
 
@@ -40,6 +45,16 @@ def test_a_wrong_statement_is_an_error_that_helps(name, engine):
     assert not isinstance(caught.value, errors.InternalError)
     assert fragment in str(caught.value)
     assert engine.ledger.sequence() == before
+
+
+def test_a_default_that_is_no_request_is_refused(engine):
+    """
+    Whatever a program hands over as its default utility, there is one error, and at once.
+    """
+    for pair in (("1e999999999", 0.1), (50, "1e-999999999"), (10**400, 0.1), (float("nan"), 0.1),
+                 (50, float("inf")), ("x", 1), (1, 2, 3), 5):  # fmt: skip
+        with pytest.raises(errors.UtilityError):
+            engine.session(None, pair)
 
 
 def test_a_refusal_says_requested_spent_and_left(engine):

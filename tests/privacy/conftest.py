@@ -10,19 +10,6 @@ from tests.privacy import worlds as making
 from tests.privacy.double import START
 
 
-def pytest_configure(config):
-    """Know the marker of what takes many minutes."""
-    config.addinivalue_line("markers", "audit: takes many minutes; run by -m audit only")
-
-
-def pytest_collection_modifyitems(config, items):
-    """Leave the audits out of every run that does not ask for them."""
-    if "audit" not in config.option.markexpr:
-        left_out = [item for item in items if item.get_closest_marker("audit")]
-        items[:] = [item for item in items if item not in left_out]
-        config.hook.pytest_deselected(items=left_out)
-
-
 class Frozen(datetime.datetime):
     """The engine's clock in an audit."""
 

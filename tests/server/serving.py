@@ -61,6 +61,7 @@ class Running:
     metrics: int = 0
     process: subprocess.Popen | None = None  # None: it runs in this process
     server: Server | None = None
+    loop: asyncio.AbstractEventLoop | None = None
     host: str = "127.0.0.1"
 
     def dsn(self, user="alice", dataset="cps1988", **more):
@@ -125,7 +126,7 @@ def running(folder, **options):
     try:
         asyncio.run_coroutine_threadsafe(server.start(), loop).result(60)
         try:
-            yield Running(server.port, folder, server=server)
+            yield Running(server.port, folder, server=server, loop=loop)
         finally:
             asyncio.run_coroutine_threadsafe(server.stop(), loop).result(60)
     finally:

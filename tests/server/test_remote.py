@@ -23,7 +23,135 @@ SAME = (
     ("SELECT COUNT(* FROM cps1988", None),
     ("SHOW BUDGET", None),
     ("EXPLAIN UTILITY SELECT COUNT(*) FROM cps1988", None),
+    ("SHOW privacy.utility", None),
+    ("SELECT * FROM cps1988 WHERE 1=0", None),
+    ("SELECT AVG(wage) FROM cps1988 WITH UTILITY (50, 0.05)", None),
+    ("SELECT 1 AS a, 'x' AS b", None),
+    ("SELECT COUNT(*) FROM nowhere.cps1988", None),
+    ("INSERT INTO cps1988 VALUES (1)", None),
+    ("SELECT COUNT(*) FROM cps1988; SELECT COUNT(*) FROM cps1988", None),
+    ("SELECT COUNT(*) FROM cps1988;", None),
+    ("SELECT COUNT(*) FROM cps1988 WHERE education = %s", ["a", "b"]),
+    ("", None),
+    (" -- nothing", None),
 )
+COUNT = "SELECT COUNT(*) FROM cps1988 WITH UTILITY (500, 0.05)"
+WRONG = "SELECT foo FROM cps1988"
+SHOW = "SHOW privacy.utility"
+BLOCKS = {  # statements, one after the other
+    "rollback": ["BEGIN", "SET privacy.utility = '321, 0.05'", SHOW, "ROLLBACK", SHOW],
+    "commit": ["START TRANSACTION", "SET privacy.utility = '321, 0.05'", "END", SHOW],
+    "local": ["BEGIN WORK", "SET LOCAL privacy.utility = '9, 0.5'", SHOW, "COMMIT", SHOW],
+    "local alone": ["SET LOCAL privacy.utility = '9, 0.5'", SHOW],
+    "local before": [
+        "BEGIN; ",
+        "SET LOCAL privacy.utility = '5, 0.5'",
+        "SET privacy.utility = '6, 0.5'",
+        "COMMIT",
+        SHOW,
+    ],
+    "local after": [
+        "BEGIN",
+        "SET privacy.utility = '6, 0.5'",
+        "SET LOCAL privacy.utility = '5, 0.5'",
+        "SET LOCAL privacy.utility TO DEFAULT",
+        SHOW,
+        "COMMIT",
+        SHOW,
+    ],
+    "an error": ["BEGIN", WRONG, COUNT, "SHOW BUDGET", "", WRONG, "COMMIT", COUNT],
+    "an error, rolled back": ["BEGIN", "SET privacy.spend = maybe", COUNT, "ABORT", COUNT],
+    "twice": ["BEGIN", "BEGIN", "COMMIT", "COMMIT", "ROLLBACK"],
+    "savepoints": [
+        "BEGIN",
+        "SAVEPOINT a",
+        "SET privacy.utility = '2, 0.5'",
+        'SAVEPOINT "A"',
+        "SET LOCAL privacy.utility = '3, 0.5'",
+        WRONG,
+        "SAVEPOINT b",
+        'ROLLBACK TO "A"',
+        SHOW,
+        "ROLLBACK TRANSACTION TO SAVEPOINT A",
+        SHOW,
+        'RELEASE "A"',
+        "ROLLBACK TO a",
+        "RELEASE SAVEPOINT a",
+        "RELEASE a",
+        "ROLLBACK",
+    ],
+    "the nearest savepoint": [
+        "BEGIN",
+        "SAVEPOINT a",
+        "SET privacy.utility = '2, 0.5'",
+        "SAVEPOINT a",
+        "SET privacy.utility = '3, 0.5'",
+        "ROLLBACK TO a",
+        SHOW,
+        "COMMIT",
+        SHOW,
+    ],
+    "local before a savepoint": [
+        "SET privacy.utility = '7, 0.5'",
+        "BEGIN",
+        "SET LOCAL privacy.utility = '5, 0.5'",
+        "SAVEPOINT a",
+        "SET privacy.utility = '8, 0.5'",
+        "ROLLBACK TO a",
+        SHOW,
+        "COMMIT",
+        SHOW,
+    ],
+    "no block": ["SAVEPOINT a", "RELEASE a", "ROLLBACK TO a", "COMMIT AND CHAIN"],
+    "chain": [
+        "BEGIN",
+        "SET LOCAL privacy.utility = '5, 0.5'",
+        "COMMIT AND CHAIN",
+        SHOW,
+        "SET privacy.utility = '7, 0.5'",
+        "ROLLBACK AND CHAIN",
+        SHOW,
+        "ROLLBACK AND NO CHAIN",
+        "ROLLBACK",
+    ],
+    "reset all after local": [
+        "SET privacy.utility = '7, 0.5'",
+        "BEGIN",
+        "SET LOCAL privacy.utility = '5, 0.5'",
+        "RESET ALL",
+        "COMMIT",
+        SHOW,
+    ],
+    "discard": ["SET privacy.spend = off", "DISCARD PLANS", "DISCARD ALL", "SHOW privacy.spend"],
+    "discard in a block": ["BEGIN", "DISCARD ALL", "ROLLBACK"],
+    "reset": [
+        "SET privacy.utility = '7, 0.5'",
+        "RESET privacy.utility",
+        SHOW,
+        "SET privacy.spend = off",
+        "BEGIN",
+        "RESET ALL",
+        "ROLLBACK",
+        "SHOW privacy.spend",
+    ],
+}
+ELSEWHERE = {  # what only one of them knows: the mirror is a PostgreSQL, the embedded one is not
+    "SELECT version()": proxy.ProgrammingError,
+    "SHOW search_path": proxy.ProgrammingError,
+    "EXPLAIN SELECT COUNT(*) FROM cps1988": proxy.NotSupportedError,
+    "VALUES (1)": proxy.NotSupportedError,
+    "LISTEN a": proxy.NotSupportedError,
+    "PREPARE p AS SELECT COUNT(*) FROM cps1988": proxy.NotSupportedError,
+}
+WRITES = {  # refused by both, by the mirror in the words of PostgreSQL
+    "CREATE TABLE t (a int)": proxy.ProgrammingError,
+    "CREATE TEMP TABLE t (a int)": proxy.ProgrammingError,
+    "DROP TABLE t": proxy.ProgrammingError,
+    "INSERT INTO t VALUES (1)": proxy.ProgrammingError,
+    "CREATE VIEW v AS SELECT COUNT(*) FROM cps1988": proxy.NotSupportedError,
+    "DELETE FROM cps1988": proxy.NotSupportedError,
+    "COPY cps1988 TO STDOUT": proxy.NotSupportedError,
+}
 
 
 @pytest.fixture(scope="module")
@@ -47,12 +175,13 @@ def outcome(connection, text, parameters):
     try:
         cursor = connection.execute(text, parameters)
     except proxy.Error as error:
-        return type(error), error.sqlstate, error.message, error.hint, error.position
+        what = [error.message, error.hint, error.position]
+        if text.startswith(("INSERT", "SELECT COUNT(*) FROM nowhere")):
+            what = []  # PostgreSQL has its own words
+        return type(error), error.sqlstate, *what
     answers = [[(a.estimate, a.low, a.high, a.source) for a in row] for row in cursor.answers]
-    tag = (
-        cursor.statusmessage if text.startswith("SELECT") else None
-    )  # PostgreSQL's own at the wire
-    return cursor.description, cursor.fetchall(), answers, tag
+    rows = cursor.fetchall() if cursor.description else None
+    return cursor.description, rows, answers, cursor.statusmessage, cursor.rowcount
 
 
 @pytest.mark.parametrize("text, parameters", SAME)
@@ -62,9 +191,89 @@ def test_both_connections_say_the_same(both, text, parameters):
     """
     embedded, remote, _ = both
     first = outcome(embedded, text, parameters)  # measures; from here on it is inferred
-    if len(first) == 4:
+    if first[0] is not None and not isinstance(first[0], type):
         first = outcome(embedded, text, parameters)
     assert outcome(remote, text, parameters) == first
+
+
+@pytest.fixture
+def fresh(both):
+    """A new embedded connection and a new one to the server."""
+    *_, running = both
+    policy, state = running.folder / "cps1988.yaml", running.folder / "state"
+    with (
+        proxy.connect(policy, state=state, user="alice", utility=(400, 0.05)) as embedded,
+        proxy.connect(running.url(), utility=(400, 0.05)) as remote,
+    ):
+        yield embedded, remote
+
+
+@pytest.mark.parametrize("statements", BLOCKS.values(), ids=BLOCKS)
+def test_transactions_are_those_of_postgresql(fresh, statements):
+    """
+    Settings, errors, savepoints and tags in a transaction: what PostgreSQL does at one door, the
+    other does too, statement by statement.
+    """
+    fresh[0].execute(COUNT)  # from here on it is inferred
+    told = [[], []]
+    for connection, into in zip(fresh, told, strict=True):
+        for text in statements:
+            try:
+                cursor = connection.execute(text)
+                rows = cursor.fetchall() if cursor.description else None
+                into.append((text, rows, cursor.statusmessage, cursor.notices))
+            except proxy.Error as error:
+                what = error.message if text != WRONG else ""
+                into.append((text, type(error), error.sqlstate, what))
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["embedded", "remote"])
+def test_commit_and_rollback_end_a_transaction(fresh, which):
+    """
+    They end what a BEGIN began, also after an error, and do nothing without one.
+    """
+    connection = fresh[which]
+    connection.commit()
+    connection.rollback()
+    connection.execute("BEGIN")
+    connection.execute("SET privacy.utility = '7, 0.5'")
+    connection.rollback()
+    assert connection.execute(SHOW).fetchall() == [("400.0, 0.05",)]
+    connection.execute("BEGIN")
+    connection.execute("SET privacy.utility = '7, 0.5'")
+    connection.commit()
+    assert connection.execute(SHOW).fetchall() == [("7, 0.5",)]
+    connection.execute("BEGIN")
+    with pytest.raises(proxy.ProgrammingError):
+        connection.execute("SELECT COUNT(*) FROM cps1988 WHERE education = %s", [1, 2])
+    connection.execute(COUNT)  # a parameter too many was no statement, and failed none
+    for _ in range(2):
+        with pytest.raises(proxy.Error):
+            connection.execute(WRONG)
+    connection.rollback()
+    assert connection.execute(COUNT).rowcount == 1
+
+
+@pytest.mark.parametrize("text", ELSEWHERE)
+def test_what_only_a_server_knows(fresh, text):
+    """
+    The embedded connection refuses what PostgreSQL's own catalogs, settings and plans answer.
+    """
+    with pytest.raises(ELSEWHERE[text]):
+        fresh[0].execute(text)
+    fresh[1].execute(text)
+
+
+@pytest.mark.parametrize("text", WRITES)
+def test_writing_is_refused(fresh, text):
+    """
+    Both connections refuse to write.
+    """
+    with pytest.raises(proxy.NotSupportedError):
+        fresh[0].execute(text)
+    with pytest.raises(WRITES[text]):
+        fresh[1].execute(text)
 
 
 def test_what_it_cost_is_told(both):
@@ -97,8 +306,14 @@ def test_a_wrong_utility_is_refused_at_connect(both):
     Both connections refuse a utility that makes no sense when they are made.
     """
     *_, running = both
-    with pytest.raises(UtilityError):
-        proxy.connect(running.url(), utility=(0, 0.05))
+    for wrong in ((0, 0.05), (1, 2), 5, (1,), ("a", "b")):
+        with pytest.raises(UtilityError) as embedded:
+            proxy.connect(
+                running.folder / "cps1988.yaml", state=running.folder / "state", utility=wrong
+            )
+        with pytest.raises(UtilityError) as remote:
+            proxy.connect(running.url(), utility=wrong)
+        assert str(embedded.value) == str(remote.value)
 
 
 @pytest.mark.parametrize(

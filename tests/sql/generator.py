@@ -5,6 +5,7 @@ import random
 TEXTS = ["'clerk'", "'O''Neil''s'", "'50%_off'", "''", "'Ärztin'", "'nobody'"]
 REGIONS = ["'north'", "'south'", "'east'", "'west'", "'North'"]
 PATTERNS = ["'%t%'", "'n%'", "'_ast'", "'50\\%%'", "'%o_t%'", "''", "'%'"]
+QUOTED = ["$$north$$", r"E'no\x72th'", "$q$west$q$", r"e'\'\\'"]
 COMPARE = ["=", "<>", "<", "<=", ">", ">=", "!="]
 COLUMNS = ["region", "zone", '"Job Title"', "married", "children", "score"]
 BINNED = ["income", "month"]
@@ -52,6 +53,11 @@ class Generator:
             f"age {no()}in ({self.list_of(self.integer, 4)})",
             f"children {no()}in (0, {draw.randint(-2, 5)}{self.of('', ', null')})",
             f"age {no()}between {self.of('', 'symmetric ')}{self.integer()} and {self.integer()}",
+            f"children {self.compare()} {self.of('any', 'all')}"
+            f"('{{{self.list_of(self.element, 3)}}}')",
+            f"age {self.of('= any', '<> all')}(array[{self.list_of(self.integer, 4)}])",
+            f"region {no()}like {self.of('any', 'all')}(array[{self.list_of(self.pattern, 2)}])",
+            f"region {self.compare()} {draw.choice(QUOTED)}",
             f"score {self.compare()} {self.of('-1.5', '0', '.25', '2.50', '1e1', '-0.0')}",
             f"joined {self.compare()} {self.of('', 'date ')}'2020-0{draw.randint(1, 3)}-11'",
             f"{self.of('married', 'children')} is {no()}null",
@@ -68,6 +74,13 @@ class Generator:
             f"case when {self.plain()} then {self.of('married', 'true')} else age > 9 end",
             f"coalesce(married, {self.of('true', 'false')})",
         )
+
+    def element(self):
+        """An element of an array literal."""
+        return self.of("1", "-2", " 5", "null", '"0"')
+
+    def pattern(self):
+        return self.draw.choice(PATTERNS)
 
     def plain(self):
         """A condition without CASE."""
@@ -158,9 +171,11 @@ class Generator:
             return self.select()
         if kind < 0.85:
             return self.outer()
-        if kind < 0.95:
+        if kind < 0.89:
             return self.flattened()
-        return self.united()
+        if kind < 0.92:
+            return self.paired()
+        return self.stacked() if kind < 0.97 else self.united()
 
     def where(self):
         return f" WHERE {self.condition()}" if self.chance(0.8) else ""
@@ -206,6 +221,32 @@ class Generator:
         text = f"SELECT region, count(*) AS n, sum(x) AS a, sum(w + 1) AS b FROM ({inner}) t"
         text += self.of("", " WHERE x > 3", " WHERE married OR x is null")
         return f"{text} GROUP BY region", False
+
+    def paired(self):
+        """An aggregation of rows joined with public ones, some keys of which are there twice."""
+        rows = self.list_of(lambda: f"({self.draw.randint(-2, 6)}, {self.of('null', '1', '7')})", 5)
+        join = self.of("JOIN", "LEFT JOIN")
+        on = f"v.k = {self.of('s.children', 's.age % 5', 's.age')}"
+        text = f"FROM survey s {join} (VALUES (9, 4), {rows}) AS v(k, n) ON {on}{self.where()}"
+        if join == "JOIN" and self.chance(0.3):
+            text = text.replace(" ON ", f" ON s.age {self.compare()} v.k AND ", 1)
+        numbers = "count(*) AS n, count(v.n) AS m, sum(n) AS a, sum(wage * n) AS b"
+        if self.chance(0.5):
+            return f"SELECT {numbers} {text}", False
+        return f"SELECT region, {numbers} {text} GROUP BY region", False
+
+    def stacked(self):
+        """An aggregation of the rows of several SELECTs."""
+        parts = [
+            f"SELECT region, {self.scalar()} AS x, {self.of('wage', 'bonus', 'age')} AS w "
+            f"FROM survey{self.where()}"
+            for _ in range(self.draw.randint(2, 3))
+        ]
+        text = f"FROM ({' UNION ALL '.join(parts)}) t{self.of('', ' WHERE x > 3')}"
+        numbers = "count(*) AS n, count(x) AS m, sum(x) AS a, sum(w) AS b"
+        if self.chance(0.5):
+            return f"SELECT {numbers} {text}", False
+        return f"SELECT region, {numbers} {text} GROUP BY region", False
 
     def united(self):
         """Two results, one above the other."""

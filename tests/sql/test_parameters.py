@@ -3,6 +3,7 @@
 import datetime
 from decimal import Decimal
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +23,8 @@ from tests.sql.survey import run
         (1e-7, "0.0000001"),
         (-0.5, "(-0.5)"),
         (Decimal("1.50"), "1.50"),
+        (np.float64(-1.5), "(-1.5)"),
+        (np.int64(7), "7"),
         ("south", "'south'"),
         ("O'Neil's", "'O''Neil''s'"),
         ("a\\b", "'a\\b'"),
@@ -43,14 +46,44 @@ def test_values_are_written_as_literals(value, literal):
 
 
 @pytest.mark.parametrize(
-    "value", [float("nan"), float("inf"), "a\0b", object(), [], b"bytes", 1j, Decimal("NaN")]
-)
+    "value",
+    [float("nan"), float("inf"), "a\0b", object(), [], b"bytes", 1j, Decimal("NaN"), 10**2000,
+     Decimal("1e999999999"), Decimal("-1e-2000")],
+)  # fmt: skip
 def test_values_without_a_literal_are_refused(value):
     """
-    NaN, infinity, NUL, empty lists and foreign types have none.
+    NaN, infinity, NUL, empty lists, foreign types and numbers of thousands of digits have none.
     """
     with pytest.raises(ProgrammingError):
         bind_parameters("%s", [value])
+
+
+@pytest.mark.parametrize(
+    "value, text, literal",
+    [
+        ([1, 2], "a = ANY(%s)", "a = ANY(ARRAY[1, 2])"),
+        (["{x}"], "a <> all ( %s )", "a <> all ( ARRAY['{x}'] )"),
+        ([], "a = ANY(%s)", "a = ANY('{}')"),
+        ([1], "a IN %s", "a IN (1)"),
+    ],
+)
+def test_a_list_behind_any_is_an_array(value, text, literal):
+    """
+    ANY and ALL take an array, also an empty one; IN takes values in brackets.
+    """
+    assert bind_parameters(text, [value]) == literal
+
+
+def test_lists_as_parameters_are_lists():
+    """
+    Each list finds the records that have one of its values.
+    """
+    one = run("SELECT COUNT(*) FROM survey WHERE age IN (3, 4)").rows
+    assert run("SELECT COUNT(*) FROM survey WHERE age IN %s", [[3, 4]]).rows == one
+    assert run("SELECT COUNT(*) FROM survey WHERE age = ANY(%s)", [[3, 4]]).rows == one
+    assert run("SELECT COUNT(*) FROM survey WHERE age = ANY(%s)", [[]]).rows == [(0,)]
+    # as the server writes an empty array
+    assert run("SELECT COUNT(*) FROM survey WHERE age = ANY(ARRAY[])").rows == [(0,)]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import dataclasses
 import datetime
 import logging
 import time
+from decimal import Decimal
 
 import pytest
 
@@ -23,6 +24,7 @@ from proxy.sql import (
     postprocess,
     split,
 )
+from proxy.sql.sandbox import Here
 from tests.sql.survey import evaluator, policy, program, run
 
 
@@ -199,6 +201,7 @@ def test_hidden_groups_are_those_without_a_count():
     """
     text = "SELECT age, children, COUNT(*) FROM survey GROUP BY age, children"
     shown = run(text, settings={"privacy.hide_empty": "on"}).rows
+    assert run(text, settings={"privacy.hide_empty": "TRUE"}).rows == shown
     assert shown == [row for row in run(text).rows if row[2] > 0]
     assert 0 < len(shown) < 360
 
@@ -493,7 +496,7 @@ def test_a_query_that_takes_too_long_is_given_up():
     """
     The evaluator interrupts what runs past its limit.
     """
-    impatient = Evaluator(policy().domain, seconds=0.2)
+    impatient = Evaluator(policy().domain, Here(seconds=0.2))
     text = (
         "WITH t AS (SELECT joined, COUNT(*) AS n FROM survey GROUP BY joined) "
         "SELECT SUM(a.n + b.n + c.n + d.n + e.n + f.n) AS s FROM t a, t b, t c, t d, t e, t f"
@@ -504,3 +507,51 @@ def test_a_query_that_takes_too_long_is_given_up():
         postprocess(found, [[list(range(67))]], impatient)
     assert time.perf_counter() - begun < 5
     assert run("SELECT 1 AS a").rows == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "expression, kind, value",
+    [
+        ("COUNT(*)::numeric", "numeric", Decimal(600)),
+        ("(COUNT(*)::numeric)", "numeric", Decimal(600)),
+        ("CAST(COUNT(*) AS numeric(10, 2))", "numeric", Decimal("600.00")),
+        ("COUNT(*)::int", "integer", 600),
+        ("COUNT(*)::smallint", "integer", 600),
+        ("COUNT(*)::bigint", "bigint", 600),
+        ("COUNT(*)::float8", "double precision", 600.0),
+        ("SUM(age)::numeric", "numeric", Decimal(11617)),
+        ("(SUM(age) / 2.0)::numeric", "numeric", Decimal("5808.5")),
+        ("SUM(age)::bigint", "bigint", 11617),
+        ("AVG(score)::numeric", "numeric", None),
+        ("COUNT(*)::text", "text", "600"),
+    ],
+)
+def test_a_cast_announces_its_type(expression, kind, value):
+    """
+    The outermost cast says of what type a column is, and its values are of that type.
+    """
+    found = run(f"SELECT {expression} AS n FROM survey")
+    assert [column.type for column in found.columns] == [kind]
+    assert value is None or (found.rows, type(found.rows[0][0])) == ([(value,)], type(value))
+
+
+def test_a_number_that_is_cast_keeps_its_interval():
+    """
+    A cast to another number leaves the cell the number that it is.
+    """
+    for kind in ("numeric", "int", "bigint", "float8"):
+        assert run(f"SELECT COUNT(*)::{kind} FROM survey").origins == [((0, 0, 0),)]
+    one = run(
+        "SELECT CREDIBLE_LOW(COUNT(*)::numeric), PROBABILITY(COUNT(*)::int >= 600) FROM survey"
+    )
+    assert one.rows == [(600.0, 1.0)]
+
+
+def test_noise_makes_no_cast_fail():
+    """
+    A number past the type that it is cast to is NULL: the statement has been paid for.
+    """
+    found = run(
+        "SELECT (COUNT(*) * 1000000000000)::int, (SUM(wage) * 1e30::float8)::int FROM survey"
+    )
+    assert found.rows == [(None, None)]

@@ -114,3 +114,27 @@ SELECT 2 * age ^ 2 AS a, -age ^ 2 AS b, COUNT(*) FROM survey GROUP BY 1, 2
 
 -- comparisons as values
 SELECT (age > 10) = married AS a, COUNT(*) FROM survey GROUP BY 1
+
+-- LPAD and RPAD
+SELECT LPAD(region, 7, '*') AS a, RPAD(region, 2) AS b, LPAD(region, 6, 'xy') AS c, RPAD(region, 7, '') AS d, LPAD(region, 0) AS e, COUNT(*) FROM survey GROUP BY region
+
+-- LPAD of numbers
+SELECT LPAD(age::text, 2, '0') AS a, COUNT(*) FROM survey WHERE age < 12 GROUP BY 1
+
+-- RPAD with NULL
+SELECT RPAD(region, 7, NULL) AS a, COUNT(*) FROM survey GROUP BY region
+
+-- TO_DATE and TO_TIMESTAMP
+SELECT COUNT(*) FILTER (WHERE joined >= TO_DATE('2020-02-01', 'YYYY-MM-DD')) AS a, COUNT(*) FILTER (WHERE joined < TO_TIMESTAMP('2020-02-01 00:00:00.000001', 'YYYY-MM-DD HH24:MI:SS.US')) AS b FROM survey
+
+-- times with a zone
+SELECT COUNT(*) FILTER (WHERE joined >= TIMESTAMPTZ '2020-01-31 23:30:00-01') AS a, COUNT(*) FILTER (WHERE joined < '2020-02-01 01:00+01:00'::timestamptz) AS b FROM survey
+
+-- DATE of a timestamp
+SELECT DATE(joined + INTERVAL '36 hours') AS d, COUNT(*) FROM survey GROUP BY 1
+
+-- conditions of all and of some
+SELECT region, BOOL_OR(children > 4) AS a, BOOL_AND(age >= 1) AS b, EVERY(married) AS c FROM survey GROUP BY region
+
+-- of results
+SELECT EVERY(n > 100) AS a, BOOL_OR(n > 150) AS b FROM (SELECT region, COUNT(*) AS n FROM survey GROUP BY region) t

@@ -230,3 +230,45 @@ FROM
 WHERE
   age > 5
 ;
+
+-- rows
+SELECT COUNT(*) FROM survey WHERE (region, married) = ('north', true)
+
+-- rows that differ
+SELECT COUNT(*) FROM survey WHERE (region, children) <> ('north', 3)
+
+-- rows with ROW
+SELECT COUNT(*) FROM survey WHERE ROW(age, children) = ROW(3, NULL) OR ROW(age, children) IN (ROW(4, 1), ROW(5, 2))
+
+-- rows in a list
+SELECT COUNT(*) FROM survey WHERE (region, children) IN (('north', 1), ('south', NULL), ('east', 2))
+
+-- rows not in a list
+SELECT COUNT(*) FROM survey WHERE (region, children) NOT IN (('north', 1), ('south', 2))
+
+-- SIMILAR TO
+SELECT COUNT(*) FROM survey WHERE region SIMILAR TO '(n|s)%'
+
+-- NOT SIMILAR TO
+SELECT COUNT(*) FROM survey WHERE region NOT SIMILAR TO '_o+r_*|w%'
+
+-- SIMILAR TO a part
+SELECT COUNT(*) FROM survey WHERE region SIMILAR TO 'or'
+
+-- SIMILAR TO plain characters
+SELECT COUNT(*) FROM survey WHERE "Job Title" SIMILAR TO '50.+|O''Neil''s|^%|%$'
+
+-- a regular expression
+SELECT COUNT(*) FROM survey WHERE region ~ '^n|s.u'
+
+-- a regular expression without case
+SELECT COUNT(*) FROM survey WHERE region ~* '^(N|S)' AND "Job Title" ~* 'ÄRZTIN|CLERK'
+
+-- not a regular expression
+SELECT COUNT(*) FROM survey WHERE region !~ 't$' AND region !~* 'ORTH'
+
+-- a regular expression with a set
+SELECT COUNT(*) FROM survey WHERE region ~ '^[ns][^t]*th?$'
+
+-- a regular expression with digits and spaces
+SELECT COUNT(*) FROM survey WHERE "Job Title" ~ '\d+' OR "Job Title" ~ '\s'

@@ -35,9 +35,8 @@ SELECT string_agg(region, ',') FROM survey
 
 -- whether any is true
 -- error: NotSupportedError
--- says: BOOL_OR(married) is not a function of counts and sums that is known
--- at: bool_or(ma
-SELECT bool_or(married) FROM survey
+-- says: bool_or takes a condition, not type integer
+SELECT bool_or(age) FROM survey
 
 -- a correlation
 -- error: NotSupportedError

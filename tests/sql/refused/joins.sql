@@ -4,36 +4,6 @@
 -- at: survey b O
 SELECT COUNT(*) FROM survey a JOIN survey b ON a.age = b.age
 
--- the dataset after a public table
--- error: NotSupportedError
--- says: protected rows are not joined with one another, or with a result
--- at: survey s O
-SELECT COUNT(*) FROM places p JOIN survey s ON s.region = p.place
-
--- a public table without a key
--- error: NotSupportedError
--- says: protected rows are joined with a public table by equality of its key: ON a = b, or USING
--- at: places
-SELECT COUNT(*) FROM survey, places
-
--- a public table by inequality
--- error: NotSupportedError
--- says: protected rows are joined with a public table by equality of its key: ON a = b, or USING
--- at: s.age > p.
-SELECT COUNT(*) FROM survey s JOIN places p ON s.age > p.people
-
--- a public table by what is not its key
--- error: NotSupportedError
--- says: several rows of p have the same key
--- at: places p O
-SELECT COUNT(*) FROM survey s JOIN places p ON s.region = p.country
-
--- a public table on the right
--- error: NotSupportedError
--- says: RIGHT JOIN: protected rows are joined with a public table by equality of its key: ON a = b, or USING
--- at: places p O
-SELECT COUNT(*) FROM survey s RIGHT JOIN places p ON s.region = p.place
-
 -- the dataset with a result
 -- error: NotSupportedError
 -- says: protected rows are not joined with a result
@@ -75,3 +45,75 @@ SELECT * FROM places p, LATERAL (SELECT p.people) x
 -- says: JOIN takes ON or USING
 -- at: COUNT(*) AS n FROM survey) b
 SELECT a.n FROM (SELECT COUNT(*) AS n FROM survey) a LEFT JOIN (SELECT COUNT(*) AS n FROM survey) b
+
+-- a public table on the right
+-- error: NotSupportedError
+-- says: RIGHT JOIN keeps rows of the public table for which there is no record
+-- at: places p O
+SELECT COUNT(*) FROM survey s RIGHT JOIN places p ON s.region = p.place
+
+-- a public table on the left that is kept
+-- error: NotSupportedError
+-- says: LEFT JOIN keeps rows of the public table for which there is no record
+-- at: survey s O
+SELECT COUNT(*) FROM places p LEFT JOIN survey s ON s.region = p.place
+
+-- both sides kept
+-- error: NotSupportedError
+-- says: FULL JOIN keeps rows of the public table for which there is no record
+SELECT COUNT(*) FROM survey s FULL JOIN places p ON s.region = p.place
+
+-- records without a public row only
+-- error: NotSupportedError
+-- says: JOIN
+SELECT COUNT(*) FROM survey s NATURAL JOIN places p
+
+-- an outer join by inequality
+-- error: NotSupportedError
+-- says: an outer JOIN of protected rows takes equalities with columns of the public table
+-- at: s.age > p.
+SELECT COUNT(*) FROM survey s LEFT JOIN places p ON s.age > p.people
+
+-- an outer join with more conditions
+-- error: NotSupportedError
+-- says: an outer JOIN of protected rows takes equalities
+-- at: p.coast
+SELECT COUNT(*) FROM survey s LEFT JOIN places p ON s.region = p.place AND p.coast
+
+-- grouped by what repeats for a key
+-- error: NotSupportedError
+-- says: a record may have several values of this column
+SELECT p.place, COUNT(*) FROM survey s, places p GROUP BY p.place
+
+-- a public table with too many rows for each record
+-- error: StatementTooComplexError
+-- says: a record meets 256 rows of d; 64 are allowed
+-- at: places d
+SELECT COUNT(*) FROM survey CROSS JOIN places a CROSS JOIN places b CROSS JOIN places c CROSS JOIN places d
+
+-- the same name twice
+-- error: AmbiguousColumnError
+-- says: table name "p" specified more than once
+SELECT COUNT(*) FROM places p JOIN survey p ON TRUE
+
+-- two public tables before the dataset
+-- error: NotSupportedError
+-- says: protected rows are not joined with one another, or with a result
+-- at: survey s O
+SELECT COUNT(*) FROM places p JOIN places q ON p.place = q.place JOIN survey s ON s.region = p.place
+
+-- a result before the dataset
+-- error: NotSupportedError
+-- says: protected rows are not joined with a result
+SELECT COUNT(*) FROM (SELECT region, COUNT(*) AS n FROM survey GROUP BY region) t JOIN survey s ON s.region = t.region
+
+-- an outer join without its condition
+-- error: ProgrammingError
+-- says: JOIN takes ON or USING
+SELECT COUNT(*) FROM survey s LEFT JOIN places p
+
+-- a key that the public table does not have
+-- error: UndefinedColumnError
+-- says: column "nope" does not exist
+-- at: p.nope
+SELECT COUNT(*) FROM survey s JOIN places p ON s.region = p.nope

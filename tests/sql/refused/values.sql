@@ -160,12 +160,6 @@ SELECT COUNT(*) FROM survey WHERE region LIKE zone
 -- at: region ~ '
 SELECT COUNT(*) FROM survey WHERE region ~ '(?=s)'
 
--- SIMILAR TO
--- error: NotSupportedError
--- says: SIMILARTO is not supported in an expression
--- at: region SIM
-SELECT COUNT(*) FROM survey WHERE region SIMILAR TO 's%'
-
 -- a number of too many digits
 -- error: NotSupportedError
 -- says: the number 99999999999999999999999999999999999999999 has more than 38 digits
@@ -183,12 +177,6 @@ SELECT COUNT(*) FROM survey WHERE age::json = '1'
 -- says: BRACKET is not supported in an expression
 -- at: region[1]
 SELECT COUNT(*) FROM survey WHERE region[1] = 's'
-
--- rows of values compared
--- error: NotSupportedError
--- says: TUPLE is not supported in an expression
--- at: age, child
-SELECT COUNT(*) FROM survey WHERE (age, children) = (1, 2)
 
 -- IN of nothing
 -- error: NotSupportedError
@@ -241,3 +229,18 @@ SELECT COUNT(*) FROM survey WHERE score::numeric(50, 2) > 1
 -- error: NotSupportedError
 -- says: numeric takes a precision of 1 to 38 and a scale within it
 SELECT COUNT(*) FROM survey WHERE score::numeric(2, 5) > 1
+
+-- an aggregate moved by more than a double holds
+-- error: NotSupportedError
+-- says: COUNT(*) + 1e309 is scaled or moved by a number of more than 38 digits
+SELECT COUNT(*) + 1e309 FROM survey
+
+-- an aggregate multiplied by more than a double holds
+-- error: NotSupportedError
+-- says: is scaled or moved by a number of more than 38 digits
+SELECT region, SUM(wage) * 1e200 * 1e200 FROM survey GROUP BY region
+
+-- an aggregate divided by more than a double holds
+-- error: NotSupportedError
+-- says: is scaled or moved by a number of more than 38 digits
+SELECT COUNT(*) / 1e309 FROM survey

@@ -1,0 +1,125 @@
+"""The allow-list as people read it: an example of every function, operator and cast that is known.
+
+``page`` makes FUNCTIONS.md of it.  Invariant (tested): each example of the first table is what
+PostgreSQL says it is, and no rule of the translation is without an example.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+PAGE = "proxy/sql/FUNCTIONS.md"
+
+SCALARS: dict[str, tuple[str, ...]] = {  # expressions of attributes, results and constants
+    "Comparisons": (
+        "1 = 1", "1 <> 2", "1 != 2", "1 < 2", "1 <= 2", "2 > 1", "2 >= 1",
+        "2 BETWEEN 1 AND 3", "2 BETWEEN SYMMETRIC 3 AND 1", "2 IN (1, 2)", "2 NOT IN (1, 3)",
+        "2 = ANY (ARRAY[1, 2])", "2 = ANY ('{1,2}')", "3 <> ALL (ARRAY[1, 2])", "3 > ALL ('{1,2}')",
+        "(1, 'a') = (1, 'a')", "(1, 'a') IN ((1, 'a'), (2, 'b'))", "NULL IS NULL",
+        "1 IS NOT NULL", "TRUE IS NOT FALSE", "NULL::boolean IS UNKNOWN", "1 IS DISTINCT FROM NULL",
+        "1 IS NOT DISTINCT FROM 1", "TRUE AND FALSE", "TRUE OR FALSE", "NOT TRUE",
+    ),
+    "Conditions": (
+        "CASE WHEN 1 > 2 THEN 'a' ELSE 'b' END", "CASE 2 WHEN 1 THEN 'a' WHEN 2 THEN 'b' END",
+        "COALESCE(NULL, 2)", "NULLIF(1, 1)", "GREATEST(1, 3, 2)", "LEAST(1, 3, 2)",
+    ),
+    "Numbers": (
+        "1 + 2", "3 - 1", "2 * 3", "7 / 2", "7.0 / 2", "7 % 2", "-(1)", "mod(7, 2)", "div(7, 2)",
+        "abs(-1)", "sign(-2.5)", "ceil(1.2)", "ceiling(1.2)", "floor(1.8)", "round(2.5)",
+        "round(2.345, 2)", "trunc(2.9)", "trunc(2.349, 2)", "sqrt(9)", "cbrt(27)", "power(2, 10)",
+        "exp(0)", "ln(1)", "log(100)", "log(2, 8)",
+    ),
+    "Texts": (
+        "'a' || 'b'", "lower('North')", "upper('North')", "length('north')",
+        "char_length('north')", "octet_length('é')", "left('north', 2)", "right('north', 2)",
+        "substring('north', 2, 3)", "substring('north' FROM 2 FOR 3)", "position('r' IN 'north')",
+        "strpos('north', 'r')", "replace('north', 'n', 'f')", "split_part('a-b', '-', 2)",
+        "concat('a', 1, NULL)", "concat_ws('-', 'a', 'b')", "lpad('7', 2, '0')", "rpad('7', 2)",
+        "trim(' a ')", "ltrim('xa', 'x')", "rtrim('ax', 'x')", "btrim('xax', 'x')",
+        "TRIM(LEADING 'x' FROM 'xa')", "reverse('abc')", "starts_with('north', 'no')",
+    ),
+    "Patterns": (
+        "'north' LIKE 'n%'", "'north' NOT LIKE '_o%'", "'50%' LIKE '50!%' ESCAPE '!'",
+        "'North' ILIKE 'n%'", "'north' LIKE ANY (ARRAY['n%', 's%'])",
+        "'north' SIMILAR TO '(n|s)%'", "'north' ~ '^n.*h$'", "'North' ~* '^n'", "'north' !~ '^s'",
+        "'North' !~* '^s'",
+    ),
+    "Dates and times": (
+        "DATE '2020-01-31' + 1", "DATE '2020-02-01' - DATE '2020-01-01'",
+        "DATE '2020-01-31' + INTERVAL '1 month'", "TIMESTAMP '2020-01-31 12:00' - INTERVAL '1 day'",
+        "date_trunc('month', DATE '2020-02-29')", "EXTRACT(year FROM DATE '2020-02-29')",
+        "date_part('week', DATE '2020-02-29')", "to_char(DATE '2020-02-29', 'YYYY-MM')",
+        "to_date('2020-02-29', 'YYYY-MM-DD')",
+        "to_timestamp('2020-02-29 12:30', 'YYYY-MM-DD HH24:MI')::timestamp",
+        "make_date(2020, 2, 29)",
+        "date(TIMESTAMP '2020-02-29 12:00')",
+    ),
+    "Casts": (
+        "CAST('7' AS integer)", "'7'::bigint", "'7.5'::numeric", "7.456::numeric(6, 2)",
+        "'7.5'::double precision", "7::text", "'north'::varchar(2)", "'yes'::boolean",
+        "1::boolean", "TRUE::integer", "'2020-02-29'::date", "'2020-02-29'::timestamp",
+        "TIMESTAMP '2020-02-29 12:00'::date",
+    ),
+    "Ways to write a text": (
+        "'it''s'", "E'it\\'s'", "$$it's$$",
+    ),
+}  # fmt: skip
+OTHERS: dict[str, tuple[tuple[str, str], ...]] = {
+    "Aggregates of protected rows, with an interval": (
+        ("COUNT(*)", "records"),
+        ("COUNT(x)", "records in which x is not NULL"),
+        ("COUNT_IF(c)", "records for which a condition is true"),
+        ("SUM(x)", "of attributes, or of a measure times an expression of attributes"),
+        ("AVG(x)", "of an attribute or a measure"),
+        ("a FILTER (WHERE c)", "the same of the records for which a condition is true"),
+        ("CREDIBLE_LOW(a), CREDIBLE_HIGH(a)", "the ends of the interval of a number"),
+        ("CONFIDENCE(a)", "the confidence of that interval"),
+        ("PROBABILITY(a > 100)", "of a claim about a number"),
+    ),
+    "Aggregates of protected rows, derived from noisy counts": (
+        ("COUNT(DISTINCT x), MIN(x), MAX(x)", "of the values that are present"),
+        ("BOOL_AND(c), EVERY(c), BOOL_OR(c)", "of the conditions that are present"),
+        (
+            "MEDIAN(x), PERCENTILE_CONT(p), PERCENTILE_DISC(p) WITHIN GROUP (ORDER BY x)",
+            "quantiles",
+        ),
+        ("MODE() WITHIN GROUP (ORDER BY x)", "the most frequent value"),
+        ("VARIANCE(x), VAR_SAMP(x), VAR_POP(x)", "variances"),
+        ("STDDEV(x), STDDEV_SAMP(x), STDDEV_POP(x)", "standard deviations"),
+    ),
+    "Over results": (
+        ("COUNT, SUM, AVG, MIN, MAX, …", "all of the above but CREDIBLE_… and PROBABILITY"),
+        ("ROW_NUMBER(), RANK(), DENSE_RANK(), PERCENT_RANK(), CUME_DIST(), NTILE(n)", "ranks"),
+        ("LAG(x), LEAD(x), FIRST_VALUE(x), LAST_VALUE(x), NTH_VALUE(x, n)", "other rows"),
+        ("a OVER (PARTITION BY … ORDER BY … ROWS …)", "windows"),
+        ("GROUPING(x)", "which columns a row of ROLLUP, CUBE or GROUPING SETS is grouped by"),
+    ),
+    "The clock": (
+        ("now(), CURRENT_TIMESTAMP, LOCALTIMESTAMP, transaction_timestamp()", "the time"),
+        ("CURRENT_DATE", "the day; both in the time zone of the policy"),
+    ),
+}
+
+
+def names() -> list[str]:
+    """Return the names of the scalar functions."""
+    found = [re.match(r"([A-Za-z_]+)\(", text) for group in SCALARS.values() for text in group]
+    return sorted({match[1].lower() for match in found if match})
+
+
+def page(shown: Callable[[str], str]) -> str:
+    """Return the page; ``shown`` gives the value of an expression as people read it."""
+    lines = [
+        "# What statements may be made of",
+        "",
+        "Made by `proxy/sql/allowed.py`. Each means what it means in PostgreSQL, and is tested",
+        "against it; what is not here is refused by name.",
+    ]
+    for title, forms in OTHERS.items():
+        lines += ["", f"## {title}", ""]
+        lines += [f"- `{form}`: {meaning}" for form, meaning in forms]
+    for title, examples in SCALARS.items():
+        lines += ["", f"## {title}", ""]
+        lines += [f"- ``{text}`` is `{shown(text)}`" for text in examples]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,121 @@
+"""A free statement that is asked again gives what it gave, until the history grows."""
+
+from dataclasses import replace
+
+import pytest
+
+from proxy.engine import Engine
+from proxy.errors import InsufficientPrivilegeError, QueryCanceledError
+
+TEXT = "SELECT region, COUNT(*) AS n FROM cps1988 GROUP BY region ORDER BY n DESC"
+
+
+def seen(result):
+    return result.columns, result.rows, result.answers, result.cost, result.left
+
+
+@pytest.fixture
+def asked(engine, monkeypatch):
+    """An engine, and the statements that it works out, not those that it remembers."""
+    texts = []
+    real = Engine._answer
+
+    def answer(self, book, goals, text, session):
+        texts.append(text)
+        return real(self, book, goals, text, session)
+
+    monkeypatch.setattr(Engine, "_answer", answer)
+    return engine, texts
+
+
+def test_what_was_free_is_not_worked_out_again(asked):
+    """
+    The third time nothing is planned; rows, answers, cost and what is left are those of the
+    second, and the audit has all three.
+    """
+    engine, texts = asked
+    session = engine.session()
+    first, second, third = (session.execute(TEXT) for _ in range(3))
+    assert len(texts) == 2
+    assert first.cost > 0 == second.cost
+    assert first.rows == second.rows
+    assert seen(third) == seen(second)
+    third.rows.clear()
+    assert session.execute(TEXT).rows == second.rows
+    lines = [*engine.ledger.audit(), *engine.ledger.notes()]
+    assert [line.kind for line in lines if line.statement == TEXT].count("inferred") == 3
+
+
+def test_a_longer_history_is_looked_at(asked):
+    """
+    What is measured later, also through another engine, makes the answer better.
+    """
+    engine, texts = asked
+    session = engine.session()
+    for _ in range(3):
+        before = session.execute(TEXT)
+    session.execute("SELECT region, COUNT(*) FROM cps1988 GROUP BY region WITH UTILITY (20, 0.05)")
+    after = session.execute(TEXT)
+    assert texts[-1] == TEXT
+    width = [row[0].high - row[0].low for result in (before, after) for row in result.answers]
+    assert max(width[4:]) < min(width[:4])
+
+
+def test_what_it_depends_on_is_part_of_the_question(asked):
+    """
+    Settings, the session's utility, parameters and the user are; so is what relations of the
+    budget show.
+    """
+    engine, _ = asked
+    session = engine.session()
+    for _ in range(3):
+        session.execute(TEXT)
+    session.execute("SET privacy.columns = on")
+    assert len(session.execute(TEXT).columns) == 5
+    loose = engine.session(utility=(400, 0.05))
+    assert loose.execute(TEXT).answers != session.execute(TEXT).answers
+    years = "SELECT COUNT(*) FROM cps1988 WHERE education >= %s"
+    plain = engine.session()
+    rows = [plain.execute(years, (n,)).rows for n in (0, 16, 0, 16, 0, 16)]
+    assert rows[:2] == rows[2:4] == rows[4:]
+    assert rows[0] != rows[1]
+    budget = "SELECT max(spent) FROM privacy.budget"
+    one = session.execute(budget).rows
+    session.execute("SELECT COUNT(*) FROM cps1988 WHERE smsa = 'no' WITH UTILITY (30, 0.05)")
+    assert session.execute(budget).rows > one
+
+
+def test_who_may_not_ask_is_not_told(engine):
+    """
+    What one user was told is refused to another who may not ask.
+    """
+    analyst, steward = engine.session(), engine.session()
+    for _ in range(3):
+        analyst.execute(TEXT)
+    steward.standing = replace(steward.standing, roles=frozenset({"steward"}))
+    with pytest.raises(InsufficientPrivilegeError):
+        steward.execute(TEXT)
+
+
+def test_a_cancellation_stops_the_inference_of_many_groups(engine, monkeypatch):
+    """
+    It is heard between two numbers, nothing is charged, and the next statement works.
+    """
+    session, seen = engine.session(), []
+    groups = "SELECT education, COUNT(*) FROM cps1988 GROUP BY education"
+    book = engine._book(session.standing)
+    real, before = type(book.history).singles, engine.ledger.sequence()
+
+    def singles(self, query):
+        seen.append(query)
+        if len(seen) == 3:
+            session.cancel()
+        return real(self, query)
+
+    monkeypatch.setattr(type(book.history), "singles", singles)
+    with pytest.raises(QueryCanceledError):
+        session.execute(groups)
+    assert len(seen) == 3
+    assert engine.ledger.sequence() == before
+    monkeypatch.undo()
+    assert session.execute(groups).cost > 0

@@ -1,0 +1,180 @@
+"""Requests met in steps, of which the last is not possible: the answer is what the others gave."""
+
+import math
+
+import pytest
+
+import proxy.engine
+from proxy import errors
+from proxy.inference.mechanism import UnsafeNoiseError, check_safe
+from tests.small import DOMAIN, Small
+
+MEASURES = """\
+measures:
+  pay: {column: age, clip: [0, 10], quantum: 1}
+"""
+FAR = "SELECT COUNT(*) FROM people WITH UTILITY (1 PERCENT, 0.1)"  # its second step costs too much
+
+
+@pytest.fixture
+def engine(tmp_path):
+    """An engine without noise: 40 people of 3 in a, 60 of 5 in b."""
+    small = Small(tmp_path)
+    small.data((3, "a", 40), (5, "b", 60))
+    engine = small.made(domain=DOMAIN + MEASURES, rest="analysts: {bi: {spend: off}}\n")
+    yield engine
+    engine.close()
+
+
+def spent(engine):
+    """What has been paid, in the ledger's own units."""
+    return engine.ledger.spent_by()
+
+
+def test_a_budget_that_ends_midway_leaves_the_last_step(engine):
+    """
+    The first look is paid, the second refused: the wide interval is the answer, with a notice that
+    says why.  Asked again it is the same, free: by the same user, or by one who may not spend.
+    """
+    first = engine.session().execute(FAR)
+    assert first.rows == [(100,)]
+    assert (first.answers[0][0].source, first.cost > 0) == ("measured", True)
+    (notice,) = first.notices
+    assert notice.startswith("COUNT(*) is less exact than was asked: refused: the statement")
+    paid = spent(engine)
+    again = engine.session().execute(FAR)
+    assert (again.rows, again.cost, again.notices) == (first.rows, 0, first.notices)
+    assert again.answers[0][0].source == "inferred"
+    assert (again.answers[0][0].low, again.answers[0][0].high) == (
+        first.answers[0][0].low, first.answers[0][0].high,
+    )  # fmt: skip
+    reader = engine.session("bi").execute(FAR)
+    assert reader.rows == first.rows
+    assert "analyst bi may only infer" in reader.notices[0]
+    with pytest.raises(errors.InsufficientBudgetError):  # of these nothing is known
+        engine.session("bi").execute(FAR.replace("WITH", "WHERE age = 3 WITH"))
+    assert spent(engine) == paid
+
+
+def test_a_request_goes_on_when_there_is_more_budget(tmp_path):
+    """
+    What was given twice for want of this day's budget is measured better on the next.
+    """
+    small = Small(tmp_path, now=10**15)
+    small.data((3, "a", 100))
+    small.made(privacy="privacy: {budget: 2, unit: row, per: {day: 0.5}}\n").close()
+    engine = small.clocked()
+    text = FAR.replace("1 PERCENT", "20 PERCENT")
+    first, again = (engine.session().execute(text) for _ in range(2))
+    assert "this day has left" in first.notices[0]
+    assert again.notices == first.notices
+    small.now += 24 * 3600 * 10**6
+    later = engine.session().execute(text)
+    assert later.cost > 0
+    assert later.answers[0][0].high < first.answers[0][0].high
+    engine.close()
+
+
+def test_an_average_that_ends_midway_is_given_again(engine):
+    """
+    AVG, of which count and sum are known, not well enough: the same interval, free.
+    """
+    text = "SELECT AVG(pay) FROM people WITH UTILITY (0.3, 0.1)"
+    wide = engine.session().execute(text.replace("0.3", "1.5"))
+    assert wide.notices == ()
+    paid = spent(engine)
+    results = [engine.session().execute(text) for _ in range(2)]
+    for result in results:
+        assert result.rows == wide.rows
+        assert "AVG(pay) is less exact" in result.notices[0]
+        low, high = result.answers[0][0].low, result.answers[0][0].high
+        assert low < 4.2 - 0.3
+        assert high > 4.2 + 0.3
+    assert results[1].cost == 0
+    assert results[0].cost == 0
+    assert spent(engine) == paid
+
+
+def test_an_average_of_which_nothing_is_known_is_refused(engine):
+    """
+    The first look, at the count, is paid, the sum is not: NULL within the clip, marked as measured.
+    Asked again there is no answer to give, and the refusal says what it would cost.
+    """
+    text = "SELECT AVG(pay) FROM people WITH UTILITY (0.01, 0.1)"
+    first = engine.session().execute(text)
+    (answer,) = first.answers[0]
+    assert first.rows == [(None,)]
+    assert (math.isnan(answer.estimate), answer.low, answer.high) == (True, 0.0, 10.0)
+    assert (answer.source, answer.cost > 0, first.cost > 0) == ("measured", True, True)
+    assert "AVG(pay) is less exact" in first.notices[0]
+    paid = spent(engine)
+    with pytest.raises(errors.InsufficientBudgetError):
+        engine.session().execute(text)
+    assert spent(engine) == paid
+
+
+def test_beside_a_number_that_must_be_met_nothing_is_given_away(engine):
+    """
+    A count within a half_width is refused where it cannot be met, whatever stands beside it.
+    """
+    engine.session().execute(FAR)
+    text = (
+        "SELECT COUNT(*) AS n, COUNT(*) FILTER (WHERE age = 3) AS m FROM people "
+        "WITH UTILITY (1 PERCENT, 0.1), m (1, 0.1)"
+    )
+    with pytest.raises(errors.InsufficientBudgetError):
+        engine.session().execute(text)
+
+
+def test_noise_that_cannot_be_drawn_ends_the_steps_too(engine, monkeypatch):
+    """
+    A second step that is not safe to measure leaves the first one's answer, and no planned row.
+    """
+
+    def unsafe(family, scale, records):
+        if scale < 10:
+            raise UnsafeNoiseError("too fine")
+        check_safe(family, scale, records)
+
+    monkeypatch.setattr(proxy.engine, "check_safe", unsafe)
+    text = "SELECT COUNT(*) FROM people WITH UTILITY (20 PERCENT, 0.1)"
+    first, again = (engine.session().execute(text) for _ in range(2))
+    assert (again.cost, again.rows) == (0, first.rows)
+    assert first.cost == spent(engine) / 2**40 > 0
+    for result in (first, again):
+        assert "measured safely: too fine" in result.notices[0]
+    with pytest.raises(errors.NotSupportedError, match="measured safely"):
+        engine.session().execute("SELECT COUNT(*) FROM people WITH UTILITY (2, 0.1)")
+    assert engine.budget().measurements == len(engine.ledger.measurements())
+
+
+def test_steps_that_end_before_the_request_is_met_say_so(tmp_path):
+    """
+    Nobody lives in c: no interval is within a percentage of 0, and the steps are used up.  The
+    notice says of how many groups; the others are met.
+    """
+    small = Small(tmp_path)
+    small.data((3, "a", 600), (5, "b", 400))
+    domain = DOMAIN.replace("[a, b]", "[a, b, c]")
+    engine = small.made(privacy="privacy: {budget: 100, unit: row}\n", domain=domain)
+    text = "SELECT town, COUNT(*) FROM people GROUP BY town WITH UTILITY (20 PERCENT, 0.1)"
+    result = engine.session().execute(text)
+    assert [row[1] for row in result.rows] == [600, 400, 0]
+    (notice,) = result.notices
+    assert notice == (
+        "COUNT(*) is less exact than was asked, for 1 of 3 groups: the steps it was given were "
+        "not enough; asking again may bring it nearer"
+    )
+    engine.close()
+
+
+def test_what_is_nothing_whatever_the_data_is_exact(engine):
+    """
+    Of those who cannot be there any percentage is met, and their mean is NULL: free, no notice.
+    """
+    for number in ("COUNT(*)", "AVG(pay)"):
+        request = "(5 PERCENT, 0.1)" if number == "COUNT(*)" else "(1, 0.1)"
+        text = f"SELECT {number} FROM people WHERE age > 100 WITH UTILITY {request}"
+        result = engine.session().execute(text)
+        assert (result.cost, result.notices) == (0, ())
+        assert result.rows == [(0 if number == "COUNT(*)" else None,)]

