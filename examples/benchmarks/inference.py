@@ -240,9 +240,14 @@ def warm():
             for sql in inferred:  # compiled once; those that are measured are new each time
                 cursor.execute(sql)
             book = connection._engine._books["shared"]
-            _statements("inferred", cursor, inferred * 2, rows, 5, lambda: forget(book.history))
+
+            def anew():
+                forget(book.history)
+                book.kept.clear()
+
+            _statements("inferred", cursor, inferred * 2, rows, 5, anew)
             _statements("inferred", cursor, inferred * 2, rows, 5, lambda: None, " (asked again)")
-            _statements("measured", cursor, measured, rows, 15, lambda: forget(book.history))
+            _statements("measured", cursor, measured, rows, 15, anew)
 
 
 def _fill(cursor):
