@@ -32,6 +32,13 @@ MAX_DEPTH = 500  # brackets, CASEs and prefix operators within one another
 OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
 CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
 PREFIX = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
+ENDING = {  # what no expression begins with
+    *(TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.QUALIFY),
+    *(TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH, TokenType.UNION),
+    *(TokenType.INTERSECT, TokenType.EXCEPT, TokenType.R_PAREN, TokenType.SEMICOLON),
+    TokenType.COMMA,
+}
+OPEN = {TokenType.COMMA, TokenType.GROUP_BY, TokenType.OFFSET, TokenType.ON}  # sqlglot needs none
 LITERAL = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
 
 
@@ -125,6 +132,8 @@ def parse(text: str, found: Sequence[Token], name: str = "postgres") -> exp.Expr
     Raises:
         SQLSyntaxError: the text does not parse; ``position`` and DETAIL say where.
     """
+    if name == "postgres":
+        _complete(text, found)
     try:
         trees = language(name).parser().parse(list(found), text)
     except ParseError as error:
@@ -143,9 +152,24 @@ def parse(text: str, found: Sequence[Token], name: str = "postgres") -> exp.Expr
     return trees[0]
 
 
+def _complete(text: str, found: Sequence[Token]) -> None:
+    """Refuse a comma, or a keyword, after which an expression is missing."""
+    for at, token in enumerate(found):
+        before = found[at - 1].token_type if at else None
+        if token.token_type not in OPEN or before in (TokenType.ALIAS, TokenType.DOT):
+            continue
+        after = found[at + 1] if at + 1 < len(found) else None
+        if after is None or after.token_type in ENDING:
+            raise SQLSyntaxError(
+                f'syntax error after "{token.text}": the expression is incomplete',
+                position=after.start + 1 if after else len(text.rstrip()) + 1,
+            )
+
+
 def _syntax_error(text: str, error: ParseError) -> SQLSyntaxError:
     first = error.errors[0] if error.errors else {}
     what = str(first.get("description") or "the text does not parse").rstrip(".")
+    what = what.partition(" but got <")[0]  # the rest is for whoever knows sqlglot's insides
     if what.startswith("Required keyword"):
         what = "the expression is incomplete"
     token = str(first.get("highlight") or "")

@@ -152,8 +152,6 @@ def _outer(join: exp.Expr, relation: Relation, first: bool) -> bool:
             hint="use INNER JOIN, or keep the protected rows: dataset LEFT JOIN public_table",
             position=position(join),
         )
-    if (side or kind in ("INNER", "OUTER")) and not (join.args.get("on") or join.args.get("using")):
-        raise ProgrammingError("JOIN takes ON or USING", position=position(join))
     return bool(side)
 
 

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from proxy.errors import AmbiguousColumnError, GroupingError, NotSupportedError, ProgrammingError
+from proxy.errors import (
+    AmbiguousColumnError,
+    GroupingError,
+    NotSupportedError,
+    ProgrammingError,
+    SQLSyntaxError,
+)
 from proxy.sql.aggregate import aggregates
 from proxy.sql.assemble import Body, assembled
 from proxy.sql.grouped import release
@@ -82,6 +88,14 @@ class Select:
             self.text, self.first = found.text, (name, found)
             self.names.add(name, found.columns, source.this)
         for join in self.node.args.get("joins") or ():
+            comma = "pivots" not in join.args  # sqlglot tells the two apart by nothing else
+            free = comma or join.args.get("kind") == "CROSS" or join.args.get("method")
+            if not (free or join.args.get("on") or join.args.get("using")):
+                raise SQLSyntaxError(
+                    "JOIN lacks its condition: ON or USING",
+                    hint="CROSS JOIN, or a comma, pairs every row with every other",
+                    position=position(join.this),
+                )
             self._join(join, *self.binder.source(join.this, self.context))
 
     def _join(self, join: exp.Expr, name: str, found: Protected | Relation) -> None:
@@ -134,8 +148,6 @@ class Select:
             names.merged[name_of(identifier)] = self._merged(side, a, b)
         self.names = names
         if not conditions:
-            if side or kind == "INNER":
-                raise ProgrammingError("JOIN takes ON or USING", position=position(join))
             self.text += f" CROSS JOIN {found.text}"
             return
         self.text += f" {side or 'INNER'} JOIN {found.text} ON ({' AND '.join(conditions)})"

@@ -41,8 +41,8 @@ SELECT a.n FROM (SELECT COUNT(*) AS n FROM survey) a NATURAL JOIN (SELECT COUNT(
 SELECT * FROM places p, LATERAL (SELECT p.people) x
 
 -- a join without its condition
--- error: ProgrammingError
--- says: JOIN takes ON or USING
+-- error: SQLSyntaxError
+-- says: JOIN lacks its condition: ON or USING
 -- at: COUNT(*) AS n FROM survey) b
 SELECT a.n FROM (SELECT COUNT(*) AS n FROM survey) a LEFT JOIN (SELECT COUNT(*) AS n FROM survey) b
 
@@ -108,8 +108,8 @@ SELECT COUNT(*) FROM places p JOIN places q ON p.place = q.place JOIN survey s O
 SELECT COUNT(*) FROM (SELECT region, COUNT(*) AS n FROM survey GROUP BY region) t JOIN survey s ON s.region = t.region
 
 -- an outer join without its condition
--- error: ProgrammingError
--- says: JOIN takes ON or USING
+-- error: SQLSyntaxError
+-- says: JOIN lacks its condition: ON or USING
 SELECT COUNT(*) FROM survey s LEFT JOIN places p
 
 -- a key that the public table does not have
@@ -117,3 +117,21 @@ SELECT COUNT(*) FROM survey s LEFT JOIN places p
 -- says: column "nope" does not exist
 -- at: p.nope
 SELECT COUNT(*) FROM survey s JOIN places p ON s.region = p.nope
+
+-- a join whose condition was forgotten
+-- error: SQLSyntaxError
+-- says: JOIN lacks its condition: ON or USING
+-- at: places
+SELECT COUNT(*) FROM survey JOIN places
+
+-- a join with an empty condition
+-- error: SQLSyntaxError
+-- says: syntax error after "ON": the expression is incomplete
+-- at: WHERE
+SELECT COUNT(*) FROM survey JOIN places ON WHERE age > 3
+
+-- a join of results whose condition was forgotten
+-- error: SQLSyntaxError
+-- says: JOIN lacks its condition
+-- at: places
+SELECT * FROM (SELECT COUNT(*) AS n FROM survey) t JOIN places

@@ -41,9 +41,9 @@ SELECT COUNT(*) /* FROM survey
 SELECT CASE WHEN 1 = 1 THEN 2
 
 -- a comma too many
--- error: NotSupportedError
--- says: the rows of a protected dataset are not shown, only aggregates of them
--- at: region, FR
+-- error: SQLSyntaxError
+-- says: syntax error after ",": the expression is incomplete
+-- at: FROM
 SELECT region, FROM survey
 
 -- two statements

@@ -244,3 +244,30 @@ SELECT region, SUM(wage) * 1e200 * 1e200 FROM survey GROUP BY region
 -- error: NotSupportedError
 -- says: is scaled or moved by a number of more than 38 digits
 SELECT COUNT(*) / 1e309 FROM survey
+
+-- a comma with nothing behind it
+-- error: SQLSyntaxError
+-- says: syntax error after ",": the expression is incomplete
+-- at: FROM survey
+SELECT COUNT(*), FROM survey
+
+-- a comma at the end
+-- error: SQLSyntaxError
+-- says: syntax error after ",": the expression is incomplete
+SELECT region, COUNT(*) FROM survey GROUP BY region,
+
+-- GROUP BY with nothing behind it
+-- error: SQLSyntaxError
+-- says: syntax error after "GROUP BY": the expression is incomplete
+-- at: ORDER
+SELECT COUNT(*) FROM survey GROUP BY ORDER BY 1
+
+-- OFFSET with nothing behind it
+-- error: SQLSyntaxError
+-- says: syntax error after "OFFSET": the expression is incomplete
+SELECT COUNT(*) FROM survey OFFSET
+
+-- no table
+-- error: SQLSyntaxError
+-- says: expected table name
+SELECT COUNT(*) FROM
