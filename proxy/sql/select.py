@@ -16,7 +16,6 @@ from proxy.errors import (
     AmbiguousColumnError,
     GroupingError,
     NotSupportedError,
-    ProgrammingError,
     SQLSyntaxError,
 )
 from proxy.sql.aggregate import aggregates
