@@ -60,7 +60,7 @@ class Attacker:
         groups = []
         if rng.random() < 0.25:
             groups = rng.sample(("age", "sex", "town"), rng.choice((1, 1, 2)))
-        text = f"SELECT {', '.join([*groups, *numbers])} FROM people{self._where(rng)}"
+        text = f"SELECT {', '.join([*groups, *numbers])} FROM {self._rows(rng)}"
         if groups:
             text += f" GROUP BY {', '.join(groups)}"
             if rng.random() < 0.2:
@@ -71,6 +71,13 @@ class Attacker:
         elif rng.random() < 0.08:
             text = f"SELECT max(n0) - min(n0) AS m FROM ({text}) AS t"
         return text + self._utility(rng, text)
+
+    def _rows(self, rng):
+        """Records, in one of eight cases those of two conditions, where both hold twice."""
+        if rng.random() < 0.125:
+            parts = [f"SELECT age, sex, town, pay FROM people{self._where(rng)}" for _ in "ab"]
+            return f"({' UNION ALL '.join(parts)}) AS u"
+        return f"people{self._where(rng)}"
 
     def _where(self, rng):
         roll = rng.random()

@@ -30,6 +30,7 @@ SEEN = {
     "relative": "PERCENT",
     "groups": "GROUP BY",
     "several": "AS n1",
+    "twice": "UNION ALL",
     "rebuilt": "rebuild ",
     "display": "BudgetReport",
 }
