@@ -37,7 +37,8 @@ from proxy.sql.compile import space
 from proxy.sql.evaluate import Evaluator
 from proxy.sql.region import region
 
-KEPT = 512  # results
+KEPT = 512  # results, and what is left
+LEFT = "left"
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,6 @@ class Book:
     kept: dict[Hashable, Any] = field(default_factory=dict)  # what was made of this history
     _blocks: dict[int, Block] = field(init=False, default_factory=dict)  # by the ledger's id
     _charges: dict[int, Term] = field(init=False, default_factory=dict)
-    _left: dict[int, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.space = space(self.policy.domain)
@@ -168,9 +168,9 @@ class Book:
         """Return the alpha that is left in the cell that has least, after further charges."""
         if more:
             return self._least(more)
-        if self.sequence not in self._left:
-            self._left = {self.sequence: self._least(())}
-        return self._left[self.sequence]
+        if LEFT not in self.kept:
+            self.keep(LEFT, self._least(()))
+        return float(self.kept[LEFT])
 
     def _least(self, more: Sequence[Term]) -> float:
         least = min(r.budget - self.account.spent(r.within, more).value for r in self.rules)

@@ -231,6 +231,10 @@ class Generator:
         if join == "JOIN" and self.chance(0.3):
             text = text.replace(" ON ", f" ON s.age {self.compare()} v.k AND ", 1)
         numbers = "count(*) AS n, count(v.n) AS m, sum(n) AS a, sum(wage * n) AS b"
+        return self.totals(numbers, text)
+
+    def totals(self, numbers, text):
+        """Numbers of all rows, or of each region."""
         if self.chance(0.5):
             return f"SELECT {numbers} {text}", False
         return f"SELECT region, {numbers} {text} GROUP BY region", False
@@ -244,9 +248,7 @@ class Generator:
         ]
         text = f"FROM ({' UNION ALL '.join(parts)}) t{self.of('', ' WHERE x > 3')}"
         numbers = "count(*) AS n, count(x) AS m, sum(x) AS a, sum(w) AS b"
-        if self.chance(0.5):
-            return f"SELECT {numbers} {text}", False
-        return f"SELECT region, {numbers} {text} GROUP BY region", False
+        return self.totals(numbers, text)
 
     def united(self):
         """Two results, one above the other."""
