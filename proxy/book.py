@@ -57,6 +57,7 @@ class Book:
     name: str
     policy: Policy
     limits: tuple[Limit, ...]
+    digest: str  # of the protection that the policy is
     space: Space = field(init=False)
     sequence: int = -1
     snapshot: int = 0
@@ -84,13 +85,19 @@ class Book:
         snapshot = ledger.snapshot()
         new = snapshot.id != self.snapshot
         rows = ledger.measurements(0 if new else self.sequence)
-        if ledger.protection().digest != self.policy.digest:  # its rows may mean other cells
+        if ledger.protection().digest != self.digest:  # its rows may mean other cells
             raise StateError(
                 f"another policy of {self.policy.dataset} has been applied since this connection "
                 "was opened",
                 hint="connect again; a server takes it over by itself, once its file is in force",
             )
         if new:
+            if snapshot.layout not in (None, self.policy.domain.layout):
+                raise StateError(
+                    f"the ledger of {self.policy.dataset} was written for other axes, or in "
+                    "another order",
+                    hint="connect again",
+                )
             self._restart(snapshot, rows, ledger)
         for row in rows:
             if row.history == self.name and row.snapshot == snapshot.id:

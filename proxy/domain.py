@@ -8,12 +8,17 @@ measure is a clipped, quantized number of a record; cells hold exact integer sum
 from __future__ import annotations
 
 import datetime
+import hashlib
+import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
+
+LONG = 1000  # values; a longer list is described by its length and hash
 
 Value = int | str | bool | Decimal | float | datetime.date | datetime.datetime
 TYPES = ("integer", "text", "boolean", "decimal", "date", "timestamp")
@@ -61,6 +66,13 @@ class Attribute:
     def value(self, code: int) -> Value | None:
         """Return the value SQL shows for a cell; None for the NULL cell."""
         return self.values[code] if code < len(self.values) else None
+
+    def ordered_as(self, cells: Sequence[Any]) -> Attribute:
+        """Return the axis with its values in a described order, if they are the same values."""
+        values = {str(value): value for value in self.values}
+        if self.binned or sorted(map(str, cells)) != sorted(values):
+            return self
+        return replace(self, values=tuple(values[text] for text in cells))
 
 
 @dataclass(frozen=True)
@@ -111,3 +123,29 @@ class Domain:
     def measure(self) -> dict[str, int]:
         """The index of each measure by name."""
         return {measure.name: i for i, measure in enumerate(self.measures)}
+
+    @cached_property
+    def layout(self) -> dict[str, Any]:
+        """What a code or a position in state stands for, as JSON: axes, values and measures."""
+        axes = [[a.name, described(a.edges or a.values), a.null] for a in self.attributes]
+        boxes = [[m.name, str(m.quantum), *m.bounds, m.nullable] for m in self.measures]
+        return {"attributes": axes, "measures": boxes}
+
+    def ordered_as(self, layout: Mapping[str, Any]) -> Domain:
+        """Return the same domain in the order of a layout; itself where that is of another."""
+        axes = {name: cells for name, cells, _ in layout["attributes"]}
+        measures = [name for name, *_ in layout["measures"]]
+        if sorted(axes) != sorted(self.axis) or sorted(measures) != sorted(self.measure):
+            return self
+        return Domain(
+            tuple(self.attributes[self.axis[n]].ordered_as(cells) for n, cells in axes.items()),
+            tuple(self.measures[self.measure[name]] for name in measures),
+        )
+
+
+def described(values: Sequence[Value]) -> list[Any]:
+    """Return values as texts, or as their number and hash where they are many."""
+    texts = [str(value) for value in values]
+    if len(texts) <= LONG:
+        return texts
+    return [len(texts), hashlib.sha256(json.dumps(texts).encode()).hexdigest()]

@@ -32,6 +32,7 @@ from proxy.errors import (
     InsufficientBudgetError,
     NotSupportedError,
     QueryCanceledError,
+    StateError,
     StatementTooComplexError,
     UtilityError,
 )
@@ -45,6 +46,7 @@ from proxy.inference.query import Term, TooLargeError
 from proxy.ledger import Ledger, Measurement, Transaction
 from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy import Policy
+from proxy.protection import protection
 from proxy.reports import BudgetReport, HistoryLine, RuleReport
 from proxy.result import Numbers, Result, assemble, columns
 from proxy.roles import ANALYST, Standing, honoured, standing, users_of
@@ -55,7 +57,7 @@ from proxy.sql.program import Column, Command, Number, Program
 from proxy.sql.sandbox import Child
 from proxy.sql.statement import compile_statement
 from proxy.state import anchor_path, ledger_path, state_folder
-from proxy.steward import init, open_cube, other_policy
+from proxy.steward import arranged, init, open_cube, same_policy, take_users, upgrade
 
 Rows = list[Estimator | None]  # an estimator of every row of a family
 
@@ -89,6 +91,7 @@ class Engine:
         self._lock = threading.RLock()
         self._books: dict[str, Book] = {}
         self._users = users_of(policy)
+        self.protection = protection(policy, self._evaluator, self._users)
         privacy = policy.privacy
         self._allocation = Allocation(privacy.allocation == "topup", float(privacy.floor))
 
@@ -115,20 +118,28 @@ class Engine:
         ledger = SQLiteLedger.open(
             ledger_path(folder), dataset=loaded.dataset, anchor=anchor_path(folder)
         )
+        evaluator = None
         try:
-            known = ledger.protection()
-            if known.digest != loaded.digest:
-                raise other_policy(loaded, dict(known.protection))
+            upgrade(loaded, folder, ledger)
+            loaded = arranged(loaded, ledger)
 
             def cube(snapshot: int) -> Cube:
-                return open_cube(loaded, folder, ledger.id, snapshot)
+                current = ledger.snapshot()
+                if current.id != snapshot:
+                    raise StateError("the cube has been rebuilt meanwhile", hint="connect again")
+                return open_cube(loaded, folder, ledger.id, current)
 
-            cube(ledger.snapshot().id)
             evaluator = Evaluator(loaded.domain, Child() if sandbox else None)
+            engine = cls(loaded, ledger, cube, sampler=sampler, evaluator=evaluator)
+            same_policy(loaded, engine.protection, ledger)
+            cube(ledger.snapshot().id)
+            take_users(loaded, engine._users, ledger)
+            return engine
         except BaseException:
+            if evaluator is not None:
+                evaluator.close()
             ledger.close()
             raise
-        return cls(loaded, ledger, cube, sampler=sampler, evaluator=evaluator)
 
     def session(
         self,
@@ -140,8 +151,14 @@ class Engine:
         return Session(self, user or NOBODY, utility, dialect)
 
     def read_users(self) -> None:
-        """Read the users file again: sessions that begin from now on stand as it says."""
-        self._users = users_of(self.policy)
+        """Read the users file again: sessions that begin from now on stand as it says.
+
+        Raises:
+            StateError: it gives somebody more than was accepted; the old one stands.
+        """
+        users = users_of(self.policy)
+        take_users(self.policy, users, self.ledger)
+        self._users = users
 
     def close(self) -> None:
         """Release the ledger's files, and end the evaluator."""
@@ -455,7 +472,7 @@ class Engine:
         """Return the history that serves a user: their own, or the shared one."""
         name = standing.history
         if name not in self._books:
-            self._books[name] = Book(name, self.policy, self._limits)
+            self._books[name] = Book(name, self.policy, self._limits, self.protection.digest)
         return self._books[name]
 
     def standing(self, user: str) -> Standing:

@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from proxy.errors import InsufficientPrivilegeError, PolicyError
 from proxy.ledger import SHARED
 from proxy.policy import Analyst, Policy, Users, Utility, load_users
+from proxy.policy.weaker import UNLISTED
 
 ANALYST, STEWARD, AUDITOR = "analyst", "steward", "auditor"
 ALL = frozenset({ANALYST, STEWARD, AUDITOR})
@@ -153,6 +155,30 @@ def _members(users: Users | None, group: str, served: Mapping[str, str]) -> tupl
     """Return who of a group spends in the shared history."""
     everyone = users.users.items() if users else ()
     return tuple(n for n, user in everyone if group in user.groups and served[n] == SHARED)
+
+
+def access(policy: Policy, users: Users | None) -> dict[str, dict[str, Any]]:
+    """Return what each user may do, spend and see, as JSON; that of a user not listed by ``*``."""
+    names = {*policy.analysts, UNLISTED}
+    names |= {n for n, u in (users.users if users else {}).items() if u.may_see(policy.dataset)}
+    return {name: _access(policy, users, name) for name in sorted(names)}
+
+
+def _access(policy: Policy, users: Users | None, user: str) -> dict[str, Any]:
+    """Return what one user may do."""
+    known = users.get(user) if users else None
+    limits = _limits(policy, users, user)
+    history = _history(policy, users, user)
+    own = None if history == SHARED else str(share(policy, history) * policy.privacy.budget)
+    caps = {n: str(c.budget) for n, c in limits if c.budget is not None and c.history == SHARED}
+    return {
+        "roles": sorted(known.roles) if known else [ANALYST],
+        "groups": sorted(known.groups) if known else [],
+        "history": "own" if history == OWN + user else history,
+        "own": own,  # alpha that is set aside, None in the shared history
+        "caps": caps,
+        "spend": all(limit.spend for _, limit in limits),
+    }
 
 
 def histories(policy: Policy) -> list[str]:

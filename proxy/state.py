@@ -56,3 +56,9 @@ def anchor_path(folder: Path) -> Path:
 def key_path(folder: Path) -> Path:
     """Return where the key of the source's fingerprints is."""
     return folder / "source.key"
+
+
+def near(policy: Policy) -> Path:
+    """Return the policy's path as seen from the current folder, where it lies inside."""
+    path, here = policy.path, Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

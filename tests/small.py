@@ -88,7 +88,7 @@ class Small:
         return Engine(
             loaded,
             ledger,
-            lambda snapshot: open_cube(loaded, folder, ledger.id, snapshot),
+            lambda snapshot: open_cube(loaded, folder, ledger.id, ledger.snapshot()),
             sampler=Silent(),
             clock=lambda zone: datetime.fromtimestamp(self.now / 10**6, zone),
         )

@@ -190,7 +190,7 @@ def test_a_newer_ledger_is_refused(tmp_path):
     """
     create(tmp_path).close()
     with closing(sqlite3.connect(tmp_path / "ledger")) as raw:
-        raw.execute("INSERT INTO versions VALUES (3, 0)")
+        raw.execute("INSERT INTO versions VALUES (99, 0)")
         raw.commit()
     with pytest.raises(StateError, match="upgrade"):
         reopen(tmp_path)

@@ -433,7 +433,7 @@ def test_a_torn_anchor_keeps_its_other_copy(tmp_path):
 
 def back(folder, **options):
     options = {"anchor": folder / "anchor", "dataset": "people", "user": "op"} | options
-    return restore(folder / "ledger", folder / "backup", **options)
+    return restore(folder / "ledger", folder / "backup", **options)[0]
 
 
 def test_a_backup_is_a_whole_ledger(ledger, tmp_path):
@@ -525,7 +525,7 @@ def test_without_an_anchor_the_operator_says_what_to_charge(ledger, tmp_path):
     (tmp_path / "anchor").unlink()
     with pytest.raises(StateError, match="anchor is missing"):
         back(tmp_path)
-    with closing(back(tmp_path, spent={"shared": 4, "own": 9})) as restored:
+    with closing(back(tmp_path, charge=lambda _: {"shared": 4, "own": 9})) as restored:
         assert restored.snapshot().bases == {"shared": 5, "own": 9}
         assert restored.verify() == []
     assert FileAnchor(tmp_path / "anchor").read()[0].spent == {"shared": 5, "own": 9}

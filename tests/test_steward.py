@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-import proxy.steward.acts as steward
+import proxy.steward.snapshots as steward
 from proxy.errors import (
     InsufficientBudgetError,
     IntegrityError,
@@ -44,20 +44,20 @@ def kinds(small):
 # --- init ----------------------------------------------------------------------------------------
 
 
-def test_init_goes_on_after_a_build_that_failed(small):
+def test_init_can_be_done_again_after_a_build_that_failed(small):
     """
-    With the same ledger, though the policy was wrong and had to be changed.
+    There is no ledger before there is a cube, though the policy was wrong and had to be changed.
     """
     narrow = DOMAIN.replace("[0, 9]", "[0, 8]").replace("outside: drop", "outside: error")
     small.write(domain=narrow)
     with pytest.raises(SourceError, match="age"):
         init(small.policy)
-    with pytest.raises(StateError, match="no cube yet"):
+    with pytest.raises(StateError, match="there is no ledger"):
         small.engine()
     small.write()
     assert init(small.policy).kept == 16
     assert count(small.engine()).rows == [(16,)]
-    assert kinds(small) == ["init", "policy", "measured"]
+    assert kinds(small) == ["init", "measured"]
 
 
 def test_init_never_starts_a_second_budget(small):
@@ -112,7 +112,7 @@ def test_a_stricter_policy_needs_no_accepting(small):
     ("old", "new", "people"),
     [
         ("range: [0, 9]", "range: [0, 5]", 9),
-        ("values: [a, b]", "values: [b, a]", 16),
+        ("values: [a, b]", "values: [b, a, c]", 16),
         ("max_records: 1000", "max_records: 999", 16),
         ("{engine: duckdb, path: people.csv}",
          "{engine: duckdb, path: people.csv, query: SELECT * FROM source WHERE town = 'a'}", 9),
@@ -120,7 +120,7 @@ def test_a_stricter_policy_needs_no_accepting(small):
 )  # fmt: skip
 def test_where_the_cells_change_the_cube_is_rebuilt(small, old, new, people):
     """
-    Domain, order, source or bound: a new snapshot, in which every cell starts at the most.
+    Domain, source or bound: a new snapshot, in which every cell starts at the most.
     """
     running = small.made()
     count(running, "age = 9")
@@ -287,7 +287,7 @@ def test_other_cells_do_not_go_on_though_records_never_change(small):
     What a new cell holds may have paid in any of the old ones.
     """
     count(small.made(rest=IMMUTABLE), "age = 9")
-    small.write(rest=IMMUTABLE, domain=DOMAIN.replace("values: [a, b]", "values: [b, a]"))
+    small.write(rest=IMMUTABLE, domain=DOMAIN.replace("values: [a, b]", "values: [a, b, c]"))
     report = apply(small.policy, accept_weaker=True).rebuilt
     assert (report.carried, report.bases) == (False, {"shared": pytest.approx(COST)})
 
@@ -304,7 +304,7 @@ def test_units_do_not_go_on_cell_by_cell(small):
 
 def test_two_at_once_do_not_share_a_snapshot(small, monkeypatch):
     """
-    The slower one changes nothing: its cube would be of other data.
+    The slower one changes nothing, though it read the same data.
     """
     small.made()
     real = steward.build
@@ -312,7 +312,6 @@ def test_two_at_once_do_not_share_a_snapshot(small, monkeypatch):
     def slow(*args):
         monkeypatch.setattr(steward, "build", real)
         rebuild(small.policy)
-        small.data((0, "a", 1))
         return real(*args)
 
     monkeypatch.setattr(steward, "build", slow)
@@ -354,7 +353,8 @@ def test_a_rebuild_that_fails_changes_nothing(small):
 
 
 KILLED = """
-import os, sys, proxy.steward.acts as steward
+import os, sys
+import proxy.steward as acts, proxy.steward.snapshots as steward
 act, step, policy = sys.argv[1:]
 real = getattr(steward, step)
 def last(*args):
@@ -363,9 +363,9 @@ def last(*args):
     os._exit(9)
 setattr(steward, step, last)
 if act == "apply":
-    steward.apply(policy, accept_weaker=True)
+    acts.apply(policy, accept_weaker=True)
 else:
-    steward.rebuild(policy)
+    acts.rebuild(policy)
 """
 STEPS = ("build", "sync_folder", "RebuildReport")  # and what has come before them
 
@@ -451,21 +451,41 @@ def test_a_backup_from_before_a_rebuild_gets_the_newest_cube(small):
     assert count(engine, within=20).rows == [(2,)]
 
 
-def test_killed_before_its_cube_is_in_place_a_restore_says_what_to_do(small, monkeypatch):
+def test_a_source_that_changes_while_it_is_read_gives_no_cube(small, monkeypatch):
     """
-    And that can be done: `rebuild`, with what was charged.
+    Its fingerprint would be that of other people.
+    """
+    small.made()
+    real = steward.build
+
+    def slow(*args):
+        small.data((0, "a", 1))
+        return real(*args)
+
+    monkeypatch.setattr(steward, "build", slow)
+    with pytest.raises(SourceError, match="changed while it was read"):
+        rebuild(small.policy)
+    assert [path.name for path in small.state.glob("*cube*")] == ["cube-1.duckdb"]
+    assert count(small.engine()).rows == [(16,)]
+
+
+def test_a_restore_without_a_source_says_what_to_do(small):
+    """
+    And that can be done: `init`, with what was charged.
     """
     engine = small.made()
     backup(small.policy, small.folder / "backup")
     count(engine)
     engine.close()
-    monkeypatch.setattr(steward, "_cubes", lambda folder: [])
-    restore(small.policy, small.folder / "backup")
-    monkeypatch.undo()
-    with pytest.raises(StateError, match="privacy-proxy rebuild"):
+    shutil.rmtree(small.state)
+    (small.folder / "people.csv").rename(small.folder / "away.csv")
+    report = restore(small.policy, small.folder / "backup", charge_all=True)
+    assert report.cube.startswith("missing")
+    with pytest.raises(StateError, match="privacy-proxy init"):
         small.engine()
-    assert rebuild(small.policy).bases == {"shared": pytest.approx(COST)}
-    assert left(small.engine()) == pytest.approx(1 - COST)
+    (small.folder / "away.csv").rename(small.folder / "people.csv")
+    assert init(small.policy).again
+    assert left(small.engine()) == 0
 
 
 def test_a_history_that_the_backup_does_not_know_keeps_its_base(small):

@@ -22,13 +22,18 @@ if TYPE_CHECKING:
 UNIT = 2**40  # charges per alpha
 
 
-def made(survey: Report, as_json: bool) -> None:
+def made(report: Report | RebuildReport, as_json: bool) -> None:
     """Print what `init` made."""
     if as_json:
-        print_json(survey)
+        print_json(report)
+        return
+    from proxy.steward import RebuildReport
+
+    if isinstance(report, RebuildReport):
+        rebuilt(report, False)
         return
     out = console()
-    out.print(_kept(survey))
+    out.print(_kept(report))
     out.print("The ledger is empty: the whole budget is there.")
 
 
@@ -77,6 +82,12 @@ def rebuilt(report: RebuildReport, as_json: bool) -> None:
         return
     out = console()
     out.print(_kept(report.survey))
+    if report.again:
+        out.print(
+            f"The cube of snapshot {report.snapshot} was built again from its own source: what was "
+            "spent stays spent."
+        )
+        return
     if report.carried:
         out.print(f"Snapshot {report.snapshot}: records never change, so every cell goes on.")
         return
@@ -172,6 +183,10 @@ def restored(report: RestoreReport, as_json: bool) -> None:
     else:
         out.print("The backup is as new as the ledger was.")
     out.print(f"Paid by the dearest cell: {_by_history(report.charged) or 'nothing'}.")
+    if report.rebuilt:
+        rebuilt(report.rebuilt, False)
+    elif report.cube != "kept":
+        out.print(f"There is no cube yet ({report.cube}).")
 
 
 def _kept(survey: Report) -> str:

@@ -141,16 +141,32 @@ def backup(policy: str, file: str, state: str | None) -> None:
 @click.option(
     "--charge-all", is_flag=True, help="Charge the whole budget: the anchor is lost as well."
 )
-def restore(policy: str, file: str, state: str | None, as_json: bool, charge_all: bool) -> None:
-    """Put the backup FILE in the place of the ledger.
+@click.option(
+    "--accept-weaker",
+    is_flag=True,
+    help="Go back to the policy of the backup, though another was in force since.",
+)
+def restore(
+    policy: str,
+    file: str,
+    state: str | None,
+    as_json: bool,
+    charge_all: bool,
+    accept_weaker: bool,
+) -> None:
+    """Put the backup FILE in the place of the ledger, or of one that is gone with its folder.
 
     What was spent since the backup is charged in full: the anchor, beside the ledger, remembers
-    it.  The ledger that was there is kept.  Stop every proxy first.
+    it.  The ledger that was there is kept, a cube that is missing is built again.  Stop every
+    proxy first.
     """
-    from proxy.cli import show_state
+    from proxy.cli import show, show_state
     from proxy.steward import restore as put_back
 
-    show_state.restored(put_back(policy, Path(file), state, charge_all=charge_all), as_json)
+    how = {"charge_all": charge_all, "accept_weaker": accept_weaker}
+    with show.progress("building the cube") as progress:
+        report = put_back(policy, Path(file), state, progress=progress, **how)
+    show_state.restored(report, as_json)
 
 
 @click.command()

@@ -52,8 +52,16 @@ class Report:
     measures: tuple[Rule, ...]
 
 
-def build(policy: Policy, path: Path, ledger_id: str, progress: Progress | None = None) -> Report:
+def build(
+    policy: Policy,
+    path: Path,
+    ledger_id: str,
+    progress: Progress | None = None,
+    origin: str = "",
+) -> Report:
     """Build the cube of a policy at ``path``, for one ledger; ``progress`` gets 0 to 1.
+
+    ``origin`` says what the cells are made of; whoever opens the cube must know it.
 
     Raises:
         SourceError: the source is missing, unreadable or malformed, lacks a column, has more than
@@ -69,7 +77,7 @@ def build(policy: Policy, path: Path, ledger_id: str, progress: Progress | None 
                 raise SourceError(
                     f"the source has more records than max_records: {policy.max_records}"
                 )
-            work.write(ledger_id)
+            work.write(ledger_id, origin)
         made = Path(folder) / "cells.duckdb"
         made.chmod(0o600)
         flush(made)
@@ -139,7 +147,7 @@ class _Work:
                     hint="privacy-proxy check shows how many; group or drop would go on",
                 )
 
-    def write(self, ledger_id: str) -> None:
+    def write(self, ledger_id: str, origin: str) -> None:
         """Write the cells and what they are to the connection's own database."""
         codes = [
             f"CAST({_final(i, axis)} AS {_unsigned(axis.size)}) AS c{i}"
@@ -161,6 +169,7 @@ class _Work:
             "format": FORMAT,
             "id": uuid.uuid4().hex,
             "ledger": ledger_id,
+            "origin": origin,
             "domain": digest(self.policy.domain),
             "max_records": str(self.policy.max_records),
         }

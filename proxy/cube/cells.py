@@ -42,11 +42,11 @@ class Cube:
         self._parts: dict[int, Column] = {}
 
     @classmethod
-    def open(cls, path: Path, domain: Domain, ledger_id: str) -> Cube:
-        """Open the cube of a domain and a ledger; any number of processes may.
+    def open(cls, path: Path, domain: Domain, ledger_id: str, origin: str = "") -> Cube:
+        """Open the cube of a domain, a ledger and an origin; any number of processes may.
 
         Raises:
-            StateError: there is no cube, or it is of another domain.
+            StateError: there is no cube, or it is of another domain or origin.
             IntegrityError: the file is damaged, or belongs to another ledger.
         """
         if not path.exists():
@@ -61,6 +61,11 @@ class Cube:
             raise StateError(
                 "the cube was built for other attributes or measures than the policy has now",
                 hint="build it anew, as a new snapshot",
+            )
+        if found.get("origin", "") != origin:
+            raise StateError(
+                "the cube was built from another source than its snapshot says",
+                hint="take it away and let `privacy-proxy init` build the right one",
             )
         return cls(path, domain, found)
 

@@ -53,7 +53,9 @@ class Snapshot:
 
     A history that has no base starts at 0.  Rows of snapshots from ``since`` on, though too old to
     be inferred from, are charged cell by cell as well: no base has risen to cover them.
-    ``fingerprint`` is the source's, keyed.
+    ``fingerprint`` is the source's, keyed.  ``layout`` says what the axes and codes of its rows
+    stand for, in names, and ``coding`` what decided the cell of a record; a snapshot of an older
+    version has neither until it is first opened.
     """
 
     id: int
@@ -62,6 +64,8 @@ class Snapshot:
     partition: str | None = None
     sequence: int = 0
     since: int = 0  # where 0, as id: only its own rows are charged
+    layout: Mapping[str, Any] | None = None
+    coding: str = ""
 
     def charges(self, measurement: Measurement) -> bool:
         """Whether a row is charged to the cells beside their bases."""
@@ -110,6 +114,9 @@ class Reads(Protocol):
     def protection(self) -> Protection:
         """Return the policy that was applied last."""
 
+    def protections(self) -> list[Protection]:
+        """Return every policy that was ever in force, oldest first."""
+
     def spent(self) -> Mapping[str, int]:
         """Return what the dearest cell has paid, or a bound on it, by history."""
 
@@ -130,9 +137,17 @@ class Transaction(Reads, Protocol):
         """Put a refinement, of smaller scale, in the place of a row's answers."""
 
     def new_snapshot(
-        self, fingerprint: str, bases: Mapping[str, int], partition: str | None = None
+        self,
+        fingerprint: str,
+        bases: Mapping[str, int],
+        partition: str | None = None,
+        layout: Mapping[str, Any] | None = None,
+        coding: str = "",
     ) -> int:
         """Begin a snapshot in which every cell has paid its base; return its id."""
+
+    def describe_snapshot(self, snapshot: int, layout: Mapping[str, Any], coding: str) -> None:
+        """Say what the positions in a snapshot's rows stand for, where that is not known yet."""
 
     def apply_policy(self, digest: str, protection: Mapping[str, Any]) -> None:
         """Hold to another policy from here on."""
@@ -173,8 +188,11 @@ class Ledger(Reads, Protocol):
     def notes(self) -> Iterator[AuditLine]:
         """Yield the free statements of every process, file by file."""
 
-    def backup(self, path: Path) -> None:
-        """Copy the ledger, while it is in use, to a new file."""
+    def backup(self, path: Path, beside: Mapping[str, bytes] | None = None) -> None:
+        """Copy the ledger, while it is in use, with its free statements, to a new file.
+
+        ``beside`` (by name) goes into the same file.
+        """
 
     def verify(self) -> list[str]:
         """Re-hash everything; return what does not agree, in words."""

@@ -41,6 +41,7 @@ class Mark:
     hash: str
     spent: Mapping[str, int]  # by history, in 2**-40 alpha
     pending: bool = False
+    policy: str = ""  # the digest of the protection in force; an older version wrote none
 
 
 class Anchor(Protocol):
@@ -179,7 +180,8 @@ def sync_folder(folder: Path) -> None:
 
 
 def _line(mark: Mark) -> bytes:
-    text = _json([mark.ledger, mark.sequence, mark.hash, mark.spent]).encode()
+    fields = [mark.ledger, mark.sequence, mark.hash, mark.spent]
+    text = _json([*fields, mark.policy] if mark.policy else fields).encode()
     state = PENDING if mark.pending else CONFIRMED  # one byte, which cannot be torn
     line = b"%s %s %s\n" % (text, sha256(text).hexdigest().encode(), state)
     if len(line) > SLOT:
@@ -193,5 +195,5 @@ def _parse(data: bytes) -> Mark | None:
     text += b"]"
     if sha256(text).hexdigest().encode() != check or state not in (PENDING, CONFIRMED):
         return None
-    ledger, sequence, hash, spent = json.loads(text)
-    return Mark(ledger, sequence, hash, spent, state == PENDING)
+    ledger, sequence, hash, spent, *policy = json.loads(text)
+    return Mark(ledger, sequence, hash, spent, state == PENDING, *policy)

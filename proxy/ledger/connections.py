@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -137,8 +137,14 @@ class _Connection(sqlite3.Connection):
     """A connection that a weak set can hold."""
 
 
-def copy(source: sqlite3.Connection, path: Path) -> None:
+def copy(
+    source: sqlite3.Connection,
+    path: Path,
+    beside: Callable[[], Mapping[str, bytes]] | None = None,
+) -> None:
     """Copy a database, while it is in use, to a new file that only its owner can read.
+
+    What ``beside`` then returns, contents by name, becomes a table of the copy.
 
     Raises:
         StateError: the file exists, or cannot be made.
@@ -150,6 +156,11 @@ def copy(source: sqlite3.Connection, path: Path) -> None:
     try:
         with closing(sqlite3.connect(path)) as target:
             source.backup(target)
+            if beside is not None:
+                target.execute("DROP TABLE IF EXISTS files")  # where it was put in place by hand
+                target.execute("CREATE TABLE files (name TEXT PRIMARY KEY, content BLOB) STRICT")
+                target.executemany("INSERT INTO files VALUES (?, ?)", beside().items())
+                target.commit()
         file = os.open(path, os.O_RDONLY)
         try:
             os.fsync(file)
@@ -159,3 +170,14 @@ def copy(source: sqlite3.Connection, path: Path) -> None:
     except BaseException:
         path.unlink(missing_ok=True)
         raise
+
+
+def take_files(path: Path) -> dict[str, bytes]:
+    """Remove from a copy the files that lie beside its rows; return them by name."""
+    with closing(sqlite3.connect(path)) as connection:
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'files'").fetchall():
+            return {}
+        files = dict(connection.execute("SELECT name, content FROM files").fetchall())
+        connection.execute("DROP TABLE files")
+        connection.commit()
+    return files

@@ -27,6 +27,7 @@ from proxy.ledger.anchor import sync, sync_folder
 _json = json.JSONEncoder(separators=(",", ":")).encode
 
 PERIOD = 1.0  # seconds between syncs
+FOLDER = "notes/"  # begins the names of these files in a backup
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,10 @@ class Notes:
                 os.close(self._file)
                 self._begin()
 
+    def contents(self) -> dict[str, bytes]:
+        """Return what the files of every process hold, by ``FOLDER/name``."""
+        return {FOLDER + path.name: path.read_bytes() for path in self.folder.glob("*.jsonl")}
+
     @contextmanager
     def _faults(self) -> Iterator[None]:
         try:
@@ -146,3 +151,17 @@ def read(path: Path) -> Iterator[tuple[Note, str] | None]:
         except (ValueError, TypeError):
             yield None
             return
+
+
+def put_back(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write the files of a backup into a folder; one that is there and longer stays."""
+    for name, content in contents.items():
+        path = folder / Path(name.removeprefix(FOLDER)).name
+        if path.exists() and path.stat().st_size >= len(content):
+            continue
+        folder.mkdir(mode=0o700, exist_ok=True)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            sync(file.fileno())
+        sync_folder(folder)

@@ -10,19 +10,23 @@ that was first built in the gap begins no lower, since no base is below that of 
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 
 from proxy.errors import IntegrityError, OperationalError, StateError
+from proxy.ledger import Protection
 from proxy.ledger.anchor import Anchor, Mark, sync_folder
-from proxy.ledger.connections import Connections, copy
+from proxy.ledger.connections import Connections, copy, take_files
+from proxy.ledger.notes import FOLDER, put_back
 from proxy.ledger.sqlite import TIMEOUT, Clock, SQLiteLedger, now
-from proxy.ledger.transaction import SQLiteTransaction
+from proxy.ledger.transaction import SQLiteReader, SQLiteTransaction
 from proxy.ledger.verify import verify
 from proxy.ledger.witness import Witness
 
@@ -34,27 +38,30 @@ def restore(
     dataset: str,
     anchor: Path | Anchor | None,
     user: str,
-    spent: Mapping[str, int] | None = None,
+    charge: Callable[[SQLiteLedger], Mapping[str, int]] | None = None,
+    in_force: Callable[[SQLiteLedger, str], Protection | None] | None = None,
     timeout: float = TIMEOUT,
     clock: Clock = now,
-) -> SQLiteLedger:
+) -> tuple[SQLiteLedger, dict[str, bytes]]:
     """Put a backup in the place of a ledger, which is kept beside it, and charge the gap.
 
-    ``spent`` (by history, in 2**-40 alpha) is charged where it is more than the anchor says; it
-    must be the whole budget where the anchor is lost too.
+    What ``charge`` makes of the backup (by history, in 2**-40 alpha) is charged where it is more
+    than the anchor says; it must be the whole budget where the anchor is lost too.  ``in_force``
+    gets the digest of the policy that the anchor saw, and returns what must be applied again.
+    Returned with the ledger is what else was in the backup, by name.
 
     Raises:
-        StateError: there is no backup of this dataset, or neither an anchor nor ``spent``.
+        StateError: there is no backup of this dataset, or neither an anchor nor ``charge``.
         IntegrityError: the backup does not verify, or is not of the history that the anchor saw.
         OperationalError: the old ledger is in use.
     """
     witness = Witness(anchor)
     seen = witness.read()
     mark = seen[0] if seen else None  # pending or not: its answer may be out
-    if mark is None and spent is None:
+    if mark is None and charge is None:
         raise StateError(
             "what was spent since the backup is not known: the anchor is missing",
-            hint="Say what to charge: the whole budget of each history.",
+            hint="Charge the whole budget of each history: --charge-all.",
         )
     if not backup.exists():
         raise StateError(f"there is no backup {backup}")
@@ -65,38 +72,57 @@ def restore(
                 copy(source, draft)
         except sqlite3.DatabaseError as error:
             raise StateError(f"{backup} is no backup of a ledger: {error}") from error
+        files = take_files(draft)
+        folder = path.with_name(path.name + ".notes")
+        notes = {name: files.pop(name) for name in list(files) if name.startswith(FOLDER)}
+        there = {name.removeprefix(FOLDER) for name in notes}
+        there |= {file.name for file in folder.glob("*.jsonl")}
+        missed = _missed(draft, mark)  # before a migration adds a line
         ledger = SQLiteLedger.open(draft, dataset=dataset, timeout=timeout, clock=clock)
         try:
-            new = _charge(ledger, ledger._connections, clock, mark, spent or {}, user)
+            spent = charge(ledger) if charge else {}
+            held = in_force(ledger, mark.policy) if in_force and mark and missed else None
+            gap = _Gap(mark, missed, spent, held, there)
+            new = _charge(ledger, ledger._connections, clock, gap, user)
         finally:
             ledger.close()
         _set_aside(path)
+        put_back(folder, notes)
         os.rename(draft, path)
     finally:
         draft.unlink(missing_ok=True)
     sync_folder(path.parent)
     witness.advance(new)
-    return SQLiteLedger.open(path, dataset=dataset, anchor=anchor, timeout=timeout, clock=clock)
+    ledger = SQLiteLedger.open(path, dataset=dataset, anchor=anchor, timeout=timeout, clock=clock)
+    return ledger, files
+
+
+@dataclass(frozen=True)
+class _Gap:
+    """What is known of the time between a backup and the loss of its ledger."""
+
+    mark: Mark | None  # what the anchor saw last
+    missed: bool  # whether it saw more than the backup has
+    spent: Mapping[str, int]  # to be charged at least
+    held: Protection | None  # to be applied again
+    notes: Collection[str]  # files of free statements that are there
 
 
 def _charge(
-    ledger: SQLiteLedger,
-    connections: Connections,
-    clock: Clock,
-    mark: Mark | None,
-    spent: Mapping[str, int],
-    user: str,
+    ledger: SQLiteLedger, connections: Connections, clock: Clock, gap: _Gap, user: str
 ) -> Mark:
     """Charge the gap in the copy of the backup; return its new mark."""
+    mark, missed = gap.mark, gap.missed
     with connections.use() as connection:
         problems = verify(connection, None)
+        chained = connection.execute("SELECT notes FROM audit WHERE notes IS NOT NULL").fetchall()
     if problems:
         raise IntegrityError(f"the backup does not verify: {problems[0]}")
     head, before = ledger.sequence(), ledger.spent()
-    missed = mark is not None and _missed(ledger, mark)
     last = mark.sequence if mark and missed else head
+    lost = sorted({json.loads(text)[0] for (text,) in chained} - set(gap.notes))
     charged = dict(before)
-    for more in (spent, mark.spent if mark else {}):
+    for more in (gap.spent, mark.spent if mark else {}):
         charged |= {history: max(value, charged.get(history, 0)) for history, value in more.items()}
     with connections.transaction() as connection:
         transaction = SQLiteTransaction(connection, ledger.id, clock, after=last)
@@ -105,25 +131,41 @@ def _charge(
             # NULL, the whole cube, comes first: it would supersede the partitions' own
             current = [ledger.snapshot(partition) for (partition,) in partitions.fetchall()]
             for snapshot in current:
-                transaction.new_snapshot(snapshot.fingerprint, charged, snapshot.partition)
+                transaction.new_snapshot(
+                    snapshot.fingerprint,
+                    charged,
+                    snapshot.partition,
+                    snapshot.layout,
+                    snapshot.coding,
+                )
+        if gap.held is not None:
+            transaction.apply_policy(gap.held.digest, gap.held.protection)
         transaction.audit(
             "restore",
             user,
             cost=sum(charged.values()) - sum(before.values()),
             detail={"backup": head, "anchor": last, "anchor_hash": mark.hash if mark else None,
-                    "charged": charged},
+                    "charged": charged} | ({"notes_lost": lost} if lost else {}),
             spent=charged,
         )  # fmt: skip
         return transaction.finish()
 
 
-def _missed(ledger: SQLiteLedger, mark: Mark) -> bool:
-    """Whether the anchor saw lines that the backup does not have."""
-    if mark.ledger != ledger.id:
+def _missed(draft: Path, mark: Mark | None) -> bool:
+    """Whether the anchor saw lines that the copy of the backup does not have."""
+    if mark is None:
+        return False
+    with closing(sqlite3.connect(draft)) as connection:
+        reader = SQLiteReader(connection)
+        try:
+            ((id,),) = connection.execute("SELECT id FROM ledger")
+            head, lines = reader.sequence(), reader.lines(mark.sequence - 1, 1)
+        except (sqlite3.DatabaseError, ValueError):
+            return True  # opening it says what it is
+    if mark.ledger != id:
         raise IntegrityError("the anchor belongs to another ledger than the backup")
-    if mark.sequence > ledger.sequence():
+    if mark.sequence > head:
         return True
-    lines = ledger.lines(mark.sequence - 1, 1)
     if not lines or lines[0][1].hex() != mark.hash:
         raise IntegrityError("the backup is not of the history that the anchor saw")
     return False

@@ -100,7 +100,26 @@ CREATE TRIGGER measurements_partition BEFORE UPDATE OF partition ON measurements
     BEGIN SELECT RAISE(ABORT, 'a measurement keeps its query'); END;
 """
 
-VERSIONS = (VERSION_1, VERSION_2)
+VERSION_3 = """
+CREATE TABLE domains (  -- what the positions in a snapshot's rows, and in its cube, stand for
+    id INTEGER PRIMARY KEY,
+    sequence INTEGER NOT NULL,
+    snapshot INTEGER NOT NULL REFERENCES snapshots,
+    layout TEXT NOT NULL,  -- JSON: axes, values and measures, in order
+    coding TEXT NOT NULL,  -- hash of what decides which cell a record is in; '' where not known
+    hash BLOB NOT NULL
+) STRICT;
+CREATE INDEX domains_snapshot ON domains (snapshot);
+CREATE TRIGGER domains_append BEFORE INSERT ON domains
+    WHEN EXISTS (SELECT 1 FROM domains WHERE id = NEW.id OR snapshot = NEW.snapshot)
+    BEGIN SELECT RAISE(ABORT, 'a snapshot keeps its domain'); END;
+CREATE TRIGGER domains_update BEFORE UPDATE ON domains
+    BEGIN SELECT RAISE(ABORT, 'a snapshot keeps its domain'); END;
+CREATE TRIGGER domains_delete BEFORE DELETE ON domains
+    BEGIN SELECT RAISE(ABORT, 'a snapshot keeps its domain'); END;
+"""
+
+VERSIONS = (VERSION_1, VERSION_2, VERSION_3)
 
 
 def version(connection: sqlite3.Connection) -> int:

@@ -62,6 +62,9 @@ class SQLiteLedger(SQLiteReads):
         digest: str,
         anchor: Path | Anchor | None = None,
         fingerprint: str = "",
+        layout: Mapping[str, Any] | None = None,
+        coding: str = "",
+        id: str = "",
         user: str = "",
         timeout: float = TIMEOUT,
         clock: Clock = now,
@@ -71,19 +74,13 @@ class SQLiteLedger(SQLiteReads):
         Raises:
             StateError: there is a ledger already, or there was one: its anchor is still there.
         """
-        old = Witness(anchor).read()
-        if path.exists():
-            raise StateError(f"{path} exists already")
-        if old and old[0].sequence > 1:
-            raise StateError(
-                f"the ledger {path} is gone, but its anchor remembers what was spent",
-                hint="Put a backup in its place: privacy-proxy ledger restore.",
-            )
+        cls.require_none(path, anchor)
         draft = path.with_name(f"{path.name}.{token_hex(4)}")
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL, 0o600))
         try:
             ledger = cls(draft, anchor, timeout, clock)
-            mark = ledger._initialise(dataset, protection, digest, fingerprint, user)
+            first: tuple[Any, ...] = (fingerprint, {}, None, layout, coding)
+            mark = ledger._initialise(id, dataset, protection, digest, first, user)
             ledger.close()
             ledger._witness.advance(mark)
             os.link(draft, path)  # fails where another was faster
@@ -93,6 +90,22 @@ class SQLiteLedger(SQLiteReads):
             draft.unlink()
         sync_folder(path.parent)
         return cls.open(path, dataset=dataset, anchor=anchor, timeout=timeout, clock=clock)
+
+    @staticmethod
+    def require_none(path: Path, anchor: Path | Anchor | None) -> None:
+        """Refuse to begin a ledger where there is one, or was one.
+
+        Raises:
+            StateError: there is a ledger already, or its anchor is still there.
+        """
+        old = Witness(anchor).read()
+        if path.exists():
+            raise StateError(f"{path} exists already")
+        if old and old[0].sequence > 1:
+            raise StateError(
+                f"the ledger {path} is gone, but its anchor remembers what was spent",
+                hint="Put a backup in its place: privacy-proxy ledger restore.",
+            )
 
     @classmethod
     def open(
@@ -187,14 +200,17 @@ class SQLiteLedger(SQLiteReads):
                         detail=note.detail,
                     )  # fmt: skip
 
-    def backup(self, path: Path) -> None:
-        """Copy the ledger, while it is in use, to a new file.
+    def backup(self, path: Path, beside: Mapping[str, bytes] | None = None) -> None:
+        """Copy the ledger, while it is in use, with its free statements, to a new file.
+
+        ``beside`` (by name) goes into the same file.
 
         Raises:
             StateError: the file exists.
         """
         with self._connections.use() as source:
-            copy(source, path)
+            # the notes are read after the rows that chain them, so that none of these is missing
+            copy(source, path, lambda: self._notes.contents() | dict(beside or {}))
 
     def verify(self) -> list[str]:
         """Re-hash everything; return what does not agree, in words."""
@@ -212,17 +228,23 @@ class SQLiteLedger(SQLiteReads):
         self._end()
 
     def _initialise(
-        self, dataset: str, protection: Mapping[str, Any], digest: str, fingerprint: str, user: str
+        self,
+        id: str,
+        dataset: str,
+        protection: Mapping[str, Any],
+        digest: str,
+        first: tuple[Any, ...],
+        user: str,
     ) -> Mark:
         with self._connections.transaction() as connection:
             moment = self._clock()
             migrate(connection, moment)
-            self.id = uuid.uuid4().hex
+            self.id = id or uuid.uuid4().hex
             identity = (self.id, dataset, moment)
             connection.execute("INSERT INTO ledger VALUES (?, ?, ?)", identity)
             transaction = SQLiteTransaction(connection, self.id, self._clock, None)
             transaction.apply_policy(digest, protection)
-            transaction.new_snapshot(fingerprint, {})
+            transaction.new_snapshot(*first)
             transaction.audit("init", user, detail={"dataset": dataset})
             return transaction.finish()
 
@@ -253,7 +275,7 @@ class SQLiteLedger(SQLiteReads):
 
     def _mark(self) -> Mark:
         sequence, digest, spent = self.head()
-        return Mark(self.id, sequence, digest.hex(), json.loads(spent))
+        return Mark(self.id, sequence, digest.hex(), json.loads(spent), policy=self.policy())
 
     def _check_head(self) -> None:
         last = self.sequence()

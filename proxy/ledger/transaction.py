@@ -26,6 +26,7 @@ MICROSECOND = timedelta(microseconds=1)
 MEASUREMENT = "sequence, history, snapshot, scale, family, answers, partition, hash"
 SNAPSHOT = "sequence, fingerprint, bases, partition, hash"
 POLICY = "sequence, digest, protection, hash"
+DOMAIN = "sequence, snapshot, layout, coding, hash"
 LINE = "sequence, time, kind, user, statement, cost, answers, detail, covers, spent, notes, hash"
 
 
@@ -59,12 +60,25 @@ class SQLiteReads(ABC):
         )[0]
         other = "SELECT max(id) FROM snapshots WHERE partition IS ? AND bases <> ?"
         before = self._rows(other, row[4], row[3])[0][0] or 0  # from here on no base has risen
-        return Snapshot(row[0], row[2], json.loads(row[3]), row[4], row[1], before + 1)
+        domains = self._rows("SELECT layout, coding FROM domains WHERE snapshot = ?", row[0])
+        layout, coding = (json.loads(domains[0][0]), domains[0][1]) if domains else (None, "")
+        bases = json.loads(row[3])
+        return Snapshot(row[0], row[2], bases, row[4], row[1], before + 1, layout, coding)
 
     def protection(self) -> Protection:
         """Return the policy that was applied last."""
-        row = self._rows(f"SELECT id, {POLICY} FROM policies ORDER BY id DESC LIMIT 1")[0]
-        return Protection(row[2], json.loads(row[3]), row[1])
+        row = self._rows(f"SELECT {POLICY} FROM policies ORDER BY id DESC LIMIT 1")[0]
+        return Protection(row[1], json.loads(row[2]), row[0])
+
+    def policy(self) -> str:
+        """Return the digest of the policy that was applied last."""
+        rows = self._rows("SELECT digest FROM policies ORDER BY id DESC LIMIT 1")
+        return str(rows[0][0]) if rows else ""
+
+    def protections(self) -> list[Protection]:
+        """Return every policy that was ever in force, oldest first."""
+        rows = self._rows(f"SELECT {POLICY} FROM policies ORDER BY id")
+        return [Protection(row[1], json.loads(row[2]), row[0]) for row in rows]
 
     def spent(self) -> Mapping[str, int]:
         """Return what the dearest cell has paid, or a bound on it, by history."""
@@ -190,7 +204,12 @@ class SQLiteTransaction(SQLiteReader):
         self._wrote(history, len(answers))
 
     def new_snapshot(
-        self, fingerprint: str, bases: Mapping[str, int], partition: str | None = None
+        self,
+        fingerprint: str,
+        bases: Mapping[str, int],
+        partition: str | None = None,
+        layout: Mapping[str, Any] | None = None,
+        coding: str = "",
     ) -> int:
         """Begin a snapshot in which every cell has paid its base; return its id.
 
@@ -203,7 +222,14 @@ class SQLiteTransaction(SQLiteReader):
         for history, base in bases.items():
             self._spent[history] = max(self._spent.get(history, 0), base)
         fields = (self._last + 1, fingerprint, text(bases), partition)
-        return self._insert("snapshots", SNAPSHOT, fields)
+        id = self._insert("snapshots", SNAPSHOT, fields)
+        if layout is not None:
+            self.describe_snapshot(id, layout, coding)
+        return id
+
+    def describe_snapshot(self, snapshot: int, layout: Mapping[str, Any], coding: str) -> None:
+        """Say what the positions in a snapshot's rows stand for, where that is not known yet."""
+        self._insert("domains", DOMAIN, (self._last + 1, snapshot, text(layout), coding))
 
     def apply_policy(self, digest: str, protection: Mapping[str, Any]) -> None:
         """Hold to another policy from here on."""
@@ -251,7 +277,7 @@ class SQLiteTransaction(SQLiteReader):
         """
         if self._covers:
             raise ValueError("a transaction ended without the audit line of what it wrote")
-        return Mark(self._id, self._last, self._hash.hex(), self._spent)
+        return Mark(self._id, self._last, self._hash.hex(), self._spent, policy=self.policy())
 
     def _bases(self, partition: str | None) -> list[tuple[str, int]]:
         """Return the bases of the current snapshot; none where there is no snapshot yet."""

@@ -15,10 +15,15 @@ from proxy.errors import IntegrityError
 from proxy.ledger import notes as files
 from proxy.ledger.chain import Line, row_hash
 from proxy.ledger.record import decode, unpack
-from proxy.ledger.transaction import MEASUREMENT, POLICY, SNAPSHOT, SQLiteReader
+from proxy.ledger.transaction import DOMAIN, MEASUREMENT, POLICY, SNAPSHOT, SQLiteReader
 
 PAGE = 1000
-TABLES = {"measurements": MEASUREMENT, "snapshots": SNAPSHOT, "policies": POLICY}
+TABLES = {
+    "measurements": MEASUREMENT,
+    "snapshots": SNAPSHOT,
+    "policies": POLICY,
+    "domains": DOMAIN,
+}
 
 Covers = dict[tuple[str, int], str]  # (table, id) -> hash
 Heads = dict[str, dict[int, str]]  # file -> number of lines -> hash
@@ -58,6 +63,9 @@ def _chain(reader: SQLiteReader, covers: Covers, heads: Heads) -> Iterator[str]:
                 if line.notes is not None:
                     file, count, head = json.loads(line.notes)
                     heads.setdefault(file, {})[count] = head
+                if line.kind == "restore":  # files that its backup did not have, as it says
+                    for file in json.loads(line.detail).get("notes_lost", ()):
+                        heads.pop(file, None)
             except (ValueError, TypeError):
                 yield f"audit line {line.sequence}: it is damaged"
     if not last:

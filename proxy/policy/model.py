@@ -1,16 +1,17 @@
 """A policy as values: what the rest of the proxy reads, long after the YAML is forgotten.
 
 Every number is exact: budget 0.1 is Fraction(1, 10).  ``Policy.protection`` is the part of a
-policy that people's privacy rests on, as JSON; two policies of one digest protect alike.
+policy that people's privacy rests on, as JSON, as far as the policy alone says it;
+``proxy.protection`` adds what its conditions and the users file mean.
 """
 
 from __future__ import annotations
 
 import datetime
 import hashlib
-import json
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -18,9 +19,9 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from proxy.domain import Attribute, Domain, Value
+from proxy.domain import Attribute, Domain, described
 
-LONG = 1000  # values; a longer axis enters the protection by its hash
+VERSION = 2  # of the protection
 
 
 @dataclass(frozen=True)
@@ -178,9 +179,9 @@ class Policy:
         }
         partition = self.partition and [self.partition.column, self.partition.grain]
         return {
-            "version": 1,
+            "version": VERSION,
             "dataset": self.dataset,
-            "source": {"table": self.source.table, "query": self.source.query},
+            "source": self._source(),
             "max_records": self.max_records,
             "attributes": {a.name: _axis(a) for a in self.domain.attributes},
             "measures": measures,
@@ -211,11 +212,17 @@ class Policy:
             "timezone": self.timezone,
         }
 
+    def _source(self) -> dict[str, Any]:
+        """Return where the records come from as JSON; a path as seen from the policy's folder."""
+        path = self.source.path
+        near = os.path.relpath(path, self.path.parent) if path else None
+        source = self.source
+        return {"engine": source.engine, "path": near, "table": source.table, "query": source.query}
+
     @cached_property
-    def digest(self) -> str:
-        """The SHA-256 of the protection, in hex."""
-        text = json.dumps(self.protection(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+    def key(self) -> str:
+        """A SHA-256 of all that the policy says, in hex, for what is made of it and kept."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()
 
 
 def guard_cap(low: int, high: int, confidence: Fraction) -> float:
@@ -233,21 +240,13 @@ def _caps(analyst: Analyst) -> dict[str, Any]:
 
 
 def _axis(attribute: Attribute) -> dict[str, Any]:
-    """Return an axis as JSON; names of coarser levels protect nobody and are left out."""
-    cells = attribute.values if attribute.edges is None else attribute.edges
+    """Return an axis as JSON; the order of its values protects nobody and is left out."""
+    cells = sorted(attribute.values, key=str) if attribute.edges is None else attribute.edges
     return {
         "type": attribute.type,
         "binned": attribute.binned,
-        "values": _values(cells),
+        "values": described(cells),
         "outside": attribute.outside,
         "nulls": attribute.nulls,
         "source": attribute.source,
     }
-
-
-def _values(values: Sequence[Value]) -> Any:
-    """Return values as a list of texts, or as their number and hash where they are many."""
-    texts = [str(value) for value in values]
-    if len(texts) <= LONG:
-        return texts
-    return [len(texts), hashlib.sha256(json.dumps(texts).encode()).hexdigest()]

@@ -1,7 +1,8 @@
 """What a new policy protects less than an old one: the difference a steward must agree to.
 
-Both are compared as ``Policy.protection`` gives them, since the old one comes from a ledger.  A
-change that cannot be shown to be at least as strict is listed; an empty list means: as strict.
+Both are compared as ``proxy.protection`` gives them, since the old one comes from a ledger: the
+cells that conditions mean, and what each user may do, in names.  A change that cannot be shown to
+be at least as strict is listed; an empty list means: as strict.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from typing import Any
 
 from proxy.policy.kinds import decimal
 from proxy.policy.model import guard_cap
+from proxy.policy.regions import contains
 
 Protection = Mapping[str, Any]
 UNCAPPED: dict[str, Any] = {"budget": None, "spend": True, "history": "shared"}
+UNLISTED = "*"  # stands for a user whom neither the policy nor the users file names
+GROUP = "@"  # begins the cap of a group
 
 
 def weaker(old: Protection, new: Protection) -> list[str]:
@@ -28,14 +32,50 @@ def weaker(old: Protection, new: Protection) -> list[str]:
     rules: tuple[Callable[[Protection, Protection], Iterator[str]], ...] = (
         _dataset, _attributes, _measures, _budgets, _unit, _cells, _guards, _limits, _caps,
     )  # fmt: skip
-    return [sentence for rule in rules for sentence in rule(old, new)]
+    found = [sentence for rule in rules for sentence in rule(old, new)]
+    for entries, sentence in _users(old["users"], new["users"]):
+        if not any(each.startswith(entry) for each in found for entry in entries):
+            found.append(sentence)
+    return found
+
+
+def gains(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return what users may do and might not before, both as a protection has its users."""
+    return [sentence for _, sentence in _users(old, new)]
+
+
+def _users(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield each gain of a user, after the beginnings of sentences that say the same."""
+    for name, after in new.items():
+        before = old.get(name, old[UNLISTED])
+        who = "a user who is not listed" if name == UNLISTED else f"user {name}"
+        entries = (f"analysts.{name}.", *(f"groups.{group}." for group in before["groups"]))
+        for gain in _gains(before, after):
+            yield entries, f"{who}: {gain}"
+
+
+def _gains(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what one user gains: another history, spending, a cap that binds no longer."""
+    if before["own"] is not None:  # what is set aside: nobody else's answers, and no more
+        if after["own"] is None or after["history"] != before["history"]:
+            yield f"the history is {after['history']}, it was {before['history']}"
+        elif _raised(before["own"], after["own"]):
+            yield f"the history's budget is {_number(after['own'])}, it was {before['own']}"
+    if after["spend"] and not before["spend"]:
+        yield "spending is on, it was off"
+    if after["own"] is None and before["own"] is None:
+        for cap, budget in before["caps"].items():
+            # the cap of a group binds what its members spend together; one's own only oneself
+            same = [b for c, b in after["caps"].items() if c == cap or not cap.startswith(GROUP)]
+            if not any(Fraction(b) <= Fraction(budget) for b in same):
+                yield f"the cap {cap} of {_number(budget)} no longer binds"
 
 
 def _dataset(old: Protection, new: Protection) -> Iterator[str]:
     """Another dataset, or other records in it."""
     if old["dataset"] != new["dataset"]:
         yield f"dataset is {new['dataset']}, it was {old['dataset']}"
-    for key in ("table", "query"):
+    for key in ("engine", "table", "query"):
         if old["source"][key] != new["source"][key]:
             yield f"source.{key} has changed: a record may be another thing"
     if old["partition"] != new["partition"]:
@@ -91,12 +131,10 @@ def _budgets(old: Protection, new: Protection) -> Iterator[str]:
 
 
 def _unit(old: Protection, new: Protection) -> Iterator[str]:
-    """Rows instead of units, other units, fewer rows charged for."""
+    """Other units, or fewer rows charged for."""
     before, after = old["unit"], new["unit"]
-    if before["column"] is None:
-        return
     if after["column"] != before["column"]:
-        yield f"privacy.unit is {after['column'] or 'row'}, it was {before['column']}"
+        yield f"privacy.unit is {after['column'] or 'row'}, it was {before['column'] or 'row'}"
         return
     if after["max_rows"] < before["max_rows"]:
         yield f"privacy.unit.max_rows is {after['max_rows']}, it was {before['max_rows']}"
@@ -105,14 +143,19 @@ def _unit(old: Protection, new: Protection) -> Iterator[str]:
 
 
 def _cells(old: Protection, new: Protection) -> Iterator[str]:
-    """A smaller budget of some cells that is dropped or raised."""
-    kept: dict[str, Fraction] = {}
-    for rule in new["cells"]:
-        where = _spaced(rule["where"])
-        kept[where] = min(Fraction(rule["budget"]), kept.get(where, Fraction(rule["budget"])))
+    """A smaller budget of some cells that is dropped or raised, by the cells that it means."""
+    domain = old["attributes"].keys() | new["attributes"].keys()
+    changed = {
+        name for name in domain if old["attributes"].get(name) != new["attributes"].get(name)
+    }
     for rule in old["cells"]:
         now = min(
-            kept.get(_spaced(rule["where"]), Fraction(new["budget"])), Fraction(new["budget"])
+            [Fraction(new["budget"])]
+            + [
+                Fraction(each["budget"])
+                for each in new["cells"]
+                if rule["region"] is not None and contains(each["region"], rule["region"], changed)
+            ]
         )
         if now > Fraction(rule["budget"]):
             yield (
@@ -182,8 +225,3 @@ def _number(text: str | None) -> str:
 def _list(words: list[str] | None) -> str:
     """Return words, or none."""
     return " by ".join(words) if words else "none"
-
-
-def _spaced(text: str) -> str:
-    """Return SQL text with white space alike."""
-    return " ".join(text.split())

@@ -288,7 +288,7 @@ def _public_files(engine: Engine | None) -> list[Path]:
 
 def _in_force(engine: Engine) -> bool:
     try:
-        return engine.ledger.protection().digest == engine.policy.digest
+        return engine.ledger.protection().digest == engine.protection.digest
     except Error:
         return False
 

@@ -38,8 +38,11 @@ def compile_statement(
     *,
     language: str = "postgres",
     now: datetime | None = None,
+    timeless: bool = False,
 ) -> Program | Command:
     """Return what one statement means; ``now`` is without zone, in the policy's.
+
+    A ``timeless`` statement may not read the clock.
 
     Raises:
         ProgrammingError, NotSupportedError, DataError, OperationalError: nothing that can be
@@ -47,9 +50,9 @@ def compile_statement(
     """
     if parameters is not None:
         text = bind_parameters(text, parameters)
-    moment = clock.reading(text, policy.timezone, now)
+    moment = None if timeless else clock.reading(text, policy.timezone, now)
     chosen = dict(settings or {})
-    key = (text, policy.digest, tuple(sorted(chosen.items())), language, moment)
+    key = (text, policy.key, tuple(sorted(chosen.items())), language, moment, timeless)
     source = Source(policy, evaluator, chosen, language, moment)
     return evaluator.cached(key, lambda: _located(text, source), _small)
 

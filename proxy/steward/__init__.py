@@ -3,17 +3,19 @@
 from proxy.cube import Report
 from proxy.steward.acts import (
     ApplyReport,
-    RebuildReport,
     RestoreReport,
     apply,
+    arranged,
     backup,
     init,
-    open_cube,
-    other_policy,
     rebuild,
     restore,
+    same_policy,
+    take_users,
+    upgrade,
 )
 from proxy.steward.looks import CheckReport, GuardReport, audit, check, guards, verify
+from proxy.steward.snapshots import RebuildReport, open_cube
 
 __all__ = [
     "ApplyReport",
@@ -23,14 +25,17 @@ __all__ = [
     "Report",
     "RestoreReport",
     "apply",
+    "arranged",
     "audit",
     "backup",
     "check",
     "guards",
     "init",
     "open_cube",
-    "other_policy",
     "rebuild",
     "restore",
+    "same_policy",
+    "take_users",
+    "upgrade",
     "verify",
 ]

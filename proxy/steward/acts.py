@@ -1,41 +1,36 @@
-"""What a data steward does to a dataset's state: make it, check it, change its policy, rebuild it.
+"""What a data steward does to a dataset's state: make, change, rebuild and restore it.
 
 These are acts on the ledger, audited like any other; none of them gives an analyst anything back.
-A policy that protects less than the ledger was told is applied only when the steward says so.  A
-cube is a snapshot: in a new one every cell starts with the largest cost that any cell had reached,
-since the people in it may be the same; only where the policy says that records never change, and
-rows are what is protected, is every cell charged on with its own.
-
-Invariant: whenever this is killed, the ledger's snapshot has its whole cube, or none, which is an
-error that says what to do.  A new cube is built beside the old one, without the lock; it takes its
-place within the transaction that begins its snapshot, and the old one goes after the commit.
+A policy, or a users file, that protects less than the ledger was told is accepted only when the
+steward says so.  What is compared is what they mean (``proxy.protection``), and state is opened
+only in the order of axes and values that it was written in.
 """
 
 from __future__ import annotations
 
 import getpass
-import hashlib
-import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
-from secrets import token_bytes, token_hex
-from typing import Any
+from secrets import token_hex
 
 import proxy.policy as policies
-from proxy.book import accounts, limits
-from proxy.cube import Cube, Report, build, fingerprint
-from proxy.errors import StateError
+from proxy.book import limits
+from proxy.cube import Report
+from proxy.errors import Error, SourceError, StateError
 from proxy.inference.accounting import UNIT, budget_units
-from proxy.ledger import Reads, Snapshot
+from proxy.ledger import Ledger, Protection, Reads
 from proxy.ledger.anchor import sync_folder
 from proxy.ledger.restore import restore as restore_ledger
 from proxy.ledger.sqlite import SQLiteLedger
-from proxy.policy import Policy
-from proxy.roles import histories, honoured, share
-from proxy.sql.compile import space
+from proxy.policy import Policy, Users
+from proxy.policy.weaker import gains
+from proxy.protection import coding, first_version, protection, shares, upgraded
+from proxy.roles import access, honoured, users_of
 from proxy.sql.evaluate import Evaluator
 from proxy.state import (
     anchor_path,
@@ -43,20 +38,20 @@ from proxy.state import (
     key_path,
     ledger_path,
     make_folder,
+    near,
     state_folder,
 )
-
-Progress = Callable[[float], None]
-
-
-@dataclass(frozen=True)
-class RebuildReport:
-    """A new snapshot: its data, and what every cell has paid at its beginning, by history."""
-
-    snapshot: int
-    survey: Report
-    bases: Mapping[str, float]  # alpha
-    carried: bool  # each cell goes on with what it had paid itself
+from proxy.steward.snapshots import (
+    Progress,
+    RebuildReport,
+    adopt_cube,
+    built,
+    cubes,
+    new_snapshot,
+    open_cube,
+    recover_cube,
+    unchanged,
+)
 
 
 @dataclass(frozen=True)
@@ -71,11 +66,13 @@ class ApplyReport:
 
 @dataclass(frozen=True)
 class RestoreReport:
-    """What putting back a backup charged."""
+    """What putting back a backup charged, and what became of its cube."""
 
     dataset: str
     missed: bool  # whether the backup was older than the anchor
     charged: Mapping[str, float]  # alpha that the dearest cell has paid now, by history
+    cube: str = "kept"  # kept | built | missing: why
+    rebuilt: RebuildReport | None = None
 
 
 def me() -> str:
@@ -100,105 +97,158 @@ def loaded(policy: str | Path) -> Policy:
 
 def init(
     policy: str | Path, state: str | Path | None = None, progress: Progress | None = None
-) -> Report:
-    """Make the state of a policy: an empty ledger, and the cube built from the data.
+) -> Report | RebuildReport:
+    """Make the state of a policy: the cube built from the data, and an empty ledger.
+
+    Where the ledger is there and its cube is missing, only the cube is built again, and nothing
+    that was spent is forgotten.
 
     Raises:
-        StateError: it has been made already.
+        StateError: it has been made already, or another policy is in force.
     """
     found = loaded(policy)
     folder = state_folder(found, state)
-    if ledger_path(folder).exists() and _cubes(folder):
-        raise StateError(
-            f"{folder} is already the state of {found.dataset}; nothing was changed",
-            hint="`privacy-proxy query` can be used at once",
-        )
-    if _cubes(folder):
+    if ledger_path(folder).exists():
+        with opened(found, folder) as ledger:
+            if cube_path(folder, ledger.snapshot().id).exists():
+                raise StateError(
+                    f"{folder} is already the state of {found.dataset}; nothing was changed",
+                    hint="`privacy-proxy query` can be used at once",
+                )
+            _clear(folder)
+            found = arranged(found, ledger)
+            meant = protection(found, users=users_of(found))
+            same_policy(found, meant, ledger)
+            return recover_cube(found, meant, folder, ledger, me(), progress)
+    if cubes(folder):
         raise StateError(
             f"the ledger in {folder} is gone, and with it what was spent of {found.dataset}",
             hint="put a backup in its place: privacy-proxy ledger restore",
         )
+    SQLiteLedger.require_none(ledger_path(folder), anchor_path(folder))
     make_folder(folder)
-    for leftover in folder.glob(".cube-*"):  # of a build that was killed: it holds private data
-        shutil.rmtree(leftover, ignore_errors=True)
-    if ledger_path(folder).exists():  # a build was interrupted, or failed: go on with its ledger
-        with opened(found, folder) as ledger:
-            if ledger.protection().digest != found.digest:
-                if ledger.measurements():
-                    raise other_policy(found, dict(ledger.protection().protection))
-                with ledger.transaction() as tx:
-                    tx.apply_policy(found.digest, found.protection())
-                    tx.audit("policy", me(), detail={"digest": found.digest})
-            return build(found, cube_path(folder, ledger.snapshot().id), ledger.id, progress)
-    ledger = SQLiteLedger.create(
-        ledger_path(folder),
-        dataset=found.dataset,
-        protection=found.protection(),
-        digest=found.digest,
-        fingerprint=fingerprinted(found, folder),
-        anchor=anchor_path(folder),
-        user=me(),
-    )
+    _clear(folder)
+    meant = protection(found, users=users_of(found))
+    id, draft = uuid.uuid4().hex, folder / f".cube-{token_hex(4)}.duckdb"
     try:
-        return build(found, cube_path(folder), ledger.id, progress)
+        report, source = built(found, meant, folder, draft, id, progress)
+        SQLiteLedger.create(
+            ledger_path(folder),
+            dataset=found.dataset,
+            protection=meant.protection,
+            digest=meant.digest,
+            fingerprint=source,
+            layout=found.domain.layout,
+            coding=coding(meant.protection),
+            id=id,
+            anchor=anchor_path(folder),
+            user=me(),
+        ).close()
+        draft.replace(cube_path(folder))
+        sync_folder(folder)
     finally:
-        ledger.close()
+        draft.unlink(missing_ok=True)
+    return report
 
 
-def fingerprinted(policy: Policy, folder: Path) -> str:
-    """Return the source's fingerprint under the state's own key, after the name of that key."""
-    path = key_path(folder)
-    if not path.exists():
-        draft = path.with_suffix(f".{token_hex(4)}")
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(token_bytes(32))
-        draft.replace(path)
-    key = path.read_bytes()
-    return f"{hashlib.sha256(key).hexdigest()[:8]}:{fingerprint(policy, key)}"
+def _clear(folder: Path) -> None:
+    """Remove what a build that was killed has left: it holds private data."""
+    for leftover in folder.glob(".*cube-*"):
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
 
 
 @contextmanager
 def opened(policy: Policy, folder: Path) -> Iterator[SQLiteLedger]:
-    """Open the ledger of a state folder for the length of a block."""
+    """Open the ledger of a state folder for the length of a block, in today's version."""
     ledger = SQLiteLedger.open(
         ledger_path(folder), dataset=policy.dataset, anchor=anchor_path(folder)
     )
     try:
+        upgrade(policy, folder, ledger)
         yield ledger
     finally:
         ledger.close()
 
 
-def open_cube(policy: Policy, folder: Path, ledger_id: str, snapshot: int) -> Cube:
-    """Open the cube of a snapshot.
+def upgrade(policy: Policy, folder: Path, ledger: SQLiteLedger) -> None:
+    """Bring the policy in force of an older ledger to today's version, if this is that policy.
+
+    Its snapshot's rows were written in the order of this policy's axes only where its cube was,
+    and what decided the cell of a record then is not known, so that it is never carried on.
+    """
+    known, snapshot = ledger.protection(), ledger.snapshot()
+    if known.protection.get("version") != 1 or known.digest != first_version(policy):
+        return
+    meant = protection(policy, users=users_of(policy))
+    layout = None
+    with suppress(Error):
+        open_cube(policy, folder, ledger.id, snapshot)
+        layout = policy.domain.layout
+    with ledger.transaction() as tx:
+        unchanged(tx, known.digest)
+        tx.apply_policy(meant.digest, meant.protection)
+        if snapshot.layout is None and layout is not None:
+            tx.describe_snapshot(snapshot.id, layout, "")
+        tx.audit("migrate", me(), detail={"digest": meant.digest})
+
+
+def arranged(policy: Policy, reads: Reads) -> Policy:
+    """Return the policy with its axes and values in the order of the state's own."""
+    layout = reads.snapshot().layout
+    if layout is None:
+        return policy
+    return replace(policy, domain=policy.domain.ordered_as(layout))
+
+
+def same_policy(policy: Policy, meant: Protection, reads: Reads) -> None:
+    """Refuse a policy that is not the one in force.
 
     Raises:
-        StateError: there is none.
+        StateError: it is not; with what it protects less.
     """
-    path = cube_path(folder, snapshot)
-    if not path.exists() and (snapshot > 1 or _cubes(folder)):
-        raise StateError(
-            f"the cube of snapshot {snapshot} of {policy.dataset} is not there",
-            hint=f"build it anew: privacy-proxy rebuild {_near(policy)}",
-        )
-    return Cube.open(path, policy.domain, ledger_id)
-
-
-def same_policy(policy: Policy, reads: Reads) -> None:
-    """Refuse a policy that is not the one in force."""
     known = reads.protection()
-    if known.digest != policy.digest:
-        raise other_policy(policy, dict(known.protection))
-
-
-def other_policy(policy: Policy, known: dict[str, Any]) -> StateError:
-    """Return the error of a policy that is not the one the ledger was told."""
-    changes = policies.weaker(known, policy.protection())
-    return StateError(
-        f"{_near(policy)} has changed since it was applied to the state of {policy.dataset}",
+    if known.digest == meant.digest:
+        return
+    changes = policies.weaker(upgraded(known.protection), meant.protection)
+    raise StateError(
+        f"{near(policy)} has changed since it was applied to the state of {policy.dataset}",
         detail="it protects less: " + "; ".join(changes) if changes else "it protects no less",
-        hint=f"undo the change, or apply it: privacy-proxy apply {_near(policy)}",
+        hint=f"undo the change, or apply it: privacy-proxy apply {near(policy)}",
     )
+
+
+def take_users(policy: Policy, users: Users | None, ledger: Ledger) -> None:
+    """Take over a users file that gives nobody more than before, and audit what it changes.
+
+    Raises:
+        StateError: it gives somebody more.
+    """
+    known = ledger.protection()
+    now, before = access(policy, users), known.protection.get("users")
+    if before is None or all(before.get(name) == each for name, each in now.items()):
+        return
+    if gained := gains(before, now):
+        raise StateError(
+            f"users.yaml gives more than was accepted for {policy.dataset}",
+            detail="; ".join(gained),
+            hint="undo the change, or accept it: privacy-proxy apply --accept-weaker "
+            f"{near(policy)}",
+        )
+    with ledger.transaction() as tx:
+        unchanged(tx, known.digest)
+        meant = Protection(known.digest, dict(known.protection) | {"users": now})
+        tx.apply_policy(meant.digest, _with_users(known, meant).protection)
+        changed = sorted(name for name, each in now.items() if before.get(name) != each)
+        tx.audit("users", me(), detail={"changed": changed})
+
+
+def _with_users(known: Protection, meant: Protection) -> Protection:
+    """Return a protection that remembers who is no longer listed as they were."""
+    users = known.protection.get("users", {}) | meant.protection["users"]
+    return replace(meant, protection=dict(meant.protection) | {"users": users})
 
 
 def apply(
@@ -216,37 +266,41 @@ def apply(
     new = loaded(policy)
     folder = state_folder(new, state)
     with opened(new, folder) as ledger:
-        known = ledger.protection()
-        changes = tuple(policies.weaker(dict(known.protection), new.protection()))
-        if known.digest == new.digest:
+        new = arranged(new, ledger)
+        known, meant = ledger.protection(), protection(new, users=users_of(new))
+        before = upgraded(known.protection)
+        changes = tuple(policies.weaker(before, meant.protection))
+        users, fits = before["users"], _fits(new, meant, folder, ledger)
+        listed = all(users.get(n) == each for n, each in meant.protection["users"].items())
+        if known.digest == meant.digest and listed and fits:
             return ApplyReport(new.dataset, False, ())
         if changes and not accept_weaker:
             raise StateError(
                 "the policy protects less than the one in force; nothing was changed",
                 detail="; ".join(changes),
-                hint=f"to apply it all the same: privacy-proxy apply --accept-weaker {_near(new)}",
+                hint=f"to apply it all the same: privacy-proxy apply --accept-weaker {near(new)}",
             )
-        detail = {"digest": new.digest, "weaker": list(changes)}
-        if not _fits(new, folder, ledger):
-            rebuilt = _new_snapshot(new, folder, ledger, progress, detail)
+        meant = _with_users(known, meant)
+        detail = {"digest": meant.digest, "weaker": list(changes)}
+        if not fits:
+            rebuilt = new_snapshot(new, meant, folder, ledger, me(), progress, detail)
             return ApplyReport(new.dataset, True, changes, rebuilt)
         with ledger.transaction() as tx:
-            _unchanged(tx, known.digest)
-            tx.apply_policy(new.digest, new.protection())
+            unchanged(tx, known.digest)
+            tx.apply_policy(meant.digest, meant.protection)
             tx.audit("policy", me(), detail=detail)
         return ApplyReport(new.dataset, True, changes)
 
 
-def _fits(policy: Policy, folder: Path, ledger: SQLiteLedger) -> bool:
+def _fits(policy: Policy, meant: Protection, folder: Path, ledger: SQLiteLedger) -> bool:
     """Return whether the cube that is there is that of the policy's domain and source."""
+    known = upgraded(ledger.protection().protection)
     try:
-        open_cube(policy, folder, ledger.id, ledger.snapshot().id)
+        open_cube(policy, folder, ledger.id, ledger.snapshot())
     except StateError:
         return False
-    known, new = dict(ledger.protection().protection), policy.protection()
-    parts = ("source", "attributes", "measures", "unit")
-    same = all(known.get(part) == new.get(part) for part in parts)
-    return same and new["max_records"] >= known["max_records"]
+    same = coding(known) == coding(meant.protection)
+    return same and policy.max_records >= known["max_records"]
 
 
 def rebuild(
@@ -260,67 +314,19 @@ def rebuild(
     found = loaded(policy)
     folder = state_folder(found, state)
     with opened(found, folder) as ledger:
-        same_policy(found, ledger)
-        return _new_snapshot(found, folder, ledger, progress, {})
-
-
-def _unchanged(tx: Reads, digest: str) -> None:
-    """Refuse to go on where somebody else has applied a policy meanwhile."""
-    if tx.protection().digest != digest:
-        raise StateError("another policy has been applied meanwhile; nothing was changed")
-
-
-def _new_snapshot(
-    policy: Policy,
-    folder: Path,
-    ledger: SQLiteLedger,
-    progress: Progress | None,
-    detail: dict[str, Any],
-) -> RebuildReport:
-    """Build the cube of the next snapshot beside the old one, and begin it in the ledger."""
-    old, known = ledger.snapshot(), ledger.protection()
-    draft = folder / f".cube-{token_hex(4)}.duckdb"
-    try:
-        source = fingerprinted(policy, folder)
-        report = build(policy, draft, ledger.id, progress)
-        with ledger.transaction() as tx:
-            _unchanged(tx, known.digest)
-            if tx.snapshot() != old:
-                raise StateError("the cube has been rebuilt meanwhile; nothing was changed")
-            carried = _carries(policy) and not detail
-            bases = dict(old.bases) if carried else _bases(tx, old, policy)
-            new = tx.new_snapshot(source, bases)
-            if detail:
-                tx.apply_policy(policy.digest, policy.protection())
-            tx.audit("rebuild", me(), detail={"snapshot": new, "carried": carried} | detail)
-            draft.replace(cube_path(folder, new))
-            sync_folder(folder)
-    finally:
-        draft.unlink(missing_ok=True)
-    for path in _cubes(folder):
-        if path != cube_path(folder, new):
-            path.unlink(missing_ok=True)
-    spent = {name: base / UNIT for name, base in bases.items()}
-    return RebuildReport(new, report, spent, carried)
-
-
-def _carries(policy: Policy) -> bool:
-    """Whether nobody can be in another cell of a new snapshot than in the old one."""
-    return policy.records == "immutable" and policy.privacy.unit.column is None
-
-
-def _bases(reads: Reads, old: Snapshot, policy: Policy) -> dict[str, int]:
-    """Return the most that any cell has paid, by history."""
-    rows = [row for row in reads.measurements() if old.charges(row)]
-    shape = rows[0].family.query.space if rows else space(policy.domain)
-    return {name: account.spent().value for name, account in accounts(reads, shape).items()}
+        found = arranged(found, ledger)
+        meant = protection(found, users=users_of(found))
+        same_policy(found, meant, ledger)
+        return new_snapshot(found, meant, folder, ledger, me(), progress)
 
 
 def backup(policy: str | Path, target: Path, state: str | Path | None = None) -> None:
-    """Copy the ledger to a new file, while it is in use."""
+    """Copy the ledger, with all that only its folder has, to a new file, while it is in use."""
     found = policies.load(policy)
-    with opened(found, state_folder(found, state)) as ledger:
-        ledger.backup(target)
+    folder = state_folder(found, state)
+    key = key_path(folder)
+    with opened(found, folder) as ledger:
+        ledger.backup(target, {key.name: key.read_bytes()} if key.exists() else {})
 
 
 def restore(
@@ -329,46 +335,86 @@ def restore(
     state: str | Path | None = None,
     *,
     charge_all: bool = False,
+    accept_weaker: bool = False,
+    progress: Progress | None = None,
 ) -> RestoreReport:
     """Put a backup in the place of the ledger; what was spent since is charged in full.
 
-    With ``charge_all`` the whole budget is, which a lost anchor needs.
+    With ``charge_all`` the whole budget is, which a lost anchor needs: the largest that the policy
+    or any that was ever in force gives.  A cube that is missing is built again.  Where a policy
+    was applied since the backup, the policy file must be that one, and is put in force again.
 
     Raises:
-        StateError: there is no backup of this dataset, or the anchor is missing.
+        StateError: there is no backup of this dataset, or the anchor is missing, or the policy
+            that was in force is not this one, which was not accepted.
         IntegrityError: the backup does not verify, or is not of the history that the anchor saw.
         OperationalError: the ledger is in use.
     """
-    found = policies.load(policy)
+    found = loaded(policy)
     folder = state_folder(found, state)
-    whole = found.privacy.budget / found.privacy.unit.max_rows
-    budgets = {name: budget_units(whole * share(found, name)) for name in histories(found)}
-    before = _cubes(folder)
-    ledger = restore_ledger(
+    if not source.exists():
+        raise StateError(f"there is no backup {source}")
+    make_folder(folder)
+    before = cubes(folder)
+    given = protection(found, users=users_of(found))
+
+    def in_force(ledger: SQLiteLedger, digest: str) -> Protection | None:
+        known = ledger.protection()
+        if digest in ("", known.digest):
+            return None
+        if given.digest != digest and not accept_weaker:
+            raise StateError(
+                f"another policy was in force than {near(found)} and that of the backup",
+                hint="put the policy file back as it was applied last, or accept that of the "
+                "backup, whatever it lets pass: --accept-weaker",
+            )
+        return _with_users(known, given) if given.digest == digest else None
+
+    def whole(ledger: SQLiteLedger) -> dict[str, int]:
+        most: dict[str, Fraction] = {}
+        for value in (given.protection, *(each.protection for each in ledger.protections())):
+            for history, budget in shares(value).items():
+                most[history] = max(budget, most.get(history, Fraction(0)))
+        return {history: budget_units(budget) for history, budget in most.items()}
+
+    ledger, files = restore_ledger(
         ledger_path(folder),
         source,
         dataset=found.dataset,
         anchor=anchor_path(folder),
         user=me(),
-        spent=budgets if charge_all else None,
+        charge=whole if charge_all else None,
+        in_force=in_force,
     )
     try:
-        snapshot = ledger.snapshot()
-        missed = snapshot.sequence == ledger.sequence()  # then it began with the restore
-        if missed and before:  # and is of the same data
-            before[-1].replace(cube_path(folder, snapshot.id))
-            sync_folder(folder)
+        key = key_path(folder)
+        if key.name in files and not key.exists():
+            key.touch(0o600)
+            key.write_bytes(files[key.name])
+        missed = ledger.snapshot().sequence == ledger.sequence()  # then it began with the restore
         spent = {name: value / UNIT for name, value in ledger.spent().items()}
-        return RestoreReport(found.dataset, missed, spent)
+        cube, rebuilt = _restored_cube(found, folder, ledger, before, progress)
+        return RestoreReport(found.dataset, missed, spent, cube, rebuilt)
     finally:
         ledger.close()
 
 
-def _near(policy: Policy) -> Path:
-    """Return the policy's path as seen from the current folder, where it lies inside."""
-    path, here = policy.path, Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
-
-
-def _cubes(folder: Path) -> list[Path]:
-    return sorted(folder.glob("cube-*.duckdb"), key=lambda path: int(path.stem.split("-")[1]))
+def _restored_cube(
+    policy: Policy,
+    folder: Path,
+    ledger: SQLiteLedger,
+    there: list[Path],
+    progress: Progress | None,
+) -> tuple[str, RebuildReport | None]:
+    """Find or build the cube of the snapshot that is the current one after a restore."""
+    try:
+        adopted = adopt_cube(arranged(policy, ledger), folder, ledger, there)
+        upgrade(policy, folder, ledger)
+        policy = arranged(policy, ledger)
+        if adopted:
+            return "kept", None
+        meant = protection(policy, users=users_of(policy))
+        same_policy(policy, meant, ledger)
+        return "built", recover_cube(policy, meant, folder, ledger, me(), progress)
+    except (StateError, SourceError) as error:
+        return f"missing: {error.message}", None

@@ -17,9 +17,12 @@ from proxy.errors import PolicyError
 from proxy.inference.accounting import UNIT, Account
 from proxy.ledger import AuditLine
 from proxy.policy import Policy
+from proxy.protection import protection, upgraded
+from proxy.roles import users_of
 from proxy.sql.compile import space
 from proxy.state import ledger_path, state_folder
-from proxy.steward.acts import fingerprinted, loaded, opened, same_policy
+from proxy.steward.acts import arranged, loaded, opened, same_policy
+from proxy.steward.snapshots import fingerprinted
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,9 @@ def check(policy: str | Path, state: str | Path | None = None) -> CheckReport:
     if not ledger_path(folder).exists():
         return CheckReport(found.dataset, cells, read, "not made yet", (), twins)
     with opened(found, folder) as ledger:
-        known = ledger.protection()
-        same = known.digest == found.digest
-        changes = policies.weaker(dict(known.protection), found.protection())
-        now = "in force" if same else "changed since it was applied"
+        known, meant = ledger.protection(), protection(found, users=users_of(found))
+        changes = policies.weaker(upgraded(known.protection), meant.protection)
+        now = "in force" if known.digest == meant.digest else "changed since it was applied"
         built, source = ledger.snapshot().fingerprint, fingerprinted(found, folder)
         moved = built != source if built.split(":")[0] == source.split(":")[0] else None
         return CheckReport(found.dataset, cells, read, now, tuple(changes), twins, moved)
@@ -103,7 +105,8 @@ def guards(policy: str | Path, state: str | Path | None = None) -> list[GuardRep
     """
     found = loaded(policy)
     with opened(found, state_folder(found, state)) as ledger:
-        same_policy(found, ledger)
+        found = arranged(found, ledger)
+        same_policy(found, protection(found), ledger)
         shape = space(found.domain)
         every = Account(shape)
         for account in accounts(ledger, shape).values():

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from proxy.ledger import AuditLine, Protection, Snapshot
+from proxy.protection import coding, protection
 
 START = datetime.now(UTC)
 
@@ -16,8 +17,10 @@ class MemoryLedger:
     def __init__(self, policy, id="audit"):
         self.id, self.dataset = id, policy.dataset
         self._rows, self._lines, self._notes = [], [], []
-        self._snapshots = [Snapshot(1, "", {})]
-        self._policies = [Protection(policy.digest, policy.protection())]
+        meant = protection(policy)
+        layout, code = policy.domain.layout, coding(meant.protection)
+        self._snapshots = [Snapshot(1, "", {}, layout=layout, coding=code)]
+        self._policies = [meant]
         self._spent = {}
 
     def sequence(self):
@@ -100,12 +103,13 @@ class MemoryTransaction:
     def replace(self, id, scale, answers):
         raise NotImplementedError("the audit knows no likelihood of refinements yet")
 
-    def new_snapshot(self, fingerprint, bases, partition=None):
+    def new_snapshot(self, fingerprint, bases, partition=None, layout=None, coding=""):
         ledger = self._ledger
         before = ledger.snapshot()
         assert all(bases.get(name, 0) >= base for name, base in before.bases.items())
+        id, line = before.id + 1, ledger.sequence() + 1
         ledger._snapshots.append(
-            Snapshot(before.id + 1, fingerprint, dict(bases), None, ledger.sequence() + 1)
+            Snapshot(id, fingerprint, dict(bases), None, line, layout=layout, coding=coding)
         )
         return before.id + 1
 

@@ -27,7 +27,8 @@ from proxy.errors import Error
 from proxy.inference.accounting import UNIT
 from proxy.inference.mechanism import GeometricSampler
 from proxy.inference.query import COUNT, Factor
-from proxy.steward import acts as steward
+from proxy.protection import protection
+from proxy.steward import snapshots as steward
 from tests.privacy.attacker import Attacker
 from tests.privacy.double import MemoryLedger
 from tests.privacy.worlds import budget, limit
@@ -204,13 +205,13 @@ def rebuild(ledger, policy):
 
     The fingerprint of the source is left out: it is for operators, and its key is the state's.
     """
-    real = steward.build, steward.fingerprinted
-    steward.build, steward.fingerprinted = lambda policy, path, *_: path.touch(), lambda *_: ""
+    real = steward.built
+    steward.built = lambda policy, meant, folder, draft, *_: (draft.touch(), "")
     try:
         with tempfile.TemporaryDirectory() as folder:
-            return steward._new_snapshot(policy, Path(folder), ledger, None, {})
+            return steward.new_snapshot(policy, protection(policy), Path(folder), ledger, "sam")
     finally:
-        steward.build, steward.fingerprinted = real
+        steward.built = real
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from proxy.errors import InsufficientBudgetError
 from proxy.inference.accounting import Account, Table, maximum
 from proxy.ledger import Measurement
 from proxy.ledger.sqlite import SQLiteLedger
+from proxy.protection import coding, protection
 from tests.privacy import replay
 from tests.privacy.attacker import Attacker
 from tests.privacy.double import START, MemoryLedger
@@ -96,12 +97,15 @@ def test_attacks_on_the_real_ledger(name, count, audited, tmp_path):
         ticks = itertools.count(int(START.timestamp() * 1e6))
         folder = tmp_path / str(next(names))
         folder.mkdir()
+        meant = protection(policy)
         ledgers.append(
             SQLiteLedger.create(
                 folder / "ledger",
                 dataset=policy.dataset,
-                protection=policy.protection(),
-                digest=policy.digest,
+                protection=meant.protection,
+                digest=meant.digest,
+                layout=policy.domain.layout,
+                coding=coding(meant.protection),
                 anchor=folder / "anchor",
                 clock=lambda: next(ticks),
             )

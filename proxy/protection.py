@@ -1,0 +1,131 @@
+"""What a policy protects: for each record, in names, which cell it is in and what it may lose.
+
+The protection is one value, as JSON, that the ledger keeps and every act of the steward compares:
+the domain, what decides the cell of a record (``coding``), the budgets with the cells that their
+conditions mean, and what each user may do.  Text, order and white space are no part of it; a
+public table or a level that a condition reads is, through the cells.  The users file is beside the
+digest: it may change while the policy does not.
+
+Invariant: two policies of one digest give every record the same cell and the same limits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+from proxy.domain import described
+from proxy.ledger import SHARED, Protection
+from proxy.policy import Policy, Users
+from proxy.policy.model import VERSION
+from proxy.policy.regions import region_json
+from proxy.policy.weaker import UNLISTED
+from proxy.roles import GROUP, OWN, access
+from proxy.sql.evaluate import Evaluator
+from proxy.sql.region import region
+
+CODING = 2  # how records become cells; 1 dropped the offset of a time, and is not kept anywhere
+
+Value = Mapping[str, Any]
+
+
+def protection(
+    policy: Policy, evaluator: Evaluator | None = None, users: Users | None = None
+) -> Protection:
+    """Return what a policy and a users file protect.
+
+    Raises:
+        PolicyError: a condition is none over the policy's attributes, or reads the clock.
+    """
+    rules = policy.privacy.cells
+    if rules and evaluator is None:
+        evaluator = Evaluator(policy.domain)
+    cells = []
+    for rule in rules:
+        assert evaluator is not None
+        factors = region(rule, policy, evaluator)
+        names = region_json(((f.axes, f.array) for f in factors), policy.domain)
+        cells.append({"where": rule.where, "budget": str(rule.budget), "region": names})
+    value = policy.protection() | {"cells": cells, "users": access(policy, users)}
+    return Protection(digest(value), value)
+
+
+def digest(value: Value) -> str:
+    """Return the SHA-256 of a protection, in hex, without its users and the texts of conditions."""
+    cells = sorted(_json([rule["region"], rule["budget"]]) for rule in value["cells"])
+    return _hash({k: v for k, v in value.items() if k != "users"} | {"cells": cells})
+
+
+def coding(value: Value) -> str:
+    """Return the SHA-256 of what decides the cell that a record of the source is in, in hex."""
+    parts = ["source", "attributes", "measures", "unit"]
+    if _reads_zone(value):
+        parts.append("timezone")
+    return _hash({part: value[part] for part in parts} | {"coding": CODING})
+
+
+def _reads_zone(value: Value) -> bool:
+    """Whether the time zone can move a record: times are read in it, by us or by an expression."""
+    axes = value["attributes"].values()
+    plain = all(axis["type"] not in ("date", "timestamp") for axis in axes)
+    sources = [each["source"] for each in (*axes, *value["measures"].values())]
+    return not plain or value["source"]["query"] is not None or any(map(_computed, sources))
+
+
+def _computed(source: str | None) -> bool:
+    """Whether a source is more than the name of a column."""
+    return source is not None and not (source.startswith('"') and source.count('"') == 2)
+
+
+def upgraded(value: Value) -> dict[str, Any]:
+    """Return a protection in today's version; what an older one does not say is None."""
+    if value["version"] == VERSION:
+        return dict(value)
+    cells = [rule | {"region": None} for rule in value["cells"]]
+    source = {"engine": "duckdb", "path": None} | value["source"]
+    own = value["history"] == "own"
+    unlisted = {"roles": [], "groups": [], "caps": {}, "spend": True}
+    unlisted |= {"history": "own", "own": "0"} if own else {"history": SHARED, "own": None}
+    more = {"version": VERSION, "cells": cells, "source": source, "users": {UNLISTED: unlisted}}
+    return dict(value) | more
+
+
+def first_version(policy: Policy) -> str:
+    """Return the digest that the first version of the protection had, which had texts for cells."""
+    value = policy.protection()
+    axes = {a.name: described(a.edges or a.values) for a in policy.domain.attributes}
+    return _hash(
+        value
+        | {
+            "version": 1,
+            "source": {key: value["source"][key] for key in ("table", "query")},
+            "attributes": {n: a | {"values": axes[n]} for n, a in value["attributes"].items()},
+        }
+    )
+
+
+def shares(value: Value) -> dict[str, Fraction]:
+    """Return what each history may charge a row, alpha."""
+    rows, whole = value["unit"]["max_rows"], Fraction(value["budget"])
+    own = {OWN + name: Fraction(budget) for name, budget in _own(value)}
+    shared = {SHARED: whole - sum(own.values(), Fraction(0))}
+    return {name: budget / rows for name, budget in (shared | own).items()}
+
+
+def _own(value: Value) -> Iterator[tuple[str, str]]:
+    """Yield the histories of their own, and what is set aside for each."""
+    for kind, prefix in (("analysts", ""), ("groups", GROUP)):
+        for name, entry in value[kind].items():
+            if entry["history"] == "own":
+                yield prefix + name, entry["budget"]
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(_json(value).encode()).hexdigest()
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,225 @@
+"""Snapshots and their cubes: which source a cube was built from, and what a new one begins with.
+
+A cube is a snapshot: in a new one every cell starts with the largest cost that any cell had
+reached, since the people in it may be the same.  Only where the policy says that records never
+change, rows are what is protected, and nothing that decides the cell of a record has changed, is
+every cell charged on with its own.  A missing cube is built again for its own snapshot only from
+the snapshot's own source.
+
+Invariant: whenever this is killed, the ledger's snapshot has its whole cube, or none, which is an
+error that says what to do.  A new cube is built beside the old one, without the lock; it takes its
+place within the transaction that begins its snapshot, and the old one goes after the commit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_bytes, token_hex
+from typing import Any
+
+from proxy.book import accounts
+from proxy.cube import Cube, Report, build, fingerprint
+from proxy.errors import Error, SourceError, StateError
+from proxy.inference.accounting import UNIT
+from proxy.ledger import Protection, Reads, Snapshot
+from proxy.ledger.anchor import sync_folder
+from proxy.ledger.sqlite import SQLiteLedger
+from proxy.policy import Policy
+from proxy.protection import coding
+from proxy.sql.compile import space
+from proxy.state import cube_path, key_path, near
+
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class RebuildReport:
+    """A cube, and what every cell of its snapshot has paid at its beginning, by history."""
+
+    snapshot: int
+    survey: Report
+    bases: Mapping[str, float]  # alpha
+    carried: bool  # each cell goes on with what it had paid itself
+    again: bool = False  # the missing cube of a snapshot, from the same source
+
+
+def fingerprinted(policy: Policy, folder: Path) -> str:
+    """Return the source's fingerprint under the state's own key, after the name of that key."""
+    path = key_path(folder)
+    if not path.exists():
+        draft = path.with_suffix(f".{token_hex(4)}")
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(token_bytes(32))
+        draft.replace(path)
+    key = path.read_bytes()
+    return f"{hashlib.sha256(key).hexdigest()[:8]}:{fingerprint(policy, key)}"
+
+
+def built(
+    policy: Policy,
+    meant: Protection,
+    folder: Path,
+    draft: Path,
+    ledger_id: str,
+    progress: Progress | None,
+) -> tuple[Report, str]:
+    """Build a cube; return what was read, and the fingerprint of the source that it was.
+
+    Raises:
+        SourceError: the source changed while it was read.
+    """
+    source = fingerprinted(policy, folder)
+    report = build(policy, draft, ledger_id, progress, _origin(source, coding(meant.protection)))
+    if fingerprinted(policy, folder) != source:
+        raise SourceError(
+            "the source changed while it was read; nothing was changed", hint="do it again"
+        )
+    return report, source
+
+
+def open_cube(policy: Policy, folder: Path, ledger_id: str, snapshot: Snapshot) -> Cube:
+    """Open the cube of a snapshot.
+
+    Raises:
+        StateError: there is none, or it is that of another source or domain.
+    """
+    path = cube_path(folder, snapshot.id)
+    if not path.exists():
+        raise StateError(
+            f"the cube of snapshot {snapshot.id} of {policy.dataset} is not there",
+            hint=f"build it again: privacy-proxy init {near(policy)}",
+        )
+    if snapshot.layout is not None and snapshot.layout != policy.domain.layout:
+        raise StateError(
+            f"the ledger of {policy.dataset} was written for other axes, or in another order",
+            hint=f"apply the policy: privacy-proxy apply {near(policy)}",
+        )
+    origin = _origin(snapshot.fingerprint, snapshot.coding) if snapshot.coding else ""
+    return Cube.open(path, policy.domain, ledger_id, origin)
+
+
+def cubes(folder: Path) -> list[Path]:
+    """Return the cubes that are there, of the oldest snapshot first."""
+    return sorted(folder.glob("cube-*.duckdb"), key=lambda path: int(path.stem.split("-")[1]))
+
+
+def unchanged(tx: Reads, digest: str) -> None:
+    """Refuse to go on where somebody else has applied a policy meanwhile."""
+    if tx.protection().digest != digest:
+        raise StateError("another policy has been applied meanwhile; nothing was changed")
+
+
+def new_snapshot(
+    policy: Policy,
+    meant: Protection,
+    folder: Path,
+    ledger: SQLiteLedger,
+    user: str,
+    progress: Progress | None = None,
+    applied: Mapping[str, Any] | None = None,
+) -> RebuildReport:
+    """Build the cube of the next snapshot beside the old one, and begin it in the ledger.
+
+    With ``applied``, the detail of its audit line, the policy is put in force as well.
+    """
+    old, known = ledger.snapshot(), ledger.protection()
+    codes = coding(meant.protection)
+    draft = folder / f".cube-{token_hex(4)}.duckdb"
+    try:
+        report, source = built(policy, meant, folder, draft, ledger.id, progress)
+        with ledger.transaction() as tx:
+            unchanged(tx, known.digest)
+            if tx.snapshot() != old:
+                raise StateError("the cube has been rebuilt meanwhile; nothing was changed")
+            carried = _carries(policy, old, codes)
+            bases = dict(old.bases) if carried else _bases(tx, old, policy)
+            new = tx.new_snapshot(source, bases, None, policy.domain.layout, codes)
+            if applied is not None:
+                tx.apply_policy(meant.digest, meant.protection)
+            detail = {"snapshot": new, "carried": carried} | dict(applied or {})
+            tx.audit("rebuild", user, detail=detail)
+            draft.replace(cube_path(folder, new))
+            sync_folder(folder)
+    finally:
+        draft.unlink(missing_ok=True)
+    for path in cubes(folder):
+        if path != cube_path(folder, new):
+            path.unlink(missing_ok=True)
+    spent = {name: base / UNIT for name, base in bases.items()}
+    return RebuildReport(new, report, spent, carried)
+
+
+def recover_cube(
+    policy: Policy,
+    meant: Protection,
+    folder: Path,
+    ledger: SQLiteLedger,
+    user: str,
+    progress: Progress | None = None,
+) -> RebuildReport:
+    """Build the missing cube of the current snapshot; of other data, as a new snapshot.
+
+    Raises:
+        StateError: the snapshot or the policy in force changed meanwhile.
+    """
+    old = ledger.snapshot()
+    codes = coding(meant.protection)
+    same = (old.layout, old.coding) == (policy.domain.layout, codes)
+    if not same or fingerprinted(policy, folder) != old.fingerprint:
+        return new_snapshot(policy, meant, folder, ledger, user, progress)
+    draft = folder / f".cube-{token_hex(4)}.duckdb"
+    try:
+        report, source = built(policy, meant, folder, draft, ledger.id, progress)
+        with ledger.transaction() as tx:
+            unchanged(tx, meant.digest)
+            if tx.snapshot() != old or source != old.fingerprint:
+                raise StateError("the cube or its source has changed meanwhile", hint="do it again")
+            tx.audit("cube", user, detail={"snapshot": old.id})
+            draft.replace(cube_path(folder, old.id))
+            sync_folder(folder)
+    finally:
+        draft.unlink(missing_ok=True)
+    spent = {name: base / UNIT for name, base in old.bases.items()}
+    return RebuildReport(old.id, report, spent, True, True)
+
+
+def adopt_cube(policy: Policy, folder: Path, ledger: SQLiteLedger, candidates: list[Path]) -> bool:
+    """Let a cube that is there be that of the current snapshot, if it is of the same source."""
+    snapshot = ledger.snapshot()
+    path = cube_path(folder, snapshot.id)
+    with suppress(Error):
+        open_cube(policy, folder, ledger.id, snapshot)
+        return True
+    for candidate in candidates if snapshot.coding else ():  # without, no cube says what it is of
+        aside = path.with_suffix(".aside")
+        candidate.rename(aside)
+        path.unlink(missing_ok=True)  # that of a snapshot which is forgotten
+        aside.rename(path)
+        with suppress(Error):
+            open_cube(policy, folder, ledger.id, snapshot)
+            sync_folder(folder)
+            return True
+    return False
+
+
+def _origin(source: str, coding: str) -> str:
+    """Return what a cube says of the source and of how its records became cells."""
+    return f"{source} {coding}"
+
+
+def _carries(policy: Policy, old: Snapshot, codes: str) -> bool:
+    """Whether nobody can be in another cell of a new snapshot than in the old one."""
+    same = (old.layout, old.coding) == (policy.domain.layout, codes)
+    return same and policy.records == "immutable" and policy.privacy.unit.column is None
+
+
+def _bases(reads: Reads, old: Snapshot, policy: Policy) -> dict[str, int]:
+    """Return the most that any cell has paid, by history."""
+    rows = [row for row in reads.measurements() if old.charges(row)]
+    shape = rows[0].family.query.space if rows else space(policy.domain)
+    return {name: account.spent().value for name, account in accounts(reads, shape).items()}
