@@ -1,14 +1,14 @@
 """What to do with one statement of a client: ask the engine, leave it to the mirror, or refuse.
 
-Pure functions of the text and the names of the protected tables.  A mistake here is no leak: what
-is left to the mirror and reads a protected table raises there.
+Pure functions of the text and the names of the protected tables.  A mistake here gives no answer:
+what is left to the mirror and reads a protected table raises there.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from sqlglot import exp
@@ -37,8 +37,11 @@ PREPARE = re.compile(rf"\s*PREPARE\s+{NAME}\s*(?:\(([^()]*)\))?\s+AS\b", re.IGNO
 EXECUTE = re.compile(rf"\s*EXECUTE\s+{NAME}\s*(?:\((.*)\))?\s*;?\s*\Z", re.IGNORECASE | re.DOTALL)
 DEALLOCATE = re.compile(rf"\s*DEALLOCATE\s+(?:PREPARE\s+)?{NAME}\s*;?\s*\Z", re.IGNORECASE)
 EXPLAIN = re.compile(
-    r"\s*EXPLAIN\b(?!\s+UTILITY\b)\s*(?:\([^()]*\)\s*|(?:ANALYZE|VERBOSE)\b\s*)*", re.IGNORECASE
+    r"\s*EXPLAIN\b(?!\s+UTILITY\b)\s*"
+    r"(?:\((?!\s*(?:SELECT|WITH|VALUES|TABLE)\b)[^()]*\)\s*|(?:ANALY[SZ]E|VERBOSE)\b\s*)*",
+    re.IGNORECASE,
 )
+RUNS = re.compile(r"\bANALY[SZ]E\b(?!\W*(?:FALSE|OFF|0)\b)", re.IGNORECASE)  # what EXPLAIN explains
 COMMENTS = re.compile(r"\s*(?:--[^\n]*\n|/\*.*?\*/)", re.DOTALL)
 
 
@@ -60,8 +63,8 @@ class Refuse:
 class Ask:
     """The engine answers ``text``, which begins at ``offset`` of the statement.
 
-    ``head`` (of DECLARE … FOR, PREPARE … AS) goes before the rows; ``plain`` is the text without
-    what only the engine understands.
+    ``head`` (of DECLARE … FOR, PREPARE … AS, EXPLAIN) goes before the rows; ``plain`` is the text
+    without what only the engine understands.
     """
 
     dataset: str
@@ -71,6 +74,8 @@ class Ask:
     head: str = ""
     tag: str | None = None
     prepares: tuple[str, str] | None = None  # name and types, of PREPARE
+    explains: bool = False  # it is not run
+    public: bool = False  # it reads public tables alone, so that the mirror can answer too
 
 
 @dataclass(frozen=True)
@@ -134,8 +139,10 @@ def _decide(
     if named:
         return _touching(word, text, found, named[0], (*datasets, *tables))
     if shared := _named(found, tuple(tables)):  # the mirror has the rows: it does what is left
+        if word == "EXPLAIN":
+            return Forward(plain(text, found))
         asked = _touching(word, text, found, tables[shared[0]], tuple(tables))
-        return asked if isinstance(asked, Ask) else Forward(text)
+        return replace(asked, public=True) if isinstance(asked, Ask) else Forward(text)
     return Forward(text)
 
 
@@ -243,9 +250,12 @@ def _touching(
         if not _reads(text, found, datasets):
             return Forward(text)
         return Ask(dataset, text, plain(text, found))
-    if word == "EXPLAIN":
-        match = EXPLAIN.match(text)
-        return Forward(plain(text, found)) if match else Forward(text)
+    if word == "EXPLAIN" and (match := EXPLAIN.match(text)):
+        body = text[match.end() :]
+        if RUNS.search(match[0]):
+            word = "EXPLAIN ANALYZE"
+        elif first_word(body) in QUERY:
+            return Ask(dataset, body, _plain(body), match.end(), match[0], explains=True)
     if word == "DECLARE" and (match := DECLARE.match(text)):
         body = text[match.end() :]
         return Ask(dataset, body, _plain(body), match.end(), match[0], "DECLARE CURSOR")
@@ -256,6 +266,8 @@ def _touching(
     hint = f"ask for counts or sums, for example SELECT COUNT(*) FROM {dataset}"
     if word == "COPY":
         hint = "run the SELECT by itself, and let the client write the file"
+    if word.startswith("EXPLAIN"):
+        hint = f"say what a statement costs with EXPLAIN UTILITY SELECT COUNT(*) FROM {dataset}"
     return Refuse(
         NotSupportedError(f"{word} is not supported on the protected table {dataset}", hint=hint)
     )
