@@ -76,6 +76,7 @@ HIDDEN = (  # whose text does not name the table
     "SELECT pg_catalog.query_to_xml('TABLE survey', true, true, '') IS NULL",
     "SELECT ts_stat('SELECT NULL::tsvector FROM survey WHERE {0}')",
     "SELECT ts_rewrite('a'::tsquery, 'SELECT ''a''::tsquery, ''b''::tsquery FROM survey')",
+    "SELECT pg_stat_get_live_tuples('survey'::regclass)",
     "SELECT query_to_xml($q$ SELECT * FROM privacy.history $q$, true, true, '')",
 )
 DOORS = {  # each a message or several; {0} is the statement
