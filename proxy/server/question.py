@@ -218,9 +218,9 @@ def _setting(text: str) -> Decision:
 
 def _prepared(word: str, text: str) -> Decision:
     if word == "EXECUTE":
-        match = EXECUTE.match(text)
+        match = EXECUTE.match(text, _start(text))
         return Execute(fold(match[1]), arguments(match[2] or ""), text) if match else Forward(text)
-    match = DEALLOCATE.match(text)
+    match = DEALLOCATE.match(text, _start(text))
     named = match is not None and match[1].upper() != "ALL"
     return Forget(fold(match[1]) if match and named else None, text)
 
@@ -255,9 +255,13 @@ def _veiled(found: Sequence[Token]) -> bool:
     for token, after in pairwise(found):
         if after.token_type is TokenType.L_PAREN and UNNAMED.fullmatch(_name(token)):
             return True
-        if token.token_type is TokenType.AMP and after.token_type is TokenType.IDENTIFIER:
-            return True
-    return False
+    return any(
+        a.text.upper() == "U"
+        and b.token_type is TokenType.AMP
+        and c.token_type is TokenType.IDENTIFIER
+        and a.end + 2 == b.end + 1 == c.start
+        for a, b, c in zip(found, found[1:], found[2:], strict=False)
+    )
 
 
 def _name(token: Token) -> str:
@@ -274,16 +278,17 @@ def _touching(
         if not _reads(text, found, datasets):
             return Forward(text)
         return Ask(dataset, text, plain(text, found))
-    if word == "EXPLAIN" and (match := EXPLAIN.match(text)):
+    start = _start(text)
+    if word == "EXPLAIN" and (match := EXPLAIN.match(text, start)):
         body = text[match.end() :]
         if RUNS.search(match[0]):
             word = "EXPLAIN ANALYZE"
         elif first_word(body) in QUERY:
             return Ask(dataset, body, _plain(body), match.end(), match[0], explains=True)
-    if word == "DECLARE" and (match := DECLARE.match(text)):
+    if word == "DECLARE" and (match := DECLARE.match(text, start)):
         body = text[match.end() :]
         return Ask(dataset, body, _plain(body), match.end(), match[0], "DECLARE CURSOR")
-    if word == "PREPARE" and (match := PREPARE.match(text)):
+    if word == "PREPARE" and (match := PREPARE.match(text, start)):
         body = text[match.end() :]
         named = fold(match[1]), match[2] or ""
         return Ask(dataset, body, _plain(body), match.end(), match[0], "PREPARE", named)

