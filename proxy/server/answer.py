@@ -16,7 +16,8 @@ from proxy.engine import Answer, Column, Result
 from proxy.server.messages import Report
 from proxy.server.mirror import SCHEMA, quoted, text
 
-FAILS = f"WHERE {SCHEMA}.guard('answer')"
+FAILS = f"WHERE {SCHEMA}.guard()"
+NOTHING = "WHERE false"
 UNKNOWN = "text"  # what PostgreSQL makes of a literal that nothing gives a type
 
 
@@ -24,7 +25,7 @@ def rows(result: Result, columns: Sequence[Column]) -> str:
     """Return the SELECT that gives the rows of a result."""
     names = ", ".join(f"c{i} AS {quoted(column.name)}" for i, column in enumerate(columns))
     if not result.rows:
-        return stub(columns, "WHERE false")
+        return stub(columns, NOTHING)
     arrays = ", ".join(
         f"{array(row[i] for row in result.rows)}::{kind(column)}[]"
         for i, column in enumerate(columns)

@@ -23,6 +23,7 @@ from proxy.server import answer, messages
 from proxy.server.desk import Desk
 from proxy.server.frames import frame
 from proxy.server.messages import Report
+from proxy.server.mirror import refusal
 from proxy.server.question import Ask, Decision, decide
 from proxy.server.replies import Expected, Replies
 from proxy.settings import ANSWERS, TABLE
@@ -78,7 +79,8 @@ class Statement:
 
     ask: Ask
     types: tuple[int, ...]
-    columns: tuple[Column, ...] | Error  # an error: the mirror may know better (a probe)
+    columns: tuple[Column, ...]
+    refusal: Error | None = None  # the engine's; it is run as a probe, if it is one, or not at all
     made: Expected | None = None  # the mirror's reply to its stub
 
 
@@ -180,6 +182,8 @@ class Conversation:
     def mirrored(self, kind: bytes, body: bytes) -> bytes:
         """Return what the client gets of a message of the mirror."""
         told = b""
+        if kind == b"E" and (error := refusal(messages.fields(body))):
+            body = self.report(error)[5:]
         if kind == b"C" and body.startswith((b"ROLLBACK\0", b"COMMIT\0")):
             if self.released and body.startswith(b"ROLLBACK"):
                 told = Report(

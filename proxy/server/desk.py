@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 from psycopg.pq import ConnStatus, ExecStatus
+from psycopg.pq.abc import PGresult
 
 from proxy.engine import Column, Engine, Result, Session
 from proxy.errors import Error, NotSupportedError, QueryCanceledError, StatementTooComplexError
 from proxy.policy import User
 from proxy.server import values
 from proxy.server.mirror import Limits
+from proxy.server.probe import gives_no_row
 from proxy.settings import TABLE
 
 
@@ -35,15 +38,30 @@ class Describer:
             psycopg.OperationalError: the mirror is gone.
         """
         with self._lock:
-            for _ in range(2):
-                wire = self._open().pgconn
-                done = wire.prepare(b"", text.encode(), list(declared))
-                if done.status == ExecStatus.COMMAND_OK:
-                    told = wire.describe_prepared(b"")
-                    return tuple(told.param_type(i) for i in range(told.nparams))
-                if wire.status == ConnStatus.OK:
-                    break  # else it has ended since it was last used, and is made again
+            told = self._described(text, declared)
+            if told is None:
+                return None
+            return tuple(told.param_type(i) for i in range(told.nparams))
+
+    def columns(self, text: str, types: tuple[int, ...]) -> tuple[Column, ...] | None:
+        """Return the columns of a query with parameters of these types; None: it is wrong."""
+        with self._lock:
+            told = self._described(text, types)
+        if told is None:
             return None
+        every = range(told.nfields)
+        kinds = self.names(tuple(told.ftype(i) for i in every))
+        return tuple(Column((told.fname(i) or b"").decode(), kinds[i]) for i in every)
+
+    def _described(self, text: str, declared: tuple[int, ...]) -> PGresult | None:
+        for _ in range(2):
+            wire = self._open().pgconn
+            done = wire.prepare(b"", text.encode(), list(declared))
+            if done.status == ExecStatus.COMMAND_OK:
+                return wire.describe_prepared(b"")
+            if wire.status == ConnStatus.OK:
+                break  # else it has ended since it was last used, and is made again
+        return None
 
     def oids(self, listed: str) -> tuple[int, ...]:
         """Return the types in a list of names; 0 for what is none."""
@@ -75,6 +93,15 @@ class Describer:
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is known of a statement before it has its parameters."""
+
+    types: tuple[int, ...]  # of the parameters
+    columns: tuple[Column, ...]
+    refusal: Error | None = None  # the engine's, of what only the mirror describes
 
 
 class Desk:
@@ -134,12 +161,13 @@ class Desk:
         plain: str,
         declared: tuple[int, ...],
         settings: Mapping[str, str],
-    ) -> tuple[tuple[int, ...], tuple[Column, ...] | Error]:
-        """Return the types of the parameters, and the columns or why there are none."""
-        try:
-            numbers = [number for number, _, _ in values.places(text)]
-        except Error as error:
-            return declared, error
+    ) -> Prepared:
+        """Return the types of the parameters, and the columns.
+
+        Raises:
+            Error: neither the engine nor the mirror knows them.
+        """
+        numbers = [number for number, _, _ in values.places(text)]
         if not numbers and not declared:
             types: tuple[int, ...] = ()
         else:
@@ -149,17 +177,30 @@ class Desk:
             known = (*known, *(0 for _ in range(count - len(known))))
             types = tuple(oid if oid not in (0, 705) else values.TEXT for oid in known)
         try:
-            return types, self._columns(dataset, text, types, settings)
+            return Prepared(types, self._columns(dataset, text, types, settings))
         except Error as error:
-            return types, error
+            columns = self._describer.columns(plain, types)
+            if columns is None:
+                raise
+            return Prepared(types, columns, error)
+
+    def probe(self, text: str, plain: str) -> tuple[Column, ...] | None:
+        """Return the columns of a query that gives no row whatever the data are; None: it may."""
+        return self._describer.columns(plain, ()) if gives_no_row(text) else None
 
     def prepare_sql(
         self, dataset: str, text: str, plain: str, declared: str, settings: Mapping[str, str]
-    ) -> tuple[tuple[int, ...], list[str], tuple[Column, ...] | Error]:
-        """Do the same for PREPARE; ``declared`` is its list of types."""
+    ) -> tuple[Prepared, list[str]]:
+        """Do the same for PREPARE, with the types by name; ``declared`` is its list of types.
+
+        Raises:
+            Error: the engine refuses it, and it is no probe.
+        """
         oids = self._describer.oids(declared) if declared.strip() else ()
-        types, columns = self.prepare(dataset, text, plain, oids, settings)
-        return types, self._describer.names(types), columns
+        prepared = self.prepare(dataset, text, plain, oids, settings)
+        if prepared.refusal is not None and not gives_no_row(text):
+            raise prepared.refusal
+        return prepared, self._describer.names(prepared.types)
 
     def _columns(
         self, dataset: str, text: str, types: tuple[int, ...], settings: Mapping[str, str]

@@ -23,6 +23,7 @@ from proxy.server.conversation import (
     worked,
 )
 from proxy.server.frames import frame
+from proxy.server.probe import gives_no_row
 from proxy.server.question import Ask, Forget, Refuse
 from proxy.server.simple import resolved
 
@@ -71,21 +72,26 @@ def _parse_ask(talk: Conversation, message: messages.Parse, name: str, ask: Ask)
     settings = dict(talk.settings)
     try:
         yield from talk.room(len(ask.text))
-        types, columns = yield Do(
+        found = yield Do(
             lambda: talk.desk.prepare(ask.dataset, ask.text, ask.plain, message.types, settings)
         )
-        if isinstance(columns, Error):
-            stub, refusal = ask.plain, talk.report(columns, ask.offset)
+        answered = ask.public and found.refusal is not None  # by the mirror, which has the rows
+        if answered:
+            raw = talk.encode(f"{ask.head} {ask.plain}")
         else:
-            stub, refusal = answer.stub(columns), None
-        raw = talk.encode(ask.head + " " + stub)
+            where = answer.NOTHING if ask.explains else ""
+            raw = talk.encode(f"{ask.head} {answer.stub(found.columns, where)}")
     except Error as error:
-        yield from fail(talk, error)
+        yield from fail(talk, error, ask.offset)
         return
     known = talk.statements.get(name)
-    statement = Statement(ask, types, columns)
-    statement.made = talk.replies.expect(b"P", error=refusal)
-    yield Send(messages.Parse(message.name, raw, types).encode())
+    statement = Statement(ask, found.types, found.columns, found.refusal)
+    statement.made = talk.replies.expect(b"P")
+    yield Send(messages.Parse(message.name, raw, found.types).encode())
+    if answered or ask.explains:  # nothing is left to ask
+        if not name:
+            talk.statements.pop(name, None)
+        return
     if name and known is not None and known.made is not None:
         yield from talk.settle(True)
         if statement.made.failed:  # the name is taken: what it stood for stays
@@ -124,12 +130,6 @@ def execute(talk: Conversation, body: bytes) -> Flow:
         talk.replies.expect(b"E")
         yield Send(frame(b"E", body))
         return
-    statement = portal.statement
-    if isinstance(statement.columns, Error):
-        error = talk.report(statement.columns, statement.ask.offset)
-        talk.replies.expect(b"E", error=error)
-        yield Send(frame(b"E", body))
-        return
     (limit,) = struct.unpack_from("!i", body, at) if len(body) >= at + 4 else (0,)
     yield from _run(talk, name, portal, limit)
 
@@ -150,11 +150,17 @@ def _run(talk: Conversation, name: bytes, portal: Portal, limit: int) -> Flow:
             lambda: values.fill(ask.text, literals),
             len(ask.text) + portal.size > question.LONG,
         )
-        columns = yield Do(lambda: talk.desk.describe(ask.dataset, bound.text, settings))
-        if columns != statement.columns:
-            raise NotSupportedError("cached plan must not change result type")
-        result = yield from talk.ask(ask, bound.text)
-        raw = yield from talk.rows(ask.head, result, columns)
+        if statement.refusal is not None:
+            if not (yield Do(lambda: gives_no_row(bound.text))):
+                yield from fail(talk, statement.refusal, ask.offset)
+                return
+            raw = talk.encode(f"{ask.head} {answer.stub(statement.columns, answer.NOTHING)}")
+        else:
+            columns = yield Do(lambda: talk.desk.describe(ask.dataset, bound.text, settings))
+            if columns != statement.columns:
+                raise NotSupportedError("cached plan must not change result type")
+            result = yield from talk.ask(ask, bound.text)
+            raw = yield from talk.rows(ask.head, result, columns)
     except Error as error:
         if error.position is not None:
             error.position = bound.original(error.position)
@@ -173,13 +179,7 @@ def _run(talk: Conversation, name: bytes, portal: Portal, limit: int) -> Flow:
 
 def describe(talk: Conversation, body: bytes) -> Flow:
     """Handle Describe: the mirror describes the stub."""
-    statement = None
-    if body[:1] == b"S":
-        statement = talk.statements.get(body[1:-1].decode("utf-8", "replace"))
-    error = None
-    if statement is not None and isinstance(statement.columns, Error):
-        error = talk.report(statement.columns, statement.ask.offset)
-    talk.replies.expect(b"D", error=error)
+    talk.replies.expect(b"D")
     yield Send(frame(b"D", body))
 
 

@@ -1,17 +1,19 @@
 """The mirror: an empty PostgreSQL with the same tables, which knows everything but the data.
 
-It owns login, catalogs, settings, transactions, portals and the types of parameters.  Each table
-of a dataset holds one row of NULLs behind a policy that raises, so that whatever the server fails
-to recognise as a question to the engine ends in an error, never in an answer.  Invariant: nothing
-in it was computed from protected data, and its catalogs name no dataset that its users may not see.
+It owns login, catalogs, settings, transactions, portals and the types of parameters.  The policy
+of each protected table reads the table itself, an endless recursion that PostgreSQL refuses when
+it rewrites a query, before there is a plan: whatever the server fails to recognise as a question to
+the engine ends in an error, never in an answer.  Invariant: nothing in it was computed from
+protected data, and its catalogs name no dataset that its users may not see.
 
-Users who may see the same datasets share a mirror; each dataset is a database of it, and a table
-in schema ``public`` of all its databases, public tables beside it.
+Users who may see the same datasets share a mirror.  Each dataset is a database of it, with its
+table in schema ``public`` and its public tables beside it; nothing of another dataset is in there.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,10 +22,11 @@ from psycopg import sql as psql
 
 from proxy.catalog import Relation
 from proxy.engine import Column
-from proxy.errors import OperationalError
+from proxy.errors import NotSupportedError, OperationalError
 from proxy.policy import User
 from proxy.server.embedded import Address
 from proxy.settings import TABLE
+from proxy.sql.names import quoted as identifier
 
 SCHEMA = "privacy"
 MARK = "mirror of sql-privacy-proxy "
@@ -40,13 +43,16 @@ FILES = (  # functions that write outside of tables; PostgreSQL lets everyone ca
     "pg_notify(text, text)",
 )
 GUARD = """
-CREATE FUNCTION privacy.guard(name text) RETURNS boolean LANGUAGE plpgsql VOLATILE COST 0.0001 AS
+CREATE FUNCTION privacy.guard() RETURNS boolean LANGUAGE plpgsql VOLATILE AS
 $$ BEGIN RAISE EXCEPTION USING ERRCODE = '0A000',
-  MESSAGE = format('this form of statement is not supported on the protected table %I', name),
-  HINT = format('ask for counts or sums in a plain SELECT, for example '
-                'SELECT COUNT(*) FROM %I WITH UTILITY (100, 0.05)', name);
+  MESSAGE = 'this form of statement is not supported on a protected table',
+  HINT = 'run the SELECT by itself, or in a cursor';
 END $$;
 """
+REFUSES = {  # functions of PostgreSQL that refuse to read a protected table, with their SQLSTATE
+    b"fireRIRrules": b"42P17",  # the policy's recursion
+    b"check_enable_rls": b"42501",  # the same, where a client turned row_security off
+}
 
 
 @dataclass(frozen=True)
@@ -90,13 +96,13 @@ class Mirror:
 
     def make(
         self,
-        relations: Sequence[Relation],
+        relations: Mapping[str, Sequence[Relation]],
         users: Sequence[User],
         public: Mapping[str, Sequence[PublicRows]],
     ) -> list[str]:
         """Make, or bring up to date, the roles and databases; return the databases made anew.
 
-        ``public`` are the public tables of each database.
+        ``relations`` and ``public`` are the protected and the public tables of each database.
 
         Raises:
             OperationalError: something of that name is there already, and is not ours.
@@ -109,8 +115,9 @@ class Mirror:
             made = [
                 dataset
                 for dataset in self.datasets
-                if self._database(admin, dataset, relations, public[dataset])
+                if self._database(admin, dataset, relations[dataset], public[dataset])
             ]
+            self._close(admin)
             for dataset in self.datasets:
                 self._admit(admin, dataset, users)
             return made
@@ -199,6 +206,16 @@ class Mirror:
         admin.execute(psql.SQL("ALTER DATABASE {} RENAME TO {}").format(draft, database))
         return True
 
+    def _close(self, admin: psycopg.Connection) -> None:
+        """Drop the databases of datasets that are served no more, so that no catalog names them."""
+        gone = admin.execute(
+            "SELECT datname FROM pg_database WHERE NOT datname = ANY(%s) "
+            "AND starts_with(shobj_description(oid, 'pg_database'), %s)",
+            [list(self.datasets), MARK],
+        ).fetchall()
+        for (name,) in gone:
+            admin.execute(psql.SQL("DROP DATABASE {} WITH (FORCE)").format(psql.Identifier(name)))
+
     def _admit(self, admin: psycopg.Connection, name: str, users: Sequence[User]) -> None:
         """Let the users into a database."""
         for user in users:
@@ -239,7 +256,11 @@ def definition(relations: Sequence[Relation], public: Sequence[PublicRows]) -> l
 
 
 def _protected(relation: Relation) -> list[str]:
-    """Return the statements that make a table which only the engine can answer for."""
+    """Return the statements that make a table which only the engine can answer for.
+
+    Reading it fails for everyone but its owner, whatever else is in the query; the catalogs show an
+    ordinary table that one may read, as tools want it.
+    """
     name = f"{quoted(relation.schema)}.{quoted(relation.name)}"
     made = [_create(relation.schema, relation.name, relation.columns)]
     if relation.comment:
@@ -248,11 +269,24 @@ def _protected(relation: Relation) -> list[str]:
         made.append(f"COMMENT ON COLUMN {name}.{quoted(column.name)} IS {text(comment)}")
     return [
         *made,
-        f"INSERT INTO {name} DEFAULT VALUES",
         f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY",
-        f'CREATE POLICY "only aggregates" ON {name} USING ({SCHEMA}.guard({text(relation.name)}))',
+        f'CREATE POLICY "only aggregates" ON {name} USING (EXISTS (SELECT FROM {name}))',
         f"GRANT SELECT ON {name} TO PUBLIC",
     ]
+
+
+def refusal(told: Mapping[str, bytes]) -> NotSupportedError | None:
+    """Return what an error of the mirror means, by its fields, if a protected table was read."""
+    routine = told.get("R", b"")
+    if routine not in REFUSES or REFUSES[routine] != told.get("C"):
+        return None
+    named = re.search(r'"(.+)"', told.get("M", b"").decode("utf-8", "replace"))
+    table = f"the protected table {named[1]}" if named else "a protected table"
+    return NotSupportedError(
+        f"this form of statement is not supported on {table}",
+        hint="ask for counts or sums in a plain SELECT, for example "
+        f"SELECT COUNT(*) FROM {identifier(named[1]) if named else '…'} WITH UTILITY (100, 0.05)",
+    )
 
 
 def _create(schema: str, name: str, columns: Sequence[Column]) -> str:
@@ -277,4 +311,4 @@ def _not_ours(what: str, name: str) -> OperationalError:
     )
 
 
-__all__ = ["Limits", "Mirror", "PublicRows", "quoted", "text", "visibility"]
+__all__ = ["Limits", "Mirror", "PublicRows", "quoted", "refusal", "text", "visibility"]

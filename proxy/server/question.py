@@ -1,15 +1,16 @@
 """What to do with one statement of a client: ask the engine, leave it to the mirror, or refuse.
 
-Pure functions of the text and the names of the protected tables.  A mistake here is no leak: what
-is left to the mirror and reads a protected table raises there.
+Pure functions of the text and the names of the protected tables.  A mistake here gives no answer:
+what is left to the mirror and reads a protected table raises there.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
@@ -19,7 +20,6 @@ from proxy.errors import (
     InsufficientPrivilegeError,
     NotSupportedError,
     SQLSyntaxError,
-    StatementTooComplexError,
 )
 from proxy.settings import Settings
 from proxy.sql import dialect
@@ -37,7 +37,15 @@ PREPARE = re.compile(rf"\s*PREPARE\s+{NAME}\s*(?:\(([^()]*)\))?\s+AS\b", re.IGNO
 EXECUTE = re.compile(rf"\s*EXECUTE\s+{NAME}\s*(?:\((.*)\))?\s*;?\s*\Z", re.IGNORECASE | re.DOTALL)
 DEALLOCATE = re.compile(rf"\s*DEALLOCATE\s+(?:PREPARE\s+)?{NAME}\s*;?\s*\Z", re.IGNORECASE)
 EXPLAIN = re.compile(
-    r"\s*EXPLAIN\b(?!\s+UTILITY\b)\s*(?:\([^()]*\)\s*|(?:ANALYZE|VERBOSE)\b\s*)*", re.IGNORECASE
+    r"\s*EXPLAIN\b(?!\s+UTILITY\b)\s*"
+    r"(?:\((?!\s*(?:SELECT|WITH|VALUES|TABLE)\b)[^()]*\)\s*|(?:ANALY[SZ]E|VERBOSE)\b\s*)*",
+    re.IGNORECASE,
+)
+RUNS = re.compile(r"\bANALY[SZ]E\b(?!\W*(?:FALSE|OFF|0)\b)", re.IGNORECASE)  # what EXPLAIN explains
+UNNAMED = re.compile(  # functions that read what a text or a number says, or count its rows
+    r"(?:query|table|cursor|schema|database)_to_xml\w*|ts_stat|ts_rewrite"
+    r"|pg_stat_get_(?:xact_)?(?:live_tuples|dead_tuples|tuples_\w+)",
+    re.IGNORECASE,
 )
 COMMENTS = re.compile(r"\s*(?:--[^\n]*\n|/\*.*?\*/)", re.DOTALL)
 
@@ -60,8 +68,8 @@ class Refuse:
 class Ask:
     """The engine answers ``text``, which begins at ``offset`` of the statement.
 
-    ``head`` (of DECLARE … FOR, PREPARE … AS) goes before the rows; ``plain`` is the text without
-    what only the engine understands.
+    ``head`` (of DECLARE … FOR, PREPARE … AS, EXPLAIN) goes before the rows; ``plain`` is the text
+    without what only the engine understands.
     """
 
     dataset: str
@@ -71,6 +79,8 @@ class Ask:
     head: str = ""
     tag: str | None = None
     prepares: tuple[str, str] | None = None  # name and types, of PREPARE
+    explains: bool = False  # it is not run
+    public: bool = False  # it reads public tables alone, so that the mirror can answer too
 
 
 @dataclass(frozen=True)
@@ -108,6 +118,17 @@ def decide(
 def _decide(
     text: str, datasets: tuple[str, ...], home: str, public: tuple[tuple[str, str], ...]
 ) -> Decision:
+    try:
+        return _read(text, datasets, home, public)
+    except SQLSyntaxError:
+        return Forward(text)  # an open quotation: the mirror says so too
+    except Error as error:
+        return Refuse(error)
+
+
+def _read(
+    text: str, datasets: tuple[str, ...], home: str, public: tuple[tuple[str, str], ...]
+) -> Decision:
     word = first_word(text)
     if word in ("EXECUTE", "DEALLOCATE", "DISCARD"):
         return _prepared(word, text)
@@ -118,12 +139,7 @@ def _decide(
     tables = dict(public)
     if not _mentions(text, (*datasets, *tables)):
         return Forward(text)
-    try:
-        found = _tokens(word, text)
-    except StatementTooComplexError as error:
-        return Refuse(error)
-    except SQLSyntaxError:
-        return Forward(text)  # an open quotation: the mirror says so too
+    found = _tokens(word, text)
     if word == "SHOW":
         name = found[0].text.lower() if found else ""
         return Ask(home, text, text, tag="SHOW") if name in OWN else Forward(text)
@@ -131,12 +147,16 @@ def _decide(
         named = _named(found, datasets) or [tables[t] for t in _named(found, tuple(tables))]
         return Ask(named[0] if named else home, text, text, tag="EXPLAIN")
     named = _named(found, datasets) or _relations(found, home)
+    if not named and word in (*QUERY, "EXPLAIN", "DECLARE", "PREPARE", "COPY") and _veiled(found):
+        named = [home]
     if named:
         return _touching(word, text, found, named[0], (*datasets, *tables))
     if shared := _named(found, tuple(tables)):  # the mirror has the rows: it does what is left
+        if word == "EXPLAIN":
+            return Forward(plain(text, found))
         asked = _touching(word, text, found, tables[shared[0]], tuple(tables))
-        return asked if isinstance(asked, Ask) else Forward(text)
-    return Forward(text)
+        return replace(asked, public=True) if isinstance(asked, Ask) else Forward(text)
+    return Forward(plain(text, found))
 
 
 def split(text: str) -> list[tuple[str, int]]:
@@ -177,7 +197,8 @@ def _tokens(word: str, text: str) -> list[Token]:
 
 def _mentions(text: str, datasets: Sequence[str]) -> bool:
     low = text.lower().replace('""', '"')
-    return any(name.lower() in low for name in (*datasets, "privacy", "utility", *OWN))
+    names = (*datasets, "privacy", "utility", 'u&"', *OWN)
+    return any(name.lower() in low for name in names) or UNNAMED.search(low) is not None
 
 
 def _setting(text: str) -> Decision:
@@ -197,9 +218,9 @@ def _setting(text: str) -> Decision:
 
 def _prepared(word: str, text: str) -> Decision:
     if word == "EXECUTE":
-        match = EXECUTE.match(text)
+        match = EXECUTE.match(text, _start(text))
         return Execute(fold(match[1]), arguments(match[2] or ""), text) if match else Forward(text)
-    match = DEALLOCATE.match(text)
+    match = DEALLOCATE.match(text, _start(text))
     named = match is not None and match[1].upper() != "ALL"
     return Forget(fold(match[1]) if match and named else None, text)
 
@@ -229,6 +250,20 @@ def _relations(found: Sequence[Token], home: str) -> list[str]:
     return []
 
 
+def _veiled(found: Sequence[Token]) -> bool:
+    """Whether a statement may read a table that it does not name: by a function, or ``U&"…"``."""
+    for token, after in pairwise(found):
+        if after.token_type is TokenType.L_PAREN and UNNAMED.fullmatch(_name(token)):
+            return True
+    return any(
+        a.text.upper() == "U"
+        and b.token_type is TokenType.AMP
+        and c.token_type is TokenType.IDENTIFIER
+        and a.end + 2 == b.end + 1 == c.start
+        for a, b, c in zip(found, found[1:], found[2:], strict=False)
+    )
+
+
 def _name(token: Token) -> str:
     if token.token_type is TokenType.IDENTIFIER:
         return token.text
@@ -243,29 +278,37 @@ def _touching(
         if not _reads(text, found, datasets):
             return Forward(text)
         return Ask(dataset, text, plain(text, found))
-    if word == "EXPLAIN":
-        match = EXPLAIN.match(text)
-        return Forward(plain(text, found)) if match else Forward(text)
-    if word == "DECLARE" and (match := DECLARE.match(text)):
+    start = _start(text)
+    if word == "EXPLAIN" and (match := EXPLAIN.match(text, start)):
+        body = text[match.end() :]
+        if RUNS.search(match[0]):
+            word = "EXPLAIN ANALYZE"
+        elif first_word(body) in QUERY:
+            return Ask(dataset, body, _plain(body), match.end(), match[0], explains=True)
+    if word == "DECLARE" and (match := DECLARE.match(text, start)):
         body = text[match.end() :]
         return Ask(dataset, body, _plain(body), match.end(), match[0], "DECLARE CURSOR")
-    if word == "PREPARE" and (match := PREPARE.match(text)):
+    if word == "PREPARE" and (match := PREPARE.match(text, start)):
         body = text[match.end() :]
         named = fold(match[1]), match[2] or ""
         return Ask(dataset, body, _plain(body), match.end(), match[0], "PREPARE", named)
     hint = f"ask for counts or sums, for example SELECT COUNT(*) FROM {dataset}"
     if word == "COPY":
         hint = "run the SELECT by itself, and let the client write the file"
+    if word.startswith("EXPLAIN"):
+        hint = f"say what a statement costs with EXPLAIN UTILITY SELECT COUNT(*) FROM {dataset}"
     return Refuse(
         NotSupportedError(f"{word} is not supported on the protected table {dataset}", hint=hint)
     )
 
 
 def _reads(text: str, found: Sequence[Token], datasets: Sequence[str]) -> bool:
-    """Whether a query reads a protected table; a text that does not parse may."""
+    """Whether a query reads a protected table; a text that does not parse, or hides it, may."""
+    if _veiled(found):
+        return True
     try:
         tree = dialect.parse(text, [t for t in found if t.token_type is not TokenType.SEMICOLON])
-    except Error:
+    except (Error, RecursionError):
         return True
     for table in tree.find_all(exp.Table):
         schema, this = table.args.get("db"), table.this

@@ -278,14 +278,14 @@ class Server:
         except BaseException:
             mirror.close()
             raise
-        user, home, seen = now.users.users[wish.user], wish.database, place.mirror.datasets
+        user, home = now.users.users[wish.user], wish.database
         describer = place.describers[home]
         desk = Desk(lambda: self.served.now.engines, user, describer, self.options.limits)
         talk = Conversation(
             desk,
-            seen,
+            (home,),  # another dataset is another database
             home,
-            tuple(now.public(seen, home).items()),
+            tuple(now.public(home).items()),
             on_outcome=partial(self._count, user.name),
         )
         talk.replies.parameters.update(parameters)

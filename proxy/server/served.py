@@ -65,10 +65,9 @@ class Now:
     users: Users
     places: Mapping[str, Place]  # by user
 
-    def public(self, seen: Sequence[str], home: str) -> dict[str, str]:
+    def public(self, home: str) -> dict[str, str]:
         """Return the public tables in the database ``home``, and whose dataset's each is."""
-        ranked = [name for name in seen if name != home] + [home]  # its own come before others'
-        return {table: name for name in ranked for table in self.engines[name].policy.public}
+        return dict.fromkeys(self.engines[home].policy.public, home)
 
 
 class Served:
@@ -212,7 +211,6 @@ class Served:
                 hint="leave out --mirror, or give each group of users a server of its own",
             )
         found: dict[str, Place] = {}
-        now = Now(engines, users, {})
         for seen, members in sets.items():
             place = next((p for p in places if p.mirror.datasets == seen and p.alive()), None)
             if place is None:
@@ -220,8 +218,9 @@ class Served:
                 describers = {name: Describer(address.conninfo(name)) for name in seen}
                 place = Place(Mirror(address, seen, self._limits), describers, embedded)
                 made.append(place)
-            public = {home: _public_rows(now, seen, home) for home in seen}
-            for remade in place.mirror.make(_relations(engines, seen), members, public):
+            relations = {home: _relations(engines[home]) for home in seen}
+            public = {home: _public_rows(engines[home]) for home in seen}
+            for remade in place.mirror.make(relations, members, public):
                 place.describers[remade].close()  # it connects again when it is asked
             found |= {member.name: place for member in members}
         return found
@@ -305,20 +304,20 @@ def _distinct(engines: Mapping[str, Engine]) -> None:
                 )
 
 
-def _relations(engines: Mapping[str, Engine], seen: Sequence[str]) -> list[Relation]:
+def _relations(engine: Engine) -> list[Relation]:
     """Return the tables that only the engine can answer for."""
-    relations = [relation(engines[name].policy) for name in seen]
+    relations = [relation(engine.policy)]
     for name in OWN:
-        columns = engines[seen[0]].session().describe(f"SELECT * FROM {SCHEMA}.{name}")
+        columns = engine.session().describe(f"SELECT * FROM {SCHEMA}.{name}")
         relations.append(Relation(SCHEMA, name, columns))
     return relations
 
 
-def _public_rows(now: Now, seen: Sequence[str], home: str) -> list[PublicRows]:
-    """Return the public tables of the database ``home``, with their rows."""
+def _public_rows(engine: Engine) -> list[PublicRows]:
+    """Return the public tables beside a dataset, with their rows."""
     rows = []
-    for table, dataset in sorted(now.public(seen, home).items()):
-        path = now.engines[dataset].policy.public[table].path
+    for table, source in sorted(engine.policy.public.items()):
+        path = source.path
         columns, values = load_public(table, path)
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -73,8 +73,8 @@ def resolved(talk: Conversation, decision: Decision) -> Decision:
         return Forward(decision.text)
     literals = [f"({argument})" for argument in decision.arguments]
     ask = statement.ask
-    bound = values.fill(ask.text, literals).text
-    return replace(ask, text=bound, plain=bound, head="", offset=0, tag=None, prepares=None)
+    text, bare = (values.fill(each, literals).text for each in (ask.text, ask.plain))
+    return replace(ask, text=text, plain=bare, head="", offset=0, tag=None, prepares=None)
 
 
 def forward(talk: Conversation, raw: bytes) -> Flow:
@@ -140,13 +140,12 @@ def _ask(talk: Conversation, ask: Ask, offset: int, last: bool) -> Flow:
     settings = dict(talk.settings)
     if ask.prepares is not None:
         return (yield from _prepare(talk, ask, offset, last))
+    if ask.explains:
+        return (yield from _explain(talk, ask, offset, last))
     try:
         columns = yield Do(lambda: talk.desk.describe(ask.dataset, ask.text, settings))
-    except Error as error:  # a probe, perhaps; what else there is raises on the mirror
-        how = {"error": talk.report(error, offset), "hide_end": not last}
-        expected = yield from _send(talk, talk.encode(ask.head + ask.plain), **how)
-        yield from talk.settle(False)
-        return expected.failed
+    except Error as error:
+        return (yield from _refused(talk, ask, error, offset, last))
     try:
         result = yield from talk.ask(ask, ask.text)
         data = yield from talk.rows(ask.head, result, columns)
@@ -158,26 +157,51 @@ def _ask(talk: Conversation, ask: Ask, offset: int, last: bool) -> Flow:
     return expected.failed
 
 
+def _refused(talk: Conversation, ask: Ask, error: Error, offset: int, last: bool) -> Flow:
+    """Handle what the engine refuses: a probe has no row, and public rows are the mirror's too."""
+    text = ask.plain
+    if not ask.public:
+        columns = yield Do(lambda: talk.desk.probe(ask.text, ask.plain))
+        if columns is None:
+            return (yield from _fail(talk, error, offset, last))
+        text = answer.stub(columns, answer.NOTHING)
+    how = {"error": talk.report(error, offset), "hide_end": not last}
+    expected = yield from _send(talk, talk.encode(f"{ask.head} {text}"), **how)
+    yield from talk.settle(False)
+    return expected.failed
+
+
+def _explain(talk: Conversation, ask: Ask, offset: int, last: bool) -> Flow:
+    """EXPLAIN: the plan of a query with the same columns, which reads nothing."""
+    settings = dict(talk.settings)
+    try:
+        found = yield Do(lambda: talk.desk.prepare(ask.dataset, ask.text, ask.plain, (), settings))
+    except Error as error:
+        return (yield from _fail(talk, error, offset, last))
+    text = f"{ask.head} {answer.stub(found.columns, answer.NOTHING)}"
+    expected = yield from _send(talk, talk.encode(text), hide_end=not last)
+    yield from talk.settle(False)
+    return expected.failed
+
+
 def _prepare(talk: Conversation, ask: Ask, offset: int, last: bool) -> Flow:
     """PREPARE: the mirror keeps a stub under the name, with the types of the parameters."""
     settings = dict(talk.settings)
     name, declared = ask.prepares or ("", "")
     try:
         yield from talk.room(len(ask.text))
-        types, names, columns = yield Do(
+        found, names = yield Do(
             lambda: talk.desk.prepare_sql(ask.dataset, ask.text, ask.plain, declared, settings)
         )
-        if isinstance(columns, Error):
-            raise columns
     except Error as error:
         return (yield from _fail(talk, error, offset, last))
-    listed = f" ({', '.join(names)})" if types else ""
-    text = f"PREPARE {quoted(name)}{listed} AS {answer.stub(columns)}"
+    listed = f" ({', '.join(names)})" if names else ""
+    text = f"PREPARE {quoted(name)}{listed} AS {answer.stub(found.columns)}"
     expected = yield from _send(talk, talk.encode(text), hide_end=not last)
     yield from talk.settle(False)
     if not expected.failed:
         plain = replace(ask, head="", tag=None, prepares=None)
-        talk.statements[name] = Statement(plain, types, columns)
+        talk.statements[name] = Statement(plain, found.types, found.columns, found.refusal)
     return expected.failed
 
 

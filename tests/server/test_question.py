@@ -24,6 +24,13 @@ ASKED = (
     "SELECT a FROM t WHERE a IN (SELECT education FROM cps1988)",
     "SELECT COUNT(*) FROM cps1988 WHERE (",
     "EXPLAIN UTILITY SELECT COUNT(*) FROM cps1988",
+    "EXPLAIN SELECT COUNT(*) FROM cps1988",
+    "EXPLAIN (FORMAT JSON, ANALYZE off) SELECT COUNT(*) FROM cps1988",
+    "EXPLAIN (SELECT COUNT(*) FROM cps1988)",
+    "-- a tool says\nEXPLAIN SELECT COUNT(*) FROM cps1988",
+    "/* a tool says */ DECLARE c CURSOR FOR SELECT COUNT(*) FROM cps1988",
+    "SELECT query_to_xml('SELECT 1', true, true, '')",
+    'SELECT 1 FROM U&"\\0063ps1988"',
     "SHOW BUDGET",
     "show history;",
     "SELECT * FROM privacy.budget",
@@ -43,9 +50,10 @@ LEFT = (
     "SELECT * FROM other.cps1988",
     'SELECT * FROM "CPS1988"',
     "SELECT c.oid FROM pg_catalog.pg_class c WHERE c.relname OPERATOR(pg_catalog.~) '^(cps1988)$'",
-    "EXPLAIN SELECT COUNT(*) FROM cps1988",
     "SELECT COUNT(*) FROM cps1988 WHERE region = 'open",
     "FETCH ALL FROM c",
+    "SELECT t.u & \"tgtype\" FROM pg_trigger t WHERE t.tgname <> 'privacy'",
+    "SELECT COUNT(*) FROM cps1989 WITH UTILITY (50, 0.05)",
     "SET privacy.utility = '50, 0.05'",
     "SET LOCAL privacy.spend TO off",
     "SELECT * FROM pg_settings WHERE name = 'privacy.utility'",
@@ -58,9 +66,16 @@ REFUSED = (
     "DELETE FROM cps1988",
     "CREATE VIEW v AS SELECT COUNT(*) FROM cps1988",
     "LOCK TABLE cps1988",
+    "EXPLAIN ANALYZE SELECT COUNT(*) FROM cps1988",
+    "EXPLAIN ANALYSE VERBOSE SELECT COUNT(*) FROM cps1988",
+    "explain (costs, analyze true) SELECT COUNT(*) FROM cps1988",
+    "EXPLAIN (ANALYZE off, ANALYZE) SELECT COUNT(*) FROM cps1988",
+    "EXPLAIN UPDATE cps1988 SET region = 'x'",
     "SET privacy.utility = 'x'",
     "SET privacy.unknown = 1",
     "ALTER ROLE alice PASSWORD 'x'",
+    r"SELECT COUNT(*) FROM cps1988 WHERE region = E'\xff'",
+    r"EXECUTE q (E'\xff')",
 )
 
 
@@ -92,6 +107,7 @@ def test_prepared_statements_are_followed():
     """
     EXECUTE has its arguments split at the commas that separate them.
     """
+    assert decide("-- a\nEXECUTE q (1)", DATASETS, "cps1988").arguments == ("1",)
     found = decide("EXECUTE q (1, 'a,b', ARRAY[1, 2], f(1, 2))", DATASETS, "cps1988")
     assert found == Execute("q", ("1", "'a,b'", "ARRAY[1, 2]", "f(1, 2)"), found.text)
     assert decide('EXECUTE "Q"', DATASETS, "cps1988").name == "Q"
