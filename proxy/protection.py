@@ -61,23 +61,8 @@ def digest(value: Value) -> str:
 
 def coding(value: Value) -> str:
     """Return the SHA-256 of what decides the cell that a record of the source is in, in hex."""
-    parts = ["source", "attributes", "measures", "unit"]
-    if _reads_zone(value):
-        parts.append("timezone")
+    parts = ("source", "attributes", "measures", "unit", "timezone")
     return _hash({part: value[part] for part in parts} | {"coding": CODING})
-
-
-def _reads_zone(value: Value) -> bool:
-    """Whether the time zone can move a record: times are read in it, by us or by an expression."""
-    axes = value["attributes"].values()
-    plain = all(axis["type"] not in ("date", "timestamp") for axis in axes)
-    sources = [each["source"] for each in (*axes, *value["measures"].values())]
-    return not plain or value["source"]["query"] is not None or any(map(_computed, sources))
-
-
-def _computed(source: str | None) -> bool:
-    """Whether a source is more than the name of a column."""
-    return source is not None and not (source.startswith('"') and source.count('"') == 2)
 
 
 def upgraded(value: Value) -> dict[str, Any]:

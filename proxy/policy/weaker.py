@@ -195,6 +195,8 @@ def _caps(old: Protection, new: Protection) -> Iterator[str]:
         for name, before in old[kind].items():
             default = UNCAPPED | ({"history": new["history"]} if kind == "analysts" else {})
             after = new[kind].get(name, default)
+            if after["history"] == "own" and after["budget"] is None:
+                after = after | {"budget": "0"}  # nothing is set aside
             where = f"{kind}.{name}"
             if before["budget"] is not None and _raised(before["budget"], after["budget"]):
                 yield (
