@@ -74,11 +74,13 @@ def _parse_ask(talk: Conversation, message: messages.Parse, name: str, ask: Ask)
         types, columns = yield Do(
             lambda: talk.desk.prepare(ask.dataset, ask.text, ask.plain, message.types, settings)
         )
+        if isinstance(columns, Error) and ask.tail:
+            raise columns
         if isinstance(columns, Error):
             stub, refusal = ask.plain, talk.report(columns, ask.offset)
         else:
             stub, refusal = answer.stub(columns), None
-        raw = talk.encode(ask.head + " " + stub)
+        raw = talk.encode(f"{ask.head} {stub} {ask.tail}")
     except Error as error:
         yield from fail(talk, error)
         return
@@ -153,8 +155,12 @@ def _run(talk: Conversation, name: bytes, portal: Portal, limit: int) -> Flow:
         columns = yield Do(lambda: talk.desk.describe(ask.dataset, bound.text, settings))
         if columns != statement.columns:
             raise NotSupportedError("cached plan must not change result type")
+        unfit = (yield from talk.tried(ask, columns, 0, False)) if ask.tail else None
+        if unfit:
+            yield Tell(unfit)
+            return
         result = yield from talk.ask(ask, bound.text)
-        raw = yield from talk.rows(ask.head, result, columns)
+        raw = yield from talk.rows(ask, result, columns)
     except Error as error:
         if error.position is not None:
             error.position = bound.original(error.position)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from sqlglot import exp
@@ -21,6 +21,7 @@ from proxy.errors import (
     SQLSyntaxError,
     StatementTooComplexError,
 )
+from proxy.server.copy import taken_apart
 from proxy.settings import Settings
 from proxy.sql import dialect
 from proxy.sql.names import FOLD, name_of
@@ -60,8 +61,8 @@ class Refuse:
 class Ask:
     """The engine answers ``text``, which begins at ``offset`` of the statement.
 
-    ``head`` (of DECLARE … FOR, PREPARE … AS) goes before the rows; ``plain`` is the text without
-    what only the engine understands.
+    ``head`` (of DECLARE … FOR, PREPARE … AS, COPY) goes before the rows, ``tail`` (of COPY) behind
+    them; ``plain`` is the text without what only the engine understands.
     """
 
     dataset: str
@@ -71,6 +72,7 @@ class Ask:
     head: str = ""
     tag: str | None = None
     prepares: tuple[str, str] | None = None  # name and types, of PREPARE
+    tail: str = ""
 
 
 @dataclass(frozen=True)
@@ -255,10 +257,22 @@ def _touching(
         return Ask(dataset, body, _plain(body), match.end(), match[0], "PREPARE", named)
     hint = f"ask for counts or sums, for example SELECT COUNT(*) FROM {dataset}"
     if word == "COPY":
-        hint = "run the SELECT by itself, and let the client write the file"
+        return _copy(text, found, dataset, datasets)
     return Refuse(
         NotSupportedError(f"{word} is not supported on the protected table {dataset}", hint=hint)
     )
+
+
+def _copy(text: str, found: Sequence[Token], dataset: str, datasets: Sequence[str]) -> Decision:
+    """Return what to do with a COPY: what would be done with its query."""
+    parts = taken_apart(text, found, dataset)
+    if isinstance(parts, Error):
+        return Refuse(parts)
+    word = first_word(parts.query)
+    asked = _touching(word, parts.query, dialect.tokens(parts.query), dataset, datasets)
+    if isinstance(asked, Ask):
+        return replace(asked, head=parts.head, tail=parts.tail)
+    return asked if isinstance(asked, Refuse) else Forward(text)
 
 
 def _reads(text: str, found: Sequence[Token], datasets: Sequence[str]) -> bool:

@@ -143,13 +143,20 @@ def _ask(talk: Conversation, ask: Ask, offset: int, last: bool) -> Flow:
     try:
         columns = yield Do(lambda: talk.desk.describe(ask.dataset, ask.text, settings))
     except Error as error:  # a probe, perhaps; what else there is raises on the mirror
+        if ask.tail:
+            return (yield from _fail(talk, error, offset, last))
         how = {"error": talk.report(error, offset), "hide_end": not last}
         expected = yield from _send(talk, talk.encode(ask.head + ask.plain), **how)
         yield from talk.settle(False)
         return expected.failed
     try:
+        unfit = (yield from talk.tried(ask, columns, offset, True)) if ask.tail else None
+        if unfit:
+            yield from _send(talk, WRONG, error=unfit, hide_end=not last)
+            yield from talk.settle(False)
+            return True
         result = yield from talk.ask(ask, ask.text)
-        data = yield from talk.rows(ask.head, result, columns)
+        data = yield from talk.rows(ask, result, columns)
     except Error as error:
         return (yield from _fail(talk, error, offset, last))
     tag = ask.tag.encode() if ask.tag and not ask.head else None
