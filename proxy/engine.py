@@ -54,6 +54,7 @@ from proxy.sql.parameters import bind_parameters
 from proxy.sql.program import Column, Command, Number, Program
 from proxy.sql.sandbox import Child
 from proxy.sql.statement import compile_statement
+from proxy.sql.views import Create, Drop, created, dropped
 from proxy.state import anchor_path, ledger_path, state_folder
 from proxy.steward import init, open_cube, other_policy
 
@@ -210,6 +211,7 @@ class Engine:
                 self._evaluator,
                 parameters,
                 session.settings.texts,
+                views=session.settings.views,
                 language=session.dialect,
             )
 
@@ -591,6 +593,12 @@ class Session:
             tag = ""
         elif command.kind in KINDS:
             tag, notices = self.block.command(command.kind, command.name)
+        elif isinstance(command.change, Create):
+            assert command.program is not None
+            there = self.settings.views
+            self.settings.views = created(there, command.change, command.program.columns)
+        elif isinstance(command.change, Drop):
+            self.settings.views, notices = dropped(self.settings.views, command.change)
         elif command.kind == "show":
             columns, rows = self._shown(command.name)
         elif command.kind == "explain" and command.program is not None:

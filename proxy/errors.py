@@ -126,6 +126,24 @@ class UndefinedFunctionError(ProgrammingError):
     sqlstate = "42883"
 
 
+class DuplicateColumnError(ProgrammingError):
+    """Two columns of a view have one name."""
+
+    sqlstate = "42701"
+
+
+class DuplicateTableError(ProgrammingError):
+    """There is a view of that name."""
+
+    sqlstate = "42P07"
+
+
+class InvalidTableDefinitionError(ProgrammingError):
+    """A view that cannot be made of this, or not in the place of the one that is there."""
+
+    sqlstate = "42P16"
+
+
 class AmbiguousColumnError(ProgrammingError):
     """More than one column answers to the name."""
 
@@ -166,6 +184,12 @@ class InsufficientPrivilegeError(ProgrammingError):
     """The user may not do this."""
 
     sqlstate = "42501"  # insufficient_privilege
+
+
+class DependentObjectsError(IntegrityError):
+    """A view that another one reads."""
+
+    sqlstate = "2BP01"  # dependent_objects_still_exist
 
 
 # --- leaves: the transaction -----------------------------------------------------------------

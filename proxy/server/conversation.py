@@ -25,9 +25,11 @@ from proxy.server.frames import frame
 from proxy.server.messages import Report
 from proxy.server.question import Ask, Decision, decide
 from proxy.server.replies import Expected, Replies
+from proxy.server.views import CATALOG, Versions, shown
+from proxy.server.views import SETTING as VIEWS
 from proxy.settings import ANSWERS, TABLE
 
-SETTINGS = (*TABLE, "client_min_messages", "statement_timeout")
+SETTINGS = (*TABLE, "client_min_messages", "statement_timeout", VIEWS)
 READ = "SELECT " + ", ".join(f"pg_catalog.current_setting('{name}', true)" for name in SETTINGS)
 QUIET = ("warning", "error", "log")
 WRONG = b"!"  # a statement that fails in every state
@@ -105,6 +107,8 @@ class Conversation:
     statements: dict[str, Statement] = field(default_factory=dict)
     portals: dict[bytes, Portal] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
+    views: Versions = field(default_factory=Versions)
+    browses: set[bytes] = field(default_factory=set)  # the mirror's statements that read catalogs
     dirty: bool = True  # a statement ran that may have changed the settings
     forwarded: bool = False  # likewise since the last Sync
     prepared: bool = False  # the statement that reads the settings
@@ -114,7 +118,7 @@ class Conversation:
 
     def decide(self, text: str) -> Decision:
         """Return what to do with a statement."""
-        return decide(text, self.datasets, self.home, self.public)
+        return decide(text, self.datasets, self.home, self.public, (*self.views.datasets.items(),))
 
     def room(self, more: int) -> Flow:
         """Make room for so many bytes of statements and portals.
@@ -225,7 +229,42 @@ class Conversation:
             setting: (value or b"").decode() or (TABLE[setting].default if setting in TABLE else "")
             for setting, value in zip(SETTINGS, values, strict=True)
         }
+        version = self.settings[VIEWS]
+        self.desk.views = self.views.at(version)
+        if sync and self.replies.status == b"I":
+            self.views.keep(version)
         return None
+
+    def show_views(self, text: str, sync: bool) -> Flow:
+        """Put the views into the mirror's catalogs, for a statement that reads those.
+
+        Return whether the transaction that they are in was begun for this statement.
+        """
+        if not self.views.datasets or not CATALOG.search(text) or self.replies.status == b"E":
+            return False
+        yield from self.settle(not sync)
+        if self.replies.failed:
+            return False
+        unread = yield from self.read_settings(sync)
+        if unread and not sync:
+            yield Tell(unread)
+        if unread or not self.desk.views:
+            return False
+        show, begins = shown(self.desk.views), sync and self.replies.status == b"I"
+        name = b"privacy.views"
+        sent = [
+            (b"P", messages.Parse(name, self.encode(show), ()).encode()),
+            (b"B", messages.Bind(name, name, (), (), b"\0\0").encode()),
+            (b"E", messages.execute(name)),
+            (b"C", messages.close(b"P", name)),
+            (b"C", messages.close(b"S", name)),
+        ]
+        if sync:
+            sent = [(b"Q", messages.query(self.encode(f"BEGIN; {show}" if begins else show)))]
+        for kind, _ in sent:
+            self.replies.expect(kind, hide=True, hide_error=True)
+        yield Send(b"".join(data for _, data in sent))
+        return begins
 
     def ask(self, ask: Ask, text: str) -> Flow:
         """Run a statement on the engine, and say what it cost."""
@@ -275,7 +314,11 @@ class Conversation:
         return frame(b"E", kept[b"E"]) if b"E" in kept else None
 
     def rows(self, ask: Ask, result: Result, columns: Sequence[Column]) -> Flow:
-        """Return the statement that gives the rows of a result."""
+        """Return the statement that gives the rows of a result, or that notes a change of views."""
+        if ask.view:
+            self.dirty = True
+            views = self.desk.views_of(ask.dataset)
+            return self.encode(self.views.add(views, self.desk.views, ask.dataset))
         return (
             yield from worked(
                 lambda: self.encode(f"{ask.head} {answer.rows(result, columns)} {ask.tail}"),

@@ -15,6 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from proxy.errors import Error, NotSupportedError, UndefinedParameterError
 from proxy.server import values
+from proxy.sql.names import quoted
 
 HINT = "let the client write the file: COPY (SELECT …) TO STDOUT, or \\copy in psql"
 
@@ -38,7 +39,9 @@ def taken_apart(text: str, found: Sequence[Token], name: str) -> Copy | Error:
     """
     query = bool(found) and found[0].token_type is TokenType.L_PAREN
     ways = [token.text.upper() for token in found]
-    end = _closing(found) if query else min(map(ways.index, {"TO", "FROM"} & {*ways}), default=0) - 1
+    end = (
+        _closing(found) if query else min(map(ways.index, {"TO", "FROM"} & {*ways}), default=0) - 1
+    )
     way = ways[end + 1 : end + 3]
     if way[:1] == ["FROM"]:
         return NotSupportedError(f"COPY FROM is not supported on the protected table {name}")
@@ -47,7 +50,8 @@ def taken_apart(text: str, found: Sequence[Token], name: str) -> Copy | Error:
     if not query:
         return NotSupportedError(
             "the rows of a protected dataset are not shown, only aggregates of them",
-            hint=f"ask for counts or sums, for example COPY (SELECT COUNT(*) FROM {name}) TO STDOUT",
+            hint="ask for counts or sums, for example "
+            f"COPY (SELECT COUNT(*) FROM {quoted(name)}) TO STDOUT",
             position=found[0].start + 1,
         )
     start, stop = found[0].end + 1, found[end].start

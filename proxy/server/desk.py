@@ -18,6 +18,7 @@ from proxy.policy import User
 from proxy.server import values
 from proxy.server.mirror import Limits
 from proxy.settings import TABLE
+from proxy.sql.views import Views
 
 
 class Describer:
@@ -94,6 +95,11 @@ class Desk:
         self._known: Mapping[str, Engine] = {}  # whose sessions these are
         self._sessions: dict[str, Session] = {}
         self._canceled: str | None = None
+        self.views: Views = {}  # of the session, as the mirror has it
+
+    def views_of(self, dataset: str) -> Views:
+        """Return the views as the last statement of a dataset left them."""
+        return self._sessions[dataset].settings.views
 
     def begin(self) -> None:
         """Forget a cancellation that came before the statement that is about to run."""
@@ -186,6 +192,7 @@ class Desk:
         if dataset not in self._sessions:
             self._sessions[dataset] = engines[dataset].session(user=self._user.name)
         session = self._sessions[dataset]
+        session.settings.views = self.views
         for name, text in settings.items():
             if name in TABLE and session.settings.text(name) != text:
                 session.settings.set(name, text)

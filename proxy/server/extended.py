@@ -25,7 +25,10 @@ from proxy.server.conversation import (
 from proxy.server.frames import frame
 from proxy.server.question import Ask, Forget, Refuse
 from proxy.server.simple import resolved
+from proxy.server.views import CATALOG
+from proxy.server.views import SETTING as VIEWS
 
+NOTHING = f"SET {VIEWS} = ''"  # the stub of what gives no rows
 ROWS = b"privacy.rows"  # the statement that gives the rows, while a portal is made of it
 
 
@@ -55,6 +58,11 @@ def parse(talk: Conversation, body: bytes) -> Flow:
             talk.forget(decision.name)
         if not name:
             talk.statements.pop(name, None)
+        if CATALOG.search(text) and question.first_word(text) in question.QUERY:
+            yield from talk.show_views(text, sync=False)
+            talk.browses.add(message.name)
+        else:
+            talk.browses.discard(message.name)
         raw = message.text if isinstance(decision, Forget) else talk.encode(decision.text)
         talk.replies.expect(b"P")
         yield Send(messages.Parse(message.name, raw, message.types).encode())
@@ -74,12 +82,12 @@ def _parse_ask(talk: Conversation, message: messages.Parse, name: str, ask: Ask)
         types, columns = yield Do(
             lambda: talk.desk.prepare(ask.dataset, ask.text, ask.plain, message.types, settings)
         )
-        if isinstance(columns, Error) and ask.tail:
+        if isinstance(columns, Error) and (ask.tail or ask.view):
             raise columns
         if isinstance(columns, Error):
             stub, refusal = ask.plain, talk.report(columns, ask.offset)
         else:
-            stub, refusal = answer.stub(columns), None
+            stub, refusal = NOTHING if ask.view else answer.stub(columns), None
         raw = talk.encode(f"{ask.head} {stub} {ask.tail}")
     except Error as error:
         yield from fail(talk, error)
@@ -107,6 +115,8 @@ def bind(talk: Conversation, body: bytes) -> Flow:
             yield from fail(talk, error)
             return
         talk.portals[message.portal] = Portal(statement, message, len(body), talk.syncs)
+    if statement is None and message.statement in talk.browses:
+        yield from talk.show_views("pg_", sync=False)
     talk.replies.expect(b"B")
     yield Send(frame(b"B", body))
 
