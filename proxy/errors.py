@@ -126,6 +126,12 @@ class UndefinedFunctionError(ProgrammingError):
     sqlstate = "42883"
 
 
+class WrongObjectTypeError(ProgrammingError):
+    """What can be done with tables only, of a view."""
+
+    sqlstate = "42809"
+
+
 class DuplicateColumnError(ProgrammingError):
     """Two columns of a view have one name."""
 

@@ -13,9 +13,14 @@ from dataclasses import dataclass
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from proxy.errors import Error, NotSupportedError, UndefinedParameterError
+from proxy.errors import (
+    Error,
+    NotSupportedError,
+    UndefinedParameterError,
+    WrongObjectTypeError,
+)
 from proxy.server import values
-from proxy.sql.names import quoted
+from proxy.sql.names import FOLD, quoted
 
 HINT = "let the client write the file: COPY (SELECT …) TO STDOUT, or \\copy in psql"
 
@@ -47,6 +52,15 @@ def taken_apart(text: str, found: Sequence[Token], name: str) -> Copy | Error:
         return NotSupportedError(f"COPY FROM is not supported on the protected table {name}")
     if way != ["TO", "STDOUT"]:
         return NotSupportedError("COPY is answered TO STDOUT only", hint=HINT)
+    last = found[(ways.index("(") if "(" in ways[: end + 1] else end + 1) - 1]
+    relation = text[found[0].start : last.end + 1]
+    is_name = last.token_type is TokenType.IDENTIFIER
+    if not query and (last.text if is_name else last.text.translate(FOLD)) != name:
+        return WrongObjectTypeError(
+            f"cannot copy from view {relation}",
+            hint=f"COPY (SELECT * FROM {relation}) TO STDOUT",
+            position=found[0].start + 1,
+        )
     if not query:
         return NotSupportedError(
             "the rows of a protected dataset are not shown, only aggregates of them",

@@ -263,7 +263,8 @@ def _view(
         change = reads(text, found)
     except Error as error:
         return Refuse(error)
-    if change is None or (isinstance(change, Drop) and not {*change.names} & {*others}):
+    names = change.names if isinstance(change, Drop) else ()
+    if change is None or (names and not {*names} & {*others}):
         return Forward(text)
     named = _named(found, datasets) or [others[name] for name in _named(found, tuple(others))]
     dataset = named[0] if named else home

@@ -33,6 +33,7 @@ MOST, LONGEST = 20, 200_000  # views of a session, and characters of them all
 NAME_BYTES = 63  # PostgreSQL cuts what is longer
 TEMPORARY = ("TEMP", "TEMPORARY")
 SCHEMA = "pg_temp"
+NAMELESS = "ibis_"  # begins the names of the views that ibis makes for itself
 NOT_WHOLE = "say CREATE TEMP VIEW name AS SELECT …"
 
 
@@ -61,7 +62,7 @@ class Create:
 class Drop:
     """DROP VIEW."""
 
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # none: what ibis 12 has made, which cannot say so with sqlglot 30.18
     if_exists: bool
     cascades: bool
 
@@ -154,6 +155,8 @@ def reads(text: str, found: Sequence[Token]) -> Create | Drop | None:
 
 def _drop(words: _Words) -> Drop:
     if_exists = bool(words.word("IF")) and bool(words.word("EXISTS"))
+    if if_exists and words.at == len(words.found):
+        return Drop((), if_exists, False)
     names = words.names()
     cascades = words.word("CASCADE", "RESTRICT") == "CASCADE"
     if words.at < len(words.found):
@@ -205,19 +208,21 @@ def dropped(views: Views, drop: Drop) -> tuple[Views, tuple[str, ...]]:
         UndefinedTableError, DependentObjectsError: as PostgreSQL.
     """
     found, notices = dict(views), []
-    for name in drop.names:
+    newest = next(reversed(found), "")
+    names = drop.names or ((newest,) if newest.startswith(NAMELESS) else ())
+    for name in names:
         if name not in found:
             if not drop.if_exists:
                 raise UndefinedTableError(f'view "{name}" does not exist')
             notices.append(f'view "{name}" does not exist, skipping')
             continue
         del found[name]
-    gone = set(drop.names)
+    gone = set(names)
     for name in list(found):
         if gone & set(before(views, name)) & _tables(found[name].text):
             if not drop.cascades:
                 raise DependentObjectsError(
-                    f"cannot drop view {drop.names[0]} because other objects depend on it",
+                    f"cannot drop view {names[0]} because other objects depend on it",
                     detail=f"view {name} depends on it",
                     hint="Use DROP ... CASCADE to drop the dependent objects too.",
                 )
