@@ -251,20 +251,25 @@ class Conversation:
         if unread or not self.desk.views:
             return False
         show, begins = shown(self.desk.views), sync and self.replies.status == b"I"
-        name = b"privacy.views"
+        yield from self._unseen(f"BEGIN; {show}" if begins else show, sync)
+        return begins
+
+    def _unseen(self, text: str, sync: bool, shift: int = 0) -> Flow:
+        """Let the mirror run a statement of which the client sees nothing; return the replies."""
+        raw, name = self.encode(text), b"privacy.unseen"
         sent = [
-            (b"P", messages.Parse(name, self.encode(show), ()).encode()),
+            (b"P", messages.Parse(name, raw, ()).encode()),
             (b"B", messages.Bind(name, name, (), (), b"\0\0").encode()),
+            (b"C", messages.close(b"S", name)),  # before it can fail
             (b"E", messages.execute(name)),
             (b"C", messages.close(b"P", name)),
-            (b"C", messages.close(b"S", name)),
         ]
         if sync:
-            sent = [(b"Q", messages.query(self.encode(f"BEGIN; {show}" if begins else show)))]
-        for kind, _ in sent:
-            self.replies.expect(kind, hide=True, hide_error=True)
+            sent = [(b"Q", messages.query(raw))]
+        hidden = {"hide": True, "hide_error": True, "shift": shift}
+        expected = [self.replies.expect(kind, **hidden) for kind, _ in sent]
         yield Send(b"".join(data for _, data in sent))
-        return begins
+        return expected
 
     def ask(self, ask: Ask, text: str) -> Flow:
         """Run a statement on the engine, and say what it cost."""
@@ -296,19 +301,7 @@ class Conversation:
         none = answer.stub(columns, "WHERE false")
         begins = f"{ask.head} {none} "
         shift = offset + len(ask.text) - len(ask.tail) - len(begins)
-        raw, name = self.encode(begins + ask.tail), b"privacy.tried"
-        sent = [
-            (b"P", messages.Parse(name, raw, ()).encode()),
-            (b"B", messages.Bind(name, name, (), (), b"\0\0").encode()),
-            (b"E", messages.execute(name)),
-            (b"C", messages.close(b"P", name)),
-            (b"C", messages.close(b"S", name)),
-        ]
-        if sync:
-            sent = [(b"Q", messages.query(raw))]
-        hidden = {"hide": True, "hide_error": True, "shift": shift}
-        expected = [self.replies.expect(kind, **hidden) for kind, _ in sent]
-        yield Send(b"".join(data for _, data in sent))
+        expected = yield from self._unseen(begins + ask.tail, sync, shift)
         yield Settle(not sync)
         kept = dict(message for each in expected for message in each.kept)
         return frame(b"E", kept[b"E"]) if b"E" in kept else None
@@ -316,7 +309,7 @@ class Conversation:
     def rows(self, ask: Ask, result: Result, columns: Sequence[Column]) -> Flow:
         """Return the statement that gives the rows of a result, or that notes a change of views."""
         if ask.view:
-            self.dirty = True
+            self.dirty = self.forwarded = True
             views = self.desk.views_of(ask.dataset)
             return self.encode(self.views.add(views, self.desk.views, ask.dataset))
         return (

@@ -17,6 +17,7 @@ from proxy.errors import Error, NotSupportedError, QueryCanceledError, Statement
 from proxy.policy import User
 from proxy.server import values
 from proxy.server.mirror import Limits
+from proxy.server.views import shown
 from proxy.settings import TABLE
 from proxy.sql.views import Views
 
@@ -29,8 +30,10 @@ class Describer:
         self._lock = threading.Lock()
         self._connection: psycopg.Connection | None = None
 
-    def types(self, text: str, declared: tuple[int, ...]) -> tuple[int, ...] | None:
+    def types(self, text: str, declared: tuple[int, ...], views: Views) -> tuple[int, ...] | None:
         """Return the types of the parameters, as far as they are not declared; None: it is wrong.
+
+        ``views`` are those that the text may name.
 
         Raises:
             psycopg.OperationalError: the mirror is gone.
@@ -38,9 +41,13 @@ class Describer:
         with self._lock:
             for _ in range(2):
                 wire = self._open().pgconn
+                if views:
+                    wire.exec_(f"BEGIN; {shown(views)}".encode())
                 done = wire.prepare(b"", text.encode(), list(declared))
+                told = wire.describe_prepared(b"")
+                if views:
+                    wire.exec_(b"ROLLBACK")
                 if done.status == ExecStatus.COMMAND_OK:
-                    told = wire.describe_prepared(b"")
                     return tuple(told.param_type(i) for i in range(told.nparams))
                 if wire.status == ConnStatus.OK:
                     break  # else it has ended since it was last used, and is made again
@@ -149,7 +156,7 @@ class Desk:
         if not numbers and not declared:
             types: tuple[int, ...] = ()
         else:
-            found = self._describer.types(plain, declared)
+            found = self._describer.types(plain, declared, self.views)
             count = max([len(declared), *numbers])
             known = found or declared
             known = (*known, *(0 for _ in range(count - len(known))))
