@@ -248,7 +248,7 @@ class Conversation:
         unread = yield from self.read_settings(sync)
         if unread and not sync:
             yield Tell(unread)
-        if unread or not self.desk.views:
+        if unread or (not self.desk.views and self.replies.status == b"I"):
             return False
         show, begins = shown(self.desk.views), sync and self.replies.status == b"I"
         yield from self._unseen(f"BEGIN; {show}" if begins else show, sync)

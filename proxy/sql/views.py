@@ -1,9 +1,9 @@
 """Temporary views: CREATE TEMP VIEW and DROP VIEW, and what a session's views mean to a statement.
 
 A view is its definition: a name for a query, as if every statement that names it began with WITH.
-So it holds no data, costs nothing, and belongs to one session.  A view sees the views that were
-there before it, so that none can hold itself.  Invariant: the views of a session are one immutable
-mapping, oldest first, and a change of them is a new one.
+So it holds no data, costs nothing, and belongs to one session.  Invariant: the views of a session
+are one immutable mapping, in which a view sees those before it only, so that none can hold itself;
+a change of them is a new mapping.
 """
 
 from __future__ import annotations
@@ -192,7 +192,8 @@ def created(views: Views, create: Create, columns: Sequence[Column]) -> Views:
             "cannot change the names, types or order of the columns of a view that is there",
             hint=f"DROP VIEW {create.name} first",
         )
-    found = {**views, create.name: View(create.text.strip(), made)}
+    view = {create.name: View(create.text.strip(), made)}
+    found = {**before(views, create.name), **view, **views, **view}  # its readers come last
     if len(found) > MOST or sum(len(view.text) for view in found.values()) > LONGEST:
         raise StatementTooComplexError(
             f"a session holds {MOST} temporary views, of {LONGEST:,} characters in all",
@@ -217,25 +218,31 @@ def dropped(views: Views, drop: Drop) -> tuple[Views, tuple[str, ...]]:
             notices.append(f'view "{name}" does not exist, skipping')
             continue
         del found[name]
-    gone = set(names)
-    for name in list(found):
-        if gone & set(before(views, name)) & _tables(found[name].text):
-            if not drop.cascades:
-                raise DependentObjectsError(
-                    f"cannot drop view {names[0]} because other objects depend on it",
-                    detail=f"view {name} depends on it",
-                    hint="Use DROP ... CASCADE to drop the dependent objects too.",
-                )
-            del found[name]
-            gone.add(name)
+    behind = {each for name in names if name in views for each in _readers(views, name)}
+    for name in [each for each in found if each in behind]:
+        if not drop.cascades:
+            raise DependentObjectsError(
+                f"cannot drop view {names[0]} because other objects depend on it",
+                detail=f"view {name} depends on it",
+                hint="Use DROP ... CASCADE to drop the dependent objects too.",
+            )
+        del found[name]
     return found, tuple(notices)
 
 
 def before(views: Views, name: str) -> Views:
-    """Return the views that a view of that name may read: those that are older."""
-    names = list(views)
-    older = names[: names.index(name)] if name in views else names
-    return {each: views[each] for each in older}
+    """Return the views that a view of that name may read: those that do not read it."""
+    readers = {name, *_readers(views, name)}
+    return {each: view for each, view in views.items() if each not in readers}
+
+
+def _readers(views: Views, name: str) -> list[str]:
+    """Return the views that read one, at once or through others."""
+    found: list[str] = []
+    for each in list(views)[list(views).index(name) + 1 :] if name in views else ():
+        if {name, *found} & _tables(views[each].text):
+            found.append(each)
+    return found
 
 
 def used(views: Views, text: str) -> Views:
