@@ -60,12 +60,12 @@ LEFT = (
 )
 REFUSED = (
     "COPY cps1988 TO STDOUT",
-    "COPY (SELECT COUNT(*) FROM cps1988) TO '/tmp/x'",
+    "COPY (SELECT COUNT(*) FROM cps1988) TO '/x'",
     "COPY (SELECT COUNT(*) FROM cps1988) TO PROGRAM 'cat'",
     "COPY (SELECT COUNT(*) FROM cps1988 WHERE education = $1) TO STDOUT",
     "COPY (DELETE FROM cps1988 RETURNING 1) TO STDOUT",
     "COPY cps1988 FROM STDIN",
-    "COPY cps1988 (region) FROM '/tmp/x' WITH (FORMAT csv)",
+    "COPY cps1988 (region) FROM '/x' WITH (FORMAT csv)",
     "COPY privacy.budget TO STDOUT",
     'COPY "Odd name" (a, b) TO STDOUT WITH CSV HEADER',
     "CREATE RECURSIVE VIEW v (a) AS SELECT 1",

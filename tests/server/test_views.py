@@ -2,7 +2,7 @@
 
 import psycopg
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import proxy
@@ -146,14 +146,13 @@ def test_nobody_else_sees_a_view(server, run):
         "SELECT 1 FROM information_schema.columns WHERE column_name = 'hidden'",
         "SELECT 1 FROM pg_settings WHERE name = 'privacy.views' AND setting <> ''",
     )
-    for user in ("alice", "bob"):
-        with server.connect(user) as other:
-            for end in ("SELECT 1", "COMMIT"):
+    for end in ("SELECT 1", "COMMIT"):
+        run(end)
+        for user in ("alice", "bob"):
+            with server.connect(user) as other:
                 assert [other.execute(look).fetchall() for look in looks] == [[]] * len(looks)
                 with pytest.raises(psycopg.errors.UndefinedTable):
                     other.execute("SELECT * FROM secret")
-                if user == "bob":
-                    run(end)
 
 
 def test_the_mirror_never_answers_for_a_view(connection):
@@ -252,7 +251,18 @@ def outcome(door, text):
         return error.sqlstate
 
 
+U = "CREATE TEMP VIEW u AS SELECT 1 AS a"
+V = "CREATE TEMP VIEW v AS SELECT a FROM u"
+LOOKS = ("SELECT * FROM u", "SELECT * FROM v")
+OTHER = "CREATE OR REPLACE TEMP VIEW u AS SELECT 2 AS a"
+
+
 @settings(max_examples=120, deadline=None)
+@example([U, V, "BEGIN", "DROP VIEW u CASCADE", *LOOKS, "ROLLBACK", *LOOKS])
+@example([U, "BEGIN", V, "SAVEPOINT s", "DROP VIEW v", "ROLLBACK TO s", *LOOKS, "COMMIT", *LOOKS])
+@example([U, V, OTHER, *LOOKS, "BEGIN", "DROP VIEW u", "COMMIT", *LOOKS])
+@example([U, V, "BEGIN", OTHER, *LOOKS, "SELECT nothing", "COMMIT", *LOOKS])
+@example([V, U, V, U, "DROP VIEW u RESTRICT", "DROP VIEW v, u", *LOOKS, "DROP VIEW IF EXISTS v"])
 @given(st.lists(st.one_of(CREATE, CREATE, DROP, LOOK, LOOK, BLOCK), min_size=4, max_size=14))
 def test_views_come_and_go_as_in_postgresql(doors, script):
     """
