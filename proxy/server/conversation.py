@@ -300,7 +300,7 @@ class Conversation:
         """
         none = answer.stub(columns, "WHERE false")
         begins = f"{ask.head} {none} "
-        shift = offset + len(ask.text) - len(ask.tail) - len(begins)
+        shift = offset - ask.offset + ask.behind - len(begins)
         expected = yield from self._unseen(begins + ask.tail, sync, shift)
         yield Settle(not sync)
         kept = dict(message for each in expected for message in each.kept)

@@ -165,7 +165,7 @@ def _run(talk: Conversation, name: bytes, portal: Portal, limit: int) -> Flow:
         columns = yield Do(lambda: talk.desk.describe(ask.dataset, bound.text, settings))
         if columns != statement.columns:
             raise NotSupportedError("cached plan must not change result type")
-        unfit = (yield from talk.tried(ask, columns, 0, False)) if ask.tail else None
+        unfit = (yield from talk.tried(ask, columns, ask.offset, False)) if ask.tail else None
         if unfit:
             yield Tell(unfit)
             return

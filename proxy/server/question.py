@@ -77,6 +77,7 @@ class Ask:
     tag: str | None = None
     prepares: tuple[str, str] | None = None  # name and types, of PREPARE
     tail: str = ""
+    behind: int = 0  # where the tail begins
     view: bool = False  # it creates or drops one
 
 
@@ -316,7 +317,10 @@ def _copy(
     word = first_word(parts.query)
     asked = _touching(word, parts.query, dialect.tokens(parts.query), dataset, datasets, views)
     if isinstance(asked, Ask):
-        return replace(asked, head=parts.head, tail=parts.tail)
+        start, stop = len(text) - len(parts.query.lstrip()), len(parts.query.rstrip())
+        query, bare = parts.query[start:stop], asked.plain[start:stop]
+        asked = replace(asked, text=query, plain=bare, offset=start, head=parts.head)
+        return replace(asked, tail=parts.tail, behind=len(text) - len(parts.tail))
     return asked if isinstance(asked, Refuse) else Forward(text)
 
 
