@@ -1,7 +1,7 @@
 """The transaction block of a session, as PostgreSQL has it: BEGIN, SAVEPOINT, ROLLBACK, errors.
 
-It is over the settings, since nothing else can be taken back: what was released in it has been
-seen, and stays charged.  Without BEGIN each statement is a transaction of its own.
+It is over the settings and the views, since nothing else can be taken back: what was released in it
+has been seen, and stays charged.  Without BEGIN each statement is a transaction of its own.
 Invariant: the embedded connection and the server, whose mirror has PostgreSQL's own, say the same.
 """
 
@@ -16,6 +16,7 @@ from proxy.errors import (
     UndefinedSavepointError,
 )
 from proxy.settings import Settings
+from proxy.sql.views import Views
 
 WORD = r"(?:\s+(?:WORK|TRANSACTION))?"
 POINT = re.compile(
@@ -31,6 +32,7 @@ NONE = "there is no transaction in progress"
 LOCAL = "SET LOCAL can only be used in transaction blocks"
 
 Texts = dict[str, str]
+Point = tuple[str, Texts, Views, dict[str, str | None]]
 
 
 class TransactionBlock:
@@ -38,7 +40,7 @@ class TransactionBlock:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._points: list[tuple[str, Texts, dict[str, str | None]]] = []  # BEGIN, savepoints
+        self._points: list[Point] = []  # BEGIN, savepoints
         self._local: dict[str, str | None] = {}  # SET LOCAL: what comes back at the end
         self.failed = False
 
@@ -132,11 +134,12 @@ class TransactionBlock:
         return kind.upper(), ()
 
     def _mark(self, name: str) -> None:
-        self._points.append((name, dict(self._settings.texts), dict(self._local)))
+        settings = self._settings
+        self._points.append((name, dict(settings.texts), settings.views, dict(self._local)))
 
     def _restore(self, at: int) -> None:
-        _, texts, local = self._points[at]
-        self._settings.restore(texts)
+        _, texts, views, local = self._points[at]
+        self._settings.restore(texts, views)
         self._local = dict(local)
         self.failed = False
 

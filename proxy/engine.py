@@ -56,6 +56,7 @@ from proxy.sql.parameters import bind_parameters
 from proxy.sql.program import Column, Command, Number, Program
 from proxy.sql.sandbox import Child
 from proxy.sql.statement import compile_statement
+from proxy.sql.views import Create, Drop, created, dropped
 from proxy.state import anchor_path, ledger_path, state_folder
 from proxy.steward import arranged, init, open_cube, same_policy, take_users, upgrade
 
@@ -227,6 +228,7 @@ class Engine:
                 self._evaluator,
                 parameters,
                 session.settings.texts,
+                views=session.settings.views,
                 language=session.dialect,
             )
 
@@ -608,6 +610,12 @@ class Session:
             tag = ""
         elif command.kind in KINDS:
             tag, notices = self.block.command(command.kind, command.name)
+        elif isinstance(command.change, Create):
+            assert command.program is not None
+            there = self.settings.views
+            self.settings.views = created(there, command.change, command.program.columns)
+        elif isinstance(command.change, Drop):
+            self.settings.views, notices = dropped(self.settings.views, command.change)
         elif command.kind == "show":
             columns, rows = self._shown(command.name)
         elif command.kind == "explain" and command.program is not None:

@@ -114,10 +114,40 @@ class UndefinedTableError(ProgrammingError):
     sqlstate = "42P01"
 
 
+class UndefinedParameterError(ProgrammingError):
+    """A parameter where there can be none."""
+
+    sqlstate = "42P02"
+
+
 class UndefinedFunctionError(ProgrammingError):
     """No such function, or none that is known to mean the same everywhere."""
 
     sqlstate = "42883"
+
+
+class WrongObjectTypeError(ProgrammingError):
+    """What can be done with tables only, of a view."""
+
+    sqlstate = "42809"
+
+
+class DuplicateColumnError(ProgrammingError):
+    """Two columns of a view have one name."""
+
+    sqlstate = "42701"
+
+
+class DuplicateTableError(ProgrammingError):
+    """There is a view of that name."""
+
+    sqlstate = "42P07"
+
+
+class InvalidTableDefinitionError(ProgrammingError):
+    """A view that cannot be made of this, or not in the place of the one that is there."""
+
+    sqlstate = "42P16"
 
 
 class AmbiguousColumnError(ProgrammingError):
@@ -160,6 +190,12 @@ class InsufficientPrivilegeError(ProgrammingError):
     """The user may not do this."""
 
     sqlstate = "42501"  # insufficient_privilege
+
+
+class DependentObjectsError(IntegrityError):
+    """A view that another one reads."""
+
+    sqlstate = "2BP01"  # dependent_objects_still_exist
 
 
 # --- leaves: the transaction -----------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import Any
 from proxy.errors import ProgrammingError, UtilityError
 from proxy.policy import Utility
 from proxy.sql.statement import ON
+from proxy.sql.views import Views
 
 UTILITY = "privacy.utility"
 SPEND = "privacy.spend"
@@ -128,6 +129,7 @@ class Settings:
 
     def __init__(self, wish: Utility | None = None) -> None:
         self._texts: dict[str, str] = {}
+        self.views: Views = {}  # which are a session's own as its settings are
         self._defaults = {UTILITY: written(wish)} if wish else {}
 
     def set(self, name: str, text: str) -> None:
@@ -140,13 +142,14 @@ class Settings:
         """Give one setting, or all, its default again."""
         if name is None:
             self._texts.clear()
+            self.views = {}
         else:
             _find(name)
             self._texts.pop(name.lower(), None)
 
-    def restore(self, texts: Mapping[str, str]) -> None:
+    def restore(self, texts: Mapping[str, str], views: Views) -> None:
         """Set what was set before, and nothing else."""
-        self._texts = dict(texts)
+        self._texts, self.views = dict(texts), views
 
     def text(self, name: str) -> str:
         """Return a setting as it was written."""

@@ -26,9 +26,11 @@ from proxy.server.messages import Report
 from proxy.server.mirror import refusal
 from proxy.server.question import Ask, Decision, decide
 from proxy.server.replies import Expected, Replies
+from proxy.server.views import CATALOG, Versions, shown
+from proxy.server.views import SETTING as VIEWS
 from proxy.settings import ANSWERS, TABLE
 
-SETTINGS = (*TABLE, "client_min_messages", "statement_timeout")
+SETTINGS = (*TABLE, "client_min_messages", "statement_timeout", VIEWS)
 READ = "SELECT " + ", ".join(f"pg_catalog.current_setting('{name}', true)" for name in SETTINGS)
 QUIET = ("warning", "error", "log")
 WRONG = b"!"  # a statement that fails in every state
@@ -107,6 +109,8 @@ class Conversation:
     statements: dict[str, Statement] = field(default_factory=dict)
     portals: dict[bytes, Portal] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
+    views: Versions = field(default_factory=Versions)
+    browses: set[bytes] = field(default_factory=set)  # the mirror's statements that read catalogs
     dirty: bool = True  # a statement ran that may have changed the settings
     forwarded: bool = False  # likewise since the last Sync
     prepared: bool = False  # the statement that reads the settings
@@ -116,7 +120,7 @@ class Conversation:
 
     def decide(self, text: str) -> Decision:
         """Return what to do with a statement."""
-        return decide(text, self.datasets, self.home, self.public)
+        return decide(text, self.datasets, self.home, self.public, (*self.views.datasets.items(),))
 
     def room(self, more: int) -> Flow:
         """Make room for so many bytes of statements and portals.
@@ -229,7 +233,47 @@ class Conversation:
             setting: (value or b"").decode() or (TABLE[setting].default if setting in TABLE else "")
             for setting, value in zip(SETTINGS, values, strict=True)
         }
+        version = self.settings[VIEWS]
+        self.desk.views = self.views.at(version)
+        if sync and self.replies.status == b"I":
+            self.views.keep(version)
         return None
+
+    def show_views(self, text: str, sync: bool) -> Flow:
+        """Put the views into the mirror's catalogs, for a statement that reads those.
+
+        Return whether the transaction that they are in was begun for this statement.
+        """
+        if not self.views.datasets or not CATALOG.search(text) or self.replies.status == b"E":
+            return False
+        yield from self.settle(not sync)
+        if self.replies.failed:
+            return False
+        unread = yield from self.read_settings(sync)
+        if unread and not sync:
+            yield Tell(unread)
+        if unread or (not self.desk.views and self.replies.status == b"I"):
+            return False
+        show, begins = shown(self.desk.views), sync and self.replies.status == b"I"
+        yield from self._unseen(f"BEGIN; {show}" if begins else show, sync)
+        return begins
+
+    def _unseen(self, text: str, sync: bool, shift: int = 0) -> Flow:
+        """Let the mirror run a statement of which the client sees nothing; return the replies."""
+        raw, name = self.encode(text), b"privacy.unseen"
+        sent = [
+            (b"P", messages.Parse(name, raw, ()).encode()),
+            (b"B", messages.Bind(name, name, (), (), b"\0\0").encode()),
+            (b"C", messages.close(b"S", name)),  # before it can fail
+            (b"E", messages.execute(name)),
+            (b"C", messages.close(b"P", name)),
+        ]
+        if sync:
+            sent = [(b"Q", messages.query(raw))]
+        hidden = {"hide": True, "hide_error": True, "shift": shift}
+        expected = [self.replies.expect(kind, **hidden) for kind, _ in sent]
+        yield Send(b"".join(data for _, data in sent))
+        return expected
 
     def ask(self, ask: Ask, text: str) -> Flow:
         """Run a statement on the engine, and say what it cost."""
@@ -253,11 +297,28 @@ class Conversation:
             yield Tell(b"".join(said))
         return result
 
-    def rows(self, head: str, result: Result, columns: Sequence[Column]) -> Flow:
-        """Return the statement that gives the rows of a result."""
+    def tried(self, ask: Ask, columns: Sequence[Column], offset: int, sync: bool) -> Flow:
+        """Let the mirror do a COPY without rows, which the client does not see; return its error.
+
+        So an option that it refuses costs nothing.
+        """
+        none = answer.stub(columns, "WHERE false")
+        begins = f"{ask.head} {none} "
+        shift = offset - ask.offset + ask.behind - len(begins)
+        expected = yield from self._unseen(begins + ask.tail, sync, shift)
+        yield Settle(not sync)
+        kept = dict(message for each in expected for message in each.kept)
+        return frame(b"E", kept[b"E"]) if b"E" in kept else None
+
+    def rows(self, ask: Ask, result: Result, columns: Sequence[Column]) -> Flow:
+        """Return the statement that gives the rows of a result, or that notes a change of views."""
+        if ask.view:
+            self.dirty = self.forwarded = True
+            views = self.desk.views_of(ask.dataset)
+            return self.encode(self.views.add(views, self.desk.views, ask.dataset))
         return (
             yield from worked(
-                lambda: self.encode(f"{head} {answer.rows(result, columns)}"),
+                lambda: self.encode(f"{ask.head} {answer.rows(result, columns)} {ask.tail}"),
                 len(result.rows) > MANY,
             )
         )

@@ -20,7 +20,9 @@ from proxy.policy import User
 from proxy.server import values
 from proxy.server.mirror import Limits
 from proxy.server.probe import gives_no_row
+from proxy.server.views import shown
 from proxy.settings import TABLE
+from proxy.sql.views import Views
 
 
 class Describer:
@@ -31,34 +33,41 @@ class Describer:
         self._lock = threading.Lock()
         self._connection: psycopg.Connection | None = None
 
-    def types(self, text: str, declared: tuple[int, ...]) -> tuple[int, ...] | None:
+    def types(self, text: str, declared: tuple[int, ...], views: Views) -> tuple[int, ...] | None:
         """Return the types of the parameters, as far as they are not declared; None: it is wrong.
+
+        ``views`` are those that the text may name.
 
         Raises:
             psycopg.OperationalError: the mirror is gone.
         """
         with self._lock:
-            told = self._described(text, declared)
+            told = self._described(text, declared, views)
             if told is None:
                 return None
             return tuple(told.param_type(i) for i in range(told.nparams))
 
-    def columns(self, text: str, types: tuple[int, ...]) -> tuple[Column, ...] | None:
+    def columns(self, text: str, types: tuple[int, ...], views: Views) -> tuple[Column, ...] | None:
         """Return the columns of a query with parameters of these types; None: it is wrong."""
         with self._lock:
-            told = self._described(text, types)
+            told = self._described(text, types, views)
         if told is None:
             return None
         every = range(told.nfields)
         kinds = self.names(tuple(told.ftype(i) for i in every))
         return tuple(Column((told.fname(i) or b"").decode(), kinds[i]) for i in every)
 
-    def _described(self, text: str, declared: tuple[int, ...]) -> PGresult | None:
+    def _described(self, text: str, declared: tuple[int, ...], views: Views) -> PGresult | None:
         for _ in range(2):
             wire = self._open().pgconn
+            if views:
+                wire.exec_(f"BEGIN; {shown(views)}".encode())
             done = wire.prepare(b"", text.encode(), list(declared))
+            told = wire.describe_prepared(b"")
+            if views:
+                wire.exec_(b"ROLLBACK")
             if done.status == ExecStatus.COMMAND_OK:
-                return wire.describe_prepared(b"")
+                return told
             if wire.status == ConnStatus.OK:
                 break  # else it has ended since it was last used, and is made again
         return None
@@ -121,6 +130,11 @@ class Desk:
         self._known: Mapping[str, Engine] = {}  # whose sessions these are
         self._sessions: dict[str, Session] = {}
         self._canceled: str | None = None
+        self.views: Views = {}  # of the session, as the mirror has it
+
+    def views_of(self, dataset: str) -> Views:
+        """Return the views as the last statement of a dataset left them."""
+        return self._sessions[dataset].settings.views
 
     def begin(self) -> None:
         """Forget a cancellation that came before the statement that is about to run."""
@@ -171,7 +185,7 @@ class Desk:
         if not numbers and not declared:
             types: tuple[int, ...] = ()
         else:
-            found = self._describer.types(plain, declared)
+            found = self._describer.types(plain, declared, self.views)
             count = max([len(declared), *numbers])
             known = found or declared
             known = (*known, *(0 for _ in range(count - len(known))))
@@ -179,14 +193,16 @@ class Desk:
         try:
             return Prepared(types, self._columns(dataset, text, types, settings))
         except Error as error:
-            columns = self._describer.columns(plain, types)
+            columns = self._describer.columns(plain, types, self.views)
             if columns is None:
                 raise
             return Prepared(types, columns, error)
 
     def probe(self, text: str, plain: str) -> tuple[Column, ...] | None:
         """Return the columns of a query that gives no row whatever the data are; None: it may."""
-        return self._describer.columns(plain, ()) if gives_no_row(text) else None
+        if not gives_no_row(text):
+            return None
+        return self._describer.columns(plain, (), self.views)
 
     def prepare_sql(
         self, dataset: str, text: str, plain: str, declared: str, settings: Mapping[str, str]
@@ -227,6 +243,7 @@ class Desk:
         if dataset not in self._sessions:
             self._sessions[dataset] = engines[dataset].session(user=self._user.name)
         session = self._sessions[dataset]
+        session.settings.views = self.views
         for name, text in settings.items():
             if name in TABLE and session.settings.text(name) != text:
                 session.settings.set(name, text)

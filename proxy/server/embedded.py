@@ -43,9 +43,9 @@ SETTINGS = {
     "synchronous_commit": "off",
     "wal_level": "minimal",
     "max_wal_senders": "0",
-    "autovacuum": "off",
+    "autovacuum": "on",  # temporary views pass through the catalogs
     "track_activities": "off",
-    "track_counts": "off",
+    "track_counts": "on",
     "jit": "off",
     "max_parallel_workers": "0",
     "password_encryption": "scram-sha-256",

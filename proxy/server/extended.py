@@ -26,7 +26,10 @@ from proxy.server.frames import frame
 from proxy.server.probe import gives_no_row
 from proxy.server.question import Ask, Forget, Refuse
 from proxy.server.simple import resolved
+from proxy.server.views import CATALOG
+from proxy.server.views import SETTING as VIEWS
 
+NOTHING = f"SET {VIEWS} = ''"  # the stub of what gives no rows
 ROWS = b"privacy.rows"  # the statement that gives the rows, while a portal is made of it
 
 
@@ -56,6 +59,11 @@ def parse(talk: Conversation, body: bytes) -> Flow:
             talk.forget(decision.name)
         if not name:
             talk.statements.pop(name, None)
+        if CATALOG.search(text) and question.first_word(text) in question.QUERY:
+            yield from talk.show_views(text, sync=False)
+            talk.browses.add(message.name)
+        else:
+            talk.browses.discard(message.name)
         raw = message.text if isinstance(decision, Forget) else talk.encode(decision.text)
         talk.replies.expect(b"P")
         yield Send(messages.Parse(message.name, raw, message.types).encode())
@@ -75,12 +83,15 @@ def _parse_ask(talk: Conversation, message: messages.Parse, name: str, ask: Ask)
         found = yield Do(
             lambda: talk.desk.prepare(ask.dataset, ask.text, ask.plain, message.types, settings)
         )
+        if found.refusal is not None and (ask.tail or ask.view):
+            raise found.refusal
         answered = ask.public and found.refusal is not None  # by the mirror, which has the rows
+        stub = answer.stub(found.columns, answer.NOTHING if ask.explains else "")
         if answered:
-            raw = talk.encode(f"{ask.head} {ask.plain}")
-        else:
-            where = answer.NOTHING if ask.explains else ""
-            raw = talk.encode(f"{ask.head} {answer.stub(found.columns, where)}")
+            stub = ask.plain
+        elif ask.view:
+            stub = NOTHING
+        raw = talk.encode(f"{ask.head} {stub} {ask.tail}")
     except Error as error:
         yield from fail(talk, error, ask.offset)
         return
@@ -111,6 +122,8 @@ def bind(talk: Conversation, body: bytes) -> Flow:
             yield from fail(talk, error)
             return
         talk.portals[message.portal] = Portal(statement, message, len(body), talk.syncs)
+    if statement is None and message.statement in talk.browses:
+        yield from talk.show_views("pg_", sync=False)
     talk.replies.expect(b"B")
     yield Send(frame(b"B", body))
 
@@ -159,8 +172,12 @@ def _run(talk: Conversation, name: bytes, portal: Portal, limit: int) -> Flow:
             columns = yield Do(lambda: talk.desk.describe(ask.dataset, bound.text, settings))
             if columns != statement.columns:
                 raise NotSupportedError("cached plan must not change result type")
+            unfit = (yield from talk.tried(ask, columns, ask.offset, False)) if ask.tail else None
+            if unfit:
+                yield Tell(unfit)
+                return
             result = yield from talk.ask(ask, bound.text)
-            raw = yield from talk.rows(ask.head, result, columns)
+            raw = yield from talk.rows(ask, result, columns)
     except Error as error:
         if error.position is not None:
             error.position = bound.original(error.position)

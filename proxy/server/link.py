@@ -160,7 +160,7 @@ class Link:
         if self.talk.replies.settled:
             self.waits_since = None
             self._settled.set()
-        elif self.waits_since is not None and kind in b"CZIsTD":
+        elif self.waits_since is not None and kind in b"CZIsTDHdc":
             self.waits_since = time.monotonic()  # it works on
 
     def _sent(self) -> None:

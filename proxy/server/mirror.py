@@ -27,6 +27,7 @@ from proxy.policy import User
 from proxy.server.embedded import Address
 from proxy.settings import TABLE
 from proxy.sql.names import quoted as identifier
+from proxy.sql.views import MOST
 
 SCHEMA = "privacy"
 MARK = "mirror of sql-privacy-proxy "
@@ -53,6 +54,35 @@ REFUSES = {  # functions of PostgreSQL that refuse to read a protected table, wi
     b"fireRIRrules": b"42P17",  # the policy's recursion
     b"check_enable_rls": b"42501",  # the same, where a client turned row_security off
 }
+# The temporary views of the session in the catalogs, until the transaction ends: nothing of them is
+# committed, so that no other session sees them.  They cannot be read.
+SHOW_VIEWS = f"""
+CREATE FUNCTION privacy.show_views(views jsonb) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS
+$$ DECLARE each record; BEGIN
+  IF current_setting('transaction_read_only')::boolean THEN RETURN; END IF;
+  FOR each IN
+    SELECT name, wanted, there FROM (
+      SELECT key AS name, (
+        SELECT string_agg(format('%I %s', c->>0, (c->>1)::regtype), ', ' ORDER BY i)
+        FROM jsonb_array_elements(value) WITH ORDINALITY AS e(c, i)
+      ) AS wanted FROM jsonb_each(views) LIMIT {MOST}
+    ) AS w FULL JOIN (
+      SELECT relname::text AS name, (
+        SELECT string_agg(format('%I %s', attname, atttypid::regtype), ', ' ORDER BY attnum)
+        FROM pg_attribute WHERE attrelid = r.oid AND attnum > 0
+      ) AS there FROM pg_class AS r WHERE relnamespace = pg_my_temp_schema() AND relkind = 'r'
+    ) AS t USING (name) WHERE wanted IS DISTINCT FROM there
+  LOOP
+    IF each.there IS NOT NULL THEN EXECUTE format('DROP TABLE pg_temp.%I', each.name); END IF;
+    IF each.wanted IS NOT NULL THEN
+      EXECUTE format('CREATE TEMP TABLE %I (%s) ON COMMIT DROP', each.name, each.wanted);
+      EXECUTE format('GRANT REFERENCES ON pg_temp.%I TO %I', each.name, session_user);
+    END IF;
+  END LOOP;
+EXCEPTION WHEN OTHERS THEN RETURN;
+END $$;
+"""
 
 
 @dataclass(frozen=True)
@@ -243,7 +273,12 @@ class Mirror:
 
 def definition(relations: Sequence[Relation], public: Sequence[PublicRows]) -> list[str]:
     """Return the statements that make the schema of one database."""
-    made = ["REVOKE CREATE ON SCHEMA public FROM PUBLIC", f"CREATE SCHEMA {SCHEMA}", GUARD]
+    made = [
+        "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
+        f"CREATE SCHEMA {SCHEMA}",
+        GUARD,
+        SHOW_VIEWS,
+    ]
     made.append(f"GRANT USAGE ON SCHEMA {SCHEMA}, public TO PUBLIC")
     made.append("REVOKE USAGE ON LANGUAGE plpgsql FROM PUBLIC")  # no DO
     made += [f"REVOKE EXECUTE ON FUNCTION pg_catalog.{each} FROM PUBLIC" for each in FILES]

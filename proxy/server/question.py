@@ -7,7 +7,7 @@ what is left to the mirror and reads a protected table raises there.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -21,9 +21,12 @@ from proxy.errors import (
     NotSupportedError,
     SQLSyntaxError,
 )
+from proxy.server.copy import taken_apart
 from proxy.settings import Settings
 from proxy.sql import dialect
 from proxy.sql.names import FOLD, name_of
+from proxy.sql.views import SCHEMA as TEMPORARY
+from proxy.sql.views import Drop, reads
 
 OWN = ("budget", "history")  # relations of schema privacy
 LONG = 2000  # characters of a statement that takes more than some milliseconds to read
@@ -31,6 +34,8 @@ PLACES = {TokenType.FROM, TokenType.COMMA, TokenType.L_PAREN, TokenType.DOT, Tok
 QUERY = {"SELECT", "WITH", "VALUES", "(", "TABLE"}
 CONTROL = {"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"}
 CONTROL |= {"PREPARE TRANSACTION"}
+CHANGES = {"CREATE", "DROP"}
+VIEW = re.compile(r"\bVIEW\b", re.IGNORECASE)
 DECLARE = re.compile(r"\s*DECLARE\b.*?\bCURSOR\b.*?\bFOR\b", re.IGNORECASE | re.DOTALL)
 NAME = r'("(?:[^"]|"")+"|[^\W\d][\w$]*)'
 PREPARE = re.compile(rf"\s*PREPARE\s+{NAME}\s*(?:\(([^()]*)\))?\s+AS\b", re.IGNORECASE)
@@ -68,8 +73,8 @@ class Refuse:
 class Ask:
     """The engine answers ``text``, which begins at ``offset`` of the statement.
 
-    ``head`` (of DECLARE … FOR, PREPARE … AS, EXPLAIN) goes before the rows; ``plain`` is the text
-    without what only the engine understands.
+    ``head`` (of DECLARE … FOR, PREPARE … AS, …) goes before the rows, ``tail`` (of COPY) comes
+    behind them; ``plain`` is the text without what only the engine understands.
     """
 
     dataset: str
@@ -81,6 +86,9 @@ class Ask:
     prepares: tuple[str, str] | None = None  # name and types, of PREPARE
     explains: bool = False  # it is not run
     public: bool = False  # it reads public tables alone, so that the mirror can answer too
+    tail: str = ""
+    behind: int = 0  # where the tail begins
+    view: bool = False  # it creates or drops one
 
 
 @dataclass(frozen=True)
@@ -104,22 +112,31 @@ Decision = Forward | Refuse | Ask | Execute | Forget
 
 
 def decide(
-    text: str, datasets: tuple[str, ...], home: str, public: tuple[tuple[str, str], ...] = ()
+    text: str,
+    datasets: tuple[str, ...],
+    home: str,
+    public: tuple[tuple[str, str], ...] = (),
+    views: tuple[tuple[str, str], ...] = (),
 ) -> Decision:
     """Return what to do with one statement in a session of the database ``home``.
 
-    ``public`` are the public tables, each with the dataset whose engine answers for it.
+    ``public`` are the public tables, each with the dataset whose engine answers for it, and
+    ``views`` the temporary views that the session may have.
     """
     found = _decide if len(text) <= LONG else _decide.__wrapped__  # long ones are not remembered
-    return found(text, datasets, home, public)
+    return found(text, datasets, home, public, views)
 
 
 @lru_cache(maxsize=1024)
 def _decide(
-    text: str, datasets: tuple[str, ...], home: str, public: tuple[tuple[str, str], ...]
+    text: str,
+    datasets: tuple[str, ...],
+    home: str,
+    public: tuple[tuple[str, str], ...],
+    views: tuple[tuple[str, str], ...],
 ) -> Decision:
     try:
-        return _read(text, datasets, home, public)
+        return _read(text, datasets, home, public, views)
     except SQLSyntaxError:
         return Forward(text)  # an open quotation: the mirror says so too
     except Error as error:
@@ -127,7 +144,11 @@ def _decide(
 
 
 def _read(
-    text: str, datasets: tuple[str, ...], home: str, public: tuple[tuple[str, str], ...]
+    text: str,
+    datasets: tuple[str, ...],
+    home: str,
+    public: tuple[tuple[str, str], ...],
+    views: tuple[tuple[str, str], ...],
 ) -> Decision:
     word = first_word(text)
     if word in ("EXECUTE", "DEALLOCATE", "DISCARD"):
@@ -136,8 +157,10 @@ def _read(
         return Refuse(InsufficientPrivilegeError("passwords are kept in the users file"))
     if word in ("SET", "RESET"):
         return _setting(text)
-    tables = dict(public)
-    if not _mentions(text, (*datasets, *tables)):
+    tables, made = dict(public), dict(views)
+    if word in CHANGES and VIEW.search(text):
+        return _view(word, text, datasets, home, {**tables, **made})
+    if not _mentions(text, (*datasets, *tables, *made)):
         return Forward(text)
     found = _tokens(word, text)
     if word == "SHOW":
@@ -147,10 +170,11 @@ def _read(
         named = _named(found, datasets) or [tables[t] for t in _named(found, tuple(tables))]
         return Ask(named[0] if named else home, text, text, tag="EXPLAIN")
     named = _named(found, datasets) or _relations(found, home)
+    named = named or [made[name] for name in _named(found, tuple(made))]
     if not named and word in (*QUERY, "EXPLAIN", "DECLARE", "PREPARE", "COPY") and _veiled(found):
         named = [home]
     if named:
-        return _touching(word, text, found, named[0], (*datasets, *tables))
+        return _touching(word, text, found, named[0], (*datasets, *tables), tuple(made))
     if shared := _named(found, tuple(tables)):  # the mirror has the rows: it does what is left
         if word == "EXPLAIN":
             return Forward(plain(text, found))
@@ -270,12 +294,34 @@ def _name(token: Token) -> str:
     return "" if token.token_type is TokenType.STRING else token.text.translate(FOLD)
 
 
+def _view(
+    word: str, text: str, datasets: Sequence[str], home: str, others: Mapping[str, str]
+) -> Decision:
+    """Return what to do with CREATE TEMP VIEW, which is the engine's, and with DROP VIEW."""
+    try:
+        found = dialect.tokens(text)
+        change = reads(text, found)
+    except Error as error:
+        return Refuse(error)
+    names = change.names if isinstance(change, Drop) else ()
+    if change is None or (names and not {*names} & {*others}):
+        return Forward(text)
+    named = _named(found, datasets) or [others[name] for name in _named(found, tuple(others))]
+    dataset = named[0] if named else home
+    return Ask(dataset, text, text, tag=f"{word} VIEW", view=True)
+
+
 def _touching(
-    word: str, text: str, found: Sequence[Token], dataset: str, datasets: Sequence[str]
+    word: str,
+    text: str,
+    found: Sequence[Token],
+    dataset: str,
+    datasets: Sequence[str],
+    views: Sequence[str] = (),
 ) -> Decision:
     """Return what to do with a statement that has the name of a protected table in it."""
     if word in QUERY:
-        if not _reads(text, found, datasets):
+        if not _reads(text, found, datasets, views):
             return Forward(text)
         return Ask(dataset, text, plain(text, found))
     start = _start(text)
@@ -294,7 +340,7 @@ def _touching(
         return Ask(dataset, body, _plain(body), match.end(), match[0], "PREPARE", named)
     hint = f"ask for counts or sums, for example SELECT COUNT(*) FROM {dataset}"
     if word == "COPY":
-        hint = "run the SELECT by itself, and let the client write the file"
+        return _copy(text, found, dataset, datasets, views)
     if word.startswith("EXPLAIN"):
         hint = f"say what a statement costs with EXPLAIN UTILITY SELECT COUNT(*) FROM {dataset}"
     return Refuse(
@@ -302,7 +348,30 @@ def _touching(
     )
 
 
-def _reads(text: str, found: Sequence[Token], datasets: Sequence[str]) -> bool:
+def _copy(
+    text: str,
+    found: Sequence[Token],
+    dataset: str,
+    datasets: Sequence[str],
+    views: Sequence[str],
+) -> Decision:
+    """Return what to do with a COPY: what would be done with its query."""
+    parts = taken_apart(text, found, dataset)
+    if isinstance(parts, Error):
+        return Refuse(parts)
+    word = first_word(parts.query)
+    asked = _touching(word, parts.query, dialect.tokens(parts.query), dataset, datasets, views)
+    if isinstance(asked, Ask):
+        start, stop = len(text) - len(parts.query.lstrip()), len(parts.query.rstrip())
+        query, bare = parts.query[start:stop], asked.plain[start:stop]
+        asked = replace(asked, text=query, plain=bare, offset=start, head=parts.head)
+        return replace(asked, tail=parts.tail, behind=len(text) - len(parts.tail))
+    return asked if isinstance(asked, Refuse) else Forward(text)
+
+
+def _reads(
+    text: str, found: Sequence[Token], datasets: Sequence[str], views: Sequence[str]
+) -> bool:
     """Whether a query reads a protected table; a text that does not parse, or hides it, may."""
     if _veiled(found):
         return True
@@ -317,6 +386,8 @@ def _reads(text: str, found: Sequence[Token], datasets: Sequence[str]) -> bool:
         name = name_of(this)
         place = schema.name.lower() if schema is not None else "public"
         if (place == "public" and name in datasets) or (place == "privacy" and name in OWN):
+            return True
+        if name in views and (schema is None or schema.name.lower() == TEMPORARY):
             return True
     return False
 

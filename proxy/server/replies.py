@@ -102,12 +102,11 @@ class Replies:
     def _error(self, expected: Expected, body: bytes) -> bytes:
         expected.failed = self.failed = True
         self._skip()
+        body = _shifted(body, expected.shift) if expected.shift else body
         if expected.hide_error:
             expected.kept.append((b"E", body))
             return b""
-        if expected.error is not None:
-            return expected.error
-        return frame(b"E", _shifted(body, expected.shift) if expected.shift else body)
+        return frame(b"E", body) if expected.error is None else expected.error
 
     def _skip(self) -> None:
         """Give up what the mirror skips: everything before the next Sync."""

@@ -39,7 +39,7 @@ def query(talk: Conversation, body: bytes) -> Flow:
     if all(
         isinstance(plan, Forward) and plan.text == piece
         for (plan, _), (piece, _) in zip(plans, pieces, strict=True)
-    ):
+    ) and not (talk.views.datasets and len(plans) == 1):
         yield from forward(talk, raw)
     elif len(plans) == 1:
         decision, offset = plans[0]
@@ -117,10 +117,17 @@ def _one(talk: Conversation, decision: Decision, offset: int, last: bool) -> Flo
         return (yield from _ask(talk, decision, offset, last))
     if isinstance(decision, Forget):
         talk.forget(decision.name)
+    word = question.first_word(decision.text)
+    shown = word in question.QUERY and (yield from talk.show_views(decision.text, sync=True))
     talk.dirty = True
-    how = {"hide_end": not last, "shift": offset}
+    how = {"hide_end": shown or not last, "shift": offset}
     expected = yield from _send(talk, talk.encode(decision.text), **how)
-    if not last:
+    if shown:
+        yield from _send(talk, b"COMMIT", hide=True)
+        yield from talk.settle(False)
+        if last:
+            yield Tell(frame(b"Z", talk.replies.status))
+    elif not last:
         yield from talk.settle(False)
     return expected.failed
 
@@ -145,10 +152,17 @@ def _ask(talk: Conversation, ask: Ask, offset: int, last: bool) -> Flow:
     try:
         columns = yield Do(lambda: talk.desk.describe(ask.dataset, ask.text, settings))
     except Error as error:
+        if ask.tail or ask.view:
+            return (yield from _fail(talk, error, offset, last))
         return (yield from _refused(talk, ask, error, offset, last))
     try:
+        unfit = (yield from talk.tried(ask, columns, offset, True)) if ask.tail else None
+        if unfit:
+            yield from _send(talk, WRONG, error=unfit, hide_end=not last)
+            yield from talk.settle(False)
+            return True
         result = yield from talk.ask(ask, ask.text)
-        data = yield from talk.rows(ask.head, result, columns)
+        data = yield from talk.rows(ask, result, columns)
     except Error as error:
         return (yield from _fail(talk, error, offset, last))
     tag = ask.tag.encode() if ask.tag and not ask.head else None

@@ -47,6 +47,7 @@ from proxy.sql.select import WORDS, Select
 from proxy.sql.typed import Typed, position, worded
 from proxy.sql.unions import set_operation, values
 from proxy.sql.utility import Utility, requests
+from proxy.sql.views import SCHEMA as TEMPORARY
 
 MAX_POINTS = 200
 
@@ -215,7 +216,7 @@ class Binder:
 
     def _table(self, node: exp.Expr, context: Context) -> Protected | Relation:
         name, schema = name_of(node.this), node.args.get("db")
-        if schema is None and name in context.env:
+        if (schema is None or name_of(schema) == TEMPORARY) and name in context.env:
             return self._cte(context.env[name], context)
         if schema is not None and name_of(schema) == "privacy":
             return self._system(name, node)
@@ -233,15 +234,16 @@ class Binder:
 
     def _cte(self, cte: Cte, context: Context) -> Protected | Relation:
         if cte.relation is None:
-            found = self._inner(cte.node, replace(context, env=cte.env, outer=None))
+            wanted = cte.wanted or context.wanted
+            inner = replace(context, env=cte.env, wanted=wanted, outer=None)
+            found = self._inner(cte.node, inner)
             if isinstance(found, Protected):
                 return renamed(found, cte.columns, cte.node) if cte.columns else found
             name = self.fresh("w")
-            inner = found.text
             shadows = [typed.shadow for _, typed in found.columns]
             picked = [f"{typed.sql} AS c{i}" for i, (_, typed) in enumerate(found.columns)]
             picked += [f"{shadow} AS s{i}" for i, shadow in enumerate(shadows) if shadow]
-            self.withs.append(f"{name} AS (SELECT {', '.join(picked)} FROM {inner})")
+            self.withs.append(f"{name} AS (SELECT {', '.join(picked)} FROM {found.text})")
             cte.relation = Relation(name, found.columns, found.public)
         self.taint += not cte.relation.public
         name = self.fresh("t")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from sqlglot.tokenizer_core import Token, TokenType
 
 from proxy.errors import NotSupportedError, SQLSyntaxError
+from proxy.sql import views
 from proxy.sql.program import Command
 
 TRANSACTION = {
@@ -68,6 +69,9 @@ def command(text: str, found: Sequence[Token]) -> Command | None:
         return Command("explain", "", None)
     if first in ("SET", "RESET", "SHOW"):
         raise SQLSyntaxError(f"{first} takes the name of a setting", position=found[0].start + 1)
+    if first in ("CREATE", "DROP") and (change := views.reads(text, found)) is not None:
+        name = f"{first.lower()} view"
+        return Command(name, value=getattr(change, "text", None), change=change)
     raise NotSupportedError(
         f"{first[:40]} is not supported: the proxy answers SELECT, SHOW and SET",
         position=found[0].start + 1,

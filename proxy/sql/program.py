@@ -112,6 +112,7 @@ class Command:
     value: str | None = None
     local: bool = False
     program: Program | None = None
+    change: object = None  # of the views of the session: a Create or a Drop
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,7 @@ class Cte:
     columns: Sequence[str]
     env: Env
     relation: Relation | None = None
+    wanted: Request | None = None  # of a view with a hint
 
 
 Env = Mapping[str, Cte]

@@ -7,7 +7,7 @@ kept and found again by these three.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlglot import exp
@@ -23,8 +23,9 @@ from proxy.sql.deep import deeply
 from proxy.sql.evaluate import Evaluator
 from proxy.sql.parameters import Parameters, bind_parameters
 from proxy.sql.postprocess import relation
-from proxy.sql.program import Column, Command, Program, Request
-from proxy.sql.relations import Context
+from proxy.sql.program import Column, Command, Program
+from proxy.sql.relations import Context, Cte, Env
+from proxy.sql.views import Create, Views, before, placeless, used
 
 ON = ("on", "true", "yes", "1")  # what turns a setting on
 
@@ -36,6 +37,7 @@ def compile_statement(
     parameters: Parameters | None = None,
     settings: Mapping[str, str] | Iterable[tuple[str, str]] | None = None,
     *,
+    views: Views | None = None,
     language: str = "postgres",
     now: datetime | None = None,
     timeless: bool = False,
@@ -50,10 +52,13 @@ def compile_statement(
     """
     if parameters is not None:
         text = bind_parameters(text, parameters)
-    moment = None if timeless else clock.reading(text, policy.timezone, now)
+    known = used(views or {}, text)
+    asked = " ".join([text, *(view.text for view in known.values())])
+    moment = None if timeless else clock.reading(asked, policy.timezone, now)
     chosen = dict(settings or {})
-    key = (text, policy.key, tuple(sorted(chosen.items())), language, moment, timeless)
-    source = Source(policy, evaluator, chosen, language, moment)
+    options = tuple(sorted(chosen.items())), tuple(known.items())
+    key = (text, policy.key, options, language, moment, timeless)
+    source = Source(policy, evaluator, chosen, language, moment, known)
     return evaluator.cached(key, lambda: _located(text, source), _small)
 
 
@@ -74,6 +79,7 @@ class Source:
     settings: Mapping[str, str]
     language: str
     moment: datetime | None  # None where the text does not read the clock
+    views: Views  # that the text may name
 
 
 def _located(text: str, source: Source) -> Program | Command:
@@ -90,12 +96,19 @@ def _compiled(text: str, source: Source) -> Program | Command:
     found = dialect.tokens(text, source.language)
     known = command(text, found)
     if known is not None:
-        if known.kind != "explain" or known.value is None:
+        if known.kind not in ("explain", "create view") or known.value is None:
             return known
+        change = known.change if isinstance(known.change, Create) else None
+        if change is not None:
+            source = replace(source, views=before(source.views, change.name))
         program = _compiled(known.value, source)
         if not isinstance(program, Program):
-            raise NotSupportedError("EXPLAIN UTILITY takes a SELECT")
-        return Command("explain", known.name, known.value, program=program)
+            raise NotSupportedError(
+                f"{'CREATE VIEW' if change else 'EXPLAIN UTILITY'} takes a SELECT"
+            )
+        if change is not None:
+            change = replace(change, text=program.text)  # in PostgreSQL's language
+        return replace(known, program=program, change=change)
     try:
         return _query(text, found, source)
     except RecursionError:
@@ -105,20 +118,12 @@ def _compiled(text: str, source: Source) -> Program | Command:
 def _query(text: str, found: Sequence[Token], source: Source) -> Program:
     if source.language != "postgres":
         text, found = dialect.translated(text, found, source.language)
-    tree = dialect.parse(text, found)
-    if not isinstance(tree, exp.Query):
-        raise NotSupportedError(
-            f"{tree.key.upper()} is not supported: the proxy answers SELECT statements"
-        )
-    if source.moment is not None:
-        clock.fold(tree, source.moment)
     binder = Binder(source.policy, source.evaluator, text)
     hidden = source.settings.get("privacy.hide_empty", "off")
     binder.hide_empty = hidden.strip().lower() in ON
     try:
-        lists.spread(tree)
-        clock.localised(tree, source.policy.timezone)
-        return _program(binder, tree, utility.hint(found))
+        tree = _tree(text, found, source)
+        return _program(binder, tree, Context(_views(source), utility.hint(found)))
     except TooLargeError as error:
         raise StatementTooComplexError(
             f"the statement ties too many columns together: {error}",
@@ -130,8 +135,33 @@ def _query(text: str, found: Sequence[Token], source: Source) -> Program:
         raise
 
 
-def _program(binder: Binder, tree: exp.Expr, request: Request | None) -> Program:
-    bound = binder.query(tree, Context(wanted=request))
+def _tree(text: str, found: Sequence[Token], source: Source) -> exp.Expr:
+    """Return the tree of a query, its clock read and its lists spread."""
+    tree = dialect.parse(text, found)
+    if not isinstance(tree, exp.Query):
+        raise NotSupportedError(
+            f"{tree.key.upper()} is not supported: the proxy answers SELECT statements"
+        )
+    if source.moment is not None:
+        clock.fold(tree, source.moment)
+    lists.spread(tree)
+    clock.localised(tree, source.policy.timezone)
+    return tree
+
+
+def _views(source: Source) -> Env:
+    """Return the views of the session, as if the statement began with WITH them."""
+    env: dict[str, Cte] = {}
+    for name, view in source.views.items():
+        found = dialect.tokens(view.text)
+        tree = placeless(_tree(view.text, found, source), view.text)
+        columns = [column.name for column in view.columns]
+        env[name] = Cte(tree, columns, dict(env), wanted=utility.hint(found))
+    return env
+
+
+def _program(binder: Binder, tree: exp.Expr, context: Context) -> Program:
+    bound = binder.query(tree, context)
     columns = tuple(Column(output.name, output.typed.type) for output in bound.outputs)
     if bound.probe:
         return Program(binder.text, (), columns, "", probe=True)

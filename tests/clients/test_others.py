@@ -101,14 +101,21 @@ def test_psql_lists_databases(psql):
 
 def test_psql_exports(psql, tmp_path):
     r"""
-    \copy of a query is refused with the way to do it, \g and --csv write files; \x and \timing.
+    \copy of a query, \g and --csv write files, \copy of the table does not; \x and \timing.
     """
     file = tmp_path / "regions.csv"
-    copy = rf"\copy (SELECT region, COUNT(*) FROM cps1988 GROUP BY 1) TO '{file}' csv"
-    for refused in (copy, rf"\copy cps1988 TO '{file}'"):
-        failed = subprocess.run(["psql", "-X", "-c", refused], env=psql.environment, **CAPTURED)
-        assert "COPY is not supported on the protected table cps1988" in failed.stderr
-        assert "let the client write the file" in failed.stderr
+    query = f"({REGIONS}) TO '{file}'"
+    for options, first in (
+        ("", ""),
+        (" csv header", "region,n\n"),
+        (" with (format binary)", "PG"),
+    ):
+        assert psql(rf"\copy {query}{options}").stdout == "COPY 4\n"
+        assert file.read_bytes().startswith(first.encode())
+    refused = rf"\copy cps1988 TO '{file}'"
+    failed = subprocess.run(["psql", "-X", "-c", refused], env=psql.environment, **CAPTURED)
+    assert "only aggregates" in failed.stderr
+    assert "COPY (SELECT COUNT(*) FROM cps1988) TO STDOUT" in failed.stderr
     script = f"\\pset format csv\n{REGIONS} \\g {file}\n"
     run(["psql", "-X"], psql.environment, input=script)
     rows = [line.split(",")[0] for line in file.read_text().splitlines()]

@@ -1,0 +1,96 @@
+"""COPY (SELECT …) TO STDOUT: the engine answers the SELECT, and the mirror writes its rows.
+
+The rows go through the mirror like those of any other answer, inside of the COPY as the client
+wrote it, so that text, CSV and binary, and all their options, are PostgreSQL's own.  Here a COPY is
+taken apart.  Invariant: what stands behind the query is the client's own text, and the mirror has
+accepted it before anything is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from proxy.errors import (
+    Error,
+    NotSupportedError,
+    UndefinedParameterError,
+    WrongObjectTypeError,
+)
+from proxy.server import values
+from proxy.sql.names import FOLD, quoted
+
+HINT = "let the client write the file: COPY (SELECT …) TO STDOUT, or \\copy in psql"
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A COPY of a query to the client.
+
+    ``query`` is as long as the statement, with blanks where the query is not, so that places in it
+    are those of the statement; comments stay, since one may say how good the numbers must be.
+    """
+
+    query: str
+    head: str
+    tail: str
+
+
+def taken_apart(text: str, found: Sequence[Token], name: str) -> Copy | Error:
+    """Return the parts of a COPY that has the name of a protected table in it, or why it is not
+    done; ``found`` are the tokens behind the word COPY.
+    """
+    query = bool(found) and found[0].token_type is TokenType.L_PAREN
+    ways = [token.text.upper() for token in found]
+    end = (
+        _closing(found) if query else min(map(ways.index, {"TO", "FROM"} & {*ways}), default=0) - 1
+    )
+    way = ways[end + 1 : end + 3]
+    if way[:1] == ["FROM"]:
+        return NotSupportedError(f"COPY FROM is not supported on the protected table {name}")
+    if way != ["TO", "STDOUT"]:
+        return NotSupportedError("COPY is answered TO STDOUT only", hint=HINT)
+    last = found[(ways.index("(") if "(" in ways[: end + 1] else end + 1) - 1]
+    relation = text[found[0].start : last.end + 1]
+    is_name = last.token_type is TokenType.IDENTIFIER
+    if not query and (last.text if is_name else last.text.translate(FOLD)) != name:
+        return WrongObjectTypeError(
+            f"cannot copy from view {relation}",
+            hint=f"COPY (SELECT * FROM {relation}) TO STDOUT",
+            position=found[0].start + 1,
+        )
+    if not query:
+        return NotSupportedError(
+            "the rows of a protected dataset are not shown, only aggregates of them",
+            hint="ask for counts or sums, for example "
+            f"COPY (SELECT COUNT(*) FROM {quoted(name)}) TO STDOUT",
+            position=found[0].start + 1,
+        )
+    start, stop = found[0].end + 1, found[end].start
+    inner = _blanked(text, [found[0], *found[end:]])
+    if values.places(inner):
+        return UndefinedParameterError("COPY takes no parameters", position=inner.index("$") + 1)
+    return Copy(inner, text[:start], text[stop:])
+
+
+def _closing(found: Sequence[Token]) -> int:
+    """Return which token closes the bracket that the first one opens; the last if none does."""
+    depth = 0
+    for at, token in enumerate(found):
+        depth += token.token_type is TokenType.L_PAREN
+        depth -= token.token_type is TokenType.R_PAREN
+        if not depth:
+            return at
+    return len(found) - 1
+
+
+def _blanked(text: str, found: Sequence[Token]) -> str:
+    """Return a text with blanks in the place of the word COPY and of these tokens."""
+    at = text.upper().index("COPY", 0, found[0].start)
+    spans = [(at, at + len("COPY")), *((token.start, token.end + 1) for token in found)]
+    out = text
+    for start, stop in spans:
+        out = out[:start] + " " * (stop - start) + out[stop:]
+    return out
