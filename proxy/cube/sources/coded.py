@@ -14,11 +14,14 @@ from collections.abc import Sequence
 import duckdb
 
 from proxy.cube.sources import coding
-from proxy.cube.sources.duckdb import RECORDS, columns, guarded, name, text
-from proxy.cube.sources.rowwise import check_expression, missing
+from proxy.cube.sources.duckdb import RECORDS, columns, guarded, text, translated
 from proxy.domain import Attribute, Measure, Value
+from proxy.errors import SourceError
 from proxy.policy import Policy
+from proxy.policy.kinds import nearest
 from proxy.policy.model import Unit
+from proxy.sql.source import expression
+from proxy.sql.source import identifier as name
 
 INSIDE, CLIPPED, UNREADABLE, NO_VALUE = range(4)
 NUMBER = {"integer": "number", "decimal": "number"}
@@ -57,22 +60,24 @@ def coded(policy: Policy, connection: duckdb.DuckDBPyConnection) -> str:
 
 def _sources(policy: Policy, connection: duckdb.DuckDBPyConnection) -> tuple[list[str], list[str]]:
     """Return the SQL of attributes and measures, checked, and its types."""
-    known = list(columns(connection))
+    known = columns(connection)
     parts: list[tuple[str, Attribute | Measure]] = [
         *((f"attributes.{a.name}", a) for a in policy.domain.attributes),
         *((f"measures.{m.name}", m) for m in policy.domain.measures),
     ]
     sources, kinds = [], []
     for key, part in parts:
-        source = name(part.name) if part.source is None else f"\n{part.source}\n"
-        check_expression(connection, source, known, key)
+        with translated(policy, key):
+            source = expression(name(part.name) if part.source is None else part.source, known)
         with guarded(policy.source.path or policy.path, key):
             found = columns(connection, f"SELECT ({source}) AS e FROM {RECORDS}")
         sources.append(source)
         kinds.append(found["e"])
     unit = policy.privacy.unit.column
     if unit is not None and unit.lower() not in {column.lower() for column in known}:
-        raise missing(unit, known, "privacy.unit.column")
+        raise SourceError(
+            f'privacy.unit.column: the source has no column "{unit}"{nearest(unit, known)}'
+        )
     return sources, kinds
 
 
