@@ -24,7 +24,6 @@ from proxy.sql.source import expression
 from proxy.sql.source import identifier as name
 
 INSIDE, CLIPPED, UNREADABLE, NO_VALUE = range(4)
-NUMBER = {"integer": "number", "decimal": "number"}
 
 
 def coded(policy: Policy, connection: duckdb.DuckDBPyConnection) -> str:
@@ -41,16 +40,16 @@ def coded(policy: Policy, connection: duckdb.DuckDBPyConnection) -> str:
     typed, told, out = ["unit", "mix"], ["*"], ["unit", "mix"]
     joins: list[str] = []
     for i, axis in enumerate(axes):
-        kind = NUMBER.get(axis.type, axis.type)
-        far = coding.double(f"e{i}", f"k{i}") if kind == "number" else "NULL"
+        number = axis.type in coding.NUMBERS
+        far = coding.double(f"e{i}", kinds[i], f"k{i}") if number else "NULL"
         typed += [f"e{i}", f"{coding.key(axis, f'e{i}', kinds[i])} AS k{i}"]
-        told += [f"{far} AS d{i}", f"{coding.null(f'e{i}', f'k{i}', kind)} AS z{i}"]
+        told += [f"{far} AS d{i}", f"{coding.null(f'e{i}', kinds[i], f'k{i}', axis.type)} AS z{i}"]
         out.append(f"CAST({_code(connection, i, axis, joins)} AS INTEGER) AS c{i}")
     for k, measure in enumerate(measures):
         e, kind = f"e{len(axes) + k}", kinds[len(axes) + k]
         typed += [e, f"{coding.number(e, kind, coding.quanta(measure)[0])} AS x{k}"]
-        told += [f"{coding.double(e, f'x{k}')} AS f{k}"]
-        told += [f"{coding.null(e, f'x{k}', 'number')} AS y{k}"]
+        told += [f"{coding.double(e, kind, f'x{k}')} AS f{k}"]
+        told += [f"{coding.null(e, kind, f'x{k}', 'decimal')} AS y{k}"]
         out += _measured(k, measure)
     rows = f'SELECT {", ".join(given)} FROM {RECORDS} AS "a record"'
     rows = f"SELECT {', '.join(told)} FROM (SELECT {', '.join(typed)} FROM ({rows}))"
