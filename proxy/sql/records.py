@@ -63,8 +63,8 @@ class Relation:
 
 def records(
     tables: Mapping[str, Table], unit: str | None, *, query: str | None = None, table: str = ""
-) -> tuple[str, set[str]]:
-    """Return the SELECT of the records, and the DuckDB names of the tables that it reads.
+) -> tuple[str, Mapping[str, str | None]]:
+    """Return the SELECT of the records, and by the tables that it reads the column of the unit.
 
     Raises:
         UndefinedTableError, UndefinedColumnError: the source has none of this name.
@@ -79,7 +79,12 @@ def records(
         return reader.select(select(f"{text}\n"))
 
     made = deeply(work)
-    return made.sql if query is not None else f"SELECT * FROM {made.sql}", set(made.units)
+    return made.sql if query is not None else f"SELECT * FROM {made.sql}", made.units
+
+
+def shortest(tables: Mapping[str, Table], sql: str) -> str:
+    """Return the name of a table of which the DuckDB name is given."""
+    return min((name for name, table in tables.items() if table.sql == sql), key=len)
 
 
 class _Reader:
@@ -127,9 +132,10 @@ class _Reader:
             return
         if self.unit is None:
             raise self.refused("it reads from exactly one table")
-        for table, column in rows.units.items():
+        for sql, column in rows.units.items():
             if column is None:
-                raise self.refused(f"the table {table} has no column {self.unit}, the privacy unit")
+                name = shortest(self.tables, sql)
+                raise self.refused(f"the table {name} has no column {self.unit}, the privacy unit")
         if len(rows.groups) > 1:
             apart = " and ".join(min(group) for group in rows.groups[:2])
             raise self.refused(f"{apart} are not joined by equality of {self.unit} in both")
@@ -273,7 +279,8 @@ class _Reader:
             raise AmbiguousColumnError(f'table name "{min(twice)}" specified more than once')
         for table in left.units.keys() & right.units.keys():
             if left.units[table] != right.units[table]:
-                raise self.refused(f"the table {table} has two privacy units in one query")
+                name = shortest(self.tables, table)
+                raise self.refused(f"the table {name} has two privacy units in one query")
         names = Names(
             {**left.names.tables, **right.names.tables}, {**left.names.merged, **right.names.merged}
         )

@@ -17,6 +17,7 @@ from sqlglot import exp
 from proxy.errors import NotSupportedError, UndefinedColumnError
 from proxy.policy.kinds import nearest
 from proxy.sql import (
+    allowed,
     casts,
     dialect,
     functions,  # noqa: F401  # it adds its rules
@@ -38,6 +39,7 @@ WHY_NOT: tuple[tuple[tuple[type[exp.Expr], ...], str], ...] = (
     ((exp.Rand, exp.Uuid), "a random number"),
     ((exp.Placeholder, exp.Parameter), "a parameter"),
 )
+HINT = f"columns of the record and the functions in {allowed.PAGE} may be combined"
 WHOLE = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT"), "integer"),
     **dict.fromkeys(("UINTEGER", "BIGINT"), "bigint"),
@@ -80,7 +82,7 @@ def expression(text: str, columns: Mapping[str, str]) -> str:
         items = tree.expressions
         bare = not any(value for key, value in tree.args.items() if key != "expressions")
         if len(items) != 1 or not bare or isinstance(items[0], exp.Alias | exp.Tuple):
-            raise NotSupportedError("one SQL expression is expected")
+            raise NotSupportedError("one SQL expression is expected", hint=HINT)
         fields = [(name.lower(), Field(identifier(name), kind)) for name, kind in columns.items()]
         record = Record(Names({"": fields}))
         return record.field(items[0]).sql
@@ -152,7 +154,7 @@ class Record(Lowering):
             )
         for kinds, what in WHY_NOT:
             if isinstance(node, kinds):
-                raise NotSupportedError(f"{what} is not a value of one record")
+                raise NotSupportedError(f"{what} is not a value of one record", hint=HINT)
         if not isinstance(node, exp.TryCast):
             return None
         made = tried(self.lower(node.this), types.of_cast(node.args["to"]))

@@ -33,12 +33,13 @@ from proxy.errors import (
     UndefinedTableError,
 )
 from proxy.policy import Policy
-from proxy.sql.records import Table, records
+from proxy.sql.records import Table, records, shortest
 from proxy.sql.source import identifier as name
 
 RECORDS = '"the records"'
 FILE = "source"  # what a query calls the table of a CSV or Parquet file
 DELIMITERS = ",;\t|"
+Undefined = UndefinedTableError | UndefinedColumnError
 DAMAGE = re.compile("CSV|unicode|UTF|zip|[Ff]ile|[Pp]arquet")  # not from error('...')
 QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 
@@ -213,9 +214,9 @@ def translated(policy: Policy, key: str) -> Iterator[None]:
     """Turn what the policy's SQL is refused for into an error of the policy, with its line."""
     try:
         yield
-    except (UndefinedTableError, UndefinedColumnError) as error:
-        raise SourceError(f"{key}: {error.message}", hint=error.hint) from None
     except Error as error:
+        if isinstance(error, Undefined) and error.message.startswith("the source has no"):
+            raise SourceError(f"{key}: {error.message}", hint=error.hint) from None
         raise fault(policy, key, error.message, error.hint) from None
 
 
@@ -240,7 +241,7 @@ def _rows(policy: Policy, kind: str, connection: duckdb.DuckDBPyConnection) -> s
     for table in read:
         if found := _strange(connection, table):
             raise fault(
-                policy, key, f"the table {table} has {found}",
+                policy, key, f"the table {shortest(tables, table)} has {found}",
                 "make a table of plain columns from it, and compute in the policy",
             )  # fmt: skip
     return made
