@@ -31,7 +31,7 @@ def made(survey: Report, as_json: bool) -> None:
     out.print(_kept(survey))
     for rule in (*survey.attributes, *survey.measures):
         if rule.unreadable:
-            out.print(f"{rule.name}: {rule.unreadable:,} values cannot be read; see `check`.")
+            out.print(f"{rule.name}: {rule.unreadable:,} cannot be read, see `check`.")
     out.print("The ledger is empty: the whole budget is there.")
 
 

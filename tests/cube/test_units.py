@@ -48,6 +48,8 @@ class Grammar:
     def equality(self, names: list[str]) -> str:
         """Return a condition that may join by the unit."""
         a, b = self.seed.sample(names, 2) if len(names) > 1 else (names[0], names[0])
+        if len(names) > 2 and self.seed.random() < 0.3:
+            return " AND ".join(f"{names[-1]}.person = {name}.person" for name in names[:-1])
         right = f"{a}.person = {b}.person"
         return self.seed.choices(
             (right, f"({b}.person = {a}.person) AND {a}.k > 1", f"{right} OR {a}.k = 2",
@@ -61,7 +63,7 @@ class Grammar:
         """Return a SELECT."""
         text, name = self.source(depth)
         names = [name]
-        for _ in range(self.seed.choices((0, 1, 2), (3, 4, 1))[0]):
+        for _ in range(self.seed.choices((0, 1, 2), (3, 4, 3))[0]):
             other, name = self.source(depth)
             names.append(name)
             join = self.seed.choice(("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "JOIN", ","))
@@ -264,6 +266,8 @@ def test_a_join_by_equality_of_the_unit_is_read(folder: Path, query: str, people
         (f"{VISITS}, secret s", "v and s are not joined"),
         (f"{VISITS} LEFT JOIN secret s ON s.k = v.k WHERE s.person = v.person", "outer JOIN"),
         (f"{VISITS} LEFT JOIN secret s ON true", "outer JOIN"),
+        (f"{VISITS} LEFT JOIN secret s ON s.k = v.k LEFT JOIN visits w ON w.person = v.person"
+         " AND w.person = s.person", "outer JOIN"),
         (f"{VISITS}, secret s LEFT JOIN visits w ON w.person = v.person", "outer JOIN"),
         (f"{VISITS} JOIN other o ON o.id = v.person", "other has no column person"),
         (f"{VISITS} JOIN words w ON w.person = v.person", "operator does not exist"),
