@@ -35,6 +35,7 @@ CLAIM = re.compile(r"\s*COUNT\s*\(\s*\*\s*\)\s+BETWEEN\s+(\d[\d_]*)\s+AND\s+(\d[
 DATABASES = (".duckdb", ".db", ".ddb")
 FILES = (".csv", ".csv.gz", ".parquet")
 SQL = ("expression", "column", "query", "table")  # keys that name columns or tables
+LOCAL = ("localtime", "Factory")  # what the machine is set to
 LARGEST = 1_000_000  # alpha; sums of charges stop a little above it
 
 
@@ -233,6 +234,8 @@ def _timezone(item: Item) -> str:
     name: str = item.value
     if name != "UTC":
         try:
+            if name in LOCAL:
+                raise ValueError
             zoneinfo.ZoneInfo(name)
         except (ValueError, OSError, KeyError):
             near = nearest(name, zoneinfo.available_timezones())

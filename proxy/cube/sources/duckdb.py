@@ -64,7 +64,10 @@ def connected(policy: Policy, folder: Path) -> Iterator[duckdb.DuckDBPyConnectio
     }
     connection = duckdb.connect(str(folder / "cells.duckdb"), config=config)
     with contextlib.closing(connection), guarded(path):
-        connection.execute(f"SET TimeZone = {text(policy.timezone)}")
+        try:
+            connection.execute(f"SET TimeZone = {text(policy.timezone)}")
+        except duckdb.Error:
+            raise fault(policy, "timezone", "DuckDB does not know this time zone") from None
         connection.execute("SET enable_progress_bar = true")
         connection.execute("SET enable_progress_bar_print = false")
         if kind == "database":
