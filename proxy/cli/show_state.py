@@ -34,6 +34,9 @@ def made(report: Report | RebuildReport, as_json: bool) -> None:
         return
     out = console()
     out.print(_kept(report))
+    for rule in (*report.attributes, *report.measures):
+        if rule.unreadable:
+            out.print(f"{rule.name}: {rule.unreadable:,} cannot be read, see `check`.")
     out.print("The ledger is empty: the whole budget is there.")
 
 
@@ -46,7 +49,7 @@ def check(report: CheckReport, as_json: bool) -> None:
     survey = report.survey
     out.print(f"{report.dataset}: {report.cells:,} cells; state: {report.state}")
     out.print(f"{_kept(survey)}  These counts are exact: not for analysts.")
-    counts = ("nulls", "outside", "clipped", "dropped")
+    counts = ("nulls", "outside", "unreadable", "clipped", "dropped")
     headers = [("rule", False), *((name, True) for name in counts)]
     rules = (*survey.attributes, *survey.measures)
     out.print(table(headers, [[r.name, *(f"{getattr(r, c):,}" for c in counts)] for r in rules]))

@@ -35,7 +35,8 @@ class Rule:
 
     name: str
     nulls: int
-    outside: int  # not in the domain, clamped ones included; of a measure, not a number
+    outside: int  # not in the domain: clamped ones and those that cannot be read included
+    unreadable: int  # no value of the type
     clipped: int  # moved into the domain or the clip
     dropped: int  # rows that this rule drops, which others may drop too
 
@@ -126,8 +127,8 @@ class _Work:
         counts += [c for k, m in enumerate(self.measures) for c in _measure_counts(k, m)]
         found = iter(self._one(f"SELECT {', '.join(counts)} FROM temp.main.coded"))
         rows, unitless = next(found), next(found)
-        rules = [Rule(a.name, *(next(found) for _ in range(4))) for a in self.axes]
-        sums = [Rule(m.name, *(next(found) for _ in range(4))) for m in self.measures]
+        rules = [Rule(a.name, *(next(found) for _ in range(5))) for a in self.axes]
+        sums = [Rule(m.name, *(next(found) for _ in range(5))) for m in self.measures]
         (kept,) = self._one("SELECT count(*) FROM temp.main.kept")
         (good,) = self._one(f"SELECT count(*) FILTER ({self._keep()}) FROM temp.main.coded")
         return Report(rows, kept, unitless, good - kept, tuple(rules), tuple(sums))
@@ -241,11 +242,8 @@ def _when(i: int, axis: Attribute, rule: str) -> str:
     """Return the SQL condition that an axis's rules meet a value and say ``rule``."""
     # what cannot be clamped, being no value of the type at all, goes the way of NULL
     outside = axis.nulls if axis.outside == "clamp" else axis.outside
-    met = [
-        str(code)
-        for code, says in ((coding.NULL, axis.nulls), (coding.OUTSIDE, outside))
-        if says == rule
-    ]
+    rules = (coding.NULL, axis.nulls), (coding.OUTSIDE, outside), (coding.UNREADABLE, outside)
+    met = [str(code) for code, says in rules if says == rule]
     return f"(c{i} IN ({', '.join(met)}))" if met else "(false)"
 
 
@@ -261,6 +259,7 @@ def _axis_counts(i: int, axis: Attribute) -> list[str]:
     return [
         f"count(*) FILTER (c{i} = {coding.NULL})",
         f"count(*) FILTER (c{i} <= {coding.OUTSIDE})",
+        f"count(*) FILTER (c{i} = {coding.UNREADABLE})",
         f"count(*) FILTER (c{i} <= {coding.CLAMPED})",
         f"count(*) FILTER ({_when(i, axis, 'drop')})",
     ]
@@ -270,6 +269,7 @@ def _measure_counts(k: int, measure: Measure) -> list[str]:
     drop = f"m{k} >= {UNREADABLE}" if measure.nulls == "drop" else "false"
     return [
         f"count(*) FILTER (m{k} = {NO_VALUE})",
+        f"count(*) FILTER (m{k} = {UNREADABLE})",
         f"count(*) FILTER (m{k} = {UNREADABLE})",
         f"count(*) FILTER (m{k} = {CLIPPED})",
         f"count(*) FILTER ({drop})",

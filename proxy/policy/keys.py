@@ -51,7 +51,8 @@ SOURCE = Record((
         "Where the data lives.", required=True),
     Key("path", PATH, "The file: .csv, .csv.gz, .parquet, or a DuckDB database."),
     Key("table", Text("the name of a table"), "The table, in a database."),
-    Key("query", SQL, "A SELECT that filters and computes row by row from one table."),
+    Key("query", SQL, "A SELECT in the SQL of statements, row by row FROM one table WHERE …; where "
+        "a column is the privacy unit, FROM tables joined by it."),
     Key("dsn", Secret("a connection string"), "How to connect, for postgres and spark."),
 ))
 
@@ -73,7 +74,8 @@ ATTRIBUTE = Record((
     Key("levels", Named(Named(Many(Value()), "label", low=1), "level"),
         "Coarser columns: {level: {label: [values]}}, each value under one label."),
     Key("column", Text("a column's name"), "The source's column, where it has another name."),
-    Key("expression", SQL, "An expression over the source's columns, instead of a column."),
+    Key("expression", SQL,
+        "An expression over the source's columns, in the SQL of statements, instead of a column."),
     Key("cut", Choice(("refuse", "snap")),
         "What a predicate that cuts a bin does: is refused, or moves to the nearest edge.",
         otherwise="refuse"),
@@ -89,7 +91,8 @@ MEASURE = Record((
         "Each record's value is rounded to a multiple of it.", required=True),
     Key("utility", UTILITY, "For sums of the measure, when a query brings none."),
     Key("column", Text("a column's name"), "The source's column, where it has another name."),
-    Key("expression", SQL, "An expression over the source's columns, instead of a column."),
+    Key("expression", SQL,
+        "An expression over the source's columns, in the SQL of statements, instead of a column."),
     Key("nulls", NULLS, "What becomes of NULL.", otherwise="as the policy says"),
 ))
 
@@ -157,7 +160,8 @@ POLICY = Record((
         "Caps by group of analysts; the users file says who is in it.", default={}),
     Key("utility", UTILITY, "For counts, when a query brings none."),
     Key("timezone", Text("an IANA time zone such as Europe/Berlin"),
-        "What now() and CURRENT_DATE mean.", default="UTC"),
+        "What now() and CURRENT_DATE mean, and times of the source that have a zone.",
+        default="UTC"),
     Key("public", Named(Record((
         Key("path", PATH, "A public file: .csv, .csv.gz or .parquet.", required=True),
     )), "table"), "Public tables that queries may join with results.", default={}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import os
 import re
 import zoneinfo
@@ -33,6 +34,8 @@ from proxy.policy.model import (
 CLAIM = re.compile(r"\s*COUNT\s*\(\s*\*\s*\)\s+BETWEEN\s+(\d[\d_]*)\s+AND\s+(\d[\d_]*)\s*", re.I)
 DATABASES = (".duckdb", ".db", ".ddb")
 FILES = (".csv", ".csv.gz", ".parquet")
+SQL = ("expression", "column", "query", "table")  # keys that name columns or tables
+LOCAL = ("localtime", "Factory")  # what the machine is set to
 LARGEST = 1_000_000  # alpha; sums of charges stop a little above it
 
 
@@ -69,12 +72,21 @@ def load(path: str | os.PathLike[str]) -> Policy:
         state=_place(folder, state) if state else None,
         partition=_partition(item.value["partition"], axes) if "partition" in item.value else None,
         records=item.get("records"),
+        lines=_lines(item),
     )
 
 
 def utility(item: Item) -> Utility:
     """Return a utility that was read."""
     return Utility(item.get("half_width"), item.get("delta"))
+
+
+def _lines(item: Item) -> dict[str, int]:
+    """Return the lines of the keys that say where records and their values come from."""
+    sources = item.value["attributes"].value.values(), item.value["measures"].value.values()
+    parts = [item.value["source"], *itertools.chain(*sources)]
+    keys = [part.value.get(key, part) for part in parts for key in SQL]
+    return {key.key: key.line for key in keys}
 
 
 def _place(folder: Path, path: str) -> Path:
@@ -222,6 +234,8 @@ def _timezone(item: Item) -> str:
     name: str = item.value
     if name != "UTC":
         try:
+            if name in LOCAL:
+                raise ValueError
             zoneinfo.ZoneInfo(name)
         except (ValueError, OSError, KeyError):
             near = nearest(name, zoneinfo.available_timezones())

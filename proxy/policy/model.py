@@ -144,6 +144,7 @@ class Policy:
     state: Path | None = None
     partition: Partition | None = None
     records: str = "mutable"
+    lines: Mapping[str, int] = field(default_factory=dict, compare=False)  # of keys with SQL
 
     @property
     def zone(self) -> datetime.tzinfo:

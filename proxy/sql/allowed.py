@@ -99,7 +99,25 @@ OTHERS: dict[str, tuple[tuple[str, str], ...]] = {
         ("now(), CURRENT_TIMESTAMP, LOCALTIMESTAMP, transaction_timestamp()", "the time"),
         ("CURRENT_DATE", "the day; both in the time zone of the policy"),
     ),
-}
+    "In a policy: what records are made of": (
+        ("expression, source.query", "this language, without the clock"),
+        ("TRY_CAST(x AS type)", "NULL where x is no such value; in expression and source.query"),
+        ("SELECT … FROM one table WHERE …", "a source.query: row by row"),
+        ("FROM a JOIN b USING (person)", "where `person` is the privacy unit: tables that have "
+            "it are joined by its equality, with USING, ON or WHERE; subqueries and views too"),
+    ),
+    "How a policy reads a column, by the attribute's type": (
+        ("text", "text as it is; of other columns what `::text` gives in PostgreSQL"),
+        ("boolean", "boolean; 0 and 1; text in PostgreSQL's words (`t`, `yes`, `on`, `0`, …)"),
+        ("integer, decimal", "numbers by value; text in digits with sign, point and exponent; a "
+            "number that is not whole is outside an integer attribute; measures are decimals"),
+        ("date, timestamp", "dates and times; text `YYYY-MM-DD[THH:MM[:SS[.…]][zone]]`, the zone "
+            "`Z`, `±HH[:MM]` or `Area/City`; what has a zone is brought into the policy's"),
+        ("NULL", "NULL, NaN, and blank text where the attribute is no text"),
+        ("unreadable", "all else: counted by `check`; goes the way of `outside`, or, where that "
+            "is `clamp`, of `nulls`"),
+    ),
+}  # fmt: skip
 
 
 def names() -> list[str]:

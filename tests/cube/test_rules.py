@@ -45,9 +45,9 @@ def test_the_report_counts_what_each_rule_meets(tmp_path: Path) -> None:
     cube, report = built(policy)
     assert (report.rows, report.kept) == (7, 3)
     assert [vars(rule) for rule in (*report.attributes, *report.measures)] == [
-        {"name": "a", "nulls": 1, "outside": 1, "clipped": 0, "dropped": 2},
-        {"name": "b", "nulls": 0, "outside": 1, "clipped": 1, "dropped": 0},
-        {"name": "m", "nulls": 1, "outside": 1, "clipped": 1, "dropped": 2},
+        {"name": "a", "nulls": 1, "outside": 1, "unreadable": 0, "clipped": 0, "dropped": 2},
+        {"name": "b", "nulls": 0, "outside": 1, "unreadable": 0, "clipped": 1, "dropped": 0},
+        {"name": "m", "nulls": 1, "outside": 1, "unreadable": 1, "clipped": 1, "dropped": 2},
     ]
     assert survey(policy) == report
     total = LinearQuery.of(space(policy.domain), Fraction(1), {sum_part(0): Term.of(1, ())})

@@ -213,6 +213,7 @@ WRONG = [
     ("delta: 0.05", "delta: 1", 22, "utility.delta", "less than 1"),
     ("Europe/Berlin", "Europe/Berln", 23, "timezone", "did you mean Europe/Berlin"),
     ("Europe/Berlin", "../etc/passwd", 23, "timezone", "no time zone ../etc/passwd"),
+    ("Europe/Berlin", "localtime", 23, "timezone", "no time zone localtime"),
     ("timezone: Europe/Berlin", "public: {p: {path: p.csv}}", 23, "public.p.path", "no file"),
     ("timezone: Europe/Berlin", "public: {p: {path: p.xls}}", 23, "public.p.path", "ends in none"),
     ("timezone: Europe/Berlin", "public: {People: {path: p.csv}}", 23, "public.People", "taken"),

@@ -14,14 +14,16 @@ from collections.abc import Sequence
 import duckdb
 
 from proxy.cube.sources import coding
-from proxy.cube.sources.duckdb import RECORDS, columns, guarded, name, text
-from proxy.cube.sources.rowwise import check_expression, missing
+from proxy.cube.sources.duckdb import RECORDS, columns, guarded, text, translated
 from proxy.domain import Attribute, Measure, Value
+from proxy.errors import SourceError
 from proxy.policy import Policy
+from proxy.policy.kinds import nearest
 from proxy.policy.model import Unit
+from proxy.sql.source import expression
+from proxy.sql.source import identifier as name
 
 INSIDE, CLIPPED, UNREADABLE, NO_VALUE = range(4)
-NUMBER = {"integer": "number", "decimal": "number"}
 
 
 def coded(policy: Policy, connection: duckdb.DuckDBPyConnection) -> str:
@@ -38,16 +40,16 @@ def coded(policy: Policy, connection: duckdb.DuckDBPyConnection) -> str:
     typed, told, out = ["unit", "mix"], ["*"], ["unit", "mix"]
     joins: list[str] = []
     for i, axis in enumerate(axes):
-        kind = NUMBER.get(axis.type, axis.type)
-        far = coding.double(f"e{i}", f"k{i}") if kind == "number" else "NULL"
+        number = axis.type in coding.NUMBERS
+        far = coding.double(f"e{i}", kinds[i], f"k{i}") if number else "NULL"
         typed += [f"e{i}", f"{coding.key(axis, f'e{i}', kinds[i])} AS k{i}"]
-        told += [f"{far} AS d{i}", f"{coding.null(f'e{i}', f'k{i}', kind)} AS z{i}"]
+        told += [f"{far} AS d{i}", f"{coding.null(f'e{i}', kinds[i], f'k{i}', axis.type)} AS z{i}"]
         out.append(f"CAST({_code(connection, i, axis, joins)} AS INTEGER) AS c{i}")
     for k, measure in enumerate(measures):
         e, kind = f"e{len(axes) + k}", kinds[len(axes) + k]
         typed += [e, f"{coding.number(e, kind, coding.quanta(measure)[0])} AS x{k}"]
-        told += [f"{coding.double(e, f'x{k}')} AS f{k}"]
-        told += [f"{coding.null(e, f'x{k}', 'number')} AS y{k}"]
+        told += [f"{coding.double(e, kind, f'x{k}')} AS f{k}"]
+        told += [f"{coding.null(e, kind, f'x{k}', 'decimal')} AS y{k}"]
         out += _measured(k, measure)
     rows = f'SELECT {", ".join(given)} FROM {RECORDS} AS "a record"'
     rows = f"SELECT {', '.join(told)} FROM (SELECT {', '.join(typed)} FROM ({rows}))"
@@ -57,22 +59,24 @@ def coded(policy: Policy, connection: duckdb.DuckDBPyConnection) -> str:
 
 def _sources(policy: Policy, connection: duckdb.DuckDBPyConnection) -> tuple[list[str], list[str]]:
     """Return the SQL of attributes and measures, checked, and its types."""
-    known = list(columns(connection))
+    known = columns(connection)
     parts: list[tuple[str, Attribute | Measure]] = [
         *((f"attributes.{a.name}", a) for a in policy.domain.attributes),
         *((f"measures.{m.name}", m) for m in policy.domain.measures),
     ]
     sources, kinds = [], []
     for key, part in parts:
-        source = name(part.name) if part.source is None else f"\n{part.source}\n"
-        check_expression(connection, source, known, key)
+        with translated(policy, key):
+            source = expression(name(part.name) if part.source is None else part.source, known)
         with guarded(policy.source.path or policy.path, key):
             found = columns(connection, f"SELECT ({source}) AS e FROM {RECORDS}")
         sources.append(source)
         kinds.append(found["e"])
     unit = policy.privacy.unit.column
     if unit is not None and unit.lower() not in {column.lower() for column in known}:
-        raise missing(unit, known, "privacy.unit.column")
+        raise SourceError(
+            f'privacy.unit.column: the source has no column "{unit}"{nearest(unit, known)}'
+        )
     return sources, kinds
 
 

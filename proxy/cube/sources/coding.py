@@ -1,18 +1,27 @@
 """SQL that turns a value of a record into its code on an axis, or into quanta of a measure.
 
-How a value is read, by the type of the attribute:
+How a value is read, by the type of the attribute; a measure is read as decimal:
 
-- text: the value's text, compared exactly (white space and case count).
-- boolean: DuckDB's reading (true/false, t/f, yes/no, 1/0, in any case).
-- integer, decimal: a number, exactly; a DOUBLE stands for the shortest decimal that denotes it,
-  text is read as DuckDB casts it ('012', ' 5 ', '5.0' and '1e1' are numbers).  NaN is NULL; a
-  number that is not whole is outside an integer axis.
-- date, timestamp: ISO text, or the type itself; a time is cut to its day on a date axis.
+- text: text as it is (white space and case count); of other columns what PostgreSQL's ``::text``
+  gives, a DOUBLE as its shortest decimal without ``.0``.
+- boolean: BOOLEAN; the numbers 0 and 1; text in PostgreSQL's words, in any case (t, tr, tru, true,
+  y, ye, yes, on, 1 and f, fa, fal, fals, false, n, no, of, off, 0).
+- integer, decimal: a number by its value: of a DOUBLE the shortest decimal that denotes it, of a
+  BOOLEAN 0 or 1, of text ASCII digits with sign, point and exponent ('012', ' 5 ', '5.0', '1e1',
+  '-.5', 'inf'; not '0x10', '1_000', '1,5'), as PostgreSQL's numeric reads it.  It is rounded to
+  FINE decimals more than the policy declares.  One that is not whole is outside an integer axis.
+- date, timestamp: DATE, TIMESTAMP; a TIMESTAMP WITH TIME ZONE as what the clock showed in the
+  policy's time zone; text YYYY-MM-DD, then perhaps T or a space and HH:MM[:SS[.fraction]], then
+  perhaps a zone (Z, UTC, ±HH, ±HHMM, ±HH:MM, Area/City), by which it is brought into the policy's.
+  No other text: no 2021/3/4, 12/31/2020, 21-03-14, no BC; no number either.  On a date axis it
+  is the day that counts; what is finer than a microsecond is cut off.
 
-Text that is blank is NULL, save on a text axis.  What cannot be read at all is outside.  Exact axes
-are a join with a table of the declared values; bins are a search tree of comparisons, both the same
-work for every record of a column.  The code of a cell is 0, 1, ...; NULL is -1, outside -2, and a
-value clamped to cell c is -3 - c.
+NULL is NULL; NaN, and text that is blank, is NULL, save on a text axis (NaN of a DOUBLE there too).
+Whatever else is not read is unreadable: it goes the way of what is outside, or, where that is
+clamped, of NULL, and is counted by ``check``.  The machine's time zone and locale have no part in
+it.  Exact axes are a join with a table of the declared values; bins are a search tree of
+comparisons, both the same work for every record of a column.  The code of a cell is 0, 1, ...; NULL
+is -1, outside -2, unreadable -3, and a value clamped to cell c is -4 - c.
 
 A measure is clipped, then rounded to its quantum, halves away from zero, with integer arithmetic.
 """
@@ -28,13 +37,23 @@ from itertools import pairwise
 from proxy.cube.sources.duckdb import text
 from proxy.domain import Attribute, Measure, Value
 from proxy.errors import PolicyError
+from proxy.sql.source import REAL, WHOLE, moment, words
 
-NULL, OUTSIDE, CLAMPED = -1, -2, -3
+NULL, OUTSIDE, UNREADABLE, CLAMPED = -1, -2, -3, -4
 FINE = 9  # decimals read beyond those that the policy declares
 DIGITS = 38  # of DuckDB's widest DECIMAL
 NUMBERS = ("integer", "decimal")
-WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
-         "UBIGINT", "UHUGEINT")  # fmt: skip
+NUMERIC = (*WHOLE, *REAL, "DECIMAL")
+TEXTUAL = ("VARCHAR", "ENUM")
+WRITTEN = (*WHOLE, *TEXTUAL, "DECIMAL", "BOOLEAN", "DATE", "TIME", "UUID",
+           "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")  # fmt: skip
+DIGIT = r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,3})?"
+INFINITE = r"[-+]?[iI][nN][fF]([iI][nN][iI][tT][yY])?"
+DAY = "([0-9]{3}[1-9]|[0-9]{2}[1-9][0-9]|[0-9][1-9][0-9]{2}|[1-9][0-9]{3})-[0-9]{2}-[0-9]{2}"
+TIME = r"[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?"
+OFFSET = "[-+](0[0-9]|1[0-5])(:?[0-5][0-9])?"
+ZONE = f"( ?(Z|{OFFSET})| (UTC|GMT|[A-Za-z]+(/[A-Za-z0-9_+-]+)+))"
+BLANK, BLANKS = r"[ \t\r\n\f]", r"E' \t\r\n\f'"
 TREE = 2**10  # cuts; past it an ASOF join
 
 
@@ -65,33 +84,97 @@ def key(attribute: Attribute, value: str, kind: str) -> str:
     """Return SQL for a value of SQL type ``kind`` as the axis compares it; NULL if it cannot."""
     if attribute.type in NUMBERS:
         return number(value, kind, scale(attribute))
-    if attribute.type == "text" or kind.startswith(("DATE", "TIMESTAMP")):
-        return f"TRY_CAST({value} AS {key_type(attribute)})"
-    return f"TRY_CAST({_written(value)} AS {key_type(attribute)})"
+    if attribute.type == "text":
+        read = _text(value, kind)
+    else:
+        read = _truth(value, kind) if attribute.type == "boolean" else _moment(value, kind)
+    return f"CAST({read} AS {key_type(attribute)})"
 
 
 def number(value: str, kind: str, places: int) -> str:
-    """Return SQL for a number, exactly to so many decimals; NULL if too large or none."""
+    """Return SQL for a number, to so many decimals; NULL if too large or none."""
     if kind == "BOOLEAN":
         value = f"CAST({value} AS TINYINT)"
-    elif kind not in WHOLE and not kind.startswith("DECIMAL"):
-        value = _written(value)
+    elif kind in REAL:
+        value = f"CAST({value} AS VARCHAR)"
+    elif _is(kind, TEXTUAL):
+        value = f"CASE WHEN {_like(value, DIGIT)} THEN {_trimmed(value)} END"
+    elif not _is(kind, NUMERIC):
+        value = "NULL"
     return f"TRY_CAST({value} AS DECIMAL({DIGITS}, {places}))"
 
 
-def double(value: str, exact: str) -> str:
+def double(value: str, kind: str, exact: str) -> str:
     """Return SQL for the DOUBLE of a number that ``exact`` does not hold."""
-    return f"CASE WHEN {exact} IS NULL THEN TRY_CAST({_written(value)} AS DOUBLE) END"
+    condition = f"{exact} IS NULL"
+    if _is(kind, TEXTUAL):
+        condition += f" AND {_like(value, f'({DIGIT}|{INFINITE})')}"
+        value = _trimmed(value)
+    elif not _is(kind, NUMERIC):
+        value = "NULL"
+    return f"CASE WHEN {condition} THEN TRY_CAST({value} AS DOUBLE) END"
 
 
-def null(value: str, exact: str, kind: str) -> str:
-    """Return SQL for whether a value is NULL: ``kind`` is text, number or else."""
-    if kind == "text":
-        return f"{value} IS NULL"
-    blank = f"{value} IS NULL OR trim({_written(value)}, E' \\t\\r\\n') = ''"
-    if kind == "number":
-        blank = f"{blank} OR coalesce(isnan({double(value, exact)}), false)"
-    return f"CASE WHEN {exact} IS NULL THEN {blank} ELSE false END"
+def null(value: str, kind: str, exact: str, axis: str) -> str:
+    """Return SQL for whether a value of SQL type ``kind`` is NULL on an axis of a type."""
+    blank = f"{value} IS NULL"
+    if kind in REAL:
+        blank += f" OR isnan({value})"
+    elif axis != "text" and _is(kind, TEXTUAL):
+        blank += f" OR {_like(value, '([nN][aA][nN])?' if axis in NUMBERS else '')}"
+    return (
+        f"coalesce({blank}, false)"
+        if axis == "text"
+        else (f"CASE WHEN {exact} IS NULL THEN coalesce({blank}, false) ELSE false END")
+    )
+
+
+def _text(value: str, kind: str) -> str:
+    """Return SQL for the text of a value."""
+    if kind in REAL:
+        return f"regexp_replace(CAST({value} + 0 AS VARCHAR), '\\.0$', '')"  # + 0: of -0.0
+    return f"CAST({value} AS VARCHAR)" if _is(kind, WRITTEN) else "NULL"
+
+
+def _truth(value: str, kind: str) -> str:
+    """Return SQL for the boolean that a value is."""
+    if _is(kind, NUMERIC):
+        return f"CASE WHEN {value} = 0 THEN false WHEN {value} = 1 THEN true END"
+    if kind == "BOOLEAN":
+        return value
+    return words(f"CAST({value} AS VARCHAR)") if _is(kind, TEXTUAL) else "NULL"
+
+
+def _moment(value: str, kind: str) -> str:
+    """Return SQL for the TIMESTAMP, or DATE, that a value is in the policy's time zone."""
+    if kind.startswith("TIMESTAMP"):
+        return moment(value, kind)
+    if kind == "DATE":
+        return value
+    if not _is(kind, TEXTUAL):
+        return "NULL"
+    plain = _trimmed(value)
+    zoned = f"TRY_CAST(regexp_replace({plain}, ' ([-+Z])', '\\1') AS TIMESTAMPTZ)"
+    return (
+        f"CASE WHEN {_like(value, f'{DAY}({TIME})?')} THEN TRY_CAST({plain} AS TIMESTAMP)"
+        f" WHEN {_like(value, f'{DAY}{TIME}{ZONE}')} THEN CAST({zoned} AS TIMESTAMP)"
+        f" WHEN lower({plain}) IN ('infinity', '-infinity') THEN CAST({plain} AS TIMESTAMP) END"
+    )
+
+
+def _is(kind: str, kinds: tuple[str, ...]) -> bool:
+    """Return whether a SQL type, without its parameters, is among some."""
+    return not kind.endswith("]") and kind.split("(")[0].split(" ")[0] in kinds
+
+
+def _like(value: str, pattern: str) -> str:
+    """Return SQL for whether a text, without the blanks around it, is of a pattern."""
+    pattern = f"{BLANK}*{pattern}{BLANK}*"
+    return f"regexp_full_match(CAST({value} AS VARCHAR), {text(pattern)})"
+
+
+def _trimmed(value: str) -> str:
+    return f"trim(CAST({value} AS VARCHAR), {BLANKS})"
 
 
 def code(attribute: Attribute, key: str, far: str, null: str, exact: str, cut: str) -> str:
@@ -113,7 +196,8 @@ def code(attribute: Attribute, key: str, far: str, null: str, exact: str, cut: s
             f" WHEN {key} IS NOT NULL THEN {CLAMPED} - {cut}"
             f" WHEN {far} > 0 THEN {CLAMPED - last} WHEN {far} < 0 THEN {CLAMPED}"
         )
-    return f"CASE WHEN {null} THEN {NULL} {found}{clamp} ELSE {OUTSIDE} END"
+    read = f"WHEN coalesce({key} IS NULL AND {far} IS NULL, true) THEN {UNREADABLE}"
+    return f"CASE WHEN {null} THEN {NULL} {found}{clamp} {read} ELSE {OUTSIDE} END"
 
 
 def cuts(attribute: Attribute) -> list[Value]:
@@ -195,10 +279,6 @@ def ends(measure: Measure) -> tuple[str, str]:
         for end in (measure.low, measure.high)
     )
     return low, high
-
-
-def _written(value: str) -> str:
-    return f"CAST({value} AS VARCHAR)"
 
 
 def _unit(attribute: Attribute) -> Fraction | datetime.timedelta:

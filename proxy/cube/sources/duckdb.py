@@ -18,20 +18,30 @@ import gzip
 import hashlib
 import hmac
 import io
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 
-from proxy.cube.sources.rowwise import check_columns, check_query
-from proxy.errors import PolicyError, SourceError
+from proxy.errors import (
+    Error,
+    PolicyError,
+    SourceError,
+    UndefinedColumnError,
+    UndefinedTableError,
+)
 from proxy.policy import Policy
-from proxy.policy.kinds import nearest
+from proxy.sql.records import Table, records, shortest
+from proxy.sql.source import identifier as name
 
 RECORDS = '"the records"'
 FILE = "source"  # what a query calls the table of a CSV or Parquet file
 DELIMITERS = ",;\t|"
+Undefined = UndefinedTableError | UndefinedColumnError
+DAMAGE = re.compile("CSV|unicode|UTF|zip|[Ff]ile|[Pp]arquet")  # not from error('...')
+QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 
 
 @contextlib.contextmanager
@@ -54,7 +64,10 @@ def connected(policy: Policy, folder: Path) -> Iterator[duckdb.DuckDBPyConnectio
     }
     connection = duckdb.connect(str(folder / "cells.duckdb"), config=config)
     with contextlib.closing(connection), guarded(path):
-        connection.execute(f"SET TimeZone = {text(policy.timezone)}")
+        try:
+            connection.execute(f"SET TimeZone = {text(policy.timezone)}")
+        except duckdb.Error:
+            raise fault(policy, "timezone", "DuckDB does not know this time zone") from None
         connection.execute("SET enable_progress_bar = true")
         connection.execute("SET enable_progress_bar_print = false")
         if kind == "database":
@@ -85,21 +98,27 @@ def guarded(path: Path, key: str = "source") -> Iterator[None]:
     except duckdb.OutOfMemoryException:
         raise SourceError("not enough memory, or disk for its overflow, to read it") from None
     except (duckdb.ConversionException, duckdb.OutOfRangeException):
-        raise SourceError(
-            "an expression of the policy fails on some record",
-            hint="use TRY_CAST for what may not convert; NULL then follows the nulls rule",
-        ) from None
+        raise _failed() from None
     except (duckdb.BinderException, duckdb.CatalogException):
         raise PolicyError(
             "the SQL does not fit the types of the source's columns",
             key=key,
             hint="columns of a CSV are text: write CAST(column AS INTEGER)",
         ) from None
-    except duckdb.Error:
+    except duckdb.Error as error:
+        if isinstance(error, duckdb.InvalidInputException) and not DAMAGE.search(str(error)):
+            raise _failed() from None
         raise SourceError(
             f"{path} cannot be read to its end: it is damaged, or a line has not as many fields "
             "as the header, or it is not UTF-8, or another process has it open, or the disk is full"
         ) from None
+
+
+def _failed() -> SourceError:
+    return SourceError(
+        "an expression of the policy fails on some record",
+        hint="use TRY_CAST for what may not convert; NULL then follows the nulls rule",
+    )
 
 
 def fingerprint(policy: Policy, key: bytes) -> str:
@@ -129,11 +148,6 @@ def fingerprint(policy: Policy, key: bytes) -> str:
 def text(value: str) -> str:
     """Return a string as an SQL literal."""
     return "'" + value.replace("'", "''") + "'"
-
-
-def name(value: str) -> str:
-    """Return a string as an SQL identifier."""
-    return '"' + value.replace('"', '""') + '"'
 
 
 def _kind(path: Path) -> str:
@@ -198,32 +212,76 @@ def _no_shadows(connection: duckdb.DuckDBPyConnection) -> None:
         raise SourceError("the database has a macro that hides a function of DuckDB; rename it")
 
 
+@contextlib.contextmanager
+def translated(policy: Policy, key: str) -> Iterator[None]:
+    """Turn what the policy's SQL is refused for into an error of the policy, with its line."""
+    try:
+        yield
+    except Error as error:
+        if isinstance(error, Undefined) and error.message.startswith("the source has no"):
+            raise SourceError(f"{key}: {error.message}", hint=error.hint) from None
+        raise fault(policy, key, error.message, error.hint) from None
+
+
+def fault(policy: Policy, key: str, message: str, hint: str | None = None) -> PolicyError:
+    """Return an error of the policy, with the line of its key."""
+    own = next((k for k in (f"{key}.expression", f"{key}.column", key) if k in policy.lines), None)
+    if own is None:
+        return PolicyError(message, key=key, hint=hint)
+    return PolicyError(message, file=str(policy.path), line=policy.lines[own], key=own, hint=hint)
+
+
 def _rows(policy: Policy, kind: str, connection: duckdb.DuckDBPyConnection) -> str:
-    """Return the SELECT of the records: the file, the table, or the checked query."""
-    source, joins = policy.source, policy.privacy.unit.column is not None
-    tables = _tables(connection, views=joins) if kind == "database" else {FILE: FILE}
-    if source.query is None:
-        wanted = source.table or FILE
-        found = {table.lower(): quoted for table, quoted in tables.items()}.get(wanted.lower())
-        if found is None:
-            raise SourceError(
-                f'the source has no table "{wanted}"{nearest(wanted, tables)}',
-                hint=None if joins else "a view needs a privacy unit: it may join or aggregate",
-            )
-        return f"SELECT * FROM {found}"
-    query = source.query.strip().removesuffix(";")
-    read = check_query(connection, query, tables, joins)
-    known = [column for table in read for column in columns(connection, tables[table])]
-    check_columns(connection, query, known)
-    return query
+    """Return the SELECT of the records: the file, the table, or the query."""
+    source, unit = policy.source, policy.privacy.unit.column
+    key = "source" if source.query is None else "source.query"
+    if kind == "database":
+        tables = _tables(connection, views=unit is not None)
+    else:
+        tables = {FILE: Table(f"temp.main.{FILE}", columns(connection, FILE))}
+    with translated(policy, key):
+        made, read = records(tables, unit, query=source.query, table=source.table or FILE)
+    for table in read:
+        if found := _strange(connection, table):
+            raise fault(
+                policy, key, f"the table {shortest(tables, table)} has {found}",
+                "make a table of plain columns from it, and compute in the policy",
+            )  # fmt: skip
+    return made
 
 
-def _tables(connection: duckdb.DuckDBPyConnection, views: bool) -> dict[str, str]:
-    """Return the source's tables as SQL, by name: table (if in main) and schema.table."""
+def _tables(connection: duckdb.DuckDBPyConnection, views: bool) -> dict[str, Table]:
+    """Return the source's tables by name: table (if in main) and schema.table."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
     rows = connection.execute(
-        "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = 'src'"
-        " UNION SELECT schema_name, view_name FROM duckdb_views()"
-        f" WHERE NOT internal AND database_name = 'src' AND {views} ORDER BY ALL"
+        "SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns()"
+        " JOIN duckdb_tables() USING (database_name, schema_name, table_name)"
+        " WHERE database_name = 'src' ORDER BY schema_name, table_name, column_index"
     ).fetchall()
-    main = {table: name(table) for schema, table in rows if schema == "main"}
-    return main | {f"{s}.{t}": f"{name(s)}.{name(t)}" for s, t in rows}
+    for schema, table, column, kind in rows:
+        found.setdefault((schema, table), {})[column] = kind
+    tables = {
+        (s, t): Table(f"src.{name(s)}.{name(t)}", columns) for (s, t), columns in found.items()
+    }
+    if views:
+        rows = connection.execute(
+            "SELECT view_name, sql FROM duckdb_views()"
+            " WHERE NOT internal AND database_name = 'src' AND schema_name = 'main'"
+        ).fetchall()
+        tables |= {("main", view): Table(name(view), {}, text) for view, text in rows}
+    main = {table: made for (schema, table), made in tables.items() if schema == "main"}
+    return main | {f"{s}.{t}": made for (s, t), made in tables.items()}
+
+
+def _strange(connection: duckdb.DuckDBPyConnection, table: str) -> str | None:
+    """Return what makes a table's values or their equality other than they seem."""
+    for schema, known, text in connection.execute(
+        "SELECT schema_name, table_name, sql FROM duckdb_tables() WHERE database_name = 'src'"
+    ).fetchall():
+        if table == f"src.{name(schema)}.{name(known)}":
+            bare = QUOTED.sub("", text).upper()
+            if "GENERATED ALWAYS" in bare:
+                return "generated columns, which may be random or read the clock"
+            if re.search(r"\bCOLLATE\b", bare):
+                return "a collation, under which different texts are equal"
+    return None
