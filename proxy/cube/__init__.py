@@ -8,6 +8,6 @@ What comes out of here is exact, hence as secret as the data; only the engine ma
 
 from proxy.cube.building import Report, Rule, build, survey
 from proxy.cube.cells import Cube
-from proxy.cube.sources.duckdb import fingerprint
+from proxy.cube.sources.duckdb import fingerprint, recipe
 
-__all__ = ["Cube", "Report", "Rule", "build", "fingerprint", "survey"]
+__all__ = ["Cube", "Report", "Rule", "build", "fingerprint", "recipe", "survey"]

@@ -131,15 +131,15 @@ def init(
     meant = protection(found, users=users_of(found))
     id, draft = uuid.uuid4().hex, folder / f".cube-{token_hex(4)}.duckdb"
     try:
-        report, source = built(found, meant, folder, draft, id, progress)
+        made = built(found, meant, folder, draft, id, progress)
         SQLiteLedger.create(
             ledger_path(folder),
             dataset=found.dataset,
             protection=meant.protection,
             digest=meant.digest,
-            fingerprint=source,
+            fingerprint=made.fingerprint,
             layout=found.domain.layout,
-            coding=coding(meant.protection),
+            coding=made.coding,
             id=id,
             anchor=anchor_path(folder),
             user=me(),
@@ -148,7 +148,7 @@ def init(
         sync_folder(folder)
     finally:
         draft.unlink(missing_ok=True)
-    return report
+    return made.report
 
 
 def _clear(folder: Path) -> None:

@@ -23,7 +23,7 @@ from secrets import token_bytes, token_hex
 from typing import Any
 
 from proxy.book import accounts
-from proxy.cube import Cube, Report, build, fingerprint
+from proxy.cube import Cube, Report, build, fingerprint, recipe
 from proxy.errors import Error, SourceError, StateError
 from proxy.inference.accounting import UNIT
 from proxy.ledger import Protection, Reads, Snapshot
@@ -35,6 +35,7 @@ from proxy.sql.compile import space
 from proxy.state import cube_path, key_path, near
 
 Progress = Callable[[float], None]
+PART = ":"  # between what the policy, and what the source says of how records become cells
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,15 @@ def fingerprinted(policy: Policy, folder: Path) -> str:
     return f"{hashlib.sha256(key).hexdigest()[:8]}:{fingerprint(policy, key)}"
 
 
+@dataclass(frozen=True)
+class Built:
+    """A cube that was built: what was read, of which source, and how its records became cells."""
+
+    report: Report
+    fingerprint: str
+    coding: str
+
+
 def built(
     policy: Policy,
     meant: Protection,
@@ -67,19 +77,20 @@ def built(
     draft: Path,
     ledger_id: str,
     progress: Progress | None,
-) -> tuple[Report, str]:
-    """Build a cube; return what was read, and the fingerprint of the source that it was.
+) -> Built:
+    """Build a cube.
 
     Raises:
         SourceError: the source changed while it was read.
     """
     source = fingerprinted(policy, folder)
-    report = build(policy, draft, ledger_id, progress, _origin(source, coding(meant.protection)))
+    codes = f"{coding(meant.protection)}{PART}{recipe(policy)}"
+    report = build(policy, draft, ledger_id, progress, _origin(source, codes))
     if fingerprinted(policy, folder) != source:
         raise SourceError(
             "the source changed while it was read; nothing was changed", hint="do it again"
         )
-    return report, source
+    return Built(report, source, codes)
 
 
 def open_cube(policy: Policy, folder: Path, ledger_id: str, snapshot: Snapshot) -> Cube:
@@ -128,17 +139,16 @@ def new_snapshot(
     With ``applied``, the detail of its audit line, the policy is put in force as well.
     """
     old, known = ledger.snapshot(), ledger.protection()
-    codes = coding(meant.protection)
     draft = folder / f".cube-{token_hex(4)}.duckdb"
     try:
-        report, source = built(policy, meant, folder, draft, ledger.id, progress)
+        made = built(policy, meant, folder, draft, ledger.id, progress)
         with ledger.transaction() as tx:
             unchanged(tx, known.digest)
             if tx.snapshot() != old:
                 raise StateError("the cube has been rebuilt meanwhile; nothing was changed")
-            carried = _carries(policy, old, codes)
+            carried = _carries(policy, old, made.coding)
             bases = dict(old.bases) if carried else _bases(tx, old, policy)
-            new = tx.new_snapshot(source, bases, None, policy.domain.layout, codes)
+            new = tx.new_snapshot(made.fingerprint, bases, None, policy.domain.layout, made.coding)
             if applied is not None:
                 tx.apply_policy(meant.digest, meant.protection)
             detail = {"snapshot": new, "carried": carried} | dict(applied or {})
@@ -151,7 +161,7 @@ def new_snapshot(
         if path != cube_path(folder, new):
             path.unlink(missing_ok=True)
     spent = {name: base / UNIT for name, base in bases.items()}
-    return RebuildReport(new, report, spent, carried)
+    return RebuildReport(new, made.report, spent, carried)
 
 
 def recover_cube(
@@ -169,15 +179,16 @@ def recover_cube(
     """
     old = ledger.snapshot()
     codes = coding(meant.protection)
-    same = (old.layout, old.coding) == (policy.domain.layout, codes)
+    same = (old.layout, old.coding.partition(PART)[0]) == (policy.domain.layout, codes)
     if not same or fingerprinted(policy, folder) != old.fingerprint:
         return new_snapshot(policy, meant, folder, ledger, user, progress)
     draft = folder / f".cube-{token_hex(4)}.duckdb"
     try:
-        report, source = built(policy, meant, folder, draft, ledger.id, progress)
+        made = built(policy, meant, folder, draft, ledger.id, progress)
         with ledger.transaction() as tx:
             unchanged(tx, meant.digest)
-            if tx.snapshot() != old or source != old.fingerprint:
+            source = (made.fingerprint, made.coding)
+            if tx.snapshot() != old or source != (old.fingerprint, old.coding):
                 raise StateError("the cube or its source has changed meanwhile", hint="do it again")
             tx.audit("cube", user, detail={"snapshot": old.id})
             draft.replace(cube_path(folder, old.id))
@@ -185,7 +196,7 @@ def recover_cube(
     finally:
         draft.unlink(missing_ok=True)
     spent = {name: base / UNIT for name, base in old.bases.items()}
-    return RebuildReport(old.id, report, spent, True, True)
+    return RebuildReport(old.id, made.report, spent, True, True)
 
 
 def adopt_cube(policy: Policy, folder: Path, ledger: SQLiteLedger, candidates: list[Path]) -> bool:

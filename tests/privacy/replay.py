@@ -27,7 +27,7 @@ from proxy.errors import Error
 from proxy.inference.accounting import UNIT
 from proxy.inference.mechanism import GeometricSampler
 from proxy.inference.query import COUNT, Factor
-from proxy.protection import protection
+from proxy.protection import coding, protection
 from proxy.steward import snapshots as steward
 from tests.privacy.attacker import Attacker
 from tests.privacy.double import MemoryLedger
@@ -206,7 +206,9 @@ def rebuild(ledger, policy):
     The fingerprint of the source is left out: it is for operators, and its key is the state's.
     """
     real = steward.built
-    steward.built = lambda policy, meant, folder, draft, *_: (draft.touch(), "")
+    steward.built = lambda policy, meant, folder, draft, *_: (
+        draft.touch() or steward.Built(None, "", coding(meant.protection))
+    )
     try:
         with tempfile.TemporaryDirectory() as folder:
             return steward.new_snapshot(policy, protection(policy), Path(folder), ledger, "sam")

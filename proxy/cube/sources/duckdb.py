@@ -145,6 +145,21 @@ def fingerprint(policy: Policy, key: bytes) -> str:
     return hmac.new(key, repr((names, found)).encode(), hashlib.sha256).hexdigest()
 
 
+def recipe(policy: Policy) -> str:
+    """Return the SHA-256 of how records are read, in hex: the SQL, views taken apart, and types.
+
+    Raises:
+        SourceError: the source cannot be read.
+    """
+    with tempfile.TemporaryDirectory() as folder, connected(policy, Path(folder)) as connection:
+        sql = connection.execute(
+            "SELECT sql FROM duckdb_views() WHERE NOT internal AND temporary"
+            f" AND view_name = {text(RECORDS.strip(chr(34)))}"
+        ).fetchone()
+        found = sql, sorted(columns(connection).items())
+    return hashlib.sha256(repr(found).encode()).hexdigest()
+
+
 def text(value: str) -> str:
     """Return a string as an SQL literal."""
     return "'" + value.replace("'", "''") + "'"
