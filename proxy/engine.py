@@ -48,10 +48,19 @@ from proxy.policy import Policy
 from proxy.reports import BudgetReport, HistoryLine, RuleReport
 from proxy.result import Numbers, Result, assemble, columns
 from proxy.roles import ANALYST, Standing, honoured, standing, users_of
-from proxy.settings import SPEND, UTILITY, Settings, checked, given
+from proxy.settings import (
+    SPEND,
+    UTILITY,
+    Settings,
+    Wishes,
+    checked,
+    defaults,
+    given,
+    of_user,
+)
 from proxy.sql.evaluate import Evaluator
 from proxy.sql.parameters import bind_parameters
-from proxy.sql.program import Column, Command, Number, Program
+from proxy.sql.program import Column, Command, Number, Program, Request
 from proxy.sql.sandbox import Child
 from proxy.sql.statement import compile_statement
 from proxy.state import anchor_path, ledger_path, state_folder
@@ -86,6 +95,7 @@ class Engine:
         self._sampler = sampler or GeometricSampler()
         self._evaluator = evaluator or Evaluator(policy.domain)
         self._limits = limits(policy, self._evaluator)
+        self.wishes = defaults(policy)
         self._lock = threading.RLock()
         self._books: dict[str, Book] = {}
         self._users = users_of(policy)
@@ -133,7 +143,7 @@ class Engine:
     def session(
         self,
         user: str | None = None,
-        utility: tuple[float, float] | None = None,
+        utility: tuple[float, float] | str | None = None,
         dialect: str = "postgres",
     ) -> Session:
         """Return a new session of a user, with a default utility."""
@@ -160,7 +170,12 @@ class Engine:
             if statement.releases:
                 session.standing.require(ANALYST)
             book = self._book(session.standing)
-            asked = (id(statement), session.user, session.utility(), *session.settings.items())
+            asked = (
+                id(statement),
+                session.user,
+                str(session.wishes()),
+                *session.settings.items(),
+            )
             if again := self._again(book, statement, asked, session):
                 return again
             numbers = [number for release in statement.releases for number in release.numbers]
@@ -229,7 +244,7 @@ class Engine:
 
     def _goal(self, number: Number, session: Session) -> Goal:
         """Return how good a number must be: the nearest request wins."""
-        request = number.utility
+        request = number.utility or session.wishes().of(number)
         stepwise = number.kind == "avg" or (request is not None and request.relative)
         if stepwise and number.family.rows > planning.QUICK_ROWS:
             raise NotSupportedError(
@@ -246,37 +261,36 @@ class Engine:
                     hint="give half_width in the units of the number",
                     position=number.position,
                 )
-            wish = checked(request.half_width, request.delta, number.position)
+            wish = checked(request.half_width, request.delta, True, number.position)
             return Relative(number, wish.half_width, float(wish.delta), scout)
         if request is not None:
-            wish = checked(request.half_width, request.delta, number.position)
+            wish = checked(request.half_width, request.delta, False, number.position)
         else:
-            wish = session.utility() or self._default(number)
+            wish = self._default(number, session)
         if number.kind == "avg":
             assert number.bounds is not None
             clip = float(number.bounds[0]), float(number.bounds[1])
             return Average(number, wish.half_width, float(wish.delta), scout, clip)
         return Absolute(number, wish.half_width, float(wish.delta))
 
-    def _default(self, number: Number) -> policies.Utility:
-        """Return the default of the number's measure, or of the dataset for counts."""
-        default = None
-        if number.measure is not None:
-            default = self.policy.measure_utility.get(number.measure)
-        if number.kind == "avg":
-            default = None  # what is good enough for a sum says nothing of a mean
-        elif number.measure is None and (
-            number.kind == "count" or number.family.sensitivity * number.family.grid <= 1
-        ):
-            default = self.policy.utility
-        if default is None:
+    def _default(self, number: Number, session: Session) -> Request:
+        """Return the policy's default for a number that the session says nothing of.
+
+        What is good enough for a sum says nothing of a mean, which has its own or the session's.
+        """
+        found = self.wishes.of(number)
+        if found is None and number.kind == "avg":
+            found = session.wishes().counts
+        if found is None or found.relative:
+            name = number.label if number.kind == "avg" else number.measure or number.label
             raise UtilityError(
-                f"how good must {number.label} be? The query does not say, and the policy has "
-                "no default for it",
-                hint="add WITH UTILITY (half_width, delta), for example WITH UTILITY (100, 0.05)",
+                f"how good must {number.label} be? The query does not say, and there is no default "
+                "for it; a pair of numbers without a name is the default of counts",
+                hint="add WITH UTILITY (half_width, delta), for example WITH UTILITY (100, 0.05), "
+                f"or name it: SET {UTILITY} = '{name} half_width, delta'",
                 position=number.position,
             )
-        return default
+        return found
 
     def _answer(
         self, book: Book, goals: Sequence[Goal], text: str, session: Session
@@ -509,11 +523,12 @@ class Session:
     """One client's statements, on one user's account, with settings of their own."""
 
     def __init__(
-        self, engine: Engine, user: str, utility: tuple[float, float] | None, dialect: str
+        self, engine: Engine, user: str, utility: tuple[float, float] | str | None, dialect: str
     ) -> None:
         self.user = user
         self.standing = engine.standing(user)
-        self.settings = Settings(given(utility) if utility is not None else self.standing.utility)
+        wish = of_user(self.standing.utility)
+        self.settings = Settings(given(utility) if utility is not None else wish, engine.wishes)
         self.block = TransactionBlock(self.settings)
         self._engine = engine
         self.dialect = dialect
@@ -570,9 +585,10 @@ class Session:
         if self._canceled:
             raise QueryCanceledError("canceling statement due to user request")
 
-    def utility(self) -> policies.Utility | None:
-        """Return the session's own default: SET privacy.utility, or what it was opened with."""
-        chosen: policies.Utility | None = self.settings.value(UTILITY)
+    def wishes(self) -> Wishes:
+        """Return the session's own defaults: SET privacy.utility, or what it was opened with."""
+        chosen: Wishes = self.settings.value(UTILITY)
+        chosen.check(self._engine.policy)
         return chosen
 
     def command(self, command: Command) -> Result:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.domain import Attribute, Domain, Measure
+from proxy.errors import PolicyError
 from proxy.policy import document, keys
 from proxy.policy.axes import domain, period_start
 from proxy.policy.document import Item
@@ -29,6 +30,7 @@ from proxy.policy.model import (
     Unit,
     Utility,
 )
+from proxy.policy.promise import fault
 
 CLAIM = re.compile(r"\s*COUNT\s*\(\s*\*\s*\)\s+BETWEEN\s+(\d[\d_]*)\s+AND\s+(\d[\d_]*)\s*", re.I)
 DATABASES = (".duckdb", ".db", ".ddb")
@@ -73,8 +75,12 @@ def load(path: str | os.PathLike[str]) -> Policy:
 
 
 def utility(item: Item) -> Utility:
-    """Return a utility that was read."""
-    return Utility(item.get("half_width"), item.get("delta"))
+    """Return a utility that was read, and makes sense."""
+    half_width, delta = item.get("half_width"), item.get("delta")
+    if wrong := fault(half_width, delta):
+        at = item.value[wrong.message.split()[0]]
+        raise PolicyError(wrong.message, file=at.file, line=at.line, key=at.key, hint=wrong.hint)
+    return Utility(half_width, delta)
 
 
 def _place(folder: Path, path: str) -> Path:

@@ -23,7 +23,7 @@ from proxy.engine import Column
 from proxy.errors import OperationalError
 from proxy.policy import User
 from proxy.server.embedded import Address
-from proxy.settings import TABLE
+from proxy.settings import TABLE, UTILITY, of_user
 
 SCHEMA = "privacy"
 MARK = "mirror of sql-privacy-proxy "
@@ -140,17 +140,12 @@ class Mirror:
 
     def _defaults(self, user: User) -> dict[str, str]:
         """Return the settings that a user's sessions begin with."""
-        wish = user.utility
         return {
             "statement_timeout": f"{round(self._limits.seconds * 1000)}ms",
             "temp_file_limit": f"{self._limits.temporary}MB",
             "max_parallel_workers_per_gather": "0",
             **{name: setting.default for name, setting in TABLE.items()},
-            **(
-                {"privacy.utility": f"{float(wish.half_width)!r}, {float(wish.delta)!r}"}
-                if wish
-                else {}
-            ),
+            UTILITY: str(of_user(user.utility)),
         }
 
     def _shut_out(self, admin: psycopg.Connection, users: Sequence[str]) -> None:

@@ -26,6 +26,7 @@ from proxy.sql import dialect
 from proxy.sql.names import FOLD, name_of
 
 OWN = ("budget", "history")  # relations of schema privacy
+DEFAULTS = ["privacy", ".", "utility"]  # the engine knows what holds where nothing was set
 LONG = 2000  # characters of a statement that takes more than some milliseconds to read
 PLACES = {TokenType.FROM, TokenType.COMMA, TokenType.L_PAREN, TokenType.DOT, TokenType.TABLE}
 QUERY = {"SELECT", "WITH", "VALUES", "(", "TABLE"}
@@ -126,7 +127,8 @@ def _decide(
         return Forward(text)  # an open quotation: the mirror says so too
     if word == "SHOW":
         name = found[0].text.lower() if found else ""
-        return Ask(home, text, text, tag="SHOW") if name in OWN else Forward(text)
+        own = name in OWN or [token.text.lower() for token in found[:3]] == DEFAULTS
+        return Ask(home, text, text, tag="SHOW") if own else Forward(text)
     if word == "EXPLAIN" and found and found[0].text.upper() == "UTILITY":
         named = _named(found, datasets) or [tables[t] for t in _named(found, tuple(tables))]
         return Ask(named[0] if named else home, text, text, tag="EXPLAIN")

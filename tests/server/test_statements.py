@@ -218,7 +218,8 @@ def test_an_error_takes_back_the_settings_of_its_message(connection):
     """
     error = refused(connection, f"SET privacy.utility = '1, 0.1'; {COUNT}; SELECT 1/0")
     assert error.sqlstate == "22012"
-    assert connection.execute("SHOW privacy.utility").fetchone() == ("",)
+    shown = connection.execute("SHOW privacy.utility").fetchone()
+    assert shown == ("100, 0.05; wage 170000, 0.05",)  # the policy's
 
 
 def test_several_statements_in_one_message(server):
