@@ -261,7 +261,7 @@ class Settings:
         """Return a setting as it was written, else the default that holds."""
         text = self._texts.get(name.lower(), _find(name).default)
         if name.lower() == UTILITY and not text.strip():
-            return str(self._began.over(self._policy))
+            return str(self._began) or str(self._policy)
         return text
 
     def value(self, name: str) -> Any:
