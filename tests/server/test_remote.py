@@ -239,7 +239,7 @@ def test_commit_and_rollback_end_a_transaction(fresh, which):
     connection.execute("BEGIN")
     connection.execute("SET privacy.utility = '7, 0.5'")
     connection.rollback()
-    assert connection.execute(SHOW).fetchall() == [("400.0, 0.05",)]
+    assert connection.execute(SHOW).fetchall() == [("400, 0.05",)]
     connection.execute("BEGIN")
     connection.execute("SET privacy.utility = '7, 0.5'")
     connection.commit()
