@@ -39,6 +39,7 @@ from proxy.sql.region import region
 
 KEPT = 512  # results, and what is left
 LEFT = "left"
+CELLS = "the budget of the cells"
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,7 @@ def limits(policy: Policy, evaluator: Evaluator) -> tuple[Limit, ...]:
     """
     privacy = policy.privacy
     rows = privacy.unit.max_rows
-    name = "the budget of the cells"
+    name = CELLS
     if rows > 1:
         name += f" (1/{rows} of the policy's, for each of {rows} rows)"
     found = [Limit(privacy.budget / rows, (), name)]

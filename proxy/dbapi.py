@@ -242,8 +242,13 @@ class Cursor:
 
     @property
     def left(self) -> float | None:
-        """The privacy budget left after the statement, in the cell that has least."""
+        """The privacy budget left after the statement: the least that binds the user now."""
         return self._result.left if self._result else None
+
+    @property
+    def left_of(self) -> str | None:
+        """The limit of which that is left."""
+        return self._result.left_of if self._result else None
 
     @property
     def notices(self) -> tuple[str, ...]:

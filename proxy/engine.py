@@ -13,19 +13,20 @@ charged measurement; plans, refusals and errors depend on public things and rele
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, tzinfo
-from functools import partial
+from datetime import datetime, tzinfo
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import proxy.policy as policies
 import proxy.reports as reports
+from proxy.bill import Bill
 from proxy.block import KINDS, TransactionBlock
-from proxy.book import Book, limits
+from proxy.book import LEFT, Book, limits
+from proxy.budgets import Room, least, rooms, sums
 from proxy.cube import Cube
 from proxy.errors import (
     Error,
@@ -37,7 +38,7 @@ from proxy.errors import (
 )
 from proxy.goals import SCOUT, Absolute, Answer, Average, Goal, Relative, extras
 from proxy.inference import plan as planning
-from proxy.inference.accounting import UNIT, budget_units, charge
+from proxy.inference.accounting import UNIT, charge
 from proxy.inference.history import Block, Estimator
 from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
 from proxy.inference.plan import Allocation, Wanted
@@ -45,7 +46,7 @@ from proxy.inference.query import Term, TooLargeError
 from proxy.ledger import Ledger, Measurement, Transaction
 from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy import Policy
-from proxy.reports import BudgetReport, HistoryLine, RuleReport
+from proxy.reports import COST, STEP, BudgetReport, HistoryLine, RuleReport
 from proxy.result import Numbers, Result, assemble, columns
 from proxy.roles import ANALYST, Standing, honoured, standing, users_of
 from proxy.settings import (
@@ -180,25 +181,33 @@ class Engine:
                 return again
             numbers = [number for release in statement.releases for number in release.numbers]
             goals = [self._goal(number, session) for number in numbers]
-            with book.watched(session.check_canceled):
-                answers, cost, notices = self._answer(book, goals, statement.text, session)
-            more = [extras(g, a, book.history) for g, a in zip(goals, answers, strict=True)]
-            rows, shown, places = assemble(
-                statement,
-                Numbers(answers, more),
-                self._systems(statement, session),
-                session.settings,
-                self._evaluator,
-            )
+            session.bill = Bill(book.space)
+            with self._telling(book, session):
+                with book.watched(session.check_canceled):
+                    answers, cost, notices = self._answer(book, goals, statement.text, session)
+                more = [extras(g, a, book.history) for g, a in zip(goals, answers, strict=True)]
+                rows, shown, places = assemble(
+                    statement,
+                    Numbers(answers, more),
+                    self._systems(statement, session),
+                    session.settings,
+                    self._evaluator,
+                )
+            room = self._left(book, session)
+            sources = [answer.source for each in answers for answer in each]
             result = Result(
                 tuple(rows.columns),
                 list(rows.rows),
                 shown,
                 cost / UNIT,
-                book.left(),
+                room.left,
                 statement.notices + notices,
                 f"SELECT {len(rows.rows)}",
                 places,
+                room.name,
+                len(sources),
+                sources.count("measured"),
+                book.left(),
             )
             free = not cost and not notices  # an unmet request may be met when there is more budget
             if free and not statement.systems and len(rows.rows) + len(statement.text) < KEPT:
@@ -214,7 +223,8 @@ class Engine:
         if kept is None or kept[0] is not statement:  # an id may be that of another by now
             return None
         self.ledger.note("inferred", session.user, statement.text)
-        return replace(kept[1], rows=list(kept[1].rows))
+        room = self._left(book, session)  # another day may have begun
+        return replace(kept[1], rows=list(kept[1].rows), left=room.left, left_of=room.name)
 
     def compile(self, text: str, parameters: Any, session: Session) -> Program | Command:
         """Return what a statement means, without running it."""
@@ -227,6 +237,21 @@ class Engine:
                 session.settings.texts,
                 language=session.dialect,
             )
+
+    @contextmanager
+    def _telling(self, book: Book, session: Session) -> Iterator[None]:
+        """Let an error say what the statement has paid before it failed."""
+        try:
+            yield
+        except Error as error:
+            if session.bill is not None and session.bill.first:
+                error.cost = session.bill.cost() / UNIT
+                told = (
+                    f"what it measured before is kept, and free to ask again: cost "
+                    f"{error.cost:.4g}, left {self._left(book, session)}"
+                )
+                error.hint = f"{error.hint}; {told}" if error.hint else told
+            raise
 
     @contextmanager
     def _runs(self, session: Session) -> Iterator[None]:
@@ -300,45 +325,46 @@ class Engine:
         Where no further step is possible, what the earlier ones gave is the answer: those of this
         statement, or those of others, so that asking again gives the same.
         """
-        cost, paid, end = 0, dict[int, Block](), ""
+        end, bill = "", session.bill
+        assert bill is not None
         found: Sequence[Rows] | None = None
         for step in range(max((goal.steps for goal in goals), default=1)):
             session.check_canceled()
             book.catch_up(self.ledger)
             wants = [goal.wants(book.history) for goal in goals]
             try:
-                spent, blocks, found = self._measure(book, list(chain(*wants)), text, session)
+                blocks, found = self._measure(book, list(chain(*wants)), text, session)
             except NO_MORE as error:
                 if not step and not all(goal.known(book.history) for goal in goals):
                     raise
                 end = error.message
                 break
-            cost += spent
-            paid |= {row: block for block in blocks for row in block.rows}
             if not blocks:
                 break
-        if paid or found is None:  # the history is longer than it was when that was planned
+        if bill.paid or found is None:  # the history is longer than it was when that was planned
             wants = [goal.wants(book.history) for goal in goals]
             found = [planning.estimators(book.history, wanted) for wanted in chain(*wants)]
-        if not paid:
+        if not bill.paid:
             self.ledger.note("inferred", session.user, text)
         rows = iter(found)
-        answers = [
-            goal.answers(book.history, [next(rows) for _ in each], paid)
-            for goal, each in zip(goals, wants, strict=True)
-        ]
-        return answers, cost, tuple(_unmet(goal, end) for goal in goals if goal.unmet)
+        answers = []
+        for goal, each in zip(goals, wants, strict=True):
+            rests = bill.rests()
+            known = goal.answers(book.history, [next(rows) for _ in each], rests)
+            answers.append(bill.priced(goal.number, known, rests))
+        return answers, bill.cost(), tuple(_unmet(goal, end) for goal in goals if goal.unmet)
 
     def _measure(
         self, book: Book, wants: Sequence[Wanted], text: str, session: Session
-    ) -> tuple[int, list[Block], Sequence[Rows]]:
-        """Measure what cannot be inferred, all or nothing; return the cost and the new blocks."""
+    ) -> tuple[list[Block], Sequence[Rows]]:
+        """Measure what cannot be inferred, all or nothing; return the new blocks."""
         book.catch_up(self.ledger)
-        kept = len(book.history.blocks)
+        kept, bill = len(book.history.blocks), session.bill
+        assert bill is not None
         try:
             plan = self._plan(book, wants)
             if not plan.measurements:
-                return 0, [], plan.estimators
+                return [], plan.estimators
             self._permit(book, plan, session)
             session.check_canceled()
             with self.ledger.transaction() as tx:
@@ -355,10 +381,12 @@ class Engine:
                 sequence = tx.sequence()
                 if rows:
                     spent = {book.name: book.account.spent((), terms).value}
-                    sequence = tx.audit("measured", session.user, text, cost, spent=spent)
+                    step = {STEP: bill.first, COST: bill.cost(terms)} if bill.first else None
+                    sequence = tx.audit("measured", session.user, text, cost, step, spent)
             blocks = book.history.blocks[kept:]
+            bill.add(blocks, terms, sequence)
             book.measured(rows, blocks, sequence)
-            return cost, blocks, plan.estimators
+            return blocks, plan.estimators
         except NO_MORE as error:  # nothing was measured: the plan is taken back
             book.history.truncate(kept)
             self.ledger.note("refused", session.user, text, {"reason": error.message})
@@ -410,28 +438,15 @@ class Engine:
                 "or for what follows from earlier answers",
             )
         cost = book.cost(terms)
-        for name, cap, spent in self._caps(session.standing, tx):
-            if spent + cost > cap:
+        for room in sums(session.standing, book, tx, self._clock(self.policy.zone)):
+            if room.spent + cost > room.budget:
                 raise InsufficientBudgetError(
-                    f"refused: the statement costs more than {name} has left",
+                    f"refused: the statement costs more than {room.name} has left",
                     requested=cost / UNIT,
-                    spent=spent / UNIT,
-                    left=max(cap - spent, 0) / UNIT,
+                    spent=room.spent / UNIT,
+                    left=room.left,
                     hint="ask for a wider interval, or ask the data steward",
                 )
-
-    def _caps(self, standing: Standing, tx: Transaction) -> Iterable[tuple[str, int, int]]:
-        """Yield name, cap and sum so far of the limits on what statements spend together."""
-        for cap in standing.caps:
-            yield cap.name, budget_units(cap.budget), sum(map(tx.spent_by, cap.users))
-        now = self._clock(self.policy.zone)
-        today = now.replace(hour=0, minute=0, second=0, microsecond=0)
-        for period, budget in self.policy.privacy.per.items():
-            days = today.weekday() if period == "week" else 0
-            since = (today - timedelta(days=days)).astimezone(UTC)
-            spent = standing.total(partial(tx.spent_by, since=since))
-            part = budget / self.policy.privacy.unit.max_rows * standing.share
-            yield f"this {period}", budget_units(part), spent
 
     def _check_rows(self, plan: planning.Plan, session: Session, tx: Transaction) -> None:
         """Refuse what would make the history longer than the policy allows."""
@@ -481,16 +496,34 @@ class Engine:
         with self._lock:
             book = self._book(self.standing(user))
             book.catch_up(self.ledger)
-            return reports.budget(self.policy.dataset, book)
+            now = self._clock(self.policy.zone)
+            found = rooms(self.standing(user), book, self.ledger, now)
+            return reports.budget(self.policy.dataset, book, found)
 
     def history(self, user: str | None = None) -> list[HistoryLine]:
         """Return the statements that were paid for, oldest first; of one user, or of all."""
         return reports.history(self.ledger, user)
 
-    def left(self, session: Session) -> float:
-        """Return the alpha that is left in the cell that has least."""
+    def left(self, session: Session) -> Room:
+        """Return the limit that has least left for a session's user."""
         with self._lock:
             book = self._book(session.standing)
+            book.catch_up(self.ledger)
+            return self._left(book, session)
+
+    def _left(self, book: Book, session: Session) -> Room:
+        """Return the limit that has least left; worked out once while nothing changes."""
+        now = self._clock(self.policy.zone)
+        key = LEFT, session.user, now.date()
+        if key not in book.kept:
+            book.keep(key, least(rooms(session.standing, book, self.ledger, now)))
+        room: Room = book.kept[key]
+        return room
+
+    def left_in_cells(self) -> float:
+        """Return the alpha that the shared history has left in the cell that has least."""
+        with self._lock:
+            book = self._book(self.standing(NOBODY))
             book.catch_up(self.ledger)
             return book.left()
 
@@ -500,7 +533,12 @@ class Engine:
             numbers = [number for release in program.releases for number in release.numbers]
             goals = [self._goal(number, session) for number in numbers]
             book = self._book(session.standing)
-            return reports.explain(program, goals, book, self.ledger, self._plan)
+
+            def after(terms: Sequence[Term]) -> float:
+                now = self._clock(self.policy.zone)
+                return least(rooms(session.standing, book, self.ledger, now, terms)).left
+
+            return reports.explain(program, goals, book, self.ledger, self._plan, after)
 
     def _systems(self, program: Program, session: Session) -> dict[str, list[tuple[Any, ...]]]:
         """Return the rows of the relations of schema privacy that a statement reads."""
@@ -533,6 +571,7 @@ class Session:
         self._engine = engine
         self.dialect = dialect
         self.thread: int | None = None  # which runs a statement
+        self.bill: Bill | None = None  # of the statement that runs
         self._canceled = False
 
     def execute(self, text: str, parameters: Any = None) -> Result:
@@ -618,9 +657,9 @@ class Session:
                 if command.kind == "explain"
                 else None,
             )
-        left = self._engine.left(self)
+        room = self._engine.left(self)
         none: list[list[Any]] = [[] for _ in rows]
-        return Result(columns, rows, none, 0.0, left, notices, tag, none)
+        return Result(columns, rows, none, 0.0, room.left, notices, tag, none, room.name)
 
     def _shown(self, name: str) -> tuple[tuple[Column, ...], list[tuple[Any, ...]]]:
         """Return what SHOW shows."""

@@ -129,6 +129,9 @@ class RemoteSession:
             tuple(plain),
             tag,
             said.get("places", [[] for _ in rows]),
+            str(said.get("left_of", "")),
+            int(said.get("numbers", 0)),
+            int(said.get("measured", 0)),
         )
 
     @property

@@ -24,7 +24,10 @@ Extras = Sequence[Sequence[float | bool | None]]  # [extra][row] of one number
 @dataclass(frozen=True)
 class Result:
     """What a statement gives.  ``answers`` has, for each row, one Answer for each of its numbers;
-    ``places`` the columns in which they stand.  ``cost`` and ``left`` are in alpha.
+    ``places`` the columns in which they stand.  ``cost`` and ``left`` are in alpha: what the
+    dearest cell paid, and what the limit ``left_of`` has left, the least that binds the user now.
+    ``numbers`` are all that the statement asked for, shown or not, of which so many were
+    ``measured``.
     """
 
     columns: tuple[Column, ...]
@@ -35,6 +38,10 @@ class Result:
     notices: tuple[str, ...] = ()
     tag: str = ""
     places: list[list[int]] = field(default_factory=list)
+    left_of: str = ""
+    numbers: int = 0
+    measured: int = 0
+    left_in_cells: float = math.nan  # in the cell that has least, whoever asks
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ def result(**values):
         "places": [(1,), (1,)],
         "cost": 0.05991,
         "left": 0.94009,
+        "left_of": "the budget of the cells",
         "notices": (),
         "tag": "SELECT 2",
     }
@@ -133,6 +134,7 @@ def test_a_query_in_json_is_an_object_for_programs(engine, capsys):
         ],
         "cost": 0.05991,
         "left": 0.94009,
+        "left_of": "the budget of the cells",
         "notices": [],
     }
 

@@ -66,14 +66,14 @@ def print_json(value: Any) -> None:
 def result(result: Result, as_json: bool) -> None:
     """Print the result of a statement, what it cost, and what is left."""
     if as_json:
-        names = ("columns", "rows", "answers", "cost", "left", "notices")
+        names = ("columns", "rows", "answers", "cost", "left", "left_of", "notices")
         print_json({name: getattr(result, name) for name in names})
         return
     out = console()
     out.print(_answers(result) if result.columns else result.tag)
     for notice in result.notices:
         out.print(f"notice: {notice}")
-    out.print(f"cost {amount(result.cost)}, left {amount(result.left)}")
+    out.print(f"cost {amount(result.cost)}, left {left(result)}")
 
 
 def _answers(result: Result) -> Table:
@@ -102,7 +102,8 @@ def _answers(result: Result) -> Table:
 def explained(result: Result, as_json: bool) -> None:
     """Print what a statement would cost, number by number."""
     if as_json:
-        print_json({"columns": result.columns, "rows": result.rows, "left": result.left})
+        names = ("columns", "rows", "left", "left_of")
+        print_json({name: getattr(result, name) for name in names})
         return
     grouped = any(row[1] is not None for row in result.rows)
     headers = [("number", False), *[("group", False)] * grouped, ("source", False)]
@@ -115,7 +116,7 @@ def explained(result: Result, as_json: bool) -> None:
     if lines:
         out.print(table([*headers, ("cost", True), ("within", True)], lines))
     after = min((row[-1] for row in result.rows), default=result.left)
-    out.print(f"left {amount(result.left)}, after the statement {amount(after)}")
+    out.print(f"left {left(result)}, after the statement {amount(after)}")
 
 
 def budget(report: BudgetReport, as_json: bool) -> None:
@@ -197,6 +198,13 @@ def interval(answer: Answer) -> str:
     high = math.ceil(answer.high * scale) / scale
     confidence = math.floor(answer.confidence * 10_000 + 1e-6) / 100
     return f"[{low:,.{places}f}, {high:,.{places}f}] {confidence:g}%"
+
+
+def left(result: Result) -> str:
+    """Return what is left, and of what."""
+    from proxy.budgets import said
+
+    return said(result.left, result.left_of)
 
 
 def amount(alpha: float) -> str:
