@@ -25,7 +25,7 @@ import proxy.policy as policies
 import proxy.reports as reports
 from proxy.bill import Bill
 from proxy.block import KINDS, TransactionBlock
-from proxy.book import LEFT, Book, limits
+from proxy.book import LEFT, Book, limits, weight
 from proxy.budgets import Room, least, rooms, sums
 from proxy.cube import Cube
 from proxy.errors import (
@@ -375,7 +375,7 @@ class Engine:
                     plan = self._plan(book, wants)
                 terms = book.charges(plan.measurements)
                 self._check(book, terms, session, tx)
-                self._check_rows(plan, session, tx)
+                self._check_rows(plan, book, session)
                 cost = book.cost(terms)
                 rows = [self._draw(each, book, tx) for each in plan.measurements]
                 sequence = tx.sequence()
@@ -448,22 +448,26 @@ class Engine:
                     hint="ask for a wider interval, or ask the data steward",
                 )
 
-    def _check_rows(self, plan: planning.Plan, session: Session, tx: Transaction) -> None:
+    def _check_rows(self, plan: planning.Plan, book: Book, session: Session) -> None:
         """Refuse what would make the history longer than the policy allows."""
-        more = sum(each.family.rows for each in plan.measurements)
-        limits = self.policy.privacy.rows
-        user, standing = session.user, session.standing
-        for who, there, limit in (
-            ("the history", standing.total(tx.answers_by), int(limits.total * standing.share)),
-            (f"the history of {user or 'this user'}", tx.answers_by(user), limits.analyst),
-        ):
+        more = sum(weight(each.family.rows) for each in plan.measurements)
+        limits, user = self.policy.privacy.rows, session.user
+        total = int(limits.total * session.standing.share)
+        found = [("the history", sum(book.weights.values()), total)]
+        if limits.analyst < total:
+            mine = {line.seq for line in self.ledger.audit() if line.user == user}
+            there = sum(each for line, each in book.weights.items() if line in mine)
+            found.append((f"the history of {user or 'this user'}", there, limits.analyst))
+        for who, there, limit in found:
             if there + more > limit:
+                left = max(limit - there, 0)
                 raise InsufficientBudgetError(
-                    f"refused: {who} is full: {limit} numbers, and this statement adds {more}",
-                    requested=0.0,
-                    spent=0.0,
-                    left=0.0,
-                    hint="ask for what follows from earlier answers, or ask the data steward",
+                    f"refused: {who} is full: {limit:,} numbers, and this statement adds {more:,}",
+                    requested=more,
+                    spent=there,
+                    left=left,
+                    hint="ask for what follows from earlier answers, or ask the data steward "
+                    "(privacy.rows); a GROUP BY of more than 128 groups counts a hundredth of them",
                 )
 
     def _draw(self, planned: planning.Measurement, book: Book, tx: Transaction) -> Measurement:
