@@ -14,6 +14,7 @@ from typing import Any
 from proxy.bill import Bill
 from proxy.book import Book
 from proxy.budgets import Room
+from proxy.digits import upwards
 from proxy.goals import Goal
 from proxy.inference.accounting import UNIT
 from proxy.inference.plan import Plan, Wanted
@@ -132,11 +133,18 @@ def explain(
                 costs = bill.costs(goal.number, rests)
                 for row, (source, paid, half) in enumerate(expected):
                     cost = costs[row] if paid else 0.0
-                    group = ", ".join(map(str, labels[row])) if labels else None
-                    rows.append((goal.number.label, group, source, cost, half, left))
+                    group = ", ".join(map(_written, labels[row])) if labels else None
+                    rows.append((goal.number.label, group, source, cost, upwards(half), left))
         return rows
     finally:
         book.history.truncate(kept)
+
+
+def _written(value: Any) -> str:
+    """Return a group as the command shows it in a result."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "NULL" if value is None else str(value)
 
 
 BUDGET, HISTORY = (

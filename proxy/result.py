@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from proxy.digits import ends
 from proxy.goals import Answer
 from proxy.inference.query import LinearQuery
 from proxy.settings import COLUMNS, NONNEGATIVE, Settings
@@ -116,9 +117,7 @@ def _with_columns(
 
     def beside(i: int, answer: Answer | None) -> Iterator[Any]:
         if holds[i]:
-            yield from (
-                (answer.low, answer.high, answer.source) if answer else (None, None, "derived")
-            )
+            yield from ((*ends(answer), answer.source) if answer else (None, None, "derived"))
 
     place = [i + 3 * sum(holds[:i]) for i in range(width)]
     wide = [

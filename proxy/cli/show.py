@@ -109,9 +109,9 @@ def explained(result: Result, as_json: bool) -> None:
     headers = [("number", False), *[("group", False)] * grouped, ("source", False)]
     lines = []
     for number, group, source, cost, half_width, _ in result.rows:
-        within = "" if half_width is None else f"±{half_width:,.6g}"
+        within = "" if half_width is None else f"±{half_width:,.10g}"
         paid = amount(cost) if cost else "free"
-        lines.append([number, *[text(group)] * grouped, source, paid, within])
+        lines.append([number, *[group or ""] * grouped, source, paid, within])
     out = console()
     if lines:
         out.print(table([*headers, ("cost", True), ("within", True)], lines))
@@ -169,33 +169,31 @@ def table(headers: Sequence[tuple[str, bool]], lines: Sequence[Sequence[str]]) -
 
 
 def text(value: Any) -> str:
-    """Return a value that is no number of the aggregation; NULL is shown as nothing."""
+    """Return a value that is no number of the aggregation."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return "" if value is None else str(value)
+    return "NULL" if value is None else str(value)
 
 
 def number(value: float | Decimal | None, places: int) -> str:
     """Return a number as people read it, its digits in threes."""
     if value is None:
-        return ""
+        return "NULL"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.{places}f}"
 
 
 def decimals(answer: Answer) -> int:
-    """Return how many decimals are worth showing: two digits of the interval's length."""
-    length = answer.high - answer.low
-    if not 0 < length < math.inf:
-        return 2
-    return min(max(1 - math.floor(math.log10(length)), 0), 12)
+    """Return how many decimals are worth showing."""
+    from proxy.digits import decimals as places
+
+    return places(answer.high - answer.low)
 
 
 def interval(answer: Answer) -> str:
     """Return an answer's interval, rounded outwards, and its confidence, rounded down."""
-    places = decimals(answer)
-    scale = 10.0**places
-    low = math.floor(answer.low * scale) / scale
-    high = math.ceil(answer.high * scale) / scale
+    from proxy.digits import ends
+
+    places, (low, high) = decimals(answer), ends(answer)
     confidence = math.floor(answer.confidence * 10_000 + 1e-6) / 100
     return f"[{low:,.{places}f}, {high:,.{places}f}] {confidence:g}%"
 

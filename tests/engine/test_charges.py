@@ -255,3 +255,37 @@ def test_left_says_of_what(master, capsys):
     assert re.search(r"analyst ann +0\.5 ", capsys.readouterr().out)
     with suppress(FileNotFoundError):
         (master.folder / "users.yaml").unlink()
+
+
+def test_the_ends_of_intervals_have_the_digits_that_they_support(master, capsys):
+    """
+    As columns, printed by the command, and beforehand: rounded outwards to two digits of the
+    interval's length.
+    """
+    text = "SELECT SUM(pay) AS n FROM people WITH UTILITY (333.3, 0.1)"
+    with closing(begun(master, domain=DOMAIN + MEASURES)) as engine:
+        session = engine.session()
+        half = session.explain(text).rows[0][4]
+        session.execute("SET privacy.columns = on")
+        result = session.execute(text)
+    _, low, high, _ = result.rows[0]
+    (answer,) = result.answers[0]
+    assert (low, high) == (np.floor(answer.low), np.ceil(answer.high))
+    assert half == np.ceil(half)
+    assert run(["query", str(master.policy), text]) == 0
+    assert f"[{low:,.0f}, {high:,.0f}] 90%" in capsys.readouterr().out
+
+
+def test_null_is_written_alike(master, capsys):
+    """
+    As a group of a result, and of what it would cost.
+    """
+    domain = DOMAIN.replace("nulls: drop", "nulls: group")
+    begun(master, domain=domain).close()
+    call = str(master.policy), "SELECT town, age > 3, COUNT(*) FROM people GROUP BY town, age > 3"
+    assert run(["explain", *call]) == 0
+    groups = re.findall(r"^COUNT\(\*\)  (\S+, \S+)", capsys.readouterr().out, re.MULTILINE)
+    assert run(["query", *call]) == 0
+    rows = re.findall(r"^(\S+) +(true|false|NULL) ", capsys.readouterr().out, re.MULTILINE)
+    assert sorted(groups) == sorted(", ".join(row) for row in rows)
+    assert "NULL, NULL" in groups
