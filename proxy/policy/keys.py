@@ -184,7 +184,7 @@ USERS = Record((
         Key("groups", Many(Text("a group"), 0), "Groups of the policies.", default=[]),
         Key("datasets", Many(Text("a dataset"), 0), "The datasets open to the user.",
             otherwise="all"),
-        Key("utility", UTILITY, "When a query brings none."),
+        Key("utility", UTILITY, "Of counts, when a query brings none."),
     )), "user", low=1), "Who may connect.", required=True),
 ))
 # fmt: on
