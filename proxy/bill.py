@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from proxy.goals import Answer
-from proxy.inference.accounting import TABLE, UNIT, Table, maximum
+from proxy.inference.accounting import TABLE, UNIT, Table, charge, maximum
 from proxy.inference.family import Family
 from proxy.inference.history import Block
 from proxy.inference.query import Factor, Integers, Space, Term
@@ -53,12 +53,12 @@ class Bill:
     paid: dict[int, Block] = field(default_factory=dict)  # row of the history -> block
     _terms: dict[int, Term] = field(default_factory=dict)  # first row of a block -> its charge
 
-    def add(self, blocks: Sequence[Block], terms: Sequence[Term], line: int = 0) -> None:
+    def add(self, blocks: Sequence[Block], line: int = 0) -> None:
         """Add what a step has paid."""
         self.first = self.first or line
-        for block, term in zip(blocks, terms, strict=True):
+        for block in blocks:
             self.paid |= {row: block for row in block.rows}
-            self._terms[block.start] = term
+            self._terms[block.start] = charge(block.family, block.scale)
 
     def cost(self, more: Sequence[Term] = ()) -> int:
         """Return what the dearest cell has paid, with the charges of a further step added."""

@@ -384,7 +384,7 @@ class Engine:
                     step = {STEP: bill.first, COST: bill.cost(terms)} if bill.first else None
                     sequence = tx.audit("measured", session.user, text, cost, step, spent)
             blocks = book.history.blocks[kept:]
-            bill.add(blocks, terms, sequence)
+            bill.add(blocks, sequence)
             book.measured(rows, blocks, sequence)
             return blocks, plan.estimators
         except NO_MORE as error:  # nothing was measured: the plan is taken back

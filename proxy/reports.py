@@ -123,7 +123,7 @@ def explain(
         terms = book.charges(plan.measurements)
         left = after(terms)
         bill = Bill(book.space)
-        bill.add(book.history.blocks[kept:], terms)
+        bill.add(book.history.blocks[kept:])
         rows: list[tuple[Any, ...]] = []
         for release in program.releases:
             labels = list(zip(*(group.values for group in release.groups), strict=True))
