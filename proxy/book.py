@@ -27,7 +27,7 @@ from proxy.inference.accounting import (
     charge,
     maximum,
 )
-from proxy.inference.history import Block, History, unwatched
+from proxy.inference.history import DENSE_FAMILY, Block, History, unwatched
 from proxy.inference.plan import Measurement as Planned
 from proxy.inference.query import Factor, Space, Term
 from proxy.ledger import Measurement, Reads, Snapshot
@@ -37,8 +37,10 @@ from proxy.sql.compile import space
 from proxy.sql.evaluate import Evaluator
 from proxy.sql.region import region
 
+WIDE, EACH = 8, 100  # what a family that is used alone counts: so many, and one for each EACH rows
 KEPT = 512  # results, and what is left
 LEFT = "left"
+CELLS = "the budget of the cells"
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class Book:
     account: Account = field(init=False)
     rules: tuple[Rule, ...] = ()
     kept: dict[Hashable, Any] = field(default_factory=dict)  # what was made of this history
+    weights: dict[int, int] = field(default_factory=dict)  # audit line -> what its rows count
     _blocks: dict[int, Block] = field(init=False, default_factory=dict)  # by the ledger's id
     _charges: dict[int, Term] = field(init=False, default_factory=dict)
 
@@ -118,6 +121,7 @@ class Book:
         """Begin a snapshot: older rows are charged as it says, and neither inferred from."""
         self.history = History(self.space, self.policy.max_records)
         self._blocks = {}
+        self.weights.clear()
         older = [row for row in rows if row.history == self.name and row.snapshot < snapshot.id]
         self._charges = {
             row.id: charge(row.family, row.scale)
@@ -139,6 +143,7 @@ class Book:
             self.account.add(self._charges.values())
         else:
             self._blocks[row.id] = self.history.append(row.family, row.scale, row.answers)
+            self._weigh(row.sequence, row.family.rows)
             self._charges[row.id] = term
             self.account.add([term])
 
@@ -148,10 +153,14 @@ class Book:
             assert row.id is not None
             self.history.set_answers(block, row.answers)
             self._blocks[row.id] = block
+            self._weigh(sequence, row.family.rows)
             self._charges[row.id] = charge(row.family, row.scale)
             self.account.add([self._charges[row.id]])
         self.sequence = sequence
         self.kept.clear()
+
+    def _weigh(self, sequence: int, rows: int) -> None:
+        self.weights[sequence] = self.weights.get(sequence, 0) + weight(rows)
 
     def keep(self, key: Hashable, made: object) -> None:
         """Keep what was made of the history, until it grows."""
@@ -184,6 +193,11 @@ class Book:
         return float(Fraction(max(least, 0), UNIT))
 
 
+def weight(rows: int) -> int:
+    """Return what a family counts of the history's length: what it costs later plans to look at."""
+    return rows if rows <= DENSE_FAMILY else WIDE + rows // EACH
+
+
 def limits(policy: Policy, evaluator: Evaluator) -> tuple[Limit, ...]:
     """Return what the policy lets cells pay.
 
@@ -195,7 +209,7 @@ def limits(policy: Policy, evaluator: Evaluator) -> tuple[Limit, ...]:
     """
     privacy = policy.privacy
     rows = privacy.unit.max_rows
-    name = "the budget of the cells"
+    name = CELLS
     if rows > 1:
         name += f" (1/{rows} of the policy's, for each of {rows} rows)"
     found = [Limit(privacy.budget / rows, (), name)]

@@ -72,7 +72,7 @@ def connect(
     policy: str | Path,
     *,
     state: str | Path | None = None,
-    utility: tuple[float, float] | None = None,
+    utility: tuple[float, float] | str | None = None,
     user: str | None = None,
     dialect: str = "postgres",
 ) -> Connection:
@@ -80,8 +80,9 @@ def connect(
 
     ``policy`` may be the URL of a running proxy, ``postgresql://alice@host:5439/cps1988``.
 
-    ``utility`` is (half_width, delta), for the statements that bring none; ``user`` is the analyst
-    of the policy on whose account the statements run.
+    ``utility`` is (half_width, delta) of the counts that bring none, or a text that names others
+    too, ``"50, 0.05; wage 170000, 0.05"``; ``user`` is the analyst of the policy on whose account
+    the statements run.
 
     Raises:
         PolicyError: the policy file is missing or wrong.
@@ -117,7 +118,7 @@ class Connection:
         engine: Engine | Remote,
         *,
         user: str | None = None,
-        utility: tuple[float, float] | None = None,
+        utility: tuple[float, float] | str | None = None,
         dialect: str = "postgres",
     ) -> None:
         self.closed = False
@@ -241,8 +242,13 @@ class Cursor:
 
     @property
     def left(self) -> float | None:
-        """The privacy budget left after the statement, in the cell that has least."""
+        """The privacy budget left after the statement: the least that binds the user now."""
         return self._result.left if self._result else None
+
+    @property
+    def left_of(self) -> str | None:
+        """The limit of which that is left."""
+        return self._result.left_of if self._result else None
 
     @property
     def notices(self) -> tuple[str, ...]:

@@ -13,19 +13,20 @@ charged measurement; plans, refusals and errors depend on public things and rele
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, tzinfo
-from functools import partial
+from datetime import datetime, tzinfo
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import proxy.policy as policies
 import proxy.reports as reports
+from proxy.bill import Bill
 from proxy.block import KINDS, TransactionBlock
-from proxy.book import Book, limits
+from proxy.book import LEFT, Book, limits, weight
+from proxy.budgets import Room, least, rooms, sums
 from proxy.cube import Cube
 from proxy.errors import (
     Error,
@@ -38,7 +39,7 @@ from proxy.errors import (
 )
 from proxy.goals import SCOUT, Absolute, Answer, Average, Goal, Relative, extras
 from proxy.inference import plan as planning
-from proxy.inference.accounting import UNIT, budget_units, charge
+from proxy.inference.accounting import UNIT, charge
 from proxy.inference.history import Block, Estimator
 from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
 from proxy.inference.plan import Allocation, Wanted
@@ -47,13 +48,22 @@ from proxy.ledger import Ledger, Measurement, Transaction
 from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy import Policy
 from proxy.protection import protection
-from proxy.reports import BudgetReport, HistoryLine, RuleReport
+from proxy.reports import COST, STEP, BudgetReport, HistoryLine, RuleReport
 from proxy.result import Numbers, Result, assemble, columns
 from proxy.roles import ANALYST, Standing, honoured, standing, users_of
-from proxy.settings import SPEND, UTILITY, Settings, checked, given
+from proxy.settings import (
+    SPEND,
+    UTILITY,
+    Settings,
+    Wishes,
+    checked,
+    defaults,
+    given,
+    of_user,
+)
 from proxy.sql.evaluate import Evaluator
 from proxy.sql.parameters import bind_parameters
-from proxy.sql.program import Column, Command, Number, Program
+from proxy.sql.program import Column, Command, Number, Program, Request
 from proxy.sql.sandbox import Child
 from proxy.sql.statement import compile_statement
 from proxy.sql.views import Create, Drop, created, dropped
@@ -89,6 +99,7 @@ class Engine:
         self._sampler = sampler or GeometricSampler()
         self._evaluator = evaluator or Evaluator(policy.domain)
         self._limits = limits(policy, self._evaluator)
+        self.wishes = defaults(policy)
         self._lock = threading.RLock()
         self._books: dict[str, Book] = {}
         self._users = users_of(policy)
@@ -145,7 +156,7 @@ class Engine:
     def session(
         self,
         user: str | None = None,
-        utility: tuple[float, float] | None = None,
+        utility: tuple[float, float] | str | None = None,
         dialect: str = "postgres",
     ) -> Session:
         """Return a new session of a user, with a default utility."""
@@ -178,30 +189,43 @@ class Engine:
             if statement.releases:
                 session.standing.require(ANALYST)
             book = self._book(session.standing)
-            asked = (id(statement), session.user, session.utility(), *session.settings.items())
+            asked = (
+                id(statement),
+                session.user,
+                str(session.wishes()),
+                *session.settings.items(),
+            )
             if again := self._again(book, statement, asked, session):
                 return again
             numbers = [number for release in statement.releases for number in release.numbers]
             goals = [self._goal(number, session) for number in numbers]
-            with book.watched(session.check_canceled):
-                answers, cost, notices = self._answer(book, goals, statement.text, session)
-            more = [extras(g, a, book.history) for g, a in zip(goals, answers, strict=True)]
-            rows, shown, places = assemble(
-                statement,
-                Numbers(answers, more),
-                self._systems(statement, session),
-                session.settings,
-                self._evaluator,
-            )
+            session.bill = Bill(book.space)
+            with self._telling(book, session):
+                with book.watched(session.check_canceled):
+                    answers, cost, notices = self._answer(book, goals, statement.text, session)
+                more = [extras(g, a, book.history) for g, a in zip(goals, answers, strict=True)]
+                rows, shown, places = assemble(
+                    statement,
+                    Numbers(answers, more),
+                    self._systems(statement, session),
+                    session.settings,
+                    self._evaluator,
+                )
+            room = self._left(book, session)
+            sources = [answer.source for each in answers for answer in each]
             result = Result(
                 tuple(rows.columns),
                 list(rows.rows),
                 shown,
                 cost / UNIT,
-                book.left(),
+                room.left,
                 statement.notices + notices,
                 f"SELECT {len(rows.rows)}",
                 places,
+                room.name,
+                len(sources),
+                sources.count("measured"),
+                book.left(),
             )
             free = not cost and not notices  # an unmet request may be met when there is more budget
             if free and not statement.systems and len(rows.rows) + len(statement.text) < KEPT:
@@ -217,7 +241,8 @@ class Engine:
         if kept is None or kept[0] is not statement:  # an id may be that of another by now
             return None
         self.ledger.note("inferred", session.user, statement.text)
-        return replace(kept[1], rows=list(kept[1].rows))
+        room = self._left(book, session)  # another day may have begun
+        return replace(kept[1], rows=list(kept[1].rows), left=room.left, left_of=room.name)
 
     def compile(self, text: str, parameters: Any, session: Session) -> Program | Command:
         """Return what a statement means, without running it."""
@@ -231,6 +256,21 @@ class Engine:
                 views=session.settings.views,
                 language=session.dialect,
             )
+
+    @contextmanager
+    def _telling(self, book: Book, session: Session) -> Iterator[None]:
+        """Let an error say what the statement has paid before it failed."""
+        try:
+            yield
+        except Error as error:
+            if session.bill is not None and session.bill.first:
+                error.cost = session.bill.cost() / UNIT
+                told = (
+                    f"what it measured before is kept, and free to ask again: cost "
+                    f"{error.cost:.4g}, left {self._left(book, session)}"
+                )
+                error.hint = f"{error.hint}; {told}" if error.hint else told
+            raise
 
     @contextmanager
     def _runs(self, session: Session) -> Iterator[None]:
@@ -248,7 +288,7 @@ class Engine:
 
     def _goal(self, number: Number, session: Session) -> Goal:
         """Return how good a number must be: the nearest request wins."""
-        request = number.utility
+        request = number.utility or session.wishes().of(number)
         stepwise = number.kind == "avg" or (request is not None and request.relative)
         if stepwise and number.family.rows > planning.QUICK_ROWS:
             raise NotSupportedError(
@@ -265,37 +305,36 @@ class Engine:
                     hint="give half_width in the units of the number",
                     position=number.position,
                 )
-            wish = checked(request.half_width, request.delta, number.position)
+            wish = checked(request.half_width, request.delta, True, number.position)
             return Relative(number, wish.half_width, float(wish.delta), scout)
         if request is not None:
-            wish = checked(request.half_width, request.delta, number.position)
+            wish = checked(request.half_width, request.delta, False, number.position)
         else:
-            wish = session.utility() or self._default(number)
+            wish = self._default(number, session)
         if number.kind == "avg":
             assert number.bounds is not None
             clip = float(number.bounds[0]), float(number.bounds[1])
             return Average(number, wish.half_width, float(wish.delta), scout, clip)
         return Absolute(number, wish.half_width, float(wish.delta))
 
-    def _default(self, number: Number) -> policies.Utility:
-        """Return the default of the number's measure, or of the dataset for counts."""
-        default = None
-        if number.measure is not None:
-            default = self.policy.measure_utility.get(number.measure)
-        if number.kind == "avg":
-            default = None  # what is good enough for a sum says nothing of a mean
-        elif number.measure is None and (
-            number.kind == "count" or number.family.sensitivity * number.family.grid <= 1
-        ):
-            default = self.policy.utility
-        if default is None:
+    def _default(self, number: Number, session: Session) -> Request:
+        """Return the policy's default for a number that the session says nothing of.
+
+        What is good enough for a sum says nothing of a mean, which has its own or the session's.
+        """
+        found = self.wishes.of(number)
+        if found is None and number.kind == "avg":
+            found = session.wishes().counts
+        if found is None or found.relative:
+            name = number.label if number.kind == "avg" else number.measure or number.label
             raise UtilityError(
-                f"how good must {number.label} be? The query does not say, and the policy has "
-                "no default for it",
-                hint="add WITH UTILITY (half_width, delta), for example WITH UTILITY (100, 0.05)",
+                f"how good must {number.label} be? The query does not say, and there is no default "
+                "for it; a pair of numbers without a name is the default of counts",
+                hint="add WITH UTILITY (half_width, delta), for example WITH UTILITY (100, 0.05), "
+                f"or name it: SET {UTILITY} = '{name} half_width, delta'",
                 position=number.position,
             )
-        return default
+        return found
 
     def _answer(
         self, book: Book, goals: Sequence[Goal], text: str, session: Session
@@ -305,45 +344,46 @@ class Engine:
         Where no further step is possible, what the earlier ones gave is the answer: those of this
         statement, or those of others, so that asking again gives the same.
         """
-        cost, paid, end = 0, dict[int, Block](), ""
+        end, bill = "", session.bill
+        assert bill is not None
         found: Sequence[Rows] | None = None
         for step in range(max((goal.steps for goal in goals), default=1)):
             session.check_canceled()
             book.catch_up(self.ledger)
             wants = [goal.wants(book.history) for goal in goals]
             try:
-                spent, blocks, found = self._measure(book, list(chain(*wants)), text, session)
+                blocks, found = self._measure(book, list(chain(*wants)), text, session)
             except NO_MORE as error:
                 if not step and not all(goal.known(book.history) for goal in goals):
                     raise
                 end = error.message
                 break
-            cost += spent
-            paid |= {row: block for block in blocks for row in block.rows}
             if not blocks:
                 break
-        if paid or found is None:  # the history is longer than it was when that was planned
+        if bill.paid or found is None:  # the history is longer than it was when that was planned
             wants = [goal.wants(book.history) for goal in goals]
             found = [planning.estimators(book.history, wanted) for wanted in chain(*wants)]
-        if not paid:
+        if not bill.paid:
             self.ledger.note("inferred", session.user, text)
         rows = iter(found)
-        answers = [
-            goal.answers(book.history, [next(rows) for _ in each], paid)
-            for goal, each in zip(goals, wants, strict=True)
-        ]
-        return answers, cost, tuple(_unmet(goal, end) for goal in goals if goal.unmet)
+        answers = []
+        for goal, each in zip(goals, wants, strict=True):
+            rests = bill.rests()
+            known = goal.answers(book.history, [next(rows) for _ in each], rests)
+            answers.append(bill.priced(goal.number, known, rests))
+        return answers, bill.cost(), tuple(_unmet(goal, end) for goal in goals if goal.unmet)
 
     def _measure(
         self, book: Book, wants: Sequence[Wanted], text: str, session: Session
-    ) -> tuple[int, list[Block], Sequence[Rows]]:
-        """Measure what cannot be inferred, all or nothing; return the cost and the new blocks."""
+    ) -> tuple[list[Block], Sequence[Rows]]:
+        """Measure what cannot be inferred, all or nothing; return the new blocks."""
         book.catch_up(self.ledger)
-        kept = len(book.history.blocks)
+        kept, bill = len(book.history.blocks), session.bill
+        assert bill is not None
         try:
             plan = self._plan(book, wants)
             if not plan.measurements:
-                return 0, [], plan.estimators
+                return [], plan.estimators
             self._permit(book, plan, session)
             session.check_canceled()
             with self.ledger.transaction() as tx:
@@ -354,16 +394,18 @@ class Engine:
                     plan = self._plan(book, wants)
                 terms = book.charges(plan.measurements)
                 self._check(book, terms, session, tx)
-                self._check_rows(plan, session, tx)
+                self._check_rows(plan, book, session)
                 cost = book.cost(terms)
                 rows = [self._draw(each, book, tx) for each in plan.measurements]
                 sequence = tx.sequence()
                 if rows:
                     spent = {book.name: book.account.spent((), terms).value}
-                    sequence = tx.audit("measured", session.user, text, cost, spent=spent)
+                    step = {STEP: bill.first, COST: bill.cost(terms)} if bill.first else None
+                    sequence = tx.audit("measured", session.user, text, cost, step, spent)
             blocks = book.history.blocks[kept:]
+            bill.add(blocks, sequence)
             book.measured(rows, blocks, sequence)
-            return cost, blocks, plan.estimators
+            return blocks, plan.estimators
         except NO_MORE as error:  # nothing was measured: the plan is taken back
             book.history.truncate(kept)
             self.ledger.note("refused", session.user, text, {"reason": error.message})
@@ -415,45 +457,36 @@ class Engine:
                 "or for what follows from earlier answers",
             )
         cost = book.cost(terms)
-        for name, cap, spent in self._caps(session.standing, tx):
-            if spent + cost > cap:
+        for room in sums(session.standing, book, tx, self._clock(self.policy.zone)):
+            if room.spent + cost > room.budget:
                 raise InsufficientBudgetError(
-                    f"refused: the statement costs more than {name} has left",
+                    f"refused: the statement costs more than {room.name} has left",
                     requested=cost / UNIT,
-                    spent=spent / UNIT,
-                    left=max(cap - spent, 0) / UNIT,
+                    spent=room.spent / UNIT,
+                    left=room.left,
                     hint="ask for a wider interval, or ask the data steward",
                 )
 
-    def _caps(self, standing: Standing, tx: Transaction) -> Iterable[tuple[str, int, int]]:
-        """Yield name, cap and sum so far of the limits on what statements spend together."""
-        for cap in standing.caps:
-            yield cap.name, budget_units(cap.budget), sum(map(tx.spent_by, cap.users))
-        now = self._clock(self.policy.zone)
-        today = now.replace(hour=0, minute=0, second=0, microsecond=0)
-        for period, budget in self.policy.privacy.per.items():
-            days = today.weekday() if period == "week" else 0
-            since = (today - timedelta(days=days)).astimezone(UTC)
-            spent = standing.total(partial(tx.spent_by, since=since))
-            part = budget / self.policy.privacy.unit.max_rows * standing.share
-            yield f"this {period}", budget_units(part), spent
-
-    def _check_rows(self, plan: planning.Plan, session: Session, tx: Transaction) -> None:
+    def _check_rows(self, plan: planning.Plan, book: Book, session: Session) -> None:
         """Refuse what would make the history longer than the policy allows."""
-        more = sum(each.family.rows for each in plan.measurements)
-        limits = self.policy.privacy.rows
-        user, standing = session.user, session.standing
-        for who, there, limit in (
-            ("the history", standing.total(tx.answers_by), int(limits.total * standing.share)),
-            (f"the history of {user or 'this user'}", tx.answers_by(user), limits.analyst),
-        ):
+        more = sum(weight(each.family.rows) for each in plan.measurements)
+        limits, user = self.policy.privacy.rows, session.user
+        total = int(limits.total * session.standing.share)
+        found = [("the history", sum(book.weights.values()), total)]
+        if limits.analyst < total:
+            mine = {line.seq for line in self.ledger.audit() if line.user == user}
+            there = sum(each for line, each in book.weights.items() if line in mine)
+            found.append((f"the history of {user or 'this user'}", there, limits.analyst))
+        for who, there, limit in found:
             if there + more > limit:
+                left = max(limit - there, 0)
                 raise InsufficientBudgetError(
-                    f"refused: {who} is full: {limit} numbers, and this statement adds {more}",
-                    requested=0.0,
-                    spent=0.0,
-                    left=0.0,
-                    hint="ask for what follows from earlier answers, or ask the data steward",
+                    f"refused: {who} is full: {limit:,} numbers, and this statement adds {more:,}",
+                    requested=more,
+                    spent=there,
+                    left=left,
+                    hint="ask for what follows from earlier answers, or ask the data steward "
+                    "(privacy.rows); a GROUP BY of more than 128 groups counts a hundredth of them",
                 )
 
     def _draw(self, planned: planning.Measurement, book: Book, tx: Transaction) -> Measurement:
@@ -486,16 +519,34 @@ class Engine:
         with self._lock:
             book = self._book(self.standing(user))
             book.catch_up(self.ledger)
-            return reports.budget(self.policy.dataset, book)
+            now = self._clock(self.policy.zone)
+            found = rooms(self.standing(user), book, self.ledger, now)
+            return reports.budget(self.policy.dataset, book, found)
 
     def history(self, user: str | None = None) -> list[HistoryLine]:
         """Return the statements that were paid for, oldest first; of one user, or of all."""
         return reports.history(self.ledger, user)
 
-    def left(self, session: Session) -> float:
-        """Return the alpha that is left in the cell that has least."""
+    def left(self, session: Session) -> Room:
+        """Return the limit that has least left for a session's user."""
         with self._lock:
             book = self._book(session.standing)
+            book.catch_up(self.ledger)
+            return self._left(book, session)
+
+    def _left(self, book: Book, session: Session) -> Room:
+        """Return the limit that has least left; worked out once while nothing changes."""
+        now = self._clock(self.policy.zone)
+        key = LEFT, session.user, now.date()
+        if key not in book.kept:
+            book.keep(key, least(rooms(session.standing, book, self.ledger, now)))
+        room: Room = book.kept[key]
+        return room
+
+    def left_in_cells(self) -> float:
+        """Return the alpha that the shared history has left in the cell that has least."""
+        with self._lock:
+            book = self._book(self.standing(NOBODY))
             book.catch_up(self.ledger)
             return book.left()
 
@@ -505,7 +556,12 @@ class Engine:
             numbers = [number for release in program.releases for number in release.numbers]
             goals = [self._goal(number, session) for number in numbers]
             book = self._book(session.standing)
-            return reports.explain(program, goals, book, self.ledger, self._plan)
+
+            def after(terms: Sequence[Term]) -> float:
+                now = self._clock(self.policy.zone)
+                return least(rooms(session.standing, book, self.ledger, now, terms)).left
+
+            return reports.explain(program, goals, book, self.ledger, self._plan, after)
 
     def _systems(self, program: Program, session: Session) -> dict[str, list[tuple[Any, ...]]]:
         """Return the rows of the relations of schema privacy that a statement reads."""
@@ -528,15 +584,17 @@ class Session:
     """One client's statements, on one user's account, with settings of their own."""
 
     def __init__(
-        self, engine: Engine, user: str, utility: tuple[float, float] | None, dialect: str
+        self, engine: Engine, user: str, utility: tuple[float, float] | str | None, dialect: str
     ) -> None:
         self.user = user
         self.standing = engine.standing(user)
-        self.settings = Settings(given(utility) if utility is not None else self.standing.utility)
+        wish = of_user(self.standing.utility)
+        self.settings = Settings(given(utility) if utility is not None else wish, engine.wishes)
         self.block = TransactionBlock(self.settings)
         self._engine = engine
         self.dialect = dialect
         self.thread: int | None = None  # which runs a statement
+        self.bill: Bill | None = None  # of the statement that runs
         self._canceled = False
 
     def execute(self, text: str, parameters: Any = None) -> Result:
@@ -589,9 +647,10 @@ class Session:
         if self._canceled:
             raise QueryCanceledError("canceling statement due to user request")
 
-    def utility(self) -> policies.Utility | None:
-        """Return the session's own default: SET privacy.utility, or what it was opened with."""
-        chosen: policies.Utility | None = self.settings.value(UTILITY)
+    def wishes(self) -> Wishes:
+        """Return the session's own defaults: SET privacy.utility, or what it was opened with."""
+        chosen: Wishes = self.settings.value(UTILITY)
+        chosen.check(self._engine.policy)
         return chosen
 
     def command(self, command: Command) -> Result:
@@ -627,9 +686,9 @@ class Session:
                 if command.kind == "explain"
                 else None,
             )
-        left = self._engine.left(self)
+        room = self._engine.left(self)
         none: list[list[Any]] = [[] for _ in rows]
-        return Result(columns, rows, none, 0.0, left, notices, tag, none)
+        return Result(columns, rows, none, 0.0, room.left, notices, tag, none, room.name)
 
     def _shown(self, name: str) -> tuple[tuple[Column, ...], list[tuple[Any, ...]]]:
         """Return what SHOW shows."""

@@ -22,6 +22,7 @@ class Error(Exception):
     """
 
     sqlstate: ClassVar[str] = "XX000"  # internal_error
+    cost: float = 0.0  # alpha that the statement had paid before it failed; the hint says so
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ import proxy.errors as errors
 from proxy.errors import Error, InsufficientBudgetError, NotSupportedError, SQLSyntaxError
 from proxy.goals import Answer
 from proxy.result import Result
-from proxy.settings import ANSWERS, UTILITY, given, written
+from proxy.settings import ANSWERS, UTILITY, given
 from proxy.sql import dialect as language
 from proxy.sql.parameters import bind_parameters
 from proxy.sql.program import Column
@@ -49,7 +49,7 @@ class Remote:
     def session(
         self,
         user: str | None = None,
-        utility: tuple[float, float] | None = None,
+        utility: tuple[float, float] | str | None = None,
         dialect: str = "postgres",
     ) -> RemoteSession:
         """Return a new session; it logs in.
@@ -68,7 +68,7 @@ class Remote:
             known = conninfo_to_dict(self._url)
             options = f"{known.get('options') or ''} -c {ANSWERS}=on"
             if wish is not None:
-                options += f" -c {UTILITY}={written(wish)}".replace(", ", ",\\ ")
+                options += f" -c {UTILITY}={_escaped(str(wish))}"
             more = {"user": user} if user else {}
             conninfo = make_conninfo(self._url, options=options.strip(), **more)
             connection = psycopg.connect(conninfo, autocommit=True)
@@ -129,6 +129,9 @@ class RemoteSession:
             tuple(plain),
             tag,
             said.get("places", [[] for _ in rows]),
+            str(said.get("left_of", "")),
+            int(said.get("numbers", 0)),
+            int(said.get("measured", 0)),
         )
 
     @property
@@ -151,6 +154,11 @@ def _answer(told: dict[str, Any]) -> Answer:
         source=str(told["source"]),
         cost=float(told["cost"]),
     )
+
+
+def _escaped(value: str) -> str:
+    """Return a value as libpq's options take it."""
+    return re.sub(r"([\\\s])", r"\\\1", value)
 
 
 def _check_one(text: str) -> None:

@@ -7,21 +7,25 @@ plan that is made to be shown is taken back.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from proxy.bill import Bill
 from proxy.book import Book
+from proxy.budgets import Room
+from proxy.digits import upwards
 from proxy.goals import Goal
 from proxy.inference.accounting import UNIT
 from proxy.inference.plan import Plan, Wanted
+from proxy.inference.query import Term
 from proxy.ledger import Reads
 from proxy.sql import Column, Program, system
 
 
 @dataclass(frozen=True)
 class RuleReport:
-    """One budget: what the dearest cell that it covers has spent of it, in alpha."""
+    """One limit: what the dearest cell that it covers, or its statements together, have spent."""
 
     name: str
     budget: float
@@ -32,7 +36,7 @@ class RuleReport:
 
 @dataclass(frozen=True)
 class BudgetReport:
-    """All budgets of a dataset, and the size of its history."""
+    """All limits that bind a user, and the size of the history that serves them."""
 
     dataset: str
     rules: tuple[RuleReport, ...]
@@ -52,41 +56,41 @@ class HistoryLine:
     numbers: int
 
 
-def budget(dataset: str, book: Book) -> BudgetReport:
-    """Return every budget of a history, and what is left of it."""
-    lines = []
-    for rule in book.rules:
-        spent = book.account.spent(rule.within)
-        lines.append(
-            RuleReport(
-                rule.name,
-                rule.budget / UNIT,
-                spent.value / UNIT,
-                max(rule.budget - spent.value, 0) / UNIT,
-                spent.exact,
-            )
-        )
+def budget(dataset: str, book: Book, rooms: Sequence[Room]) -> BudgetReport:
+    """Return every limit that binds a user, and what is left of it."""
+    lines = [
+        RuleReport(room.name, room.budget / UNIT, room.spent / UNIT, room.left, room.exact)
+        for room in rooms
+    ]
     return BudgetReport(dataset, tuple(lines), len(book.history.blocks), len(book.history))
 
 
 def history(ledger: Any, user: str | None = None) -> list[HistoryLine]:
     """Return the statements that were paid for, oldest first; of one user, or of all.
 
-    Those of one user are numbered on their own, so that no gap tells of others' statements.
+    The steps of a statement, each a line of the ledger, are one.  Those of one user are numbered on
+    their own, so that no gap tells of others' statements.
     """
-    lines = [x for x in ledger.audit() if x.kind == "measured" and user in (None, x.user)]
-    return [
-        HistoryLine(
-            line.seq if user is None else number,
-            line.time,
-            line.user,
-            line.statement,
-            line.cost / UNIT,
-            line.answers,
+    found: dict[int, HistoryLine] = {}
+    for line in ledger.audit():
+        if line.kind != "measured" or user not in (None, line.user):
+            continue
+        cost = line.detail.get(COST, line.cost) / UNIT
+        first = found.get(line.detail.get(STEP, line.seq))
+        if first is not None:
+            numbers = first.numbers + line.answers
+            found[first.sequence] = replace(first, cost=cost, numbers=numbers)
+            continue
+        found[line.seq] = HistoryLine(
+            line.seq, line.time, line.user, line.statement, cost, line.answers
         )
-        for number, line in enumerate(lines, 1)
-    ]
+    lines = found.values()
+    if user is None:
+        return list(lines)
+    return [replace(line, sequence=number) for number, line in enumerate(lines, 1)]
 
+
+STEP, COST = "step of", "cost so far"  # in the line of a later step: its first, units of all
 
 EXPLAINED = (
     Column("number", "text"),
@@ -104,6 +108,7 @@ def explain(
     book: Book,
     ledger: Reads,
     make: Callable[[Book, Sequence[Wanted]], Plan],
+    after: Callable[[Sequence[Term]], float],
 ) -> list[tuple[Any, ...]]:
     """Return one row for each number: free, or its cost; the interval to expect; what is left.
 
@@ -115,18 +120,31 @@ def explain(
     try:
         wants = [goal.wants(book.history) for goal in goals]
         plan = make(book, [w for each in wants for w in each])
-        left = book.left(book.charges(plan.measurements))
-        paid = {row: b for b in book.history.blocks[kept:] for row in b.rows}
+        terms = book.charges(plan.measurements)
+        left = after(terms)
+        bill = Bill(book.space)
+        bill.add(book.history.blocks[kept:])
         rows: list[tuple[Any, ...]] = []
         for release in program.releases:
             labels = list(zip(*(group.values for group in release.groups), strict=True))
             for goal in [goal for goal in goals if goal.number in release.numbers]:
-                for row, (source, cost, half) in enumerate(goal.expected(book.history, paid)):
-                    group = ", ".join(map(str, labels[row])) if labels else None
-                    rows.append((goal.number.label, group, source, cost, half, left))
+                rests = bill.rests()
+                expected = goal.expected(book.history, rests)
+                costs = bill.costs(goal.number, rests)
+                for row, (source, paid, half) in enumerate(expected):
+                    cost = costs[row] if paid else 0.0
+                    group = ", ".join(map(_written, labels[row])) if labels else None
+                    rows.append((goal.number.label, group, source, cost, upwards(half), left))
         return rows
     finally:
         book.history.truncate(kept)
+
+
+def _written(value: Any) -> str:
+    """Return a group as the command shows it in a result."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "NULL" if value is None else str(value)
 
 
 BUDGET, HISTORY = (

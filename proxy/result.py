@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from proxy.digits import ends
 from proxy.goals import Answer
 from proxy.inference.query import LinearQuery
 from proxy.settings import COLUMNS, NONNEGATIVE, Settings
@@ -24,7 +25,10 @@ Extras = Sequence[Sequence[float | bool | None]]  # [extra][row] of one number
 @dataclass(frozen=True)
 class Result:
     """What a statement gives.  ``answers`` has, for each row, one Answer for each of its numbers;
-    ``places`` the columns in which they stand.  ``cost`` and ``left`` are in alpha.
+    ``places`` the columns in which they stand.  ``cost`` and ``left`` are in alpha: what the
+    dearest cell paid, and what the limit ``left_of`` has left, the least that binds the user now.
+    ``numbers`` are all that the statement asked for, shown or not, of which so many were
+    ``measured``.
     """
 
     columns: tuple[Column, ...]
@@ -35,6 +39,10 @@ class Result:
     notices: tuple[str, ...] = ()
     tag: str = ""
     places: list[list[int]] = field(default_factory=list)
+    left_of: str = ""
+    numbers: int = 0
+    measured: int = 0
+    left_in_cells: float = math.nan  # in the cell that has least, whoever asks
 
 
 @dataclass(frozen=True)
@@ -109,9 +117,7 @@ def _with_columns(
 
     def beside(i: int, answer: Answer | None) -> Iterator[Any]:
         if holds[i]:
-            yield from (
-                (answer.low, answer.high, answer.source) if answer else (None, None, "derived")
-            )
+            yield from ((*ends(answer), answer.source) if answer else (None, None, "derived"))
 
     place = [i + 3 * sum(holds[:i]) for i in range(width)]
     wide = [

@@ -9,13 +9,17 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
 from proxy.errors import ProgrammingError, UtilityError
-from proxy.policy import Utility
+from proxy.policy import Policy, Utility
+from proxy.policy.kinds import decimal
+from proxy.policy.promise import fault
+from proxy.sql.names import FOLD, nearest
+from proxy.sql.program import Number, Request
 from proxy.sql.statement import ON
 from proxy.sql.views import Views
 
@@ -26,73 +30,178 @@ HIDE_EMPTY = "privacy.hide_empty"
 NONNEGATIVE = "privacy.nonnegative"
 ANSWERS = "privacy.answers"
 
-
-def utility(text: str) -> Utility | None:
-    """Return the request that 'half_width, delta' says; None for an empty text."""
-    if not text.strip():
-        return None
-    match = re.fullmatch(r"\s*\(?\s*([^,()]+),([^,()]+)\)?\s*", text)
-    try:
-        parts = match.groups() if match else ()
-        half_width, delta = map(_exact, parts)
-    except (InvalidOperation, ValueError, OverflowError):
-        raise UtilityError(
-            f"{UTILITY} is two numbers, half_width and delta, not {text!r}",
-            hint=f"SET {UTILITY} = '50, 0.05' asks for intervals of ±50 with confidence 95%",
-        ) from None
-    return checked(half_width, delta)
+HINT = (
+    f"SET {UTILITY} = '50, 0.05; wage 170000, 0.05' asks for counts within 50, and sums of wage "
+    "within 170000, with confidence 95%"
+)
+COLUMN = r'"(?:[^"]|"")+"|[^\W\d][\w$]*|\*'
+AGGREGATE = re.compile(rf"(\w+)\s*\(\s*(?:[^().]+\.)*({COLUMN})\s*\)")
+DIGITS = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
+ITEM = re.compile(
+    rf"\s*(?:(?P<name>(?:\w+\s*\(\s*)?(?:{COLUMN})(?:\s*\))?)(?=[\s(]))?\s*"
+    rf"(?P<open>\()?\s*(?P<half>{DIGITS})\s*(?P<percent>percent|%)?\s*,\s*"
+    rf"(?P<delta>{DIGITS})\s*(?(open)\))\s*(?:[;,]|\Z)",
+    re.IGNORECASE,
+)
 
 
-def checked(half_width: Fraction, delta: Fraction, position: int | None = None) -> Utility:
-    """Return a request whose half_width is positive and whose delta is a probability."""
-    if half_width <= 0:
-        raise UtilityError(
-            f"half_width must be greater than 0, not {_shown(half_width)}",
-            hint="it is half the length of the interval, in the units of the number",
-            position=position,
-        )
-    if not 0 < delta < 1:
-        raise UtilityError(
-            f"delta must be between 0 and 1, not {_shown(delta)}",
-            hint="delta 0.05 asks for a confidence of 95%",
-            position=position,
-        )
-    if (
-        not Fraction(1, 10**9) <= delta <= 1 - Fraction(1, 10**9)
-        or not Fraction(1, 10**9) <= half_width <= 10**18
-    ):
-        raise UtilityError("half_width or delta is out of any useful range", position=position)
-    return Utility(half_width, delta)
+@dataclass(frozen=True)
+class Wishes:
+    """How good numbers must be that say nothing themselves.
+
+    ``counts`` is a pair without a name.  A named one is of an aggregate over a column,
+    ``("avg", "wage")``; the name of a column alone is that of its sums.
+    """
+
+    counts: Request | None = None
+    named: Mapping[tuple[str, str], Request] = field(default_factory=dict)
+
+    def of(self, number: Number) -> Request | None:
+        """Return what holds for a number, if anything does."""
+        found = AGGREGATE.fullmatch(number.label)
+        if found and (request := self.named.get((found[1].lower(), _folded(found[2])))):
+            return request
+        if number.kind == "sum" and number.measure is not None:
+            return self.named.get(("sum", number.measure))
+        return self.counts if counts(number) else None
+
+    def check(self, policy: Policy) -> None:
+        """Refuse the name of what is no column of the dataset.
+
+        Raises:
+            UtilityError: there is one.
+        """
+        axes, measures = policy.domain.attributes, policy.domain.measures
+        known = ["*", *(axis.name for axis in axes), *(measure.name for measure in measures)]
+        known += [level for axis in axes for level in axis.levels or ()]
+        for _, column in self.named:
+            if column not in known:
+                raise UtilityError(
+                    f'{UTILITY} names "{column}", which is no column of {policy.dataset}',
+                    hint=nearest(column, known) or HINT,
+                )
+
+    def over(self, farther: Wishes) -> Wishes:
+        """Return these, and where they are silent the ones farther away."""
+        return Wishes(self.counts or farther.counts, {**farther.named, **self.named})
+
+    def __str__(self) -> str:
+        said = [_pair(self.counts)] if self.counts else []
+        said += [f"{_name(*name)} {_pair(request)}" for name, request in self.named.items()]
+        return "; ".join(said)
 
 
-def given(pair: tuple[float, float]) -> Utility:
-    """Return the request that a pair of Python's numbers is.
+def counts(number: Number) -> bool:
+    """Return whether a number is a count, or a sum of ones."""
+    ones = number.measure is None and number.family.sensitivity * number.family.grid <= 1
+    return number.kind == "count" or (number.kind == "sum" and ones)
+
+
+def defaults(policy: Policy) -> Wishes:
+    """Return what a policy says of the numbers that say nothing themselves."""
+    named = {("sum", name): _request(wish) for name, wish in policy.measure_utility.items()}
+    return Wishes(_request(policy.utility) if policy.utility else None, named)
+
+
+def utility(text: str) -> Wishes:
+    """Return what ``50, 0.05; wage 170000, 0.05; AVG(wage) 20, 0.05``, or part of it, asks for.
 
     Raises:
-        UtilityError: it is no pair of numbers, or they make no sense.
+        UtilityError: it is not of that form, or its numbers make no sense.
     """
+    general: Request | None = None
+    named: dict[tuple[str, str], Request] = {}
+    at, end = 0, len(text.rstrip(" \t\r\n;"))
+    while at < end:
+        match = ITEM.match(text, at)
+        name = match and match["name"] and _named(match["name"])
+        if match is None or (name in named if name else general is not None):
+            raise UtilityError(
+                f"utility is two numbers, half_width and delta, not {text!r}", hint=HINT
+            )
+        request = checked(_exact(match["half"]), _exact(match["delta"]), bool(match["percent"]))
+        if name:
+            named[name] = request
+        else:
+            general = request
+        at = match.end()
+    return Wishes(general, named)
+
+
+def checked(
+    half_width: Fraction, delta: Fraction, relative: bool = False, position: int | None = None
+) -> Request:
+    """Return a request that makes sense.
+
+    Raises:
+        UtilityError: it makes none.
+    """
+    if wrong := fault(half_width, delta):
+        raise UtilityError(wrong.message, hint=wrong.hint, position=position)
+    return Request(half_width, delta, relative, "setting")
+
+
+def given(wish: tuple[float, float] | str) -> Wishes:
+    """Return what a pair of Python's numbers, or the text of the setting, asks for.
+
+    Raises:
+        UtilityError: it is neither, or makes no sense.
+    """
+    if isinstance(wish, str):
+        return utility(wish)
     try:
-        half_width, delta = (_exact(str(part)) for part in pair)
-    except (TypeError, ValueError, InvalidOperation, OverflowError):
-        raise UtilityError(f"utility is two numbers, (half_width, delta), not {pair!r}") from None
-    return checked(half_width, delta)
+        half_width, delta = (_exact(str(part)) for part in wish)
+    except (TypeError, ValueError):
+        raise UtilityError(f"utility is two numbers, (half_width, delta), not {wish!r}") from None
+    return Wishes(checked(half_width, delta))
 
 
-def written(wish: Utility) -> str:
-    """Return the text that says a request."""
-    return f"{float(wish.half_width)!r}, {float(wish.delta)!r}"
+def of_user(wish: Utility | None) -> Wishes:
+    """Return a user's own default, which is of counts."""
+    return Wishes(_request(wish)) if wish else Wishes()
+
+
+def _request(wish: Utility) -> Request:
+    return Request(wish.half_width, wish.delta, source="setting")
+
+
+def _pair(request: Request) -> str:
+    percent = " PERCENT" if request.relative else ""
+    return f"{decimal(request.half_width)}{percent}, {decimal(request.delta)}"
+
+
+def _named(text: str) -> tuple[str, str]:
+    """Return the aggregate and the column that a name stands for."""
+    found = AGGREGATE.fullmatch(text)
+    return (found[1].lower(), _folded(found[2])) if found else ("sum", _folded(text))
+
+
+def _name(aggregate: str, column: str) -> str:
+    plain = re.fullmatch(r"[^\W\dA-Z][^\WA-Z]*|\*", column)
+    written = column if plain else '"' + column.replace('"', '""') + '"'
+    return written if aggregate == "sum" else f"{aggregate.upper()}({written})"
+
+
+def _folded(name: str) -> str:
+    """Return a name as PostgreSQL keeps it."""
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name.translate(FOLD)
 
 
 def _exact(text: str) -> Fraction:
-    """Return a decimal number; of 1e999999999 the digits alone would take minutes."""
-    number = Decimal(text.strip())
+    """Return a decimal number; of 1e999999999 the digits alone would take minutes.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        number = Decimal(text.strip())
+    except InvalidOperation:
+        raise ValueError(text) from None
+    if not number.is_finite():
+        raise ValueError(text)
     if abs(number.adjusted()) > 300:
-        raise UtilityError("half_width or delta is out of any useful range")
+        raise UtilityError("half_width or delta is out of any useful range", hint=HINT)
     return Fraction(number)
-
-
-def _shown(value: Fraction) -> str:
-    return f"{float(value):g}" if abs(value) < 10**300 else "a number of hundreds of digits"
 
 
 def switch(text: str) -> bool:
@@ -115,7 +224,7 @@ class Setting:
 
 
 TABLE = {
-    UTILITY: Setting("", utility, "'half_width, delta' for the numbers that bring none"),
+    UTILITY: Setting("", utility, "'half_width, delta' of counts; then '; name half_width, delta'"),
     SPEND: Setting("on", switch, "off: infer only, refuse what would have to be measured"),
     COLUMNS: Setting("off", switch, "on: add <name>_low, <name>_high, <name>_source columns"),
     HIDE_EMPTY: Setting("off", switch, "on: leave out groups that are probably empty"),
@@ -125,12 +234,12 @@ TABLE = {
 
 
 class Settings:
-    """The settings of a session, and the utility that it began with."""
+    """The settings of a session, and the utility that it began with; ``policy`` is farther away."""
 
-    def __init__(self, wish: Utility | None = None) -> None:
+    def __init__(self, wish: Wishes | None = None, policy: Wishes | None = None) -> None:
         self._texts: dict[str, str] = {}
         self.views: Views = {}  # which are a session's own as its settings are
-        self._defaults = {UTILITY: written(wish)} if wish else {}
+        self._began, self._policy = wish or Wishes(), policy or Wishes()
 
     def set(self, name: str, text: str) -> None:
         """Set a setting, or refuse a value that it does not allow."""
@@ -152,13 +261,16 @@ class Settings:
         self._texts, self.views = dict(texts), views
 
     def text(self, name: str) -> str:
-        """Return a setting as it was written."""
-        default = self._defaults.get(name.lower(), _find(name).default)
-        return self._texts.get(name.lower(), default)
+        """Return a setting as it was written, else the default that holds."""
+        text = self._texts.get(name.lower(), _find(name).default)
+        if name.lower() == UTILITY and not text.strip():
+            return str(self._began) or str(self._policy)
+        return text
 
     def value(self, name: str) -> Any:
-        """Return what a setting says."""
-        return _find(name).read(self.text(name))
+        """Return what a setting says; of utility, what the session asks for, not the policy."""
+        read = _find(name).read(self._texts.get(name.lower(), _find(name).default))
+        return read.over(self._began) if isinstance(read, Wishes) else read
 
     def items(self) -> list[tuple[str, str]]:
         """Return what has been set, in one order."""

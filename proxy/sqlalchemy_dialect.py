@@ -70,7 +70,7 @@ class PrivacyProxyDialect(DefaultDialect):
 
     def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments of ``proxy.connect`` that a URL stands for."""
-        options = dict(url.query)
+        options: dict[str, Any] = dict(url.query)
         if not url.database:
             raise ArgumentError(
                 "the URL names no policy; write privacyproxy:///path/to/policy.yaml"
@@ -80,10 +80,7 @@ class PrivacyProxyDialect(DefaultDialect):
             raise ArgumentError(f"{unknown[0]!r} is none of {', '.join(sorted(known))}")
         if url.username:
             options["user"] = url.username
-        given: dict[str, Any] = {**options}
-        if "utility" in options:
-            given["utility"] = tuple(float(part) for part in str(options["utility"]).split(","))
-        return [url.database], given
+        return [url.database], options
 
     def do_ping(self, dbapi_connection: Any) -> bool:
         """Whether the connection is open: there is no network that could have failed."""

@@ -40,6 +40,7 @@ def result(**values):
         "places": [(1,), (1,)],
         "cost": 0.05991,
         "left": 0.94009,
+        "left_of": "the budget of the cells",
         "notices": (),
         "tag": "SELECT 2",
     }
@@ -94,7 +95,7 @@ def test_a_query_is_shown_as_a_table_with_intervals(engine, capsys):
     assert words(capsys.readouterr().out) == [
         ["region", "n", "interval", "source", "cost"],
         ["south", "8,760", "[8,710,", "8,811]", "95%", "measured", "0.05991"],
-        ["-1", "[-51,", "50]", "96.21%", "inferred", "free"],
+        ["NULL", "-1", "[-51,", "50]", "96.21%", "inferred", "free"],
         ["cost", "0.05991,", "left", "0.9401"],
     ]
     assert engine.asked == {
@@ -133,6 +134,7 @@ def test_a_query_in_json_is_an_object_for_programs(engine, capsys):
         ],
         "cost": 0.05991,
         "left": 0.94009,
+        "left_of": "the budget of the cells",
         "notices": [],
     }
 

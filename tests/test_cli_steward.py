@@ -56,7 +56,7 @@ def test_explain_says_what_would_be_paid(small, told):
             "number group source cost within",
             "COUNT(*) a measured 0.2187 ±10",
             "COUNT(*) b measured 0.2187 ±10",
-            "left 0.4993, after the statement 0.2806",
+            "left 0.4993 (the guard COUNT(*) BETWEEN 0 AND 5), after the statement 0.2806",
         ]
     told("query", "people.yaml", groups)
     explained = told("explain", "people.yaml", PEOPLE, "--utility", "50, 0.1", "--json")

@@ -16,7 +16,7 @@ from proxy.errors import (
     StateError,
 )
 from proxy.inference.accounting import UNIT
-from tests.small import Small, count
+from tests.small import DOMAIN, Small, count
 
 COST = 0.2187254167320134  # of the first count within 10, with confidence 90%
 
@@ -487,3 +487,21 @@ def test_a_running_engine_refuses_after_another_policy_was_applied(small):
     with pytest.raises(StateError, match="another policy"):
         engine.budget()
     assert small.engine().budget().rules[0].budget * UNIT == UNIT / 2
+
+
+def test_a_large_group_by_does_not_fill_the_history(small):
+    """
+    Its groups are one family, so that 5,836 of them count 8 and a hundredth; a refusal says in
+    numbers what was asked, is kept and is left.
+    """
+    domain = DOMAIN.replace("range: [0, 9]", "range: [0, 5835]")
+    engine = small.made("privacy: {budget: 1, unit: row, rows: {total: 140}}\n", domain=domain)
+    text = "SELECT age, COUNT(*) FROM people GROUP BY age WITH UTILITY ({}, 0.05)"
+    for within in (4000, 3000):
+        assert engine.session().execute(text.format(within)).cost < 0.01
+    with pytest.raises(InsufficientBudgetError, match="the history is full: 140") as caught:
+        engine.session().execute(text.format(2000))
+    refusal = caught.value
+    assert (refusal.requested, refusal.spent, refusal.left) == (8 + 58, 2 * (8 + 58), 140 - 132)
+    assert "a hundredth" in refusal.hint
+    assert count(engine, within=900).cost > 0

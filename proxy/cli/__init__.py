@@ -87,7 +87,7 @@ def query(
     sql: str,
     state: str | None,
     as_json: bool,
-    utility: tuple[float, float] | None,
+    utility: tuple[float, float] | str | None,
     user: str | None,
 ) -> None:
     """Answer one SQL statement; SQL may be - for standard input."""
@@ -107,7 +107,7 @@ def explain(
     sql: str,
     state: str | None,
     as_json: bool,
-    utility: tuple[float, float] | None,
+    utility: tuple[float, float] | str | None,
     user: str | None,
 ) -> None:
     """Say what a statement would cost; costs nothing."""

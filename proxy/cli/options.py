@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from proxy.errors import UtilityError
+
 if TYPE_CHECKING:
     from proxy.engine import Engine
 
@@ -33,17 +35,24 @@ def about_policy(command: Command) -> Command:
 
 def utility(
     context: click.Context, parameter: click.Parameter, value: str | None
-) -> tuple[float, float] | None:
-    """Read ``HALF_WIDTH, DELTA``; the engine says whether the two make sense."""
+) -> tuple[float, float] | str | None:
+    """Read a pair, or the text of ``privacy.utility``; the engine says whether it makes sense."""
     if value is None:
         return None
+    from proxy.settings import utility as read
+
     try:
         half_width, delta = map(float, value.strip("() ").split(","))
         if not math.isfinite(half_width + delta):
             raise ValueError
+        return half_width, delta
     except ValueError:
-        raise click.BadParameter(f"{value!r} is not two numbers such as '50, 0.05'") from None
-    return half_width, delta
+        pass
+    try:
+        read(value)
+    except UtilityError as error:
+        raise click.BadParameter(f"{error.message} such as '50, 0.05'") from None
+    return value
 
 
 def statement(context: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -60,8 +69,8 @@ UTILITY = click.option(
     "--utility",
     callback=utility,
     metavar="'HALF_WIDTH, DELTA'",
-    help="How good each number must be, where the statement does not say: '50, 0.05' is "
-    "within 50, with 95% confidence.",
+    help="How good counts must be, where the statement does not say: '50, 0.05' is within 50, "
+    "with 95% confidence.  '50, 0.05; wage 170000, 0.05' names sums too.",
 )
 USER = click.option("--user", metavar="NAME", help="The analyst of the policy who asks.")
 

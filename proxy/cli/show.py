@@ -66,14 +66,14 @@ def print_json(value: Any) -> None:
 def result(result: Result, as_json: bool) -> None:
     """Print the result of a statement, what it cost, and what is left."""
     if as_json:
-        names = ("columns", "rows", "answers", "cost", "left", "notices")
+        names = ("columns", "rows", "answers", "cost", "left", "left_of", "notices")
         print_json({name: getattr(result, name) for name in names})
         return
     out = console()
     out.print(_answers(result) if result.columns else result.tag)
     for notice in result.notices:
         out.print(f"notice: {notice}")
-    out.print(f"cost {amount(result.cost)}, left {amount(result.left)}")
+    out.print(f"cost {amount(result.cost)}, left {left(result)}")
 
 
 def _answers(result: Result) -> Table:
@@ -102,20 +102,21 @@ def _answers(result: Result) -> Table:
 def explained(result: Result, as_json: bool) -> None:
     """Print what a statement would cost, number by number."""
     if as_json:
-        print_json({"columns": result.columns, "rows": result.rows, "left": result.left})
+        names = ("columns", "rows", "left", "left_of")
+        print_json({name: getattr(result, name) for name in names})
         return
     grouped = any(row[1] is not None for row in result.rows)
     headers = [("number", False), *[("group", False)] * grouped, ("source", False)]
     lines = []
     for number, group, source, cost, half_width, _ in result.rows:
-        within = "" if half_width is None else f"±{half_width:,.6g}"
+        within = "" if half_width is None else f"±{half_width:,.10g}"
         paid = amount(cost) if cost else "free"
-        lines.append([number, *[text(group)] * grouped, source, paid, within])
+        lines.append([number, *[group or ""] * grouped, source, paid, within])
     out = console()
     if lines:
         out.print(table([*headers, ("cost", True), ("within", True)], lines))
     after = min((row[-1] for row in result.rows), default=result.left)
-    out.print(f"left {amount(result.left)}, after the statement {amount(after)}")
+    out.print(f"left {left(result)}, after the statement {amount(after)}")
 
 
 def budget(report: BudgetReport, as_json: bool) -> None:
@@ -168,35 +169,40 @@ def table(headers: Sequence[tuple[str, bool]], lines: Sequence[Sequence[str]]) -
 
 
 def text(value: Any) -> str:
-    """Return a value that is no number of the aggregation; NULL is shown as nothing."""
+    """Return a value that is no number of the aggregation."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return "" if value is None else str(value)
+    return "NULL" if value is None else str(value)
 
 
 def number(value: float | Decimal | None, places: int) -> str:
     """Return a number as people read it, its digits in threes."""
     if value is None:
-        return ""
+        return "NULL"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.{places}f}"
 
 
 def decimals(answer: Answer) -> int:
-    """Return how many decimals are worth showing: two digits of the interval's length."""
-    length = answer.high - answer.low
-    if not 0 < length < math.inf:
-        return 2
-    return min(max(1 - math.floor(math.log10(length)), 0), 12)
+    """Return how many decimals are worth showing."""
+    from proxy.digits import decimals as places
+
+    return places(answer.high - answer.low)
 
 
 def interval(answer: Answer) -> str:
     """Return an answer's interval, rounded outwards, and its confidence, rounded down."""
-    places = decimals(answer)
-    scale = 10.0**places
-    low = math.floor(answer.low * scale) / scale
-    high = math.ceil(answer.high * scale) / scale
+    from proxy.digits import ends
+
+    places, (low, high) = decimals(answer), ends(answer)
     confidence = math.floor(answer.confidence * 10_000 + 1e-6) / 100
     return f"[{low:,.{places}f}, {high:,.{places}f}] {confidence:g}%"
+
+
+def left(result: Result) -> str:
+    """Return what is left, and of what."""
+    from proxy.budgets import said
+
+    return said(result.left, result.left_of)
 
 
 def amount(alpha: float) -> str:

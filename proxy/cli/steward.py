@@ -46,8 +46,8 @@ def apply(policy: str, state: str | None, as_json: bool, accept_weaker: bool) ->
     """Put POLICY, as it has been changed, in force.
 
     Where it protects less than the policy in force, it says so and changes nothing, unless you
-    accept that.  Where the cells have changed, the cube is rebuilt.  Proxies that are running
-    refuse to go on with the old policy: start them again.
+    accept that.  Where the cells have changed, the cube is rebuilt.  A server that is running takes
+    it over by itself; an embedded connection refuses to go on with the old policy: open it again.
     """
     from proxy.cli import show, show_state
     from proxy.steward import apply as put_in_force

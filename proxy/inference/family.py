@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from proxy.inference.query import (
     MAX_CELLS,
     Factor,
+    Integers,
     LinearQuery,
     Term,
     TooLargeError,
@@ -28,6 +29,7 @@ from proxy.inference.query import (
 )
 
 Labels = NDArray[np.int32]
+PAIRS = 256  # cells that are looked at before all are
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +81,35 @@ class Family:
         """S in grid units: the most that one record moves a row."""
         return self.bound.largest
 
+    @cached_property
+    def pairs(self) -> tuple[tuple[NDArray[np.intp], ...], tuple[NDArray[np.intp], ...]]:
+        """Some cells, and for each another of its row: places along the label axes."""
+        kinds = self.labels.reshape(-1)
+        _, first = np.unique(kinds, return_index=True)
+        chosen = np.linspace(0, kinds.size - 1, min(PAIRS, kinds.size)).astype(np.intp)
+        others = first[np.searchsorted(kinds[first], kinds[chosen])]
+        shape = self.labels.shape
+        return np.unravel_index(chosen, shape), np.unravel_index(others, shape)
+
+    def may_span(self, other: LinearQuery) -> bool:
+        """Return False where a multiple of each row cannot add up to ``other``, seen in some cells.
+
+        Of a family whose query does not vary along its label axes, ``other`` would have to have one
+        value in all cells of a row, and 0 in the cells of none.
+        """
+        if not self.axes or set(self.query.axes) & set(self.axes):
+            return True
+        here, there = self.pairs
+        none = self.labels[here] < 0
+        for term in other.parts.values():
+            for factor in term.factors:
+                if not set(factor.axes) <= set(self.axes) and set(factor.axes) & set(self.axes):
+                    return True
+            one, two = (_along(term, self.axes, places) for places in (here, there))
+            if (one[none] != 0).any() or (one != two)[~none].any():
+                return False
+        return True
+
     def row(self, index: int) -> LinearQuery:
         """Return one row as a query of its own."""
         if not self.axes:
@@ -101,8 +132,10 @@ class Family:
         for part, term in self.query.parts.items():
             if part in other.parts:
                 table, times = self._table(term, other.parts[part])
-                for i, value in enumerate(_by_label(table, self.labels, self.rows)):
-                    totals[i] += times * int(value)
+                values = _by_label(table, self.labels, self.rows).tolist()
+                totals = [
+                    total + times * value for total, value in zip(totals, values, strict=True)
+                ]
         return totals
 
     def squares(self) -> list[int]:
@@ -117,6 +150,16 @@ class Family:
         beside = math.prod(size for axis, size in enumerate(sizes) if axis not in used)
         ones = [Factor((a,), np.ones(sizes[a], dtype=np.int64)) for a in self.axes]
         return contract((*factors, *ones), self.axes), one.scale * two.scale * beside
+
+
+def _along(term: Term, axes: Sequence[int], places: Sequence[NDArray[np.intp]]) -> Integers:
+    """Return a term's coefficients in some cells, up to the factors over other axes."""
+    at = dict(zip(axes, places, strict=True))
+    found = np.ones(len(places[0]), dtype=np.int64)
+    for factor in term.factors:
+        if set(factor.axes) <= at.keys():
+            found = found * factor.array[tuple(at[axis] for axis in factor.axes)]
+    return found
 
 
 def _by_label(table: NDArray[np.generic], labels: Labels, rows: int) -> NDArray[np.generic]:

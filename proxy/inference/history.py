@@ -24,6 +24,7 @@ Source: Xiao & Xiong, Theorem 3.1 with the generalized inverse of its footnote (
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -423,25 +424,27 @@ class History:
             family.query.parts
         ):
             return None
-        dots = block.family.dots(query)
-        pairs = [(i, d, n) for i, (d, n) in enumerate(zip(dots, block.norms, strict=True)) if d]
-        squares: dict[int, int] = {}
-        for _, dot, norm in pairs:
-            squares[norm] = squares.get(norm, 0) + dot * dot
-        if sum(Fraction(total, norm) for norm, total in squares.items()) != query.dot(query):
+        if not family.may_span(query):
             return None
-        ratios = [Fraction(dot, norm) for _, dot, norm in pairs]
-        step = reduce(common_grid, {abs(ratio) for ratio in ratios}, Fraction(0))
-        whole = bool(step) and max(abs(ratio) for ratio in ratios) / step < 2**53
+        dots = block.family.dots(query)
+        used = [i for i, dot in enumerate(dots) if dot]
+        kinds = Counter((dots[i], block.norms[i]) for i in used)
+        squares = sum(Fraction(times * d * d, n) for (d, n), times in kinds.items())
+        if squares != query.dot(query):
+            return None
+        ratios = {kind: Fraction(*kind) for kind in kinds}
+        step = reduce(common_grid, {abs(ratio) for ratio in ratios.values()}, Fraction(0))
+        whole = bool(step) and max(abs(ratio) for ratio in ratios.values()) / step < 2**53
         step = step if whole else Fraction(1)
-        coefficients = [float(ratio / step) for ratio in ratios]
+        scaled = {kind: float(ratio / step) for kind, ratio in ratios.items()}
+        coefficients = [scaled[dots[i], block.norms[i]] for i in used]
         rounding = 0.0 if whole else sum(abs(a) for a in coefficients) * 2.0**-52
         slack = rounding * block.family.sensitivity
         return Estimator(
             query.grid * step,
-            np.array([block.start + i for i, _, _ in pairs], dtype=np.int64),
+            np.array([block.start + i for i in used], dtype=np.int64),
             np.array(coefficients),
-            np.full(len(pairs), 1 / block.scale),
+            np.full(len(used), 1 / block.scale),
             slack * self.records,
         )
 

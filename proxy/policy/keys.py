@@ -23,6 +23,7 @@ from proxy.policy.kinds import (
     Value,
     decimal,
 )
+from proxy.policy.promise import HALF
 from proxy.policy.table import Either, Key, Many, Named, Record
 
 GRAINS = ("day", "week", "month", "quarter", "year")
@@ -42,8 +43,8 @@ SQL = Text("SQL text")
 UTILITY = Record((
     Key("half_width", Number(low=0, open_low=True),
         "The credible interval may be twice this long, in units of the answer.", required=True),
-    Key("delta", PROBABILITY,
-        "The interval's confidence is 1 − delta.", required=True),
+    Key("delta", Number(low=0, high=1, open_low=True, open_high=True, most=HALF),
+        "The interval's confidence is 1 − delta: for 95% write 0.05.", required=True),
 ))
 
 SOURCE = Record((
@@ -97,7 +98,8 @@ MEASURE = Record((
 ))
 
 ROWS = Record((
-    Key("total", COUNT, "In all histories together.", default=5000),
+    Key("total", COUNT, "In all histories together; a GROUP BY of more than 128 groups counts 8 "
+        "and a hundredth of its groups.", default=5000),
     Key("analyst", COUNT, "By one analyst.", otherwise="as total"),
 ))
 
@@ -117,12 +119,13 @@ PRIVACY = Record((
         Key("claim", Text("COUNT(*) BETWEEN low AND high"),
             "A count that nobody may become certain of.", required=True),
         Key("for_each", Many(Text("an attribute")), "The groups that are counted.", required=True),
-        Key("confidence", PROBABILITY, "No posterior of the claim may pass it.", required=True),
+        Key("confidence", Number(low=0, high=1, open_low=True, open_high=True, least=HALF),
+            "No posterior of the claim may pass it.", required=True),
     )), 0), "Claims on small groups that stay uncertain; each caps the cost of a cell.",
         default=[]),
     Key("floor", ALPHA, "The least alpha of a measurement, in nats.",
         otherwise="a ten-thousandth of the budget"),
-    Key("rows", ROWS, "The most measurements that are kept."),
+    Key("rows", ROWS, "The most numbers that are kept of a snapshot: they cost time and memory."),
     Key("per", Record((
         Key("day", ALPHA, "In one day of the policy's time zone."),
         Key("week", ALPHA, "In one week, from Monday."),
@@ -170,7 +173,7 @@ POLICY = Record((
     Key("partition", Record((
         Key("column", Text("an attribute"), "A date attribute.", required=True),
         Key("grain", Choice(GRAINS), "The length of a partition.", required=True),
-    )), "Snapshots, histories and budgets by period."),
+    )), "Snapshots, histories and budgets by period.", later=True),
     Key("records", Choice(("mutable", "immutable")),
         "immutable: a record once there never changes; new ones may come.", default="mutable"),
 ))
@@ -185,7 +188,7 @@ USERS = Record((
         Key("groups", Many(Text("a group"), 0), "Groups of the policies.", default=[]),
         Key("datasets", Many(Text("a dataset"), 0), "The datasets open to the user.",
             otherwise="all"),
-        Key("utility", UTILITY, "When a query brings none."),
+        Key("utility", UTILITY, "Of counts, when a query brings none."),
     )), "user", low=1), "Who may connect.", required=True),
 ))
 # fmt: on
@@ -210,7 +213,7 @@ def _flat(kind: Kind, path: str) -> Iterator[tuple[str, Key]]:
     """Yield every key below a kind with its path."""
     match kind:
         case Record(keys):
-            for key in keys:
+            for key in (key for key in keys if not key.later):
                 here = f"{path}.{key.name}" if path else key.name
                 yield here, key
                 yield from _flat(key.kind, here)

@@ -177,6 +177,8 @@ class Number(Kind):
     open_low: bool = False  # low itself is not allowed
     open_high: bool = False
     whole: bool = False
+    least: Fraction | None = None  # further bounds, which are checked elsewhere, with a hint
+    most: Fraction | None = None
 
     @property
     def words(self) -> str:
@@ -218,7 +220,11 @@ class Number(Kind):
         """Return a number with its bounds."""
         low = "exclusiveMinimum" if self.open_low else "minimum"
         high = "exclusiveMaximum" if self.open_high else "maximum"
-        bounds = {low: self.low, high: self.high}
+        bounds: dict[str, float | int | None] = {low: self.low, high: self.high}
+        if self.least is not None:
+            bounds["minimum"] = float(self.least)
+        if self.most is not None:
+            bounds["maximum"] = float(self.most)
         return {"type": "integer" if self.whole else "number"} | {
             name: bound for name, bound in bounds.items() if bound is not None
         }

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.domain import Attribute, Domain, Measure
+from proxy.errors import PolicyError
 from proxy.policy import document, keys
 from proxy.policy.axes import domain, period_start
 from proxy.policy.document import Item
@@ -30,6 +31,7 @@ from proxy.policy.model import (
     Unit,
     Utility,
 )
+from proxy.policy.promise import HALF, fault
 
 CLAIM = re.compile(r"\s*COUNT\s*\(\s*\*\s*\)\s+BETWEEN\s+(\d[\d_]*)\s+AND\s+(\d[\d_]*)\s*", re.I)
 DATABASES = (".duckdb", ".db", ".ddb")
@@ -51,6 +53,7 @@ def load(path: str | os.PathLike[str]) -> Policy:
     axes = domain(item, folder)
     measures = item.value["measures"].value
     privacy = _privacy(item.value["privacy"], axes)
+    _sensible(item, privacy)
     state = item.get("state")
     return Policy(
         path=path.absolute(),
@@ -76,9 +79,42 @@ def load(path: str | os.PathLike[str]) -> Policy:
     )
 
 
+def _sensible(item: Item, privacy: Privacy) -> None:
+    """Refuse numbers that are each allowed, and together cannot be meant."""
+    records = item.get("max_records")
+    most = {f"sum of {n}": (m, records * max(abs(end.value) for end in m.value["clip"].value))
+            for n, m in item.value["measures"].value.items()}  # fmt: skip
+    for what, (holder, reach) in {"count": (item, records), **most}.items():
+        wish = holder.value.get("utility")
+        if wish is not None and wish.get("half_width") >= reach:
+            raise wish.value["half_width"].error(
+                f"no {what} is more than {decimal(reach)}, which max_records allows: an interval "
+                "of this length says nothing"
+            )
+    unit = item.value["privacy"].value["unit"]
+    if privacy.unit.max_rows > records:
+        raise unit.value["max_rows"].error(f"more than max_records, {records}")
+    for guard, entry in zip(
+        privacy.guards, item.value["privacy"].value["guards"].value, strict=True
+    ):
+        if guard.low > records or (guard.low == 0 and guard.high >= records):
+            raise entry.value["claim"].error(
+                f"no count is more than max_records, {records}: the claim is decided beforehand"
+            )
+        if guard.cap < privacy.floor:
+            raise entry.value["claim"].error(
+                "the guard lets a cell pay less than privacy.floor, the least that a measurement "
+                "costs: nothing could be measured"
+            )
+
+
 def utility(item: Item) -> Utility:
-    """Return a utility that was read."""
-    return Utility(item.get("half_width"), item.get("delta"))
+    """Return a utility that was read, and makes sense."""
+    half_width, delta = item.get("half_width"), item.get("delta")
+    if wrong := fault(half_width, delta):
+        at = item.value[wrong.message.split()[0]]
+        raise PolicyError(wrong.message, file=at.file, line=at.line, key=at.key, hint=wrong.hint)
+    return Utility(half_width, delta)
 
 
 def _lines(item: Item) -> dict[str, int]:
@@ -202,7 +238,17 @@ def _guard(item: Item, axes: Domain) -> Guard:
         if each.value in names:
             raise each.error(f"{each.value} is there twice")
         names.append(each.value)
-    return Guard(low, high, tuple(names), item.get("confidence"), item.line)
+    confidence = item.value["confidence"]
+    if confidence.value < HALF:
+        raise PolicyError(
+            f"{decimal(confidence.value)} is less than 0.5: the claim would be uncertain before "
+            "anything was answered",
+            file=confidence.file,
+            line=confidence.line,
+            key=confidence.key,
+            hint="it is a confidence, not a delta: for 95% write 0.95",
+        )
+    return Guard(low, high, tuple(names), confidence.value, item.line)
 
 
 def _analysts(item: Item, privacy: Privacy) -> dict[str, dict[str, Analyst]]:

@@ -84,6 +84,7 @@ class Key:
     required: bool = False
     default: Any = None  # what `kind.read` would give
     otherwise: str | None = None  # the default in words, where it is computed
+    later: bool = False  # it is read, and refused: nothing does it yet, so that no schema has it
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class Record(Kind):
     def schema(self) -> dict[str, Any]:
         """Return an object with its keys."""
         properties = {}
-        for key in self.keys:
+        for key in (key for key in self.keys if not key.later):
             default = {} if key.default is None else {"default": key.default}
             properties[key.name] = {"description": key.help} | key.kind.schema() | default
         required = [key.name for key in self.keys if key.required]

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from proxy.budgets import said
 from proxy.engine import Answer, Column, Result
 from proxy.server.messages import Report
 from proxy.server.mirror import SCHEMA, quoted, text
@@ -65,26 +66,21 @@ def _element(value: Any) -> str:
 
 def notices(result: Result, with_answers: bool) -> list[Report]:
     """Return what the client is told beside the rows."""
-    said = [Report("NOTICE", "00000", notice) for notice in result.notices]
-    numbers = [answer for row in result.answers for answer in row]
-    if numbers:
+    told = [Report("NOTICE", "00000", notice) for notice in result.notices]
+    if result.numbers or with_answers:
         detail = document(result) if with_answers else None
-        said.append(Report("NOTICE", "00000", summary(result), detail))
-    return said
+        told.append(Report("NOTICE", "00000", summary(result), detail))
+    return told
 
 
 def summary(result: Result) -> str:
-    """Return in one line what was free, what it cost, and what is left."""
-    numbers = [answer for row in result.answers for answer in row]
-    paid = sum(answer.cost > 0 for answer in numbers)
-    free = len(numbers) - paid
-    parts = []
-    if paid:
-        parts.append(f"{_count(paid)} measured")
-    if free:
-        parts.append(f"{_count(free) if not paid else free} free")
+    """Return in one line what was free, shown or not, what it cost, and what is left."""
+    paid, free = result.measured, result.numbers - result.measured
+    parts = [f"{_count(paid)} measured"] if paid else []
+    if free or not paid:
+        parts.append(f"{free if paid else _count(free)} free")
     cost = f"{result.cost:.4g}" if result.cost else "nothing"
-    return f"privacy: {', '.join(parts)}; cost {cost}, left {result.left:.4g}"
+    return f"privacy: {', '.join(parts)}; cost {cost}, left {said(result.left, result.left_of)}"
 
 
 def _count(numbers: int) -> str:
@@ -99,6 +95,9 @@ def document(result: Result) -> str:
             "places": result.places,
             "cost": result.cost,
             "left": result.left,
+            "left_of": result.left_of,
+            "numbers": result.numbers,
+            "measured": result.measured,
             "notices": list(result.notices),
         },
         separators=(",", ":"),

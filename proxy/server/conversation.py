@@ -284,12 +284,14 @@ class Conversation:
             result: Result = yield Do(lambda: self.desk.execute(ask.dataset, text, settings))
         except Error as error:
             self.on_outcome(ask.dataset, error, time.monotonic() - began)
+            if self.replies.status != b"I":
+                self.released += error.cost
             raise
         self.on_outcome(ask.dataset, result, time.monotonic() - began)
         if self.replies.status != b"I":
             self.released += result.cost
-        if settings.get("client_min_messages") not in QUIET:
-            with_answers = TABLE[ANSWERS].read(settings.get(ANSWERS, ""))
+        with_answers = TABLE[ANSWERS].read(settings.get(ANSWERS, ""))
+        if with_answers or settings.get("client_min_messages") not in QUIET:
             said = yield from worked(
                 lambda: [n.encode(self.encoding) for n in answer.notices(result, with_answers)],
                 len(result.rows) > MANY,

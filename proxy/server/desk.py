@@ -14,6 +14,7 @@ import psycopg
 from psycopg.pq import ConnStatus, ExecStatus
 from psycopg.pq.abc import PGresult
 
+from proxy.budgets import said
 from proxy.engine import Column, Engine, Result, Session
 from proxy.errors import Error, NotSupportedError, QueryCanceledError, StatementTooComplexError
 from proxy.policy import User
@@ -157,15 +158,20 @@ class Desk:
             raise QueryCanceledError(self._canceled)
         try:
             result = session.execute(text)
-        except QueryCanceledError:
-            raise QueryCanceledError(
-                self._canceled or "canceling statement due to user request"
-            ) from None
-        if len(result.rows) > self._limits.rows:
-            raise StatementTooComplexError(
-                f"the result has {len(result.rows):,} rows; {self._limits.rows:,} are allowed",
-                hint="add a LIMIT; what it asked for is known now, and free",
+        except QueryCanceledError as error:
+            why = QueryCanceledError(
+                self._canceled or "canceling statement due to user request", hint=error.hint
             )
+            why.cost = error.cost
+            raise why from None
+        if len(result.rows) > self._limits.rows:
+            long = StatementTooComplexError(
+                f"the result has {len(result.rows):,} rows; {self._limits.rows:,} are allowed",
+                hint="add a LIMIT; what it asked for is known now, and free"
+                f"; cost {result.cost:.4g}, left {said(result.left, result.left_of)}",
+            )
+            long.cost = result.cost
+            raise long
         return result
 
     def prepare(

@@ -25,7 +25,7 @@ from proxy.engine import Column
 from proxy.errors import NotSupportedError, OperationalError
 from proxy.policy import User
 from proxy.server.embedded import Address
-from proxy.settings import TABLE
+from proxy.settings import TABLE, UTILITY, of_user
 from proxy.sql.names import quoted as identifier
 from proxy.sql.views import MOST
 
@@ -177,17 +177,12 @@ class Mirror:
 
     def _defaults(self, user: User) -> dict[str, str]:
         """Return the settings that a user's sessions begin with."""
-        wish = user.utility
         return {
             "statement_timeout": f"{round(self._limits.seconds * 1000)}ms",
             "temp_file_limit": f"{self._limits.temporary}MB",
             "max_parallel_workers_per_gather": "0",
             **{name: setting.default for name, setting in TABLE.items()},
-            **(
-                {"privacy.utility": f"{float(wish.half_width)!r}, {float(wish.delta)!r}"}
-                if wish
-                else {}
-            ),
+            UTILITY: str(of_user(user.utility)),
         }
 
     def _shut_out(self, admin: psycopg.Connection, users: Sequence[str]) -> None:

@@ -29,6 +29,7 @@ from proxy.sql.views import SCHEMA as TEMPORARY
 from proxy.sql.views import Drop, reads
 
 OWN = ("budget", "history")  # relations of schema privacy
+DEFAULTS = ["privacy", ".", "utility"]  # the engine knows what holds where nothing was set
 LONG = 2000  # characters of a statement that takes more than some milliseconds to read
 PLACES = {TokenType.FROM, TokenType.COMMA, TokenType.L_PAREN, TokenType.DOT, TokenType.TABLE}
 QUERY = {"SELECT", "WITH", "VALUES", "(", "TABLE"}
@@ -165,7 +166,8 @@ def _read(
     found = _tokens(word, text)
     if word == "SHOW":
         name = found[0].text.lower() if found else ""
-        return Ask(home, text, text, tag="SHOW") if name in OWN else Forward(text)
+        own = name in OWN or [token.text.lower() for token in found[:3]] == DEFAULTS
+        return Ask(home, text, text, tag="SHOW") if own else Forward(text)
     if word == "EXPLAIN" and found and found[0].text.upper() == "UTILITY":
         named = _named(found, datasets) or [tables[t] for t in _named(found, tuple(tables))]
         return Ask(named[0] if named else home, text, text, tag="EXPLAIN")

@@ -305,12 +305,13 @@ class Server:
     def _count(self, user: str, dataset: str, outcome: Result | Error, seconds: float) -> None:
         """Count and log the outcome of a statement."""
         if isinstance(outcome, Error):
-            what, cost = _failure(outcome), 0.0
+            what, cost = _failure(outcome), outcome.cost
         else:
             what, cost = _success(outcome), outcome.cost
             if cost and (engine := self.served.now.engines.get(dataset)):
                 history = engine.standing(user).history
-                self.metrics.set("budget_left", outcome.left, dataset=dataset, history=history)
+                left = outcome.left_in_cells
+                self.metrics.set("budget_left", left, dataset=dataset, history=history)
         self.metrics.add("statements_total", dataset=dataset, outcome=what)
         self.metrics.add("cost_total", cost, dataset=dataset)
         self.metrics.time(seconds)
@@ -322,7 +323,7 @@ class Server:
         for name, engine in self.served.now.engines.items():
             self.metrics.set("budget", float(engine.policy.privacy.budget), dataset=name)
             with suppress(Error):  # of another policy, which will be read soon
-                left = min(rule.left for rule in engine.budget().rules)
+                left = engine.left_in_cells()
                 self.metrics.set("budget_left", left, dataset=name, history=SHARED)
 
     # --- cancelling ------------------------------------------------------------------------------

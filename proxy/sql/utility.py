@@ -15,6 +15,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 from proxy.errors import UtilityError
+from proxy.policy.promise import fault
 from proxy.sql.program import Request
 
 HINT = re.compile(r"\s*\+?\s*UTILITY\s*\(([^()]*)\)\s*", re.IGNORECASE)
@@ -108,18 +109,8 @@ def request(
     """Return a request whose numbers make sense.
 
     Raises:
-        UtilityError: half_width <= 0, or delta not between 0 and 1.
+        UtilityError: they make none.
     """
-    if half_width <= 0:
-        raise UtilityError(
-            "the half_width of a utility must be more than 0",
-            hint="WITH UTILITY (50, 0.05): within 50 with a confidence of 95%",
-            position=position,
-        )
-    if not 0 < delta < 1:
-        raise UtilityError(
-            "the delta of a utility must be between 0 and 1",
-            hint="a confidence of 95% is delta 0.05",
-            position=position,
-        )
+    if wrong := fault(half_width, delta):
+        raise UtilityError(wrong.message, hint=wrong.hint, position=position)
     return Request(half_width, delta, relative, source)

@@ -168,7 +168,7 @@ class Run:
             self.outcomes["measured" if paid else "inferred" if self.engine.told else "free"] += 1
 
     def _paid(self, lines, rows):
-        """What the ledger's new lines cost; the new answers charge a cell as much."""
+        """What the dearest cell paid; each of the ledger's new lines cost what its answers did."""
         new = list(self.ledger.audit(lines))
         appended = self.ledger._rows[rows:]
         for line in new:
@@ -176,7 +176,8 @@ class Run:
             assert line.cost == maximum(terms, self._space()).value
             assert line.answers == sum(len(r.answers) for r in appended if r.sequence == line.seq)
         assert {row.sequence for row in appended} == {line.seq for line in new}
-        return sum(line.cost for line in new)
+        terms = [charge(row.family, row.scale) for row in appended]
+        return maximum(terms, self._space()).value
 
     def _space(self):
         return self.engine._book(self.engine.standing("")).space

@@ -3,8 +3,10 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 from proxy.inference.family import Family
+from proxy.inference.query import Factor, LinearQuery, Space
 from tests.inference.test_query import SPACE, dense, queries
 
 
@@ -46,3 +48,22 @@ def test_the_bound_is_that_of_the_largest_row(family):
     expected = np.max([r.bound.dense((0, 1, 2), SPACE).astype(object) * r.grid for r in rows], 0)
     assert (family.bound.dense((0, 1, 2), SPACE).astype(object) * family.grid == expected).all()
     assert dense(family.query).shape == dense(rows[0]).shape
+
+
+@given(data=st.data())
+def test_what_cannot_be_spanned_is_seen_in_some_cells(data):
+    """
+    Whatever is a sum of multiples of rows passes; what is passed over is no such sum.
+    """
+    space = Space((4, 3, 2), ())
+    labels = data.draw(hnp.arrays(np.int32, (4, 3), elements=st.integers(-1, 2)))
+    labels.flat[:3] = 0, 1, 2
+    family = Family(LinearQuery.count(space), (0, 1), labels, 3)
+    values = data.draw(hnp.arrays(np.int64, (4, 3), elements=st.integers(0, 2)))
+    values.flat[0] = 1
+    spanned = all(len(set(values[labels == row])) == 1 for row in range(3))
+    spanned = spanned and not values[labels < 0].any()
+    query = LinearQuery.count(space, Factor((0, 1), values))
+    assert family.may_span(query) == spanned
+    row = np.array([data.draw(st.integers(1, 3)) for _ in range(3)] + [0])
+    assert family.may_span(LinearQuery.count(space, Factor((0, 1), row[labels].astype(np.int64))))

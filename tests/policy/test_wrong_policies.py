@@ -223,6 +223,11 @@ WRONG = [
      "no attribute bor, did you mean born?"),
     ("timezone: Europe/Berlin", "partition: {column: born, grain: week}", 23, "partition.grain",
      "from 2020-01-01 lies in more than one week"),
+    # each allowed, and together no sense
+    ("half_width: 100", "half_width: 1_000_000", 22, "utility.half_width", "says nothing"),
+    ("BETWEEN 0 AND 5", "BETWEEN 0 AND 1_000_000", 18, "privacy.guards[0].claim", "beforehand"),
+    ("BETWEEN 0 AND 5", "BETWEEN 0 AND 900_000", 18, "privacy.guards[0].claim",
+     "nothing could be measured"),
 ]  # fmt: skip
 
 # fmt: on
@@ -241,6 +246,23 @@ def test_a_wrong_policy_says_where_and_why(policy, old, new, line, key, message)
     assert error.file.endswith("people.yaml")
     assert str(error).startswith(f"{error.file}:{line}: ")
     assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "key", "hint"),
+    [
+        ("delta: 0.05", "delta: 0.95", 22, "utility.delta", "for 95% write 0.05"),
+        ("confidence: 0.95", "confidence: 0.05", 18, "privacy.guards[0].confidence", "write 0.95"),
+    ],
+)
+def test_a_delta_and_a_confidence_are_not_mistaken(policy, old, new, line, key, hint):
+    """
+    The hint says what to write.
+    """
+    with pytest.raises(PolicyError, match=r"0\.5") as caught:
+        policy(changed((old, new)))
+    assert (caught.value.line, caught.value.key) == (line, key)
+    assert hint in caught.value.hint
 
 
 @pytest.mark.parametrize(

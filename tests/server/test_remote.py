@@ -239,7 +239,7 @@ def test_commit_and_rollback_end_a_transaction(fresh, which):
     connection.execute("BEGIN")
     connection.execute("SET privacy.utility = '7, 0.5'")
     connection.rollback()
-    assert connection.execute(SHOW).fetchall() == [("400.0, 0.05",)]
+    assert connection.execute(SHOW).fetchall() == [("400, 0.05",)]
     connection.execute("BEGIN")
     connection.execute("SET privacy.utility = '7, 0.5'")
     connection.commit()
@@ -327,3 +327,19 @@ def test_no_way_in_is_an_error_of_ours(both, change, word):
     *_, running = both
     with pytest.raises(proxy.Error, match=word):
         proxy.connect(running.url(**change))
+
+
+def test_a_hidden_number_s_charge_comes_back(server):
+    """
+    A cursor knows what its statement cost, also of a number that is not in the result, and where
+    the client wants to hear of nothing but warnings.
+    """
+    with proxy.connect(server.url()) as connection:
+        connection.execute("SET client_min_messages = 'warning'")
+        cursor = connection.execute(
+            "SELECT region FROM cps1988 WHERE education = 2 GROUP BY region HAVING COUNT(*) > 1 "
+            "WITH UTILITY (654, 0.05)"
+        )
+        assert 0 < cursor.cost < 0.1
+        assert 0 < cursor.left < 2
+        assert cursor.left_of

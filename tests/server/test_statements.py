@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 import threading
 import time
 from types import SimpleNamespace
@@ -218,7 +219,8 @@ def test_an_error_takes_back_the_settings_of_its_message(connection):
     """
     error = refused(connection, f"SET privacy.utility = '1, 0.1'; {COUNT}; SELECT 1/0")
     assert error.sqlstate == "22012"
-    assert connection.execute("SHOW privacy.utility").fetchone() == ("",)
+    shown = connection.execute("SHOW privacy.utility").fetchone()
+    assert shown == ("100, 0.05; wage 170000, 0.05",)  # the policy's
 
 
 def test_several_statements_in_one_message(server):
@@ -456,3 +458,42 @@ def test_another_encoding(server):
         ).fetchone()
         assert row[0] == "é"
         assert refused(connection, "SELECT COUNT(*), 'é' || oh FROM cps1988").sqlstate == "42703"
+
+
+def test_a_charge_is_told_wherever_its_number_is(server):
+    """
+    In HAVING, ORDER BY, a subquery or inside of an expression: the notice says cost and left, and
+    the second time that it was free.
+    """
+    for number, text in enumerate(
+        (
+            "SELECT region FROM cps1988 WHERE {} GROUP BY region HAVING COUNT(*) > 0",
+            "SELECT region FROM cps1988 WHERE {} GROUP BY region ORDER BY COUNT(*) LIMIT 1",
+            "SELECT 1 WHERE (SELECT COUNT(*) FROM cps1988 WHERE {}) > 10",
+            "SELECT round(COUNT(*) / 7.0) FROM cps1988 WHERE {}",
+        )
+    ):
+        asked = f"{text.format(f'education = {3 + number}')} WITH UTILITY (651, 0.05)"
+        with server.connect() as connection:
+            said = notices(connection)
+            for _ in range(2):
+                connection.execute(asked)
+        first, second = (notice.message_primary for notice in said)
+        assert re.fullmatch(
+            r"privacy: \d numbers? measured; cost 0\.\d+, left [01]\.\d+( \(.*\))?", first
+        )
+        assert re.fullmatch(r"privacy: \d numbers? free; cost nothing, left .*", second)
+
+
+def test_a_session_s_pair_leaves_a_measure_its_default(server):
+    """
+    As the README has it for BI tools: counts within it, sums within the policy's default, and
+    SHOW says what holds.
+    """
+    with server.connect(options="-c privacy.utility=650,0.25 -c privacy.answers=on") as connection:
+        said = notices(connection)
+        connection.execute("SELECT COUNT(*), SUM(wage) FROM cps1988 WHERE education = 8")
+        shown = connection.execute("SHOW privacy.utility").fetchone()
+    found = json.loads(said[0].message_detail)["answers"][0]
+    assert [number["confidence"] for number in found] == [0.75, 0.95]
+    assert shown == ("650,0.25",)

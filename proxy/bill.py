@@ -1,0 +1,112 @@
+"""What one statement has paid, over all of its steps: in all, and for each of its numbers.
+
+A record pays for every measurement that touches its cell, so the statement costs what the dearest
+cell pays over all steps, and a number what the dearest of its own records pays for what it rests
+on.  Invariant: no number costs more than its statement; who paid nothing for it has 0.
+
+Units: 2⁻⁴⁰ alpha per record, as charges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from proxy.goals import Answer
+from proxy.inference.accounting import TABLE, UNIT, Table, charge, maximum
+from proxy.inference.family import Family
+from proxy.inference.history import Block
+from proxy.inference.query import Factor, Integers, Space, Term
+from proxy.sql.program import Number
+
+
+class Rests(Mapping[int, Block]):
+    """The blocks that were paid for, by row; remembers those that were asked for."""
+
+    def __init__(self, paid: Mapping[int, Block]) -> None:
+        self._paid = paid
+        self.blocks: dict[int, Block] = {}  # by their first row
+
+    def __getitem__(self, row: int) -> Block:
+        block = self._paid[row]
+        self.blocks[block.start] = block
+        return block
+
+    def __contains__(self, row: object) -> bool:
+        return row in self._paid
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._paid)
+
+    def __len__(self) -> int:
+        return len(self._paid)
+
+
+@dataclass(eq=False)
+class Bill:
+    """The charges of one statement."""
+
+    space: Space
+    first: int = 0  # the audit line of its first step; 0: nothing was paid
+    paid: dict[int, Block] = field(default_factory=dict)  # row of the history -> block
+    _terms: dict[int, Term] = field(default_factory=dict)  # first row of a block -> its charge
+
+    def add(self, blocks: Sequence[Block], line: int = 0) -> None:
+        """Add what a step has paid."""
+        self.first = self.first or line
+        for block in blocks:
+            self.paid |= {row: block for row in block.rows}
+            self._terms[block.start] = charge(block.family, block.scale)
+
+    def cost(self, more: Sequence[Term] = ()) -> int:
+        """Return what the dearest cell has paid, with the charges of a further step added."""
+        return maximum([*self._terms.values(), *more], self.space).value
+
+    def rests(self) -> Rests:
+        """Return the blocks for one number to say which of them it rests on."""
+        return Rests(self.paid)
+
+    def priced(self, number: Number, answers: Sequence[Answer], rests: Rests) -> list[Answer]:
+        """Return the answers of one number, each with what its dearest record paid."""
+        costs = self.costs(number, rests)
+        return [
+            replace(a, cost=costs[row]) if a.cost else a for row, a in enumerate(answers)
+        ]  # fmt: skip
+
+    def costs(self, number: Number, rests: Rests) -> list[float]:
+        """Return what the dearest record of each row paid for what the number rests on, in alpha.
+
+        A row whose own records paid nothing, since what it rests on is of others, costs what the
+        dearest of those paid.
+        """
+        terms = [self._terms[start] for start in rests.blocks]
+        if not terms:
+            return [0.0] * number.family.rows
+        most, rows = maximum(terms, self.space).value, number.family.rows
+        found = _by_row(number.family, terms, self.space)
+        if found is None:  # too many cells at once to look at each
+            return [most / UNIT] * rows
+        return [(int(value) or most) / UNIT for value in found]
+
+
+def _by_row(family: Family, terms: Sequence[Term], space: Space) -> Integers | None:
+    """Return the largest sum of charges over the cells of each row of a family [rows]."""
+    bound = family.bound
+    inside = [Factor(f.axes, (f.array != 0).astype(np.int64)) for f in bound.factors]
+    axes = tuple(sorted({*family.axes, *bound.axes, *(a for term in terms for a in term.axes)}))
+    if space.cells(axes) > TABLE:
+        return None
+    total = np.zeros([space.sizes[axis] for axis in axes], dtype=np.int64)
+    for term in terms:
+        total += Table(term.axes, term.dense(term.axes, space)).over(axes)
+    for factor in inside:
+        total *= factor.over(axes)
+    labels = np.broadcast_to(
+        Table(family.axes, family.labels.astype(np.int64)).over(axes), total.shape
+    ).ravel()
+    found = np.zeros(family.rows, dtype=np.int64)
+    held = labels >= 0
+    np.maximum.at(found, labels[held], total.ravel()[held])
+    return found

@@ -1,0 +1,78 @@
+"""Every limit that binds a user now: what decides a refusal is what is shown as left.
+
+A limit is of the cells (budgets, guards, of the history that serves the user), or of what
+statements spend together (caps of analysts and groups, of this day and week).  Invariant: a
+statement that costs no more than the least that is left is not refused for want of budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from proxy.book import CELLS, Book
+from proxy.inference.accounting import UNIT, budget_units
+from proxy.inference.query import Term
+from proxy.ledger import Reads
+from proxy.roles import Standing
+
+
+@dataclass(frozen=True)
+class Room:
+    """One limit, in 2⁻⁴⁰ alpha: what its dearest cell, or its statements together, have spent."""
+
+    name: str
+    budget: int
+    spent: int
+    exact: bool = True
+
+    @property
+    def left(self) -> float:
+        """What is left of it, in alpha."""
+        return max(self.budget - self.spent, 0) / UNIT
+
+    def __str__(self) -> str:
+        return said(self.left, self.name)
+
+
+def sums(standing: Standing, book: Book, reads: Reads, now: datetime) -> Iterator[Room]:
+    """Yield the limits on what statements spend together; ``now`` is in the policy's time zone."""
+    if not standing.spend:
+        yield Room(f"analyst {standing.user}, who may only infer", 0, 0)
+    for cap in standing.caps:
+        yield Room(cap.name, budget_units(cap.budget), sum(map(reads.spent_by, cap.users)))
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    privacy = book.policy.privacy
+    for period, budget in privacy.per.items():
+        days = today.weekday() if period == "week" else 0
+        since = (today - timedelta(days=days)).astimezone(UTC)
+        part = budget / privacy.unit.max_rows * standing.share
+        spent = standing.total(partial(reads.spent_by, since=since))
+        yield Room(f"this {period}", budget_units(part), spent)
+
+
+def rooms(
+    standing: Standing, book: Book, reads: Reads, now: datetime, more: Sequence[Term] = ()
+) -> list[Room]:
+    """Return every limit that binds a user, with the charges of a further statement added."""
+    cells = [(rule, book.account.spent(rule.within, more)) for rule in book.rules]
+    cost = book.cost(more) if more else 0
+    return [
+        *(Room(rule.name, rule.budget, spent.value, spent.exact) for rule, spent in cells),
+        *(
+            Room(room.name, room.budget, room.spent + cost)
+            for room in sums(standing, book, reads, now)
+        ),
+    ]
+
+
+def said(left: float, of: str) -> str:
+    """Return what is left in words: of what, unless it is the budget that all cells have."""
+    return f"{left:.4g}" if of in ("", CELLS) else f"{left:.4g} ({of})"
+
+
+def least(found: Sequence[Room]) -> Room:
+    """Return the limit that has least left, the first of them."""
+    return min(found, key=lambda room: room.left)

@@ -1,0 +1,39 @@
+"""What a request for utility may say: one check for every door, from the policy to the clause."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+LEAST, MOST = Fraction(1, 10**9), 10**18  # of a half_width; LEAST of a delta too
+HALF = Fraction(1, 2)
+LENGTH = "it is half the length of the interval, in the units of the number"
+CONFIDENCE = "delta is 1 - confidence: for 95% write 0.05"
+
+
+class Fault(NamedTuple):
+    """What is wrong with a request, and what to do."""
+
+    message: str
+    hint: str
+
+
+def fault(half_width: Fraction, delta: Fraction) -> Fault | None:
+    """Return what makes no sense in a request; None where all does.
+
+    A delta above one half asks for an interval that is more often wrong than right: it is a
+    confidence, mistaken for delta.
+    """
+    if half_width <= 0:
+        return Fault(f"half_width must be more than 0, not {_shown(half_width)}", LENGTH)
+    if not LEAST <= half_width <= MOST:
+        return Fault("half_width is out of any useful range", LENGTH)
+    if not 0 < delta < 1:
+        return Fault(f"delta must be between 0 and 1, not {_shown(delta)}", CONFIDENCE)
+    if delta > HALF:
+        return Fault(f"delta must be at most 0.5, not {_shown(delta)}", CONFIDENCE)
+    return Fault("delta is out of any useful range", CONFIDENCE) if delta < LEAST else None
+
+
+def _shown(value: Fraction) -> str:
+    return f"{float(value):g}" if abs(value) < 10**300 else "a number of hundreds of digits"
