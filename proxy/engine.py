@@ -35,14 +35,14 @@ from proxy.errors import (
     StatementTooComplexError,
     UtilityError,
 )
-from proxy.goals import SCOUT, Absolute, Answer, Average, Goal, Relative, extras
+from proxy.goals import Absolute, Answer, Average, Goal, Relative, extras
 from proxy.inference import plan as planning
 from proxy.inference.accounting import UNIT, budget_units, charge
 from proxy.inference.history import Block, Estimator
 from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
 from proxy.inference.plan import Allocation, Wanted
 from proxy.inference.query import Term, TooLargeError
-from proxy.ledger import Ledger, Measurement, Transaction
+from proxy.ledger import Ledger, Measurement, Reads, Transaction
 from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy import Policy
 from proxy.reports import BudgetReport, HistoryLine, RuleReport
@@ -60,6 +60,7 @@ from proxy.steward import init, open_cube, other_policy
 Rows = list[Estimator | None]  # an estimator of every row of a family
 
 HARMLESS = ("set", "reset")
+TRIES = 64  # of which rows a step can measure
 NO_MORE = (InsufficientBudgetError, NotSupportedError, StatementTooComplexError)  # of a plan
 KEPT = 10_000  # rows and characters: what has more is worked out anew when it is asked for again
 NOBODY = ""  # the user of an embedded connection that names none
@@ -238,7 +239,7 @@ class Engine:
                 hint="group by fewer columns, or ask for COUNT and SUM with a half_width",
                 position=number.position,
             )
-        scout = float(self.policy.privacy.budget * SCOUT)
+        budget = float(self.policy.privacy.budget)
         if request is not None and request.relative:
             if number.kind not in ("count", "sum"):
                 raise NotSupportedError(
@@ -247,7 +248,7 @@ class Engine:
                     position=number.position,
                 )
             wish = checked(request.half_width, request.delta, number.position)
-            return Relative(number, wish.half_width, float(wish.delta), scout)
+            return Relative(number, wish.half_width, float(wish.delta), budget)
         if request is not None:
             wish = checked(request.half_width, request.delta, number.position)
         else:
@@ -255,7 +256,7 @@ class Engine:
         if number.kind == "avg":
             assert number.bounds is not None
             clip = float(number.bounds[0]), float(number.bounds[1])
-            return Average(number, wish.half_width, float(wish.delta), scout, clip)
+            return Average(number, wish.half_width, float(wish.delta), budget, clip)
         return Absolute(number, wish.half_width, float(wish.delta))
 
     def _default(self, number: Number) -> policies.Utility:
@@ -288,17 +289,25 @@ class Engine:
         """
         cost, paid, end = 0, dict[int, Block](), ""
         found: Sequence[Rows] | None = None
-        for step in range(max((goal.steps for goal in goals), default=1)):
+        wants: list[list[Wanted]] = []
+        blocks: list[Block] = []
+        for _ in range(max((goal.steps for goal in goals), default=1)):
             session.check_canceled()
             book.catch_up(self.ledger)
             wants = [goal.wants(book.history) for goal in goals]
             try:
                 spent, blocks, found = self._measure(book, list(chain(*wants)), text, session)
             except NO_MORE as error:
-                if not step and not all(goal.known(book.history) for goal in goals):
-                    raise
                 end = error.message
-                break
+                if not self._leave_out(book, goals, session) and not paid:
+                    raise
+                wants = [goal.wants(book.history) for goal in goals]
+                try:
+                    spent, blocks, found = self._measure(book, list(chain(*wants)), text, session)
+                except NO_MORE:  # somebody was faster
+                    if not paid:
+                        raise
+                    break
             cost += spent
             paid |= {row: block for block in blocks for row in block.rows}
             if not blocks:
@@ -313,7 +322,55 @@ class Engine:
             goal.answers(book.history, [next(rows) for _ in each], paid)
             for goal, each in zip(goals, wants, strict=True)
         ]
-        return answers, cost, tuple(_unmet(goal, end) for goal in goals if goal.unmet)
+        more = bool(blocks)  # each step has brought something new
+        return answers, cost, tuple(chain(*(_unmet(goal, end, more) for goal in goals)))
+
+    def _leave_out(self, book: Book, goals: Sequence[Goal], session: Session) -> bool:
+        """Leave out of the next step the rows that it cannot measure, so that all others are met.
+
+        Cheap rows come first, and what is tried is bounded: what was not tried is left out.  Return
+        whether there is something to answer: not where all of a number is left out and unknown.
+        """
+        rows = [
+            (look.price, index, row)
+            for index, goal in enumerate(goals)
+            for row, look in goal.looks.items()
+            if look.asked
+        ]
+        for _, index, row in rows:
+            goals[index].left_out.add(row)
+        if not rows or not self._fits(book, goals, session):
+            return False
+        chunks = [sorted(rows)]
+        for _ in range(TRIES):
+            if not chunks:
+                break
+            chunk = chunks.pop()
+            for _, index, row in chunk:
+                goals[index].left_out.discard(row)
+            if not self._fits(book, goals, session):
+                for _, index, row in chunk:
+                    goals[index].left_out.add(row)
+                half = len(chunk) // 2
+                chunks += [part for part in (chunk[half:], chunk[:half]) if half]
+        wholly = [g for g in goals if len(g.left_out) == g.number.family.rows]
+        return all(goal.known(book.history) for goal in wholly)
+
+    def _fits(self, book: Book, goals: Sequence[Goal], session: Session) -> bool:
+        """Return whether what is wanted now may be measured."""
+        kept = len(book.history.blocks)
+        try:
+            wants = [goal.wants(book.history) for goal in goals]
+            plan = self._plan(book, list(chain(*wants)))
+            if plan.measurements:
+                self._permit(book, plan, session)
+                self._check(book, book.charges(plan.measurements), session, self.ledger)
+                self._check_rows(plan, session, self.ledger)
+        except NO_MORE:
+            return False
+        finally:
+            book.history.truncate(kept)
+        return True
 
     def _measure(
         self, book: Book, wants: Sequence[Wanted], text: str, session: Session
@@ -383,7 +440,7 @@ class Engine:
                 hint="ask for a wider interval, or for what follows from earlier answers",
             )
 
-    def _check(self, book: Book, terms: Sequence[Term], session: Session, tx: Transaction) -> None:
+    def _check(self, book: Book, terms: Sequence[Term], session: Session, tx: Reads) -> None:
         """Refuse what would break a budget: of the cells, of the analyst, of the period."""
         breach = book.breach(terms)
         if breach is not None:
@@ -406,7 +463,7 @@ class Engine:
                     hint="ask for a wider interval, or ask the data steward",
                 )
 
-    def _caps(self, standing: Standing, tx: Transaction) -> Iterable[tuple[str, int, int]]:
+    def _caps(self, standing: Standing, tx: Reads) -> Iterable[tuple[str, int, int]]:
         """Yield name, cap and sum so far of the limits on what statements spend together."""
         for cap in standing.caps:
             yield cap.name, budget_units(cap.budget), sum(map(tx.spent_by, cap.users))
@@ -419,7 +476,7 @@ class Engine:
             part = budget / self.policy.privacy.unit.max_rows * standing.share
             yield f"this {period}", budget_units(part), spent
 
-    def _check_rows(self, plan: planning.Plan, session: Session, tx: Transaction) -> None:
+    def _check_rows(self, plan: planning.Plan, session: Session, tx: Reads) -> None:
         """Refuse what would make the history longer than the policy allows."""
         more = sum(each.family.rows for each in plan.measurements)
         limits = self.policy.privacy.rows
@@ -498,11 +555,23 @@ class Engine:
         return rows
 
 
-def _unmet(goal: Goal, end: str) -> str:
-    """Return the notice that a number met in steps is not as good as it was asked for, and why."""
-    groups = f", for {goal.unmet} of {rows} groups" if (rows := goal.number.family.rows) > 1 else ""
-    why = end or "the steps it was given were not enough; asking again may bring it nearer"
-    return f"{goal.number.label} is less exact than was asked{groups}: {why}"
+def _unmet(goal: Goal, end: str, more: bool) -> Iterator[str]:
+    """Yield the notices that rows met in steps are not as good as they were asked for, and why."""
+    out = len(goal.left_out)
+    unmet = [look for row, look in goal.looks.items() if not look.met and row not in goal.left_out]
+    lost = sum(not look.told for look in unmet)
+    whys = (
+        (out, end),
+        (lost, "what cannot be told from 0 is not met at more than the other groups cost, or than "
+         "the budget"),
+        (len(unmet) - lost, "the steps it was given were not enough; asking again may bring it "
+         "nearer" if more else "nothing more that could be measured would bring it nearer"),
+    )  # fmt: skip
+    for rows, why in whys:
+        if rows:
+            every = goal.number.family.rows
+            groups = f", for {rows} of {every} groups" if every > 1 else ""
+            yield f"{goal.number.label} is less exact than was asked{groups}: {why}"
 
 
 class Session:

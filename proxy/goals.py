@@ -3,7 +3,8 @@
 An absolute goal (half_width in the units of the number) is met by one plan.  A relative goal
 (``5 PERCENT``) and AVG depend on the size of what is asked for, so they are met in at most STEPS
 public steps, each with confidence 1 - delta / STEPS, each a transaction of its own: a step looks
-at released answers only.  Invariant: a goal reads the history, never the data.
+at released answers only.  Rows are met one by one: what cannot be met is left out, or given up,
+and costs the others nothing.  Invariant: a goal reads the history, never the data.
 
 AVG is a ratio S / C: its interval is the hull of {t in the clip: |Ŝ - tĈ| ≤ half_width(S - tC)},
 right for every C ≥ 1, since S - tC is itself a linear query with a posterior of its own.
@@ -12,7 +13,7 @@ right for every C ≥ 1, since S - tC is itself a linear query with a posterior 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Protocol
@@ -21,14 +22,14 @@ import numpy as np
 
 from proxy.errors import OperationalError
 from proxy.inference import plan as planning
+from proxy.inference import steps
 from proxy.inference.family import Family
 from proxy.inference.history import Block, Estimator, History
 from proxy.inference.plan import Wanted
+from proxy.inference.steps import SCOUT, STEPS, Look
 from proxy.sql.program import Extra, Number
 
-STEPS = 5  # of a relative goal
-SCOUT = Fraction(1, 100)  # of the budget: what the first look at an unknown number may cost
-BUCKETS = 2  # half-widths are rounded down to this many steps an octave: rows then share a family
+SHARE = 0.7  # of an average's half-width: for its sum, and for its count; they rarely add up
 AGAIN = "send the statement again"
 RARE = 1e-6  # the chance that is left of a ratio's denominator being nothing
 POINTS = 4  # at which the interval of a ratio is looked for, to either side
@@ -59,13 +60,14 @@ class Goal(Protocol):
     number: Number
     delta: float
     steps: int
-    unmet: int  # rows that were not yet as good as asked for, when ``wants`` last looked
+    looks: dict[int, Look]  # by row; none where it is met in one step, or not at all
+    left_out: set[int]  # rows of which no more is wanted, for want of budget
 
     def wants(self, history: History) -> list[Wanted]:
         """Return the families that must be known, and how well, in the next step."""
 
     def known(self, history: History) -> bool:
-        """Return whether there is something to say of every row, should no step be possible."""
+        """Return whether there is something to say of some row that no further step is for."""
 
     def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
         """Return the number in every row, given estimators of what was wanted."""
@@ -120,7 +122,8 @@ class Absolute(Linear):
     half_width: Fraction
     delta: float
     steps: int = 1
-    unmet: int = 0  # it is met, or refused
+    looks: dict[int, Look] = field(default_factory=dict)
+    left_out: set[int] = field(default_factory=set)
     _used: list[Estimator | None] = field(default_factory=list)
     _widths: dict[tuple[bytes, bytes, str], float] = field(default_factory=dict)
 
@@ -164,123 +167,160 @@ class Absolute(Linear):
         return self._widths[key]
 
 
+class Stepwise:
+    """What is met in steps: a look at every row says what the next one wants of it."""
+
+    families: tuple[Family, ...]
+    budget: float
+    delta: float
+    steps: int
+    looks: dict[int, Look]
+    left_out: set[int]
+
+    def wants(self, history: History) -> list[Wanted]:
+        """Return what the next step measures: rows in groups of like half-widths."""
+        known = zip(
+            *(steps.known(history, each, self._delta) for each in self.families), strict=True
+        )
+        looks = {row: self._look(history, *found) for row, found in enumerate(known)}
+        self.looks = {row: steps.LEFT_OUT for row in self.left_out}
+        rest = {row: look for row, look in looks.items() if row not in self.left_out}
+        self.looks |= steps.capped(rest, self.families)
+        return list(steps.bucketed(self.looks, self.families))
+
+    def known(self, history: History) -> bool:
+        """Return whether there is something to say of some row, should no step be possible."""
+        columns = [steps.known(history, each, self._delta) for each in self.families]
+        return any(None not in row for row in zip(*columns, strict=True))
+
+    def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
+        """Return source and cost of the first step; how near it comes is not known before."""
+        columns = [steps.known(history, each, self._delta) for each in self.families]
+        rows = zip(*columns, strict=True)
+        return [(*source([each for each in row if each], paid), None) for row in rows]
+
+    @property
+    def _delta(self) -> float:
+        """What a step may miss."""
+        return self.delta / self.steps
+
+    def _first(self) -> Look:
+        return steps.first(self.families[0], self.budget * float(SCOUT), self._delta)
+
+    def _look(self, history: History, *found: Estimator | None) -> Look:
+        """Return what the next step wants of a row, of which so much is known."""
+        raise NotImplementedError
+
+
 @dataclass(eq=False)
-class Relative(Linear):
+class Relative(Stepwise, Linear):
     """A count or sum within ``percent`` of its estimate, with confidence 1 - delta, in steps."""
 
     number: Number
     percent: Fraction
     delta: float
-    scout: float  # alpha of the first look
+    budget: float  # alpha of a cell
     steps: int = STEPS
-    unmet: int = 0
+    looks: dict[int, Look] = field(default_factory=dict)
+    left_out: set[int] = field(default_factory=set)
     _absolute: Absolute = field(init=False)
-    _halves: dict[int, Fraction] = field(default_factory=dict)  # row -> half_width asked for
     _used: list[Estimator | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._absolute = Absolute(self.number, Fraction(1), self.delta / self.steps)
+        self.families = (self.number.family,)
+        self._absolute = Absolute(self.number, Fraction(1), self._delta)
 
-    def wants(self, history: History) -> list[Wanted]:
-        """Return the rows in groups of like half-widths: what is now thought to be enough."""
-        family, delta = self.number.family, self.delta / self.steps
-        self.unmet = 0
-        for row, known in enumerate(_known(history, family)):
-            self.unmet += 1
-            if known is None:
-                half = _scouted(family, self.scout, delta)
-            else:
-                width = self._absolute.width(known, delta)
-                size = abs(history.estimate(known) + float(self.number.shift))
-                share = float(self.percent / 100)
-                if width <= share * size or not known.rows.size:  # 0 in any case
-                    half = Fraction(width) * Fraction(1 + 1e-9)
-                    self.unmet -= 1
-                elif size > 2 * width:
-                    half = Fraction(share * (size - width) / (1 + share))
-                else:
-                    half = Fraction(width / 4)  # cannot yet be told from 0
-            self._halves[row] = half
-        return list(_bucketed(family, self._halves, delta))
-
-    def known(self, history: History) -> bool:
-        """Return whether there is an estimator of every row, however wide."""
-        return None not in _known(history, self.number.family)
+    def _look(self, history: History, *found: Estimator | None) -> Look:
+        (known,) = found
+        if known is None:
+            return self._first()
+        width, share = self._absolute.width(known, self._delta), float(self.percent / 100)
+        size = abs(history.estimate(known) + float(self.number.shift))
+        if width <= share * size or not known.rows.size:  # 0 in any case
+            return steps.MET
+        if size <= width:
+            most = Fraction(share * (size + width))
+            if steps.price(self.number.family, most, self._delta) > self.budget:
+                return steps.LOST
+            return steps.closer(self.number.family, width, self._delta)
+        half = share * (size - width) / (1 + share)
+        if size <= 2 * width:  # so near to 0 that a closer look may well ask for less
+            half = max(half, width / steps.CLOSER)
+        return steps.priced(self.families, (0, Fraction(half), self._delta))
 
     def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
         """Return estimate and interval of every row from the history as it now is."""
-        self._used = _known(history, self.number.family)
+        self._used = steps.known(history, self.number.family, self._delta)
         return [self._answer(each, history, paid) for each in self._used]
 
-    def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
-        """Return source and cost of the first step; how near it comes is not known before."""
-        found = _known(history, self.number.family)
-        return [(*source([each] if each else [], paid), None) for each in found]
-
     def _reported(self, estimator: Estimator) -> float:
-        return self._absolute.width(estimator, self.delta / self.steps)
+        return self._absolute.width(estimator, self._delta)
 
 
 @dataclass(eq=False)
-class Average:
+class Average(Stepwise):
     """AVG(measure) = mid + U / C, U = SUM - mid · COUNT, within ``half_width``, in steps."""
 
     number: Number
     half_width: Fraction
     delta: float
-    scout: float
+    budget: float  # alpha of a cell
     clip: tuple[float, float]
     steps: int = STEPS
-    unmet: int = 0
+    looks: dict[int, Look] = field(default_factory=dict)
+    left_out: set[int] = field(default_factory=set)
     _used: list[tuple[Estimator | None, Estimator | None]] = field(default_factory=list)
 
-    @property
-    def _counts(self) -> Family:
+    def __post_init__(self) -> None:
         assert self.number.denominator is not None
-        return self.number.denominator
+        self.families = (self.number.denominator, self.number.family)
 
-    def wants(self, history: History) -> list[Wanted]:
-        """Return counts and sums, as well as the counts known so far make them needed."""
-        sums, counts, delta = self.number.family, self._counts, self.delta / self.steps
-        middle = float(self.number.shift)
-        reach = max(self.clip[1] - middle, middle - self.clip[0])
-        want_sum: dict[int, Fraction] = {}
-        want_count: dict[int, Fraction] = {}
-        both = zip(_known(history, sums), _known(history, counts), strict=True)
-        self.unmet = 0
-        for row, (top, bottom) in enumerate(both):
-            self.unmet += 1
-            if bottom is None:
-                want_count[row] = _scouted(counts, self.scout, delta)
-                continue
-            if not bottom.rows.size:  # nobody can be in it, so it is NULL
-                self.unmet -= 1
-                continue
-            width = planning.half_width(bottom, delta)
-            size = max(history.estimate(bottom) - width, width / 2, 1.0)
-            distance = reach
-            if top is not None:
-                if self._enough(history, top, bottom):
-                    want_sum[row] = Fraction(planning.half_width(top, delta)) * Fraction(1 + 1e-9)
-                    want_count[row] = Fraction(width) * Fraction(1 + 1e-9)
-                    self.unmet -= 1
-                    continue
-                ratio = abs(history.estimate(top)) / size
-                distance = min(reach, ratio + 2 * float(self.half_width))
-            goal = float(self.half_width) * size
-            want_sum[row] = Fraction(0.7 * goal)
-            want_count[row] = Fraction(max(0.25 * goal / max(distance, 1e-9), 1e-6))
-        return [*_bucketed(counts, want_count, delta), *_bucketed(sums, want_sum, delta)]
+    def _look(self, history: History, *found: Estimator | None) -> Look:
+        """Return what is wanted of count and sum, given the count known so far."""
+        bottom, top = found
+        if bottom is None:
+            return self._first()
+        if not bottom.rows.size:  # nobody can be in it, so it is NULL
+            return steps.MET
+        width, under = planning.half_width(bottom, self._delta), history.estimate(bottom)
+        if under <= width:
+            most = SHARE * float(self.half_width) * (under + width)
+            sums = (self.families[1], Fraction(max(most, 0.0)), self._delta)
+            if under + width < 1 or steps.price(*sums) > self.budget:
+                return steps.LOST
+            return steps.closer(self.families[0], width, self._delta)
+        size, middle = max(under, 1.0), float(self.number.shift)
+        distance = max(self.clip[1] - middle, middle - self.clip[0])
+        if top is not None:
+            if self._enough(history, top, bottom):
+                return steps.MET
+            ratio = abs(history.estimate(top)) / size
+            distance = min(distance, ratio + 2 * float(self.half_width))
+        goal = float(self.half_width) * size
+        count = Fraction(max(SHARE * goal / max(distance, 1e-9), 1e-6))
+        return self._asked(bottom, top, count, Fraction(SHARE * goal))
 
-    def known(self, history: History) -> bool:
-        """Return whether sum and count of every row have an estimator, however wide."""
-        both = (self.number.family, self._counts)
-        return not any(None in _known(history, family) for family in both)
+    def _asked(
+        self, bottom: Estimator, top: Estimator | None, count: Fraction, total: Fraction
+    ) -> Look:
+        """Return what is asked of count and sum: more than is known, since that was not enough.
+
+        Where each is known within what the step asks for, with all of its delta, the ratio need not
+        be: then they share the delta.
+        """
+        delta = self._delta
+        for _ in range(steps.TIGHTENED):
+            near = planning.meets(bottom, count, delta)
+            if not (near and top is not None and planning.meets(top, total, delta)):
+                break
+            delta, count, total = delta / 2, count * steps.TIGHTER, total * steps.TIGHTER
+        wanted = ((0, count, delta),) if not near else ()
+        return steps.priced(self.families, *wanted, (1, total, delta))
 
     def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
         """Return ratio and interval of every row from the history as it now is."""
-        both = zip(_known(history, self.number.family), _known(history, self._counts), strict=True)
-        self._used = list(both)
+        bottoms, tops = (steps.known(history, each, self._delta) for each in self.families)
+        self._used = list(zip(tops, bottoms, strict=True))
         return [self._answer(history, top, bottom, paid) for top, bottom in self._used]
 
     def probability(self, history: History, row: int, claim: Extra) -> float | None:
@@ -302,11 +342,6 @@ class Average:
                 within = (sign * value - law.slack * float(law.unit)) / float(law.unit)
                 outside += 1 - planning.law(law).cdf(within).lower
         return max(1 - outside, 0.0)
-
-    def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
-        """Return source and cost of the first step; how near it comes is not known before."""
-        both = zip(_known(history, self.number.family), _known(history, self._counts), strict=True)
-        return [(*source([each for each in pair if each], paid), None) for pair in both]
 
     def _outside(
         self, history: History, top: Estimator, bottom: Estimator
@@ -346,10 +381,11 @@ class Average:
         estimate, under = math.nan, history.estimate(bottom)
         if under > 0:
             outside = self._outside(history, top, bottom)
-            estimate = float(self.number.shift) + history.estimate(top) / under
-            estimate = min(max(estimate, low), high)
-            low = _edge(outside, estimate, low)
-            high = _edge(outside, estimate, high)
+            middle = float(self.number.shift) + history.estimate(top) / under
+            middle = min(max(middle, low), high)
+            low, high = _edge(outside, middle, low), _edge(outside, middle, high)
+            if under > planning.half_width(bottom, self._delta):  # else it may be of nobody
+                estimate = middle
         return Answer(estimate, low, high, 1 - self.delta, *source([top, bottom], paid))
 
 
@@ -412,22 +448,6 @@ def _edge(outside: Callable[[float], bool], inner: float, outer: float) -> float
     return bad
 
 
-def _known(history: History, family: Family) -> list[Estimator | None]:
-    """Return the best estimator of every row of a family, however wide, where there is one."""
-    matched = history.matching(family)
-    found: list[Estimator | None] = []
-    for row in range(family.rows):
-        query = family.row(row)
-        if family.rows <= planning.THOROUGH_ROWS:
-            candidates = history.estimators(query)
-        else:
-            candidates = list(history.singles(query))
-        if matched is not None:
-            candidates = [matched[row], *candidates]
-        found.append(min(candidates, key=lambda estimator: estimator.variance, default=None))
-    return found
-
-
 def _around(estimate: float, half: float) -> tuple[float, float]:
     """Return the ends of an interval, outwards where their rounding could lose one."""
     low, high = estimate - half, estimate + half
@@ -435,21 +455,6 @@ def _around(estimate: float, half: float) -> tuple[float, float]:
         return low, high  # exact
     room = 2 * math.ulp(abs(estimate) + half)
     return low - room, high + room
-
-
-def _scouted(family: Family, alpha: float, delta: float) -> Fraction:
-    """Return the half-width that a first look of so much alpha gives."""
-    return Fraction(family.sensitivity * math.log(1 / delta) / alpha) * family.grid
-
-
-def _bucketed(family: Family, halves: Mapping[int, Fraction], delta: float) -> Iterator[Wanted]:
-    """Yield the rows of a family, those of like half-widths together."""
-    buckets: dict[int, list[int]] = {}
-    halves = {row: max(half, Fraction(1, 10**9)) for row, half in halves.items()}  # none is 0
-    for row, half in halves.items():
-        buckets.setdefault(math.floor(BUCKETS * math.log2(half)), []).append(row)
-    for rows in buckets.values():
-        yield Wanted(family.subset(rows), min(halves[row] for row in rows), delta)
 
 
 def extras(
