@@ -323,7 +323,7 @@ class Engine:
             for goal, each in zip(goals, wants, strict=True)
         ]
         more = bool(blocks)  # each step has brought something new
-        return answers, cost, tuple(chain(*(_unmet(goal, end, more) for goal in goals)))
+        return answers, cost, tuple(chain(*(reports.unmet(goal, end, more) for goal in goals)))
 
     def _leave_out(self, book: Book, goals: Sequence[Goal], session: Session) -> bool:
         """Leave out of the next step the rows that it cannot measure, so that all others are met.
@@ -339,7 +339,7 @@ class Engine:
         ]
         for _, index, row in rows:
             goals[index].left_out.add(row)
-        if not rows or not self._fits(book, goals, session):
+        if not rows or self._stop(book, goals, session):
             return False
         chunks = [sorted(rows)]
         for _ in range(TRIES):
@@ -348,7 +348,7 @@ class Engine:
             chunk = chunks.pop()
             for _, index, row in chunk:
                 goals[index].left_out.discard(row)
-            if not self._fits(book, goals, session):
+            if self._stop(book, goals, session):
                 for _, index, row in chunk:
                     goals[index].left_out.add(row)
                 half = len(chunk) // 2
@@ -356,8 +356,8 @@ class Engine:
         wholly = [g for g in goals if len(g.left_out) == g.number.family.rows]
         return all(goal.known(book.history) for goal in wholly)
 
-    def _fits(self, book: Book, goals: Sequence[Goal], session: Session) -> bool:
-        """Return whether what is wanted now may be measured."""
+    def _stop(self, book: Book, goals: Sequence[Goal], session: Session) -> str:
+        """Return why what is wanted now may not be measured; nothing, where it may."""
         kept = len(book.history.blocks)
         try:
             wants = [goal.wants(book.history) for goal in goals]
@@ -366,11 +366,11 @@ class Engine:
                 self._permit(book, plan, session)
                 self._check(book, book.charges(plan.measurements), session, self.ledger)
                 self._check_rows(plan, session, self.ledger)
-        except NO_MORE:
-            return False
+        except NO_MORE as error:
+            return error.message
         finally:
             book.history.truncate(kept)
-        return True
+        return ""
 
     def _measure(
         self, book: Book, wants: Sequence[Wanted], text: str, session: Session
@@ -537,13 +537,27 @@ class Engine:
             book.catch_up(self.ledger)
             return book.left()
 
-    def explain(self, program: Program, session: Session) -> list[tuple[Any, ...]]:
-        """Return what each number of a statement would cost, and measure nothing."""
+    def explain(
+        self, program: Program, session: Session
+    ) -> tuple[list[tuple[Any, ...]], tuple[str, ...]]:
+        """Return what each number of a statement would cost, and notices; measure nothing."""
         with self._lock:
             numbers = [number for release in program.releases for number in release.numbers]
             goals = [self._goal(number, session) for number in numbers]
             book = self._book(session.standing)
-            return reports.explain(program, goals, book, self.ledger, self._plan)
+            book.catch_up(self.ledger)
+            why = self._stop(book, goals, session)
+            refused = bool(why) and not self._leave_out(book, goals, session)
+            if refused:
+                for goal in goals:
+                    goal.left_out.clear()
+            rows = reports.explain(program, goals, book, self._plan, charged=not refused)
+            if refused:
+                return rows, (f"the statement would be refused: {why}",)
+            most = book.most_left()
+            for _, cap, spent in self._caps(session.standing, self.ledger):
+                most = min(most, max(cap - spent, 0))
+            return rows, tuple(chain(*(reports.foreseen(goal, why, most) for goal in goals)))
 
     def _systems(self, program: Program, session: Session) -> dict[str, list[tuple[Any, ...]]]:
         """Return the rows of the relations of schema privacy that a statement reads."""
@@ -553,25 +567,6 @@ class Engine:
         if "history" in program.systems:
             rows["history"] = list(reports.history_rows(self.history(session.standing.sees)))
         return rows
-
-
-def _unmet(goal: Goal, end: str, more: bool) -> Iterator[str]:
-    """Yield the notices that rows met in steps are not as good as they were asked for, and why."""
-    out = len(goal.left_out)
-    unmet = [look for row, look in goal.looks.items() if not look.met and row not in goal.left_out]
-    lost = sum(not look.told for look in unmet)
-    whys = (
-        (out, end),
-        (lost, "what cannot be told from 0 is not met at more than the other groups cost, or than "
-         "the budget"),
-        (len(unmet) - lost, "the steps it was given were not enough; asking again may bring it "
-         "nearer" if more else "nothing more that could be measured would bring it nearer"),
-    )  # fmt: skip
-    for rows, why in whys:
-        if rows:
-            every = goal.number.family.rows
-            groups = f", for {rows} of {every} groups" if every > 1 else ""
-            yield f"{goal.number.label} is less exact than was asked{groups}: {why}"
 
 
 class Session:
@@ -663,7 +658,8 @@ class Session:
         elif command.kind == "show":
             columns, rows = self._shown(command.name)
         elif command.kind == "explain" and command.program is not None:
-            columns, rows = reports.EXPLAINED, self._engine.explain(command.program, self)
+            columns = reports.EXPLAINED
+            rows, notices = self._engine.explain(command.program, self)
         elif command.kind not in HARMLESS:
             raise NotSupportedError(
                 f"{command.kind.upper()} is not supported",

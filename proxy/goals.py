@@ -66,6 +66,9 @@ class Goal(Protocol):
     def wants(self, history: History) -> list[Wanted]:
         """Return the families that must be known, and how well, in the next step."""
 
+    def unmet(self) -> tuple[int, int, int]:
+        """Return how many rows were left out, were given up, and are not yet met, in steps."""
+
     def known(self, history: History) -> bool:
         """Return whether there is something to say of some row that no further step is for."""
 
@@ -86,7 +89,20 @@ def source(estimators: Sequence[Estimator], paid: Mapping[int, Block]) -> tuple[
     return ("measured" if used else "inferred"), cost
 
 
-class Linear:
+class Looked:
+    """What all goals share: the looks of rows that are met in steps."""
+
+    looks: dict[int, Look]
+    left_out: set[int]
+
+    def unmet(self) -> tuple[int, int, int]:
+        """Return how many rows were left out, were given up, and are not yet met, in steps."""
+        rest = [x for row, x in self.looks.items() if row not in self.left_out and not x.met]
+        lost = sum(not look.told for look in rest)
+        return len(self.left_out), lost, len(rest) - lost
+
+
+class Linear(Looked):
     """What counts and sums share: each row is one linear query, with one estimator."""
 
     number: Number
@@ -167,15 +183,13 @@ class Absolute(Linear):
         return self._widths[key]
 
 
-class Stepwise:
+class Stepwise(Looked):
     """What is met in steps: a look at every row says what the next one wants of it."""
 
     families: tuple[Family, ...]
     budget: float
     delta: float
     steps: int
-    looks: dict[int, Look]
-    left_out: set[int]
 
     def wants(self, history: History) -> list[Wanted]:
         """Return what the next step measures: rows in groups of like half-widths."""
