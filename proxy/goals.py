@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Protocol
 
@@ -114,16 +114,38 @@ class Linear(Looked):
         used = self._used[row]
         if used is None:
             return None
+        claim = _open(claim, self._possible(history, row))
         return probability(used, history.estimate(used), self.number, claim)
 
-    def _answer(
-        self, estimator: Estimator | None, history: History, paid: Mapping[int, Block]
-    ) -> Answer:
-        if estimator is None:
-            raise OperationalError("the data was rebuilt while the statement ran", hint=AGAIN)
-        estimate = history.estimate(estimator) + float(self.number.shift)
-        low, high = _around(estimate, self._reported(estimator))
-        return Answer(estimate, low, high, 1 - self.delta, *source([estimator], paid))
+    def _answers(self, history: History, paid: Mapping[int, Block]) -> list[Answer]:
+        """Return what is known of every row: its interval within what is possible.
+
+        The interval around an estimate beyond an end is that around the end.  Of a law whose
+        density is log-concave, P(X > d + t | X ≥ d) ≤ P(X > t | X ≥ 0) ≤ P(|X| > t), so that it has
+        its confidence also given the end; and it holds what the interval around the estimate holds
+        of what is possible.
+        """
+        answers = []
+        for row, used in enumerate(self._used):
+            least, most = self._possible(history, row)
+            if used is None:
+                if row not in self.left_out:
+                    raise OperationalError("the data was rebuilt meanwhile", hint=AGAIN)
+                answers.append(Answer(math.nan, least, most, 1 - self.delta, "inferred", 0.0))
+                continue
+            estimate = history.estimate(used) + float(self.number.shift)
+            low, high = _around(min(max(estimate, least), most), self._reported(used))
+            ends = max(low, least), min(high, most)
+            answers.append(Answer(estimate, *ends, 1 - self.delta, *source([used], paid)))
+        return answers
+
+    def _possible(self, history: History, row: int) -> tuple[float, float]:
+        """Return the least and the most that a row can be, given max_records and the clips."""
+        family, shift = self.number.family, self.number.shift
+        many = family.rows > planning.THOROUGH_ROWS  # then what holds for every row
+        query = family.query if many else family.row(row)
+        low, high = (shift + history.records * query.grid * end for end in query.span)
+        return float(low), float(high)
 
     def _reported(self, estimator: Estimator) -> float:
         """Return the half-width to report."""
@@ -154,7 +176,7 @@ class Absolute(Linear):
     def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
         """Return estimate and narrowest interval of every row."""
         self._used = list(found[0])
-        return [self._answer(each, history, paid) for each in found[0]]
+        return self._answers(history, paid)
 
     def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
         """Return source, cost and half-width of every row, if what is planned were measured."""
@@ -265,7 +287,7 @@ class Relative(Stepwise, Linear):
     def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
         """Return estimate and interval of every row from the history as it now is."""
         self._used = steps.known(history, self.number.family, self._delta)
-        return [self._answer(each, history, paid) for each in self._used]
+        return self._answers(history, paid)
 
     def _reported(self, estimator: Estimator) -> float:
         return self._absolute.width(estimator, self._delta)
@@ -348,7 +370,7 @@ class Average(Stepwise):
         over, under = history.estimate(top), history.estimate(bottom)
         if planning.law(bottom).cdf(-under / float(bottom.unit)).upper > RARE:
             return None
-        outside = RARE
+        claim, outside = _open(claim, self.clip), RARE
         for end, sign in ((claim.least, 1), (claim.most, -1)):
             if end is not None:  # P(sign · (U - (end - mid) C) < 0), at most
                 law = difference(top, bottom, end - self.number.shift)
@@ -401,6 +423,14 @@ class Average(Stepwise):
             if under > planning.half_width(bottom, self._delta):  # else it may be of nobody
                 estimate = middle
         return Answer(estimate, low, high, 1 - self.delta, *source([top, bottom], paid))
+
+
+def _open(claim: Extra, possible: tuple[float, float]) -> Extra:
+    """Return a claim without the ends that nothing can be beyond."""
+    low, high = possible
+    least = None if claim.least is not None and claim.least <= low else claim.least
+    most = None if claim.most is not None and claim.most >= high else claim.most
+    return replace(claim, least=least, most=most)
 
 
 def probability(used: Estimator, estimate: float, number: Number, claim: Extra) -> float:

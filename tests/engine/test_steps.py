@@ -178,3 +178,42 @@ def test_what_is_nothing_whatever_the_data_is_exact(engine):
         result = engine.session().execute(text)
         assert (result.cost, result.notices) == (0, ())
         assert result.rows == [(0 if number == "COUNT(*)" else None,)]
+
+
+@pytest.mark.parametrize("people", [1, 2, 8, 100])
+@pytest.mark.parametrize("within", ["0.001", "0.01", "0.1", "1"])
+def test_an_average_within_less_than_a_step_of_the_lattice_is_met(tmp_path, people, within):
+    """
+    Where sum and count are each known exactly, but not with confidence enough for both, they are
+    measured once more.  Asked again it is the same, for nothing, without a notice.
+    """
+    small = Small(tmp_path)
+    small.data((3, "a", people))
+    privacy = "privacy: {budget: 1000, unit: row}\n"
+    engine = small.made(privacy=privacy, domain=DOMAIN + MEASURES)
+    text = f"SELECT AVG(pay) FROM people WITH UTILITY ({within}, 0.05)"
+    first, again = (engine.session().execute(text) for _ in range(2))
+    assert first.notices == again.notices == ()
+    assert first.cost > again.cost == 0
+    assert again.rows == first.rows == [(3,)]
+    ((answer,),) = again.answers
+    assert answer.low <= 3 <= answer.high
+    assert answer.high - answer.low <= 2 * float(within)
+    engine.close()
+
+
+def test_a_notice_says_that_asking_again_helps_only_where_it_does(tmp_path):
+    """
+    Whatever is asked of whatever group, a statement that was free twice does not say so.
+    """
+    small = Small(tmp_path)
+    small.data((3, "a", 7), (5, "b", 300))
+    privacy = "privacy: {budget: 30, unit: row}\n"
+    engine = small.made(privacy=privacy, domain=DOMAIN + MEASURES)
+    for number, half in (("AVG(pay)", "0.02"), ("AVG(age)", "0.3"), ("COUNT(*)", "1 PERCENT")):
+        text = f"SELECT age, {number} FROM people GROUP BY age WITH UTILITY ({half}, 0.05)"
+        results = [engine.session().execute(text) for _ in range(4)]
+        assert results[-1].cost == 0
+        assert results[-1].notices
+        assert not any("asking again" in notice for notice in results[-1].notices)
+    engine.close()
