@@ -218,7 +218,7 @@ class Stepwise(Looked):
         known = zip(
             *(steps.known(history, each, self._delta) for each in self.families), strict=True
         )
-        looks = {row: self._look(history, *found) for row, found in enumerate(known)}
+        looks = {row: self._look(history, row, *found) for row, found in enumerate(known)}
         self.looks = {row: steps.LEFT_OUT for row in self.left_out}
         rest = {row: look for row, look in looks.items() if row not in self.left_out}
         self.looks |= steps.capped(rest, self.families)
@@ -243,7 +243,7 @@ class Stepwise(Looked):
     def _first(self) -> Look:
         return steps.first(self.families[0], self.budget * float(SCOUT), self._delta)
 
-    def _look(self, history: History, *found: Estimator | None) -> Look:
+    def _look(self, history: History, row: int, *found: Estimator | None) -> Look:
         """Return what the next step wants of a row, of which so much is known."""
         raise NotImplementedError
 
@@ -266,7 +266,7 @@ class Relative(Stepwise, Linear):
         self.families = (self.number.family,)
         self._absolute = Absolute(self.number, Fraction(1), self._delta)
 
-    def _look(self, history: History, *found: Estimator | None) -> Look:
+    def _look(self, history: History, row: int, *found: Estimator | None) -> Look:
         (known,) = found
         if known is None:
             return self._first()
@@ -311,7 +311,7 @@ class Average(Stepwise):
         assert self.number.denominator is not None
         self.families = (self.number.denominator, self.number.family)
 
-    def _look(self, history: History, *found: Estimator | None) -> Look:
+    def _look(self, history: History, row: int, *found: Estimator | None) -> Look:
         """Return what is wanted of count and sum, given the count known so far."""
         bottom, top = found
         if bottom is None:
@@ -334,10 +334,10 @@ class Average(Stepwise):
             distance = min(distance, ratio + 2 * float(self.half_width))
         goal = float(self.half_width) * size
         count = Fraction(max(SHARE * goal / max(distance, 1e-9), 1e-6))
-        return self._asked(bottom, top, count, Fraction(SHARE * goal))
+        return self._asked(history, row, top is None, count, Fraction(SHARE * goal))
 
     def _asked(
-        self, bottom: Estimator, top: Estimator | None, count: Fraction, total: Fraction
+        self, history: History, row: int, new: bool, count: Fraction, total: Fraction
     ) -> Look:
         """Return what is asked of count and sum: more than is known, since that was not enough.
 
@@ -346,8 +346,8 @@ class Average(Stepwise):
         """
         delta = self._delta
         for _ in range(steps.TIGHTENED):
-            near = planning.meets(bottom, count, delta)
-            if not (near and top is not None and planning.meets(top, total, delta)):
+            near = steps.inferred(history, self.families[0], row, count, delta)
+            if new or not (near and steps.inferred(history, self.families[1], row, total, delta)):
                 break
             delta, count, total = delta / 2, count * steps.TIGHTER, total * steps.TIGHTER
         wanted = ((0, count, delta),) if not near else ()

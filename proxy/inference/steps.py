@@ -123,6 +123,12 @@ def bucketed(looks: Mapping[int, Look], families: Sequence[Family]) -> Iterator[
         yield Wanted(families[which].subset(list(halves)), min(halves.values()), delta)
 
 
+def inferred(history: History, family: Family, row: int, half: Fraction, delta: float) -> bool:
+    """Return whether a plan would infer a row, which is then as good as it is."""
+    wanted = Wanted(family.subset([row]), max(half, SMALLEST), delta)
+    return planning.estimators(history, wanted)[0] is not None
+
+
 def known(history: History, family: Family, delta: float) -> list[Estimator | None]:
     """Return the narrowest estimator of every row of a family, where there is one."""
     matched = history.matching(family)
