@@ -35,7 +35,7 @@ from proxy.errors import (
     StatementTooComplexError,
     UtilityError,
 )
-from proxy.goals import Absolute, Answer, Average, Goal, Relative, extras
+from proxy.goals import Absolute, Answer, Average, Goal, Relative, extras, reaches
 from proxy.inference import plan as planning
 from proxy.inference.accounting import UNIT, budget_units, charge
 from proxy.inference.history import Block, Estimator
@@ -169,9 +169,10 @@ class Engine:
             with book.watched(session.check_canceled):
                 answers, cost, notices = self._answer(book, goals, statement.text, session)
             more = [extras(g, a, book.history) for g, a in zip(goals, answers, strict=True)]
-            rows, shown, places = assemble(
+            reached = [reaches(goal) for goal in goals] if statement.derived else []
+            rows, shown, places, drowned = assemble(
                 statement,
-                Numbers(answers, more),
+                Numbers(answers, more, reached),
                 self._systems(statement, session),
                 session.settings,
                 self._evaluator,
@@ -182,7 +183,7 @@ class Engine:
                 shown,
                 cost / UNIT,
                 book.left(),
-                statement.notices + notices,
+                statement.notices + notices + drowned,
                 f"SELECT {len(rows.rows)}",
                 places,
             )

@@ -24,7 +24,7 @@ from proxy.errors import OperationalError
 from proxy.inference import plan as planning
 from proxy.inference import steps
 from proxy.inference.family import Family
-from proxy.inference.history import Block, Estimator, History
+from proxy.inference.history import Block, Estimator, History, correlation
 from proxy.inference.plan import Wanted
 from proxy.inference.steps import SCOUT, STEPS, Look
 from proxy.sql.program import Extra, Number
@@ -501,6 +501,27 @@ def _around(estimate: float, half: float) -> tuple[float, float]:
     return low - room, high + room
 
 
+def reaches(goal: Goal) -> tuple[list[float], list[float]]:
+    """Return how far each row may be off, with the confidence asked for and for all rows at once.
+
+    Where rows rest on the same measurements, their noises are correlated, and those are widened so
+    that √Σ (g · near)² still holds for sums Σ g n of rows.
+    """
+    used = goal._used if isinstance(goal, Linear) else []
+    if None in used or not used:
+        return [math.inf] * goal.number.family.rows, [math.inf] * goal.number.family.rows
+    found = [each for each in used if each is not None]
+    near, far = goal.delta, goal.delta / len(found)
+    wide = math.sqrt(correlation(found))
+    return [wide * _reach(e, near) for e in found], [_reach(e, far) for e in found]
+
+
+def _reach(estimator: Estimator, delta: float) -> float:
+    """Return a half-width of a number alone that serves in sums: of Laplace noise, at least."""
+    normal = math.sqrt(estimator.variance / 2) * math.log(1 / delta)
+    return max(planning.half_width(estimator, delta), normal)
+
+
 def extras(
     goal: Goal, answers: Sequence[Answer], history: History
 ) -> list[list[float | bool | None]]:
@@ -516,8 +537,8 @@ def _extra(
 ) -> float | bool | None:
     if extra.what == "probability":
         return goal.probability(history, row, extra)
-    if extra.what == "present":
+    if extra.what == "present":  # of all values at once
         there = goal.probability(history, row, Extra("probability", Fraction(1)))
-        return there is not None and there >= 1 - goal.delta
+        return there is not None and there >= 1 - goal.delta / goal.number.family.rows
     value: float = getattr(answer, extra.what)
     return value

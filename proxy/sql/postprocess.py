@@ -13,7 +13,7 @@ from decimal import Decimal
 from proxy.sql import system, types
 from proxy.sql.casts import DECIMALS
 from proxy.sql.evaluate import Evaluator, decimal_type
-from proxy.sql.program import Cell, GroupColumn, Origin, Program, Release, Rows
+from proxy.sql.program import DERIVED, Cell, GroupColumn, Origin, Program, Release, Rows
 
 Values = Sequence[Sequence[Sequence[int | float | None]]]  # [release][number][row]
 Extras = Sequence[
@@ -103,4 +103,6 @@ def origin(shadow: int | None, places: Mapping[int, int]) -> Origin | None:
     """Return the release, number and row that a shadow stands for."""
     if shadow is None:
         return None
+    if shadow >> 52 == DERIVED:
+        return -1, (shadow >> 32) & (2**20 - 1), shadow & (2**32 - 1)
     return places[shadow >> 52], (shadow >> 32) & (2**20 - 1), shadow & (2**32 - 1)

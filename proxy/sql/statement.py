@@ -148,4 +148,5 @@ def _program(binder: Binder, tree: exp.Expr, request: Request | None) -> Program
         tuple(shadows),
         systems=tuple(binder.systems),
         notices=tuple(binder.notices),
+        derived=tuple(binder.derived),
     )
