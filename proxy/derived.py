@@ -96,26 +96,28 @@ def _anything(derived: Derived, counts: Counts) -> Ends:
 
 
 def settled(
-    rows: Rows, found: Sequence[Sequence[Answer | None]]
+    rows: Rows, found: Sequence[Sequence[Answer | None]], derived: Sequence[Sequence[Answer]]
 ) -> tuple[Rows, list[list[Answer | None]]]:
     """Return rows in which what noise drowns is NULL, and answers with the rows' estimates."""
     cells: list[tuple[Cell, ...]] = []
     answers: list[list[Answer | None]] = []
-    for row, known in zip(rows.rows, found, strict=True):
+    for row, known, places in zip(rows.rows, found, rows.derived, strict=True):
         line, beside = list(row), list(known)
-        for i, answer in enumerate(known):
-            if answer is None or answer.source != SOURCE:
-                continue
-            value = line[i]
-            if math.isnan(answer.estimate):
-                line[i] = None
-                continue
-            if value is None:  # none of the values is there for sure
-                whole = rows.columns[i].type in WHOLE
-                value = line[i] = round(answer.estimate) if whole else answer.estimate
-            estimate = float(value)  # type: ignore[arg-type]  # a number, or it has no interval
-            low, high = min(answer.low, estimate), max(answer.high, estimate)
-            beside[i] = replace(answer, estimate=estimate, low=low, high=high)
+        for i, place in enumerate(places):
+            if place is not None:
+                answer = derived[place[0]][place[1]]
+                line[i], beside[i] = _settled(line[i], answer, rows.columns[i].type)
         cells.append(tuple(line))
         answers.append(beside)
     return Rows(rows.columns, cells, rows.origins), answers
+
+
+def _settled(value: Cell, answer: Answer, kind: str) -> tuple[Cell, Answer]:
+    """Return what a cell shows, and its answer."""
+    if math.isnan(answer.estimate):
+        return None, answer
+    if value is None:  # none of the values is there for sure
+        value = round(answer.estimate) if kind in WHOLE else answer.estimate
+    estimate = float(value)  # type: ignore[arg-type]  # a number, or it has no interval
+    low, high = min(answer.low, estimate), max(answer.high, estimate)
+    return value, replace(answer, estimate=estimate, low=low, high=high)

@@ -76,10 +76,9 @@ def assemble(
     notices: tuple[str, ...] = ()
     if program.derived:
         derived, notices = intervals(program, known, numbers.reaches)
-        known.append(derived)
     found = [[origin and _answer(known, origin) for origin in row] for row in rows.origins]
     if program.derived:
-        rows, found = settled(rows, found)
+        rows, found = settled(rows, found, derived)
     if settings.value(COLUMNS):
         return *_with_columns(program, rows, found), notices
     places = [[i for i, answer in enumerate(row) if answer] for row in found]

@@ -15,7 +15,8 @@ from proxy.domain import Value
 from proxy.inference.family import Family
 
 Cell = Value | None
-Origin = tuple[int, int, int]  # release, number, row; of what is derived the release is -1
+Origin = tuple[int, int, int]  # release, number, row
+Place = tuple[int, int]  # of what is derived: which, and the row of its release
 DERIVED = 2**10  # stands for a release in the id of what is derived
 
 
@@ -133,8 +134,11 @@ class Command:
 
 @dataclass(frozen=True)
 class Rows:
-    """A result: its rows, and for each cell the number that it is exactly, if it is one."""
+    """A result: its rows, and for each cell the number that it is exactly, if it is one, or which
+    derived number.
+    """
 
     columns: tuple[Column, ...]
     rows: Sequence[tuple[Cell, ...]]
     origins: Sequence[tuple[Origin | None, ...]] = field(default_factory=tuple)
+    derived: Sequence[tuple[Place | None, ...]] = field(default_factory=tuple)
