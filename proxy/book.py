@@ -188,6 +188,10 @@ class Book:
             self.keep(LEFT, self._least(()))
         return float(self.kept[LEFT])
 
+    def most_left(self) -> int:
+        """Return what no cell has more left than, in 2⁻⁴⁰ alpha."""
+        return max(max(rule.budget for rule in self.rules) - self.account.least, 0)
+
     def _least(self, more: Sequence[Term]) -> float:
         least = min(r.budget - self.account.spent(r.within, more).value for r in self.rules)
         return float(Fraction(max(least, 0), UNIT))

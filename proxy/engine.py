@@ -37,14 +37,14 @@ from proxy.errors import (
     StatementTooComplexError,
     UtilityError,
 )
-from proxy.goals import SCOUT, Absolute, Answer, Average, Goal, Relative, extras
+from proxy.goals import Absolute, Answer, Average, Goal, Relative, extras, reaches
 from proxy.inference import plan as planning
 from proxy.inference.accounting import UNIT, charge
 from proxy.inference.history import Block, Estimator
 from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
 from proxy.inference.plan import Allocation, Wanted
 from proxy.inference.query import Term, TooLargeError
-from proxy.ledger import Ledger, Measurement, Transaction
+from proxy.ledger import Ledger, Measurement, Reads, Transaction
 from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy import Policy
 from proxy.protection import protection
@@ -73,6 +73,7 @@ from proxy.steward import arranged, init, open_cube, same_policy, take_users, up
 Rows = list[Estimator | None]  # an estimator of every row of a family
 
 HARMLESS = ("set", "reset")
+TRIES = 64  # of which rows a step can measure
 NO_MORE = (InsufficientBudgetError, NotSupportedError, StatementTooComplexError)  # of a plan
 KEPT = 10_000  # rows and characters: what has more is worked out anew when it is asked for again
 NOBODY = ""  # the user of an embedded connection that names none
@@ -204,9 +205,10 @@ class Engine:
                 with book.watched(session.check_canceled):
                     answers, cost, notices = self._answer(book, goals, statement.text, session)
                 more = [extras(g, a, book.history) for g, a in zip(goals, answers, strict=True)]
-                rows, shown, places = assemble(
+                reached = [reaches(goal) for goal in goals] if statement.derived else []
+                rows, shown, places, drowned = assemble(
                     statement,
-                    Numbers(answers, more),
+                    Numbers(answers, more, reached),
                     self._systems(statement, session),
                     session.settings,
                     self._evaluator,
@@ -219,7 +221,7 @@ class Engine:
                 shown,
                 cost / UNIT,
                 room.left,
-                statement.notices + notices,
+                statement.notices + notices + drowned,
                 f"SELECT {len(rows.rows)}",
                 places,
                 room.name,
@@ -297,7 +299,7 @@ class Engine:
                 hint="group by fewer columns, or ask for COUNT and SUM with a half_width",
                 position=number.position,
             )
-        scout = float(self.policy.privacy.budget * SCOUT)
+        budget = float(self.policy.privacy.budget)
         if request is not None and request.relative:
             if number.kind not in ("count", "sum"):
                 raise NotSupportedError(
@@ -306,7 +308,7 @@ class Engine:
                     position=number.position,
                 )
             wish = checked(request.half_width, request.delta, True, number.position)
-            return Relative(number, wish.half_width, float(wish.delta), scout)
+            return Relative(number, wish.half_width, float(wish.delta), budget)
         if request is not None:
             wish = checked(request.half_width, request.delta, False, number.position)
         else:
@@ -314,7 +316,7 @@ class Engine:
         if number.kind == "avg":
             assert number.bounds is not None
             clip = float(number.bounds[0]), float(number.bounds[1])
-            return Average(number, wish.half_width, float(wish.delta), scout, clip)
+            return Average(number, wish.half_width, float(wish.delta), budget, clip)
         return Absolute(number, wish.half_width, float(wish.delta))
 
     def _default(self, number: Number, session: Session) -> Request:
@@ -347,17 +349,25 @@ class Engine:
         end, bill = "", session.bill
         assert bill is not None
         found: Sequence[Rows] | None = None
-        for step in range(max((goal.steps for goal in goals), default=1)):
+        wants: list[list[Wanted]] = []
+        blocks: list[Block] = []
+        for _ in range(max((goal.steps for goal in goals), default=1)):
             session.check_canceled()
             book.catch_up(self.ledger)
             wants = [goal.wants(book.history) for goal in goals]
             try:
                 blocks, found = self._measure(book, list(chain(*wants)), text, session)
             except NO_MORE as error:
-                if not step and not all(goal.known(book.history) for goal in goals):
-                    raise
                 end = error.message
-                break
+                if not self._leave_out(book, goals, session) and not bill.paid:
+                    raise
+                wants = [goal.wants(book.history) for goal in goals]
+                try:
+                    blocks, found = self._measure(book, list(chain(*wants)), text, session)
+                except NO_MORE:  # somebody was faster
+                    if not bill.paid:
+                        raise
+                    break
             if not blocks:
                 break
         if bill.paid or found is None:  # the history is longer than it was when that was planned
@@ -371,7 +381,56 @@ class Engine:
             rests = bill.rests()
             known = goal.answers(book.history, [next(rows) for _ in each], rests)
             answers.append(bill.priced(goal.number, known, rests))
-        return answers, bill.cost(), tuple(_unmet(goal, end) for goal in goals if goal.unmet)
+        more = bool(blocks)  # each step has brought something new
+        notices = chain(*(reports.unmet(goal, end, more) for goal in goals))
+        return answers, bill.cost(), tuple(notices)
+
+    def _leave_out(self, book: Book, goals: Sequence[Goal], session: Session) -> bool:
+        """Leave out of the next step the rows that it cannot measure, so that all others are met.
+
+        Cheap rows come first, and what is tried is bounded: what was not tried is left out.  Return
+        whether there is something to answer: not where all of a number is left out and unknown.
+        """
+        rows = [
+            (look.price, index, row)
+            for index, goal in enumerate(goals)
+            for row, look in goal.looks.items()
+            if look.asked
+        ]
+        for _, index, row in rows:
+            goals[index].left_out.add(row)
+        if not rows or self._stop(book, goals, session):
+            return False
+        chunks = [sorted(rows)]
+        for _ in range(TRIES):
+            if not chunks:
+                break
+            chunk = chunks.pop()
+            for _, index, row in chunk:
+                goals[index].left_out.discard(row)
+            if self._stop(book, goals, session):
+                for _, index, row in chunk:
+                    goals[index].left_out.add(row)
+                half = len(chunk) // 2
+                chunks += [part for part in (chunk[half:], chunk[:half]) if half]
+        wholly = [g for g in goals if len(g.left_out) == g.number.family.rows]
+        return all(goal.known(book.history) for goal in wholly)
+
+    def _stop(self, book: Book, goals: Sequence[Goal], session: Session) -> str:
+        """Return why what is wanted now may not be measured; nothing, where it may."""
+        kept = len(book.history.blocks)
+        try:
+            wants = [goal.wants(book.history) for goal in goals]
+            plan = self._plan(book, list(chain(*wants)))
+            if plan.measurements:
+                self._permit(book, plan, session)
+                self._check(book, book.charges(plan.measurements), session, self.ledger)
+                self._check_rows(plan, book, session)
+        except NO_MORE as error:
+            return error.message
+        finally:
+            book.history.truncate(kept)
+        return ""
 
     def _measure(
         self, book: Book, wants: Sequence[Wanted], text: str, session: Session
@@ -444,7 +503,7 @@ class Engine:
                 hint="ask for a wider interval, or for what follows from earlier answers",
             )
 
-    def _check(self, book: Book, terms: Sequence[Term], session: Session, tx: Transaction) -> None:
+    def _check(self, book: Book, terms: Sequence[Term], session: Session, tx: Reads) -> None:
         """Refuse what would break a budget: of the cells, of the analyst, of the period."""
         breach = book.breach(terms)
         if breach is not None:
@@ -550,18 +609,33 @@ class Engine:
             book.catch_up(self.ledger)
             return book.left()
 
-    def explain(self, program: Program, session: Session) -> list[tuple[Any, ...]]:
-        """Return what each number of a statement would cost, and measure nothing."""
+    def explain(
+        self, program: Program, session: Session
+    ) -> tuple[list[tuple[Any, ...]], tuple[str, ...]]:
+        """Return what each number of a statement would cost, and notices; measure nothing."""
         with self._lock:
             numbers = [number for release in program.releases for number in release.numbers]
             goals = [self._goal(number, session) for number in numbers]
             book = self._book(session.standing)
+            now = self._clock(self.policy.zone)
+            book.catch_up(self.ledger)
+            why = self._stop(book, goals, session)
+            refused = bool(why) and not self._leave_out(book, goals, session)
+            if refused:
+                for goal in goals:
+                    goal.left_out.clear()
 
             def after(terms: Sequence[Term]) -> float:
-                now = self._clock(self.policy.zone)
-                return least(rooms(session.standing, book, self.ledger, now, terms)).left
+                more = () if refused else terms
+                return least(rooms(session.standing, book, self.ledger, now, more)).left
 
-            return reports.explain(program, goals, book, self.ledger, self._plan, after)
+            rows = reports.explain(program, goals, book, self._plan, after)
+            if refused:
+                return rows, (f"the statement would be refused: {why}",)
+            most = book.most_left()
+            for room in sums(session.standing, book, self.ledger, now):
+                most = min(most, max(room.budget - room.spent, 0))
+            return rows, tuple(chain(*(reports.foreseen(goal, why, most) for goal in goals)))
 
     def _systems(self, program: Program, session: Session) -> dict[str, list[tuple[Any, ...]]]:
         """Return the rows of the relations of schema privacy that a statement reads."""
@@ -571,13 +645,6 @@ class Engine:
         if "history" in program.systems:
             rows["history"] = list(reports.history_rows(self.history(session.standing.sees)))
         return rows
-
-
-def _unmet(goal: Goal, end: str) -> str:
-    """Return the notice that a number met in steps is not as good as it was asked for, and why."""
-    groups = f", for {goal.unmet} of {rows} groups" if (rows := goal.number.family.rows) > 1 else ""
-    why = end or "the steps it was given were not enough; asking again may bring it nearer"
-    return f"{goal.number.label} is less exact than was asked{groups}: {why}"
 
 
 class Session:
@@ -678,7 +745,8 @@ class Session:
         elif command.kind == "show":
             columns, rows = self._shown(command.name)
         elif command.kind == "explain" and command.program is not None:
-            columns, rows = reports.EXPLAINED, self._engine.explain(command.program, self)
+            columns = reports.EXPLAINED
+            rows, notices = self._engine.explain(command.program, self)
         elif command.kind not in HARMLESS:
             raise NotSupportedError(
                 f"{command.kind.upper()} is not supported",

@@ -3,7 +3,8 @@
 An absolute goal (half_width in the units of the number) is met by one plan.  A relative goal
 (``5 PERCENT``) and AVG depend on the size of what is asked for, so they are met in at most STEPS
 public steps, each with confidence 1 - delta / STEPS, each a transaction of its own: a step looks
-at released answers only.  Invariant: a goal reads the history, never the data.
+at released answers only.  Rows are met one by one: what cannot be met is left out, or given up,
+and costs the others nothing.  Invariant: a goal reads the history, never the data.
 
 AVG is a ratio S / C: its interval is the hull of {t in the clip: |Ŝ - tĈ| ≤ half_width(S - tC)},
 right for every C ≥ 1, since S - tC is itself a linear query with a posterior of its own.
@@ -12,8 +13,8 @@ right for every C ≥ 1, since S - tC is itself a linear query with a posterior 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Protocol
 
@@ -21,14 +22,14 @@ import numpy as np
 
 from proxy.errors import OperationalError
 from proxy.inference import plan as planning
+from proxy.inference import steps
 from proxy.inference.family import Family
-from proxy.inference.history import Block, Estimator, History
+from proxy.inference.history import Block, Estimator, History, correlation
 from proxy.inference.plan import Wanted
+from proxy.inference.steps import SCOUT, STEPS, Look
 from proxy.sql.program import Extra, Number
 
-STEPS = 5  # of a relative goal
-SCOUT = Fraction(1, 100)  # of the budget: what the first look at an unknown number may cost
-BUCKETS = 2  # half-widths are rounded down to this many steps an octave: rows then share a family
+SHARE = 0.7  # of an average's half-width: for its sum, and for its count; they rarely add up
 AGAIN = "send the statement again"
 RARE = 1e-6  # the chance that is left of a ratio's denominator being nothing
 POINTS = 4  # at which the interval of a ratio is looked for, to either side
@@ -59,13 +60,17 @@ class Goal(Protocol):
     number: Number
     delta: float
     steps: int
-    unmet: int  # rows that were not yet as good as asked for, when ``wants`` last looked
+    looks: dict[int, Look]  # by row; none where it is met in one step, or not at all
+    left_out: set[int]  # rows of which no more is wanted, for want of budget
 
     def wants(self, history: History) -> list[Wanted]:
         """Return the families that must be known, and how well, in the next step."""
 
+    def unmet(self) -> tuple[int, int, int]:
+        """Return how many rows were left out, were given up, and are not yet met, in steps."""
+
     def known(self, history: History) -> bool:
-        """Return whether there is something to say of every row, should no step be possible."""
+        """Return whether there is something to say of some row that no further step is for."""
 
     def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
         """Return the number in every row, given estimators of what was wanted."""
@@ -84,7 +89,20 @@ def source(estimators: Sequence[Estimator], paid: Mapping[int, Block]) -> tuple[
     return ("measured" if used else "inferred"), cost
 
 
-class Linear:
+class Looked:
+    """What all goals share: the looks of rows that are met in steps."""
+
+    looks: dict[int, Look]
+    left_out: set[int]
+
+    def unmet(self) -> tuple[int, int, int]:
+        """Return how many rows were left out, were given up, and are not yet met, in steps."""
+        rest = [x for row, x in self.looks.items() if row not in self.left_out and not x.met]
+        lost = sum(not look.told for look in rest)
+        return len(self.left_out), lost, len(rest) - lost
+
+
+class Linear(Looked):
     """What counts and sums share: each row is one linear query, with one estimator."""
 
     number: Number
@@ -96,16 +114,38 @@ class Linear:
         used = self._used[row]
         if used is None:
             return None
+        claim = _open(claim, self._possible(history, row))
         return probability(used, history.estimate(used), self.number, claim)
 
-    def _answer(
-        self, estimator: Estimator | None, history: History, paid: Mapping[int, Block]
-    ) -> Answer:
-        if estimator is None:
-            raise OperationalError("the data was rebuilt while the statement ran", hint=AGAIN)
-        estimate = history.estimate(estimator) + float(self.number.shift)
-        low, high = _around(estimate, self._reported(estimator))
-        return Answer(estimate, low, high, 1 - self.delta, *source([estimator], paid))
+    def _answers(self, history: History, paid: Mapping[int, Block]) -> list[Answer]:
+        """Return what is known of every row: its interval within what is possible.
+
+        The interval around an estimate beyond an end is that around the end.  Of a law whose
+        density is log-concave, P(X > d + t | X ≥ d) ≤ P(X > t | X ≥ 0) ≤ P(|X| > t), so that it has
+        its confidence also given the end; and it holds what the interval around the estimate holds
+        of what is possible.
+        """
+        answers = []
+        for row, used in enumerate(self._used):
+            least, most = self._possible(history, row)
+            if used is None:
+                if row not in self.left_out:
+                    raise OperationalError("the data was rebuilt meanwhile", hint=AGAIN)
+                answers.append(Answer(math.nan, least, most, 1 - self.delta, "inferred", 0.0))
+                continue
+            estimate = history.estimate(used) + float(self.number.shift)
+            low, high = _around(min(max(estimate, least), most), self._reported(used))
+            ends = max(low, least), min(high, most)
+            answers.append(Answer(estimate, *ends, 1 - self.delta, *source([used], paid)))
+        return answers
+
+    def _possible(self, history: History, row: int) -> tuple[float, float]:
+        """Return the least and the most that a row can be, given max_records and the clips."""
+        family, shift = self.number.family, self.number.shift
+        many = family.rows > planning.THOROUGH_ROWS  # then what holds for every row
+        query = family.query if many else family.row(row)
+        low, high = (shift + history.records * query.grid * end for end in query.span)
+        return float(low), float(high)
 
     def _reported(self, estimator: Estimator) -> float:
         """Return the half-width to report."""
@@ -120,7 +160,8 @@ class Absolute(Linear):
     half_width: Fraction
     delta: float
     steps: int = 1
-    unmet: int = 0  # it is met, or refused
+    looks: dict[int, Look] = field(default_factory=dict)
+    left_out: set[int] = field(default_factory=set)
     _used: list[Estimator | None] = field(default_factory=list)
     _widths: dict[tuple[bytes, bytes, str], float] = field(default_factory=dict)
 
@@ -135,7 +176,7 @@ class Absolute(Linear):
     def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
         """Return estimate and narrowest interval of every row."""
         self._used = list(found[0])
-        return [self._answer(each, history, paid) for each in found[0]]
+        return self._answers(history, paid)
 
     def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
         """Return source, cost and half-width of every row, if what is planned were measured."""
@@ -164,123 +205,158 @@ class Absolute(Linear):
         return self._widths[key]
 
 
+class Stepwise(Looked):
+    """What is met in steps: a look at every row says what the next one wants of it."""
+
+    families: tuple[Family, ...]
+    budget: float
+    delta: float
+    steps: int
+
+    def wants(self, history: History) -> list[Wanted]:
+        """Return what the next step measures: rows in groups of like half-widths."""
+        known = zip(
+            *(steps.known(history, each, self._delta) for each in self.families), strict=True
+        )
+        looks = {row: self._look(history, row, *found) for row, found in enumerate(known)}
+        self.looks = {row: steps.LEFT_OUT for row in self.left_out}
+        rest = {row: look for row, look in looks.items() if row not in self.left_out}
+        self.looks |= steps.capped(rest, self.families)
+        return list(steps.bucketed(self.looks, self.families))
+
+    def known(self, history: History) -> bool:
+        """Return whether there is something to say of some row, should no step be possible."""
+        columns = [steps.known(history, each, self._delta) for each in self.families]
+        return any(None not in row for row in zip(*columns, strict=True))
+
+    def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
+        """Return source and cost of the first step; how near it comes is not known before."""
+        columns = [steps.known(history, each, self._delta) for each in self.families]
+        rows = zip(*columns, strict=True)
+        return [(*source([each for each in row if each], paid), None) for row in rows]
+
+    @property
+    def _delta(self) -> float:
+        """What a step may miss."""
+        return self.delta / self.steps
+
+    def _first(self) -> Look:
+        return steps.first(self.families[0], self.budget * float(SCOUT), self._delta)
+
+    def _look(self, history: History, row: int, *found: Estimator | None) -> Look:
+        """Return what the next step wants of a row, of which so much is known."""
+        raise NotImplementedError
+
+
 @dataclass(eq=False)
-class Relative(Linear):
+class Relative(Stepwise, Linear):
     """A count or sum within ``percent`` of its estimate, with confidence 1 - delta, in steps."""
 
     number: Number
     percent: Fraction
     delta: float
-    scout: float  # alpha of the first look
+    budget: float  # alpha of a cell
     steps: int = STEPS
-    unmet: int = 0
+    looks: dict[int, Look] = field(default_factory=dict)
+    left_out: set[int] = field(default_factory=set)
     _absolute: Absolute = field(init=False)
-    _halves: dict[int, Fraction] = field(default_factory=dict)  # row -> half_width asked for
     _used: list[Estimator | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._absolute = Absolute(self.number, Fraction(1), self.delta / self.steps)
+        self.families = (self.number.family,)
+        self._absolute = Absolute(self.number, Fraction(1), self._delta)
 
-    def wants(self, history: History) -> list[Wanted]:
-        """Return the rows in groups of like half-widths: what is now thought to be enough."""
-        family, delta = self.number.family, self.delta / self.steps
-        self.unmet = 0
-        for row, known in enumerate(_known(history, family)):
-            self.unmet += 1
-            if known is None:
-                half = _scouted(family, self.scout, delta)
-            else:
-                width = self._absolute.width(known, delta)
-                size = abs(history.estimate(known) + float(self.number.shift))
-                share = float(self.percent / 100)
-                if width <= share * size or not known.rows.size:  # 0 in any case
-                    half = Fraction(width) * Fraction(1 + 1e-9)
-                    self.unmet -= 1
-                elif size > 2 * width:
-                    half = Fraction(share * (size - width) / (1 + share))
-                else:
-                    half = Fraction(width / 4)  # cannot yet be told from 0
-            self._halves[row] = half
-        return list(_bucketed(family, self._halves, delta))
-
-    def known(self, history: History) -> bool:
-        """Return whether there is an estimator of every row, however wide."""
-        return None not in _known(history, self.number.family)
+    def _look(self, history: History, row: int, *found: Estimator | None) -> Look:
+        (known,) = found
+        if known is None:
+            return self._first()
+        width, share = self._absolute.width(known, self._delta), float(self.percent / 100)
+        size = abs(history.estimate(known) + float(self.number.shift))
+        if width <= share * size or not known.rows.size:  # 0 in any case
+            return steps.MET
+        if size <= width:
+            most = Fraction(share * (size + width))
+            if steps.price(self.number.family, most, self._delta) > self.budget:
+                return steps.LOST
+            return steps.closer(self.number.family, width, self._delta)
+        half = share * (size - width) / (1 + share)
+        if size <= 2 * width:  # so near to 0 that a closer look may well ask for less
+            half = max(half, width / steps.CLOSER)
+        return steps.priced(self.families, (0, Fraction(half), self._delta))
 
     def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
         """Return estimate and interval of every row from the history as it now is."""
-        self._used = _known(history, self.number.family)
-        return [self._answer(each, history, paid) for each in self._used]
-
-    def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
-        """Return source and cost of the first step; how near it comes is not known before."""
-        found = _known(history, self.number.family)
-        return [(*source([each] if each else [], paid), None) for each in found]
+        self._used = steps.known(history, self.number.family, self._delta)
+        return self._answers(history, paid)
 
     def _reported(self, estimator: Estimator) -> float:
-        return self._absolute.width(estimator, self.delta / self.steps)
+        return self._absolute.width(estimator, self._delta)
 
 
 @dataclass(eq=False)
-class Average:
+class Average(Stepwise):
     """AVG(measure) = mid + U / C, U = SUM - mid · COUNT, within ``half_width``, in steps."""
 
     number: Number
     half_width: Fraction
     delta: float
-    scout: float
+    budget: float  # alpha of a cell
     clip: tuple[float, float]
     steps: int = STEPS
-    unmet: int = 0
+    looks: dict[int, Look] = field(default_factory=dict)
+    left_out: set[int] = field(default_factory=set)
     _used: list[tuple[Estimator | None, Estimator | None]] = field(default_factory=list)
 
-    @property
-    def _counts(self) -> Family:
+    def __post_init__(self) -> None:
         assert self.number.denominator is not None
-        return self.number.denominator
+        self.families = (self.number.denominator, self.number.family)
 
-    def wants(self, history: History) -> list[Wanted]:
-        """Return counts and sums, as well as the counts known so far make them needed."""
-        sums, counts, delta = self.number.family, self._counts, self.delta / self.steps
-        middle = float(self.number.shift)
-        reach = max(self.clip[1] - middle, middle - self.clip[0])
-        want_sum: dict[int, Fraction] = {}
-        want_count: dict[int, Fraction] = {}
-        both = zip(_known(history, sums), _known(history, counts), strict=True)
-        self.unmet = 0
-        for row, (top, bottom) in enumerate(both):
-            self.unmet += 1
-            if bottom is None:
-                want_count[row] = _scouted(counts, self.scout, delta)
-                continue
-            if not bottom.rows.size:  # nobody can be in it, so it is NULL
-                self.unmet -= 1
-                continue
-            width = planning.half_width(bottom, delta)
-            size = max(history.estimate(bottom) - width, width / 2, 1.0)
-            distance = reach
-            if top is not None:
-                if self._enough(history, top, bottom):
-                    want_sum[row] = Fraction(planning.half_width(top, delta)) * Fraction(1 + 1e-9)
-                    want_count[row] = Fraction(width) * Fraction(1 + 1e-9)
-                    self.unmet -= 1
-                    continue
-                ratio = abs(history.estimate(top)) / size
-                distance = min(reach, ratio + 2 * float(self.half_width))
-            goal = float(self.half_width) * size
-            want_sum[row] = Fraction(0.7 * goal)
-            want_count[row] = Fraction(max(0.25 * goal / max(distance, 1e-9), 1e-6))
-        return [*_bucketed(counts, want_count, delta), *_bucketed(sums, want_sum, delta)]
+    def _look(self, history: History, row: int, *found: Estimator | None) -> Look:
+        """Return what is wanted of count and sum, given the count known so far."""
+        bottom, top = found
+        if bottom is None:
+            return self._first()
+        if not bottom.rows.size:  # nobody can be in it, so it is NULL
+            return steps.MET
+        width, under = planning.half_width(bottom, self._delta), history.estimate(bottom)
+        if under <= width:
+            most = SHARE * float(self.half_width) * (under + width)
+            sums = (self.families[1], Fraction(max(most, 0.0)), self._delta)
+            if under + width < 1 or steps.price(*sums) > self.budget:
+                return steps.LOST
+            return steps.closer(self.families[0], width, self._delta)
+        size, middle = max(under, 1.0), float(self.number.shift)
+        distance = max(self.clip[1] - middle, middle - self.clip[0])
+        if top is not None:
+            if self._enough(history, top, bottom):
+                return steps.MET
+            ratio = abs(history.estimate(top)) / size
+            distance = min(distance, ratio + 2 * float(self.half_width))
+        goal = float(self.half_width) * size
+        count = Fraction(max(SHARE * goal / max(distance, 1e-9), 1e-6))
+        return self._asked(history, row, top is None, count, Fraction(SHARE * goal))
 
-    def known(self, history: History) -> bool:
-        """Return whether sum and count of every row have an estimator, however wide."""
-        both = (self.number.family, self._counts)
-        return not any(None in _known(history, family) for family in both)
+    def _asked(
+        self, history: History, row: int, new: bool, count: Fraction, total: Fraction
+    ) -> Look:
+        """Return what is asked of count and sum: more than is known, since that was not enough.
+
+        Where each is known within what the step asks for, with all of its delta, the ratio need not
+        be: then they share the delta.
+        """
+        delta = self._delta
+        for _ in range(steps.TIGHTENED):
+            near = steps.inferred(history, self.families[0], row, count, delta)
+            if new or not (near and steps.inferred(history, self.families[1], row, total, delta)):
+                break
+            delta, count, total = delta / 2, count * steps.TIGHTER, total * steps.TIGHTER
+        wanted = ((0, count, delta),) if not near else ()
+        return steps.priced(self.families, *wanted, (1, total, delta))
 
     def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
         """Return ratio and interval of every row from the history as it now is."""
-        both = zip(_known(history, self.number.family), _known(history, self._counts), strict=True)
-        self._used = list(both)
+        bottoms, tops = (steps.known(history, each, self._delta) for each in self.families)
+        self._used = list(zip(tops, bottoms, strict=True))
         return [self._answer(history, top, bottom, paid) for top, bottom in self._used]
 
     def probability(self, history: History, row: int, claim: Extra) -> float | None:
@@ -294,7 +370,7 @@ class Average:
         over, under = history.estimate(top), history.estimate(bottom)
         if planning.law(bottom).cdf(-under / float(bottom.unit)).upper > RARE:
             return None
-        outside = RARE
+        claim, outside = _open(claim, self.clip), RARE
         for end, sign in ((claim.least, 1), (claim.most, -1)):
             if end is not None:  # P(sign · (U - (end - mid) C) < 0), at most
                 law = difference(top, bottom, end - self.number.shift)
@@ -302,11 +378,6 @@ class Average:
                 within = (sign * value - law.slack * float(law.unit)) / float(law.unit)
                 outside += 1 - planning.law(law).cdf(within).lower
         return max(1 - outside, 0.0)
-
-    def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
-        """Return source and cost of the first step; how near it comes is not known before."""
-        both = zip(_known(history, self.number.family), _known(history, self._counts), strict=True)
-        return [(*source([each for each in pair if each], paid), None) for pair in both]
 
     def _outside(
         self, history: History, top: Estimator, bottom: Estimator
@@ -346,11 +417,20 @@ class Average:
         estimate, under = math.nan, history.estimate(bottom)
         if under > 0:
             outside = self._outside(history, top, bottom)
-            estimate = float(self.number.shift) + history.estimate(top) / under
-            estimate = min(max(estimate, low), high)
-            low = _edge(outside, estimate, low)
-            high = _edge(outside, estimate, high)
+            middle = float(self.number.shift) + history.estimate(top) / under
+            middle = min(max(middle, low), high)
+            low, high = _edge(outside, middle, low), _edge(outside, middle, high)
+            if under > planning.half_width(bottom, self._delta):  # else it may be of nobody
+                estimate = middle
         return Answer(estimate, low, high, 1 - self.delta, *source([top, bottom], paid))
+
+
+def _open(claim: Extra, possible: tuple[float, float]) -> Extra:
+    """Return a claim without the ends that nothing can be beyond."""
+    low, high = possible
+    least = None if claim.least is not None and claim.least <= low else claim.least
+    most = None if claim.most is not None and claim.most >= high else claim.most
+    return replace(claim, least=least, most=most)
 
 
 def probability(used: Estimator, estimate: float, number: Number, claim: Extra) -> float:
@@ -412,22 +492,6 @@ def _edge(outside: Callable[[float], bool], inner: float, outer: float) -> float
     return bad
 
 
-def _known(history: History, family: Family) -> list[Estimator | None]:
-    """Return the best estimator of every row of a family, however wide, where there is one."""
-    matched = history.matching(family)
-    found: list[Estimator | None] = []
-    for row in range(family.rows):
-        query = family.row(row)
-        if family.rows <= planning.THOROUGH_ROWS:
-            candidates = history.estimators(query)
-        else:
-            candidates = list(history.singles(query))
-        if matched is not None:
-            candidates = [matched[row], *candidates]
-        found.append(min(candidates, key=lambda estimator: estimator.variance, default=None))
-    return found
-
-
 def _around(estimate: float, half: float) -> tuple[float, float]:
     """Return the ends of an interval, outwards where their rounding could lose one."""
     low, high = estimate - half, estimate + half
@@ -437,19 +501,25 @@ def _around(estimate: float, half: float) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _scouted(family: Family, alpha: float, delta: float) -> Fraction:
-    """Return the half-width that a first look of so much alpha gives."""
-    return Fraction(family.sensitivity * math.log(1 / delta) / alpha) * family.grid
+def reaches(goal: Goal) -> tuple[list[float], list[float]]:
+    """Return how far each row may be off, with the confidence asked for and for all rows at once.
+
+    Where rows rest on the same measurements, their noises are correlated, and those are widened so
+    that √Σ (g · near)² still holds for sums Σ g n of rows.
+    """
+    used = goal._used if isinstance(goal, Linear) else []
+    if None in used or not used:
+        return [math.inf] * goal.number.family.rows, [math.inf] * goal.number.family.rows
+    found = [each for each in used if each is not None]
+    near, far = goal.delta, goal.delta / len(found)
+    wide = math.sqrt(correlation(found))
+    return [wide * _reach(e, near) for e in found], [_reach(e, far) for e in found]
 
 
-def _bucketed(family: Family, halves: Mapping[int, Fraction], delta: float) -> Iterator[Wanted]:
-    """Yield the rows of a family, those of like half-widths together."""
-    buckets: dict[int, list[int]] = {}
-    halves = {row: max(half, Fraction(1, 10**9)) for row, half in halves.items()}  # none is 0
-    for row, half in halves.items():
-        buckets.setdefault(math.floor(BUCKETS * math.log2(half)), []).append(row)
-    for rows in buckets.values():
-        yield Wanted(family.subset(rows), min(halves[row] for row in rows), delta)
+def _reach(estimator: Estimator, delta: float) -> float:
+    """Return a half-width of a number alone that serves in sums: of Laplace noise, at least."""
+    normal = math.sqrt(estimator.variance / 2) * math.log(1 / delta)
+    return max(planning.half_width(estimator, delta), normal)
 
 
 def extras(
@@ -467,8 +537,8 @@ def _extra(
 ) -> float | bool | None:
     if extra.what == "probability":
         return goal.probability(history, row, extra)
-    if extra.what == "present":
+    if extra.what == "present":  # of all values at once
         there = goal.probability(history, row, Extra("probability", Fraction(1)))
-        return there is not None and there >= 1 - goal.delta
+        return there is not None and there >= 1 - goal.delta / goal.number.family.rows
     value: float = getattr(answer, extra.what)
     return value

@@ -19,7 +19,6 @@ from proxy.goals import Goal
 from proxy.inference.accounting import UNIT
 from proxy.inference.plan import Plan, Wanted
 from proxy.inference.query import Term
-from proxy.ledger import Reads
 from proxy.sql import Column, Program, system
 
 
@@ -106,22 +105,19 @@ def explain(
     program: Program,
     goals: Sequence[Goal],
     book: Book,
-    ledger: Reads,
     make: Callable[[Book, Sequence[Wanted]], Plan],
     after: Callable[[Sequence[Term]], float],
 ) -> list[tuple[Any, ...]]:
     """Return one row for each number: free, or its cost; the interval to expect; what is left.
 
-    ``left_after`` is what the whole statement would leave.  A number that is met in steps shows
-    its first.
+    ``left_after`` is what the whole statement would leave, as ``after`` says it of its charges.  A
+    number that is met in steps shows its first.
     """
-    book.catch_up(ledger)
     kept = len(book.history.blocks)
     try:
         wants = [goal.wants(book.history) for goal in goals]
         plan = make(book, [w for each in wants for w in each])
-        terms = book.charges(plan.measurements)
-        left = after(terms)
+        left = after(book.charges(plan.measurements))
         bill = Bill(book.space)
         bill.add(book.history.blocks[kept:])
         rows: list[tuple[Any, ...]] = []
@@ -145,6 +141,47 @@ def _written(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return "NULL" if value is None else str(value)
+
+
+TOO_DEAR = (
+    "what cannot be told from 0 is not met at more than the other groups cost, or than the budget"
+)
+NEXT_TIME = "the steps it was given were not enough; asking again may bring it nearer"
+NO_NEARER = "nothing more that could be measured would bring it nearer"
+
+
+def unmet(goal: Goal, end: str, more: bool) -> Iterator[str]:
+    """Yield the notices that rows met in steps are not as good as they were asked for, and why.
+
+    ``end`` is why rows were left out; ``more``, whether the last step still measured something.
+    """
+    out, lost, rest = goal.unmet()
+    yield from _less_exact(goal, out, end)
+    yield from _less_exact(goal, lost, TOO_DEAR)
+    yield from _less_exact(goal, rest, NEXT_TIME if more else NO_NEARER)
+
+
+def foreseen(goal: Goal, end: str, most: int) -> Iterator[str]:
+    """Yield the notices of what is known of a number that is met in steps, before the first.
+
+    ``most`` is what they can cost in all, in 2⁻⁴⁰ alpha.
+    """
+    out, lost, _ = goal.unmet()
+    yield from _less_exact(goal, out, end)
+    yield from _less_exact(goal, lost, TOO_DEAR)
+    if any(look.asked for look in goal.looks.values()):
+        yield (
+            f"{goal.number.label} is met in up to {goal.steps} steps, each as the answers before "
+            "it require: this is the cost of the first, and all of them cost at most "
+            f"{most / UNIT:.4g}, which is left"
+        )
+
+
+def _less_exact(goal: Goal, rows: int, why: str) -> Iterator[str]:
+    every = goal.number.family.rows
+    groups = f", for {rows} of {every} groups" if every > 1 else ""
+    if rows:
+        yield f"{goal.number.label} is less exact than was asked{groups}: {why}"
 
 
 BUDGET, HISTORY = (

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from proxy.derived import intervals, settled
 from proxy.digits import ends
 from proxy.goals import Answer
 from proxy.inference.query import LinearQuery
@@ -51,6 +52,7 @@ class Numbers:
 
     answers: Sequence[Sequence[Answer]]  # [number][row]
     extras: Sequence[Extras]  # [number][extra][row]
+    reaches: Sequence[tuple[Sequence[float], Sequence[float]]] = ()  # [number], where it is derived
 
 
 def assemble(
@@ -59,15 +61,17 @@ def assemble(
     systems: Mapping[str, Sequence[Sequence[Any]]],
     settings: Settings,
     evaluator: Evaluator,
-) -> tuple[Rows, list[list[Answer]], list[list[int]]]:
-    """Return the rows of a statement, and for each row its answers and their columns.
+) -> tuple[Rows, list[list[Answer]], list[list[int]], tuple[str, ...]]:
+    """Return the rows of a statement, for each row its answers and their columns, and notices.
 
     Raises:
         DataError: an expression of the outer SQL fails on the noisy answers.
     """
     clamp = settings.value(NONNEGATIVE)
     answers, extras = iter(numbers.answers), iter(numbers.extras)
-    known = [[next(answers) for _ in release.numbers] for release in program.releases]
+    known: list[Sequence[Sequence[Answer]]] = [
+        [next(answers) for _ in release.numbers] for release in program.releases
+    ]
     more = [[next(extras) for _ in release.numbers] for release in program.releases]
     values = [
         [
@@ -77,11 +81,16 @@ def assemble(
         for release, columns in zip(program.releases, known, strict=True)
     ]
     rows = postprocess(program, values, evaluator, more, systems)
+    notices: tuple[str, ...] = ()
+    if program.derived:
+        derived, notices = intervals(program, known, numbers.reaches)
     found = [[origin and _answer(known, origin) for origin in row] for row in rows.origins]
+    if program.derived:
+        rows, found = settled(rows, found, derived)
     if settings.value(COLUMNS):
-        return _with_columns(program, rows, found)
+        return *_with_columns(program, rows, found), notices
     places = [[i for i, answer in enumerate(row) if answer] for row in found]
-    return rows, [[answer for answer in row if answer] for row in found], places
+    return rows, [[answer for answer in row if answer] for row in found], places, notices
 
 
 def _answer(known: Sequence[Sequence[Sequence[Answer]]], origin: Origin) -> Answer:

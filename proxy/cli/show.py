@@ -102,7 +102,7 @@ def _answers(result: Result) -> Table:
 def explained(result: Result, as_json: bool) -> None:
     """Print what a statement would cost, number by number."""
     if as_json:
-        names = ("columns", "rows", "left", "left_of")
+        names = ("columns", "rows", "left", "left_of", "notices")
         print_json({name: getattr(result, name) for name in names})
         return
     grouped = any(row[1] is not None for row in result.rows)
@@ -115,8 +115,12 @@ def explained(result: Result, as_json: bool) -> None:
     out = console()
     if lines:
         out.print(table([*headers, ("cost", True), ("within", True)], lines))
+    for notice in result.notices:
+        out.print(f"notice: {notice}")
     after = min((row[-1] for row in result.rows), default=result.left)
-    out.print(f"left {left(result)}, after the statement {amount(after)}")
+    stepwise = any(row[2] == "measured" and row[4] is None for row in result.rows)
+    end = "its first step" if stepwise else "the statement"
+    out.print(f"left {left(result)}, after {end} {amount(after)}")
 
 
 def budget(report: BudgetReport, as_json: bool) -> None:

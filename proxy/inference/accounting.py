@@ -239,6 +239,11 @@ class Account:
         """Start again without charges."""
         self.terms, self._axes, self._table = [], (), np.zeros((), dtype=np.int64)
 
+    @property
+    def least(self) -> int:
+        """What every cell has paid at least; the least B_j where there is one table."""
+        return self.base + (0 if self._table is None else int(self._table.min()))
+
     def spent(self, within: Sequence[Factor] = (), more: Sequence[Term] = ()) -> Maximum:
         """Return the largest B_j inside ``within``, with the charges of ``more`` added."""
         if self._table is None:

@@ -76,6 +76,20 @@ class Estimator:
         return float(2 * np.sum(self.noise**2))
 
 
+def correlation(estimators: Sequence[Estimator]) -> float:
+    """Return the factor by which Var(Σ g θ̂) may pass Σ g² Var(θ̂): 1 where no two share a row."""
+    rows = np.concatenate([each.rows for each in estimators])
+    names, places = np.unique(rows, return_inverse=True)
+    if len(names) == len(rows):
+        return 1.0
+    noise = np.zeros((len(estimators), len(names)))
+    owner = np.repeat(np.arange(len(estimators)), [len(each.rows) for each in estimators])
+    noise[owner, places] = np.concatenate([each.noise for each in estimators])
+    norms = np.linalg.norm(noise, axis=1, keepdims=True)
+    noise = noise / np.where(norms > 0, norms, 1.0)
+    return max(float(np.linalg.norm(noise, 2)) ** 2, 1.0)
+
+
 def omega(rates: Floats) -> Floats:
     """Return ω = 2 sinh(rate / 2): the geometric noise has variance 2 / ω²."""
     return np.asarray(2 * np.sinh(np.minimum(rates, 500.0) / 2))

@@ -130,6 +130,12 @@ class Term:
         return abs(self.scale) * math.prod(factor.largest for factor in self.factors)
 
     @cached_property
+    def span(self) -> tuple[int, int]:
+        """The least and the largest coefficient."""
+        return reduce(_times, ((int(f.array.min()), int(f.array.max())) for f in self.factors),
+                      (self.scale, self.scale))  # fmt: skip
+
+    @cached_property
     def key(self) -> bytes:
         """A digest of the factors, without the scale."""
         digest = blake2b(digest_size=16)
@@ -147,6 +153,12 @@ class Term:
         for factor in self.factors:
             result *= factor.over(axes)
         return result
+
+
+def _times(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+    """Return the least and the largest product of a number of each interval."""
+    products = [a * b for a in left for b in right]
+    return min(products), max(products)
 
 
 def _joined(factors: Iterable[Factor]) -> list[Factor]:
@@ -350,6 +362,21 @@ class LinearQuery:
     def sensitivity(self) -> int:
         """S in grid units: the most that one record moves the answer."""
         return self.bound.largest
+
+    @cached_property
+    def span(self) -> tuple[int, int]:
+        """The least and the most that one record adds, in grid units; 0 is between them.
+
+        Of a query of several parts each is taken by itself: then these are bounds.
+        """
+        low = high = 0
+        for part, term in self.parts.items():
+            ends = term.span
+            if part % 2:
+                box = self.space.boxes[part // 2]
+                ends = _times(ends, (box.low, box.high))
+            low, high = low + min(ends[0], 0), high + max(ends[1], 0)
+        return low, high
 
     def dot(self, other: LinearQuery) -> int:
         """Return ⟨self, other⟩ exactly, in units of grid · grid."""

@@ -31,7 +31,7 @@ from proxy.sql.evaluate import Evaluator
 from proxy.sql.groups import Key
 from proxy.sql.moments import has_measure
 from proxy.sql.names import Names, name_of, nearest
-from proxy.sql.program import Request
+from proxy.sql.program import Derived, Request
 from proxy.sql.relations import (
     Bound,
     Context,
@@ -63,6 +63,7 @@ class Binder:
     withs: list[str] = field(default_factory=list)  # definitions that the statement needs
     systems: dict[str, str] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
+    derived: list[Derived] = field(default_factory=list)
     hide_empty: bool = False
     taint: int = 0  # how often something that is not public has been met
     count: int = 0  # of the relations that have a name

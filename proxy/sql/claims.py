@@ -48,7 +48,7 @@ def _one(grouped: Grouped, node: exp.Expr) -> Typed:
     while isinstance(node, exp.Paren) or (isinstance(node, exp.Cast) and grouped.linear(node)):
         node = node.this  # the type that it is shown as does not matter
     typed = grouped.lower(node)
-    if typed.shadow is None:
+    if typed.shadow is None or not typed.sql.rpartition(".n")[2].isdigit():
         raise NotSupportedError(
             "this takes one number of the aggregation: a COUNT, SUM or AVG, or a linear "
             "combination of COUNTs and SUMs",

@@ -19,7 +19,7 @@ from proxy.sql.aggregate import SPREADS, fraction, only_argument, sole
 from proxy.sql.compile import NUMBERS
 from proxy.sql.groups import Key
 from proxy.sql.moments import has_measure
-from proxy.sql.program import Extra
+from proxy.sql.program import DERIVED, Derived, Extra
 from proxy.sql.typed import Typed, convert, position, worded
 
 if TYPE_CHECKING:
@@ -73,14 +73,31 @@ def aggregate(grouped: Grouped, node: exp.Expr, known: dict[tuple[str, ...], Mar
     if key not in known:
         known[key] = _marginal(grouped, node, Key("value", resolved, typed, shown), conditions)
     found = known[key]
-    text, kind = rule(found)
+    text, kind, aggregate, *detail = rule(found)
     same = [
         f"q.g{i} IS NOT DISTINCT FROM {grouped.relation}.g{i}" for i in range(len(grouped.keys))
     ]
     where = f" WHERE {' AND '.join(same)}" if same else ""
+    attributes = grouped.binder.policy.domain.attributes
+    binned = any(attributes[axis].edges for axis in typed.axes)  # its values are not those known
+    numeric = aggregate and found.kind in types.NUMBERS
+    counts = divmod(found.number, NUMBERS)
+    derived = Derived(shown, grouped.relation, f"r{counts[0]}", counts[1], aggregate, *detail)
     return Typed(
-        f"(SELECT {text} FROM {found.name} AS q{where})", kind, numbers=frozenset([found.number])
+        f"(SELECT {text} FROM {found.name} AS q{where})",
+        kind,
+        numbers=frozenset([found.number]),
+        shadow=_shadow(grouped, derived) if numeric and not binned else None,
     )
+
+
+def _shadow(grouped: Grouped, derived: Derived) -> str:
+    """Return the text of the id of an aggregate that is derived: its number and row."""
+    known = grouped.binder.derived
+    if derived not in known:
+        known.append(derived)
+    base = (DERIVED * NUMBERS + known.index(derived)) << 32
+    return f"(CAST({base} AS BIGINT) + {grouped.relation}.i)"
 
 
 def _marginal(grouped: Grouped, node: exp.Expr, value: Key, conditions: list[exp.Expr]) -> Marginal:
@@ -106,16 +123,16 @@ def _marginal(grouped: Grouped, node: exp.Expr, value: Key, conditions: list[exp
     return Marginal(name, value.typed.type, point.index * NUMBERS + number)
 
 
-Rule = Callable[[Marginal], tuple[str, str]]
+Rule = Callable[[Marginal], tuple[str, ...]]
 
 
 def _rule(node: exp.Expr) -> Rule | None:
-    """Return the text of an aggregate over a marginal q, and its type."""
+    """Return the text of an aggregate over a marginal q, its type, and what it is."""
     if isinstance(node, exp.Count) and isinstance(node.this, exp.Distinct):
-        return lambda _: ("count(*) FILTER (WHERE q.p)", "bigint")
+        return lambda _: ("count(*) FILTER (WHERE q.p)", "bigint", "distinct")
     if isinstance(node, exp.Min | exp.Max):
         name = "min" if isinstance(node, exp.Min) else "max"
-        return lambda m: (f"{name}(q.v) FILTER (WHERE q.p)", m.kind)
+        return lambda m: (f"{name}(q.v) FILTER (WHERE q.p)", m.kind, name)
     if isinstance(node, exp.LogicalOr | exp.LogicalAnd):
         name = "bool_or" if isinstance(node, exp.LogicalOr) else "bool_and"
         return lambda m: _logical(m, name)
@@ -128,7 +145,7 @@ def _rule(node: exp.Expr) -> Rule | None:
         if sole(node).args.get("desc"):
             return None
         if isinstance(inner, exp.Mode):
-            return lambda m: ("min(q.v) FILTER (WHERE q.w = q.top AND q.top > 0)", m.kind)
+            return lambda m: ("min(q.v) FILTER (WHERE q.w = q.top AND q.top > 0)", m.kind, "mode")
         if isinstance(inner, exp.PercentileCont):
             part = fraction(inner.this)
             return lambda m: _percentile(m, part)
@@ -137,14 +154,16 @@ def _rule(node: exp.Expr) -> Rule | None:
             return lambda m: (
                 f"min(q.v) FILTER (WHERE q.w > 0 AND q.cum >= {part} * q.tot)",
                 m.kind,
+                "percentile",
+                part,
             )
     return None
 
 
-def _logical(marginal: Marginal, name: str) -> tuple[str, str]:
+def _logical(marginal: Marginal, name: str) -> tuple[str, ...]:
     if marginal.kind != "boolean":
         raise NotSupportedError(f"{name} takes a condition, not type {marginal.kind}")
-    return f"{name}(q.v) FILTER (WHERE q.p)", "boolean"
+    return f"{name}(q.v) FILTER (WHERE q.p)", "boolean", ""
 
 
 def _numeric(marginal: Marginal, name: str) -> None:
@@ -152,7 +171,7 @@ def _numeric(marginal: Marginal, name: str) -> None:
         raise NotSupportedError(f"{name} takes a number, not type {marginal.kind}")
 
 
-def _percentile(marginal: Marginal, part: str) -> tuple[str, str]:
+def _percentile(marginal: Marginal, part: str) -> tuple[str, ...]:
     """Return a percentile between the two values around its place."""
     _numeric(marginal, "a percentile")
     place = f"({part} * (q.tot - 1))"
@@ -161,10 +180,10 @@ def _percentile(marginal: Marginal, part: str) -> tuple[str, str]:
         for f in ("floor", "ceil")
     )
     at = f"max({place} - floor({place}))"
-    return f"{low} + ({high} - {low}) * {at}", DOUBLE
+    return f"{low} + ({high} - {low}) * {at}", DOUBLE, "percentile", part
 
 
-def _spread(marginal: Marginal, name: str) -> tuple[str, str]:
+def _spread(marginal: Marginal, name: str) -> tuple[str, ...]:
     """Return a variance or standard deviation, NULL where there are too few records."""
     _numeric(marginal, name)
     value = "CAST(q.v AS DOUBLE)"
@@ -172,7 +191,7 @@ def _spread(marginal: Marginal, name: str) -> tuple[str, str]:
     below = f"({n} - 1)" if name.endswith("samp") else n
     text = f"greatest({two} - {one} * {one} / {n}, 0) / {below}"
     text = f"sqrt({text})" if name.startswith("stddev") else text
-    return f"CASE WHEN {below} > 0 THEN {text} END", DOUBLE
+    return f"CASE WHEN {below} > 0 THEN {text} END", DOUBLE, "spread", name
 
 
 def _refused(node: exp.Expr) -> NotSupportedError:

@@ -13,7 +13,7 @@ from decimal import Decimal
 from proxy.sql import system, types
 from proxy.sql.casts import DECIMALS
 from proxy.sql.evaluate import Evaluator, decimal_type
-from proxy.sql.program import Cell, GroupColumn, Origin, Program, Release, Rows
+from proxy.sql.program import DERIVED, Cell, GroupColumn, Origin, Place, Program, Release, Rows
 
 Values = Sequence[Sequence[Sequence[int | float | None]]]  # [release][number][row]
 Extras = Sequence[
@@ -88,6 +88,9 @@ def postprocess(
             tuple(None if at is None else origin(row[at], places) for at in program.shadows)
             for row in found
         ],
+        [tuple(None if at is None else derived(row[at]) for at in program.shadows) for row in found]
+        if program.derived
+        else (),
     )
 
 
@@ -101,6 +104,13 @@ def _trimmed(cell: Cell) -> Cell:
 
 def origin(shadow: int | None, places: Mapping[int, int]) -> Origin | None:
     """Return the release, number and row that a shadow stands for."""
-    if shadow is None:
+    if shadow is None or shadow >> 52 == DERIVED:
         return None
     return places[shadow >> 52], (shadow >> 32) & (2**20 - 1), shadow & (2**32 - 1)
+
+
+def derived(shadow: int | None) -> Place | None:
+    """Return which derived number a shadow stands for, and the row of its release."""
+    if shadow is None or shadow >> 52 != DERIVED:
+        return None
+    return (shadow >> 32) & (2**20 - 1), shadow & (2**32 - 1)

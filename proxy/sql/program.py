@@ -16,6 +16,8 @@ from proxy.inference.family import Family
 
 Cell = Value | None
 Origin = tuple[int, int, int]  # release, number, row
+Place = tuple[int, int]  # of what is derived: which, and the row of its release
+DERIVED = 2**10  # stands for a release in the id of what is derived
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,21 @@ class Release:
     numbers: tuple[Number, ...]
 
 
+@dataclass(frozen=True)
+class Derived:
+    """An aggregate of values, in each row of ``release``, that follows from their counts.
+
+    These are the number ``number`` of the release ``counts``, whose last group is the value.
+    """
+
+    label: str
+    release: str
+    counts: str
+    number: int
+    kind: str  # min | max | distinct | mode | percentile | spread
+    detail: str = ""  # the part of a percentile, PostgreSQL's name of a spread
+
+
 @dataclass(frozen=True, eq=False)
 class Program:
     """A statement that answers with rows."""
@@ -101,6 +118,7 @@ class Program:
     probe: bool = False  # nothing is released: WHERE 1=0, LIMIT 0
     systems: tuple[str, ...] = ()  # the relations of schema privacy that it reads
     notices: tuple[str, ...] = ()
+    derived: tuple[Derived, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,8 +135,11 @@ class Command:
 
 @dataclass(frozen=True)
 class Rows:
-    """A result: its rows, and for each cell the number that it is exactly, if it is one."""
+    """A result: its rows, and for each cell the number that it is exactly, if it is one, or which
+    derived number.
+    """
 
     columns: tuple[Column, ...]
     rows: Sequence[tuple[Cell, ...]]
     origins: Sequence[tuple[Origin | None, ...]] = field(default_factory=tuple)
+    derived: Sequence[tuple[Place | None, ...]] = field(default_factory=tuple)

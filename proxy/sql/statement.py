@@ -181,4 +181,5 @@ def _program(binder: Binder, tree: exp.Expr, context: Context) -> Program:
         tuple(shadows),
         systems=tuple(binder.systems),
         notices=tuple(binder.notices),
+        derived=tuple(binder.derived),
     )

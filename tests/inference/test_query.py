@@ -137,3 +137,34 @@ def test_a_filter_multiplies(query, factor):
     indicator = Factor(factor.axes, (factor.array > 0).astype(np.int64))
     mask = Term(1, (indicator,)).dense((0, 1, 2), SPACE)
     assert (dense(query.times(indicator)) == dense(query) * mask).all()
+
+
+@given(query=queries(), draw=st.data())
+def test_nothing_adds_more_than_the_span(query, draw):
+    """
+    Whatever records there are, their answer is within so many times the span; of one part, some
+    record is at each end.
+    """
+    cells = list(itertools.product(*map(range, SPACE.sizes)))
+    values = [
+        st.sampled_from([None, *range(box.low, box.high + 1)] if box.nullable else range(1, 4))
+        for box in SPACE.boxes
+    ]
+    records = draw.draw(st.lists(st.tuples(st.sampled_from(cells), *values), max_size=5))
+    total = sum((added(query, *record) for record in records), Fraction(0))
+    low, high = (query.grid * end for end in query.span)
+    assert low * len(records) <= total <= high * len(records)
+    if set(query.parts) <= {COUNT, 1}:
+        every = [added(query, cell, v, 1) for cell in cells for v in (-2, 5)]
+        if len(query.parts) == 1:
+            assert (low, high) == (min(0, *every), max(0, *every))
+
+
+def added(query, cell, *values):
+    """What one record adds to the answer."""
+    coefficients = dense(query)[(slice(None), *cell)]
+    total = coefficients[COUNT]
+    for measure, value in enumerate(values):
+        if value is not None:
+            total += coefficients[1 + 2 * measure] * value + coefficients[2 + 2 * measure]
+    return total

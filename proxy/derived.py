@@ -1,0 +1,123 @@
+"""Intervals of derived numbers: aggregates of values that follow from their noisy counts.
+
+A number that is NULL, because noise drowns it, has the estimate NaN and all that it may be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from proxy.goals import Answer
+from proxy.inference.derived import Counts, Ends, guess, interval
+from proxy.sql import Program, Release, Rows
+from proxy.sql.program import Cell, Derived
+
+SOURCE = "derived"
+NOTHING = Answer(math.nan, 0.0, 0.0, 1.0, SOURCE, 0.0)
+Known = Sequence[Sequence[Sequence[Answer]]]  # [release][number][row]
+Reaches = Sequence[tuple[Sequence[float], Sequence[float]]]  # [number]
+WHOLE = ("smallint", "integer", "bigint")
+
+
+def intervals(
+    program: Program, known: Known, reaches: Reaches
+) -> tuple[list[list[Answer]], tuple[str, ...]]:
+    """Return the derived numbers in each row of their release, and notices of those drowned."""
+    names = [release.name for release in program.releases]
+    found, notices = [], []
+    for derived in program.derived:
+        if derived.counts not in names:  # no value is possible
+            found.append([NOTHING] * sum(each.rows for each in program.releases))
+            continue
+        at = names.index(derived.counts)
+        counts, base = program.releases[at], program.releases[names.index(derived.release)]
+        number = sum(len(each.numbers) for each in program.releases[:at]) + derived.number
+        answers = known[at][derived.number]
+        column = list(_column(derived, base, counts, answers, reaches[number]))
+        lost = sum(math.isnan(answer.estimate) for answer in column)
+        if lost:
+            groups = f" for {lost} of {base.rows} groups" if base.rows > 1 else ""
+            notices.append(
+                f"{derived.label} is NULL{groups}: noise drowns it, so that it may be anything; "
+                "ask for the counts within a smaller half_width, or of fewer values"
+            )
+        found.append(column)
+    return found, tuple(notices)
+
+
+def _column(
+    derived: Derived,
+    base: Release,
+    counts: Release,
+    answers: Sequence[Answer],
+    reach: tuple[Sequence[float], Sequence[float]],
+) -> Iterator[Answer]:
+    """Yield a derived number in each row of its release; its estimate is the row's own."""
+    *keys, values = (group.values for group in counts.groups)
+    places: dict[tuple[Cell, ...], list[int]] = {}
+    for i, key in enumerate(zip(*keys, strict=True) if keys else [()] * counts.rows):
+        if values[i] is not None:
+            places.setdefault(key, []).append(i)
+    for row in range(base.rows):
+        chosen = places.get(tuple(group.values[row] for group in base.groups), [])
+        chosen.sort(key=lambda i: float(values[i]))  # type: ignore[arg-type]  # numbers
+        known = Counts(
+            np.array([float(values[i]) for i in chosen]),  # type: ignore[arg-type]
+            np.array([answers[i].estimate for i in chosen]),
+            *(np.array([each[i] for i in chosen]) for each in reach),
+        )
+        ends = interval(derived.kind, derived.detail, known)
+        confidence = min((answers[i].confidence for i in chosen), default=1.0)
+        cost = max((answers[i].cost for i in chosen), default=0.0)
+        low, high = ends or _anything(derived, known)
+        middle = (
+            math.nan
+            if ends is None
+            else min(max(guess(derived.kind, derived.detail, known), low), high)
+        )
+        yield Answer(middle, low, high, confidence, SOURCE, cost)
+
+
+def _anything(derived: Derived, counts: Counts) -> Ends:
+    """Return all that a derived number may be."""
+    if not counts.values.size:
+        return (0.0, 0.0)
+    low, high = counts.ends
+    if derived.kind == "distinct":
+        return 0.0, float(counts.values.size)
+    if derived.kind == "spread":
+        half = (high - low) / 2
+        return 0.0, half if derived.detail.startswith("stddev") else half**2
+    return low, high
+
+
+def settled(
+    rows: Rows, found: Sequence[Sequence[Answer | None]], derived: Sequence[Sequence[Answer]]
+) -> tuple[Rows, list[list[Answer | None]]]:
+    """Return rows in which what noise drowns is NULL, and answers with the rows' estimates."""
+    cells: list[tuple[Cell, ...]] = []
+    answers: list[list[Answer | None]] = []
+    for row, known, places in zip(rows.rows, found, rows.derived, strict=True):
+        line, beside = list(row), list(known)
+        for i, place in enumerate(places):
+            if place is not None:
+                answer = derived[place[0]][place[1]]
+                line[i], beside[i] = _settled(line[i], answer, rows.columns[i].type)
+        cells.append(tuple(line))
+        answers.append(beside)
+    return Rows(rows.columns, cells, rows.origins), answers
+
+
+def _settled(value: Cell, answer: Answer, kind: str) -> tuple[Cell, Answer]:
+    """Return what a cell shows, and its answer."""
+    if math.isnan(answer.estimate):
+        return None, answer
+    if value is None:  # none of the values is there for sure
+        value = round(answer.estimate) if kind in WHOLE else answer.estimate
+    estimate = float(value)  # type: ignore[arg-type]  # a number, or it has no interval
+    low, high = min(answer.low, estimate), max(answer.high, estimate)
+    return value, replace(answer, estimate=estimate, low=low, high=high)

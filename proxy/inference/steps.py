@@ -1,0 +1,154 @@
+"""Steps towards a goal that depends on the size of what is asked for: AVG and relative requests.
+
+Nothing is known of a size before a first look at it, which costs every row of a number the same
+small part of the budget.  What a row then wants depends on what it was told, released answers
+only.  A row that can be told from 0 is met, at a price that follows from its size.  One that
+cannot has no size yet: it is looked at again, but at no more than the dearest of the others pays
+in the same step, and by itself, so that it costs none of them anything; where that would tell
+nothing new it is given up.  Where no row can be told from 0, all are looked at ever closer, until
+even the largest that they can be would be dearer than the budget.
+
+Units: half-widths in answer units; prices in alpha.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from proxy.inference import plan as planning
+from proxy.inference.family import Family
+from proxy.inference.history import Estimator, History
+from proxy.inference.plan import Wanted
+
+STEPS = 5  # of a goal
+SCOUT = Fraction(1, 100)  # of the budget: what the first look at an unknown number may cost
+BUCKETS = 2  # half-widths are rounded down to this many steps an octave: rows then share a family
+CLOSER = 4  # how many times as near a row is looked at that cannot be told from 0
+EXACT = 0.99  # of a step of the grid: within this a row is known exactly
+NEWS = 0.8  # of the half-width that is known: a wider one would tell nothing new
+TIGHTER = Fraction(3, 4)  # of what was wanted of a row, where that is known and was not enough
+TIGHTENED = 64  # times, at most
+WIDER = 10  # times the least variance: what has more is not the narrowest
+SMALLEST = Fraction(1, 10**9)  # half-width that is asked for: none is 0
+
+Asked = tuple[int, Fraction, float]  # which family, half_width, delta
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the next step wants of one row: nothing where it is met, or given up."""
+
+    asked: tuple[Asked, ...] = ()
+    price: float = 0.0  # of what is asked, by itself
+    met: bool = False
+    told: bool = True  # from 0, or not looked at yet
+    known: float = math.inf  # the half-width that is known of a row that cannot be told from 0
+
+
+MET = Look(met=True)
+LOST = Look(told=False)
+LEFT_OUT = Look()
+
+
+def price(family: Family, half_width: Fraction, delta: float) -> float:
+    """Return the alpha of a row that is measured by itself."""
+    half = max(half_width, SMALLEST)
+    return planning.least_rate(half, delta, family.grid) * family.sensitivity
+
+
+def priced(families: Sequence[Family], *asked: Asked) -> Look:
+    """Return the look of a row of which so much is asked."""
+    return Look(asked, math.fsum(price(families[i], half, delta) for i, half, delta in asked))
+
+
+def first(family: Family, alpha: float, delta: float) -> Look:
+    """Return the first look at a row."""
+    return Look(((0, within(family, alpha, delta), delta),), alpha)
+
+
+def within(family: Family, alpha: float, delta: float) -> Fraction:
+    """Return the half-width that so much alpha gives a row, or a little more."""
+    return Fraction(family.sensitivity * math.log(1 / delta) / alpha) * family.grid
+
+
+def closer(family: Family, width: float, delta: float) -> Look:
+    """Return a closer look at a row that cannot be told from 0, known within ``width``."""
+    half = max(Fraction(width) / CLOSER, Fraction(EXACT) * family.grid)
+    if half > NEWS * width:
+        return LOST
+    return replace(priced([family], (0, half, delta)), told=False, known=width)
+
+
+def capped(looks: Mapping[int, Look], families: Sequence[Family]) -> dict[int, Look]:
+    """Return the looks, those at rows that cannot be told from 0 no dearer than the others."""
+    prices = [look.price for look in looks.values() if look.told]
+    if not prices:
+        return dict(looks)
+    dearest = max(prices)
+    return {
+        row: look if look.told else _capped(look, families[0], dearest)
+        for row, look in looks.items()
+    }
+
+
+def _capped(look: Look, family: Family, dearest: float) -> Look:
+    if not look.asked or look.price <= dearest:
+        return look
+    if not dearest:
+        return LOST
+    ((which, half, delta),) = look.asked
+    half = max(half, within(family, dearest, delta))
+    while (cost := price(family, half, delta)) > dearest:
+        half *= Fraction(5, 4)
+    if half > NEWS * look.known:
+        return LOST
+    return replace(look, asked=((which, half, delta),), price=cost)
+
+
+def bucketed(looks: Mapping[int, Look], families: Sequence[Family]) -> Iterator[Wanted]:
+    """Yield what looks ask for, rows of like half-widths together.
+
+    Rows that can be told from 0 and rows that cannot are never measured together.
+    """
+    buckets: dict[tuple[int, bool, float, int], dict[int, Fraction]] = {}
+    for row, look in looks.items():
+        for which, asked, delta in look.asked:
+            half = max(asked, SMALLEST)
+            bucket = (which, look.told, delta, math.floor(BUCKETS * math.log2(half)))
+            buckets.setdefault(bucket, {})[row] = half
+    for (which, _, delta, _), halves in sorted(buckets.items(), key=lambda item: item[0][0]):
+        yield Wanted(families[which].subset(list(halves)), min(halves.values()), delta)
+
+
+def inferred(history: History, family: Family, row: int, half: Fraction, delta: float) -> bool:
+    """Return whether a plan would infer a row, which is then as good as it is."""
+    wanted = Wanted(family.subset([row]), max(half, SMALLEST), delta)
+    return planning.estimators(history, wanted)[0] is not None
+
+
+def known(history: History, family: Family, delta: float) -> list[Estimator | None]:
+    """Return the narrowest estimator of every row of a family, where there is one."""
+    matched = history.matching(family)
+    found: list[Estimator | None] = []
+    for row in range(family.rows):
+        query = family.row(row)
+        if family.rows <= planning.THOROUGH_ROWS:
+            candidates = history.estimators(query)
+        else:
+            candidates = list(history.singles(query))
+        if matched is not None:
+            candidates = [matched[row], *candidates]
+        found.append(_narrowest(candidates, delta))
+    return found
+
+
+def _narrowest(candidates: Sequence[Estimator], delta: float) -> Estimator | None:
+    """Return the estimator of least half-width: of least variance is another one on a lattice."""
+    least = min((each.variance for each in candidates), default=0.0)
+    near = [each for each in candidates if each.variance <= WIDER * least]
+    if len(near) < 2:
+        return near[0] if near else None
+    return min(near, key=lambda each: (planning.half_width(each, delta), each.variance))
