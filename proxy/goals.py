@@ -22,8 +22,9 @@ import numpy as np
 from proxy.errors import OperationalError
 from proxy.inference import plan as planning
 from proxy.inference.family import Family
-from proxy.inference.history import Block, Estimator, History
+from proxy.inference.history import Block, Estimator, History, whole_multiples
 from proxy.inference.plan import Wanted
+from proxy.inference.query import common_grid, next_multiple
 from proxy.sql.program import Extra, Number
 
 STEPS = 5  # of a relative goal
@@ -96,14 +97,14 @@ class Linear:
         used = self._used[row]
         if used is None:
             return None
-        return probability(used, history.estimate(used), self.number, claim)
+        return probability(used, history.exact(used), self.number, claim)
 
     def _answer(
         self, estimator: Estimator | None, history: History, paid: Mapping[int, Block]
     ) -> Answer:
         if estimator is None:
             raise OperationalError("the data was rebuilt while the statement ran", hint=AGAIN)
-        estimate = history.estimate(estimator) + float(self.number.shift)
+        estimate = float(history.exact(estimator) + self.number.shift)
         low, high = _around(estimate, self._reported(estimator))
         return Answer(estimate, low, high, 1 - self.delta, *source([estimator], paid))
 
@@ -291,16 +292,21 @@ class Average:
         top, bottom = self._used[row]
         if top is None or bottom is None:
             return None
-        over, under = history.estimate(top), history.estimate(bottom)
+        under = history.estimate(bottom)
         if planning.law(bottom).cdf(-under / float(bottom.unit)).upper > RARE:
             return None
-        outside = RARE
-        for end, sign in ((claim.least, 1), (claim.most, -1)):
-            if end is not None:  # P(sign · (U - (end - mid) C) < 0), at most
-                law = difference(top, bottom, end - self.number.shift)
-                value = over - float(end - self.number.shift) * under
-                within = (sign * value - law.slack * float(law.unit)) / float(law.unit)
-                outside += 1 - planning.law(law).cdf(within).lower
+        inside, outside = -RARE, RARE
+        for end, sign, strict in zip((claim.least, claim.most), (1, -1), claim.strict, strict=True):
+            if end is not None:  # sign · (U - (end - mid) C) is a multiple of its grid
+                times = end - self.number.shift
+                half = common_grid(self.number.family.grid, abs(times) * self._counts.grid) / 2
+                value = sign * (history.exact(top) - times * history.exact(bottom))
+                distance = value - half if strict else value + half
+                law = difference(top, bottom, times)
+                inside += below(law, -distance)
+                outside += 1 - below(law, distance)
+        if claim.negated:
+            return max(inside, 0.0)
         return max(1 - outside, 0.0)
 
     def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
@@ -353,26 +359,55 @@ class Average:
         return Answer(estimate, low, high, 1 - self.delta, *source([top, bottom], paid))
 
 
-def probability(used: Estimator, estimate: float, number: Number, claim: Extra) -> float:
-    """Return a lower bound on P(least ≤ θ ≤ most), θ = estimate + shift - X with X of the law.
+def probability(
+    used: Estimator, estimate: float | Fraction, number: Number, claim: Extra
+) -> float:
+    """Return a lower bound on the probability of a claim about θ = estimate + shift - X.
 
-    Counts are whole, so a claim on them holds up to half-way to the next.
+    Whatever the data, θ is the shift plus a multiple of the grid: an end that matters is half-way
+    between two of these, one that satisfies the claim and one that does not.
     """
-    unit, shift = float(used.unit), float(number.shift)
-    half = 0.5 if number.kind == "count" else 0.0
-    law, slack = planning.law(used), used.slack
-    most = least = math.inf  # how far θ̂ may lie below, above θ
+    shift, half = number.shift, number.family.grid / 2
+    center = Fraction(estimate) + shift
+    least = most = None  # how far θ may lie below, above the estimate
     if claim.least is not None:
-        edge = math.ceil(claim.least) - half if half else float(claim.least)
-        least = (estimate + shift - edge) / unit - slack
+        first = next_multiple(claim.least, claim.strict[0], shift, 2 * half)
+        least = center - first + half
     if claim.most is not None:
-        edge = math.floor(claim.most) + half if half else float(claim.most)
-        most = (edge - estimate - shift) / unit - slack
-    if least == most == math.inf:
-        return 1.0
-    if math.inf in (least, most):
-        return float(law.cdf(min(least, most)).lower)
-    return float(law.probability(-most, least).lower) if least >= -most else 0.0
+        first = next_multiple(-claim.most, claim.strict[1], -shift, 2 * half)
+        most = half - first - center
+    ends = [end for end in (least, most) if end is not None]
+    if claim.negated:
+        return min(sum(below(used, -end) for end in ends), 1.0)
+    if len(ends) == 2:
+        return between(used, -ends[1], ends[0])
+    return below(used, ends[0]) if ends else 1.0
+
+
+def below(used: Estimator, distance: Fraction) -> float:
+    """Return a lower bound on P(X < distance), X the estimator's noise."""
+    law, t = planning.law(used), _steps(used, distance)
+    if t > 0:
+        return (1 + law.bracket(t, closed=False).lower) / 2
+    return (1 - law.bracket(-t).upper) / 2
+
+
+def between(used: Estimator, low: Fraction, high: Fraction) -> float:
+    """Return a lower bound on P(low < X < high), X the estimator's noise."""
+    law, left, right = planning.law(used), -_steps(used, -low), _steps(used, high)
+    if left >= right:
+        return 0.0
+    if left < 0 < right:
+        return sum(law.bracket(t, closed=False).lower for t in (-left, right)) / 2
+    near, far = sorted((abs(left), abs(right)))
+    return max((law.bracket(far, closed=False).lower - law.bracket(near).upper) / 2, 0.0)
+
+
+def _steps(used: Estimator, distance: Fraction) -> float:
+    """Return a distance in units of the estimator, less its possible bias, rounded down."""
+    exact = distance / used.unit - Fraction(used.slack)
+    rounded = float(exact)
+    return rounded if rounded <= exact else math.nextafter(rounded, -math.inf)
 
 
 def difference(left: Estimator, right: Estimator, times: Fraction) -> Estimator:
@@ -386,13 +421,14 @@ def difference(left: Estimator, right: Estimator, times: Fraction) -> Estimator:
         ):
             coefficients[row] = coefficients.get(row, Fraction(0)) + unit * Fraction(a)
             rates[row] = float(rate)
-    rows = list(coefficients)
+    rows = [row for row, a in coefficients.items() if a]
+    step, whole, _ = whole_multiples([coefficients[row] for row in rows])
     return Estimator(
-        left.unit,
+        left.unit * step,
         np.array(rows, dtype=np.int64),
-        np.array([float(coefficients[row]) for row in rows]),
+        whole,
         np.array([rates[row] for row in rows]),
-        left.slack + float(abs(times) * right.unit / left.unit) * right.slack,
+        (left.slack + float(abs(times) * right.unit / left.unit) * right.slack) / float(step),
     )
 
 

@@ -368,6 +368,12 @@ def common_grid(one: Fraction, two: Fraction) -> Fraction:
     )
 
 
+def next_multiple(end: Fraction, strict: bool, shift: Fraction, grid: Fraction) -> Fraction:
+    """Return the least shift + k · grid above ``end``, or at it where not ``strict``."""
+    steps = (end - shift) / grid
+    return shift + grid * (math.floor(steps) + 1 if strict else math.ceil(steps))
+
+
 def _add(left: Term | None, one: int, right: Term | None, two: int, space: Space) -> Term | None:
     """Return one·left + two·right: common factors stay, the others become one dense factor."""
     if left is None or right is None:

@@ -50,12 +50,15 @@ class Extra:
     """What else of a number a statement shows, one value a row.
 
     ``low``, ``high``, ``confidence``: of its interval; ``probability``: P(from ≤ number ≤ to), None
-    being unbounded; ``present``: whether P(number ≥ 1) is at least the confidence.
+    being unbounded, or without an end that is ``strict``, or of the opposite where ``negated``;
+    ``present``: whether P(number ≥ 1) is at least the confidence.
     """
 
     what: str
     least: Fraction | None = None
     most: Fraction | None = None
+    strict: tuple[bool, bool] = (False, False)  # of a mean: other numbers have a next multiple
+    negated: bool = False
 
 
 @dataclass(frozen=True, eq=False)
