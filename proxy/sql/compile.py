@@ -155,6 +155,7 @@ class Point:
                 f"{label} is scaled or moved by a number of more than {DIGITS} digits",
                 position=number.position,
             )
+        number.family.sensitivity  # noqa: B018  # what is too large is said now, with its place
         for index, known in enumerate(self.numbers):
             if _same(known, number):
                 return index
