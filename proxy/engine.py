@@ -165,16 +165,23 @@ class Engine:
                 return again
             numbers = [number for release in statement.releases for number in release.numbers]
             goals = [self._goal(number, session) for number in numbers]
-            with book.watched(session.check_canceled):
-                answers, cost, notices = self._answer(book, goals, statement.text, session)
-            more = [extras(g, a, book.history) for g, a in zip(goals, answers, strict=True)]
-            rows, shown, places = assemble(
-                statement,
-                Numbers(answers, more),
-                self._systems(statement, session),
-                session.settings,
-                self._evaluator,
-            )
+            spent: list[int] = []
+            try:
+                with book.watched(session.check_canceled):
+                    answers, notices = self._answer(book, goals, statement.text, session, spent)
+                more = [extras(g, a, book.history) for g, a in zip(goals, answers, strict=True)]
+                rows, shown, places = assemble(
+                    statement,
+                    Numbers(answers, more),
+                    self._systems(statement, session),
+                    session.settings,
+                    self._evaluator,
+                )
+            except Error as error:
+                if any(spent):
+                    error.tell(sum(spent) / UNIT, book.left())
+                raise
+            cost = sum(spent)
             result = Result(
                 tuple(rows.columns),
                 list(rows.rows),
@@ -279,14 +286,14 @@ class Engine:
         return default
 
     def _answer(
-        self, book: Book, goals: Sequence[Goal], text: str, session: Session
-    ) -> tuple[list[list[Answer]], int, tuple[str, ...]]:
+        self, book: Book, goals: Sequence[Goal], text: str, session: Session, costs: list[int]
+    ) -> tuple[list[list[Answer]], tuple[str, ...]]:
         """Measure what is needed, in steps where a goal needs them, and infer every number.
 
-        Where no further step is possible, what the earlier ones gave is the answer: those of this
+        ``costs`` gets what each step is charged.  Where no further step is possible, what the earlier ones gave is the answer: those of this
         statement, or those of others, so that asking again gives the same.
         """
-        cost, paid, end = 0, dict[int, Block](), ""
+        paid, end = dict[int, Block](), ""
         found: Sequence[Rows] | None = None
         for step in range(max((goal.steps for goal in goals), default=1)):
             session.check_canceled()
@@ -299,7 +306,7 @@ class Engine:
                     raise
                 end = error.message
                 break
-            cost += spent
+            costs.append(spent)
             paid |= {row: block for block in blocks for row in block.rows}
             if not blocks:
                 break
@@ -313,7 +320,7 @@ class Engine:
             goal.answers(book.history, [next(rows) for _ in each], paid)
             for goal, each in zip(goals, wants, strict=True)
         ]
-        return answers, cost, tuple(_unmet(goal, end) for goal in goals if goal.unmet)
+        return answers, tuple(_unmet(goal, end) for goal in goals if goal.unmet)
 
     def _measure(
         self, book: Book, wants: Sequence[Wanted], text: str, session: Session

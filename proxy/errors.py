@@ -7,8 +7,6 @@ holds a value read from the protected data.  A caller's bug is a ``ValueError``,
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 
 class Warning(Exception):
     """An important warning (PEP 249); the proxy itself reports notices instead."""
@@ -21,7 +19,7 @@ class Error(Exception):
     character of the statement at which the fault lies.
     """
 
-    sqlstate: ClassVar[str] = "XX000"  # internal_error
+    sqlstate: str = "XX000"  # internal_error
 
     def __init__(
         self,
@@ -36,6 +34,13 @@ class Error(Exception):
         self.detail = detail
         self.hint = hint
         self.position = position
+
+    def tell(self, cost: float, left: float) -> None:
+        """Add that the statement was charged before it failed."""
+        said = f"charged {cost:.6g}, left {left:.6g}"
+        kept = "what was measured is kept: asking for it again costs nothing"
+        self.detail = f"{said}; {self.detail}" if self.detail else said
+        self.hint = f"{self.hint}; {kept}" if self.hint else kept
 
     def __str__(self) -> str:
         return "\n".join(
@@ -60,9 +65,22 @@ class DatabaseError(Error):
 
 
 class DataError(DatabaseError):
-    """A value does not fit: out of range, division by zero in the domain."""
+    """A value does not fit: out of range, division by zero; ``sqlstate`` says which of these."""
 
     sqlstate = "22000"  # data_exception
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        position: int | None = None,
+        sqlstate: str | None = None,
+    ) -> None:
+        super().__init__(message, detail=detail, hint=hint, position=position)
+        if sqlstate is not None:
+            self.sqlstate = sqlstate
 
 
 class OperationalError(DatabaseError):

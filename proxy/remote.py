@@ -183,7 +183,10 @@ def ours(error: psycopg.Error) -> Error:
             message, requested=requested, spent=spent, left=left, hint=told.message_hint
         )
     position = int(told.statement_position) if told.statement_position else None
-    return _class(error)(message, detail=detail, hint=told.message_hint, position=position)
+    found = _class(error)(message, detail=detail, hint=told.message_hint, position=position)
+    if isinstance(found, errors.DataError) and error.sqlstate:
+        found.sqlstate = error.sqlstate
+    return found
 
 
 def _class(error: psycopg.Error) -> type[Error]:
