@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError
 from proxy.inference.query import next_multiple
-from proxy.sql.compile import DIGITS, LARGEST
+from proxy.sql.compile import DIGITS, LARGEST, NUMBERS
 from proxy.sql.program import Extra, Number
 from proxy.sql.scalar import COMPARISONS, flat
 from proxy.sql.typed import Typed, position
@@ -46,7 +46,7 @@ def credible(grouped: Grouped, node: exp.Expr) -> Typed:
 
 def _index(number: Typed) -> int:
     """Return the place of a number in its release."""
-    return int(number.sql.rpartition("n")[2])
+    return min(number.numbers) % NUMBERS
 
 
 def _number(grouped: Grouped, number: Typed) -> Number:
@@ -116,7 +116,7 @@ def _claim(grouped: Grouped, node: exp.Expr) -> Claim:
         return _claim(grouped, node.this).opposite()
     if isinstance(node, exp.And):
         first, *others = (_claim(grouped, part) for part in flat(node))
-        if not any(c.negated or c.number.sql != first.number.sql for c in (first, *others)):
+        if not any(c.negated or c.number.numbers != first.number.numbers for c in (first, *others)):
             return reduce(Claim.also, others, first)
     if isinstance(node, exp.Between):
         number = _one(grouped, node.this)

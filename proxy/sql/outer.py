@@ -61,7 +61,8 @@ class Outer(Lowering):
         bound, typed = self._one_column(node)
         shadow = f"(SELECT s0 FROM ({bound.sql}))" if typed.shadow else None
         text = f"(SELECT c0 FROM ({bound.sql}))"
-        return replace(make(text, typed.type, typed), axes=frozenset(), shadow=shadow)
+        made = make(text, typed.type, typed, scale=typed.scale)
+        return replace(made, axes=frozenset(), shadow=shadow)
 
     def _member(self, node: exp.Expr) -> Typed:
         bound, typed = self._one_column(node.args["query"])
@@ -95,7 +96,8 @@ class Outer(Lowering):
             pieces.append(f"ORDER BY {', '.join(direction(t.sql, item) for t, item in ordered)}")
         if spec.args.get("spec"):
             pieces.append(_frame(spec.args["spec"]))
-        made = make(f"({function} OVER ({' '.join(pieces)}))", kind, *values)
+        scale = values[0].scale if values else None
+        made = make(f"({function} OVER ({' '.join(pieces)}))", kind, *values, scale=scale)
         return convert_result(made, function)
 
     def _windowed(self, node: exp.Expr) -> tuple[str, str, list[Typed]]:

@@ -80,6 +80,13 @@ class Number:
     denominator: Family | None = None
     bounds: tuple[Fraction, Fraction] | None = None
     extras: tuple[Extra, ...] = ()
+    type: str = "double precision"  # bigint | numeric | real | double precision
+    scale: int = 0  # of a numeric: it is shown with so many decimals
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is a whole number, and shown as one."""
+        return self.kind == "count" or self.type == "bigint"
 
 
 @dataclass(frozen=True, eq=False)
