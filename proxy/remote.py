@@ -27,10 +27,10 @@ from proxy.sql.parameters import bind_parameters
 from proxy.sql.program import Column
 
 NAMES = {  # PostgreSQL's short names of types, in ours
-    "int2": "integer",
+    "int2": "smallint",
     "int4": "integer",
     "int8": "bigint",
-    "float4": "double precision",
+    "float4": "real",
     "float8": "double precision",
     "bool": "boolean",
     "varchar": "text",

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError, TypeMismatchError
 from proxy.sql import types
-from proxy.sql.scalar import RULES, Lowering
+from proxy.sql.scalar import RULES, Lowering, signed
 from proxy.sql.typed import Typed, convert, make
 
 WHOLE = r"\s*[-+]?[0-9]+\s*"
@@ -32,6 +32,9 @@ PLAIN = {  # casts that DuckDB makes as PostgreSQL does
 def _cast(lowering: Lowering, node: exp.Expr) -> Typed:
     target = node.args["to"]
     kind = types.of_cast(target)
+    if kind in types.FLOATS and (written := signed(node.this)) is not None:  # of any size
+        text, sign = written
+        return Typed(types.literal(kind, sign * types.real(text, kind)), kind)
     value = lowering.lower(node.this)
     if value.type == "unknown":
         return sized(convert(value, kind), target)

@@ -84,6 +84,12 @@ class Claim:
         most = self.least and (self.least[0], not self.least[1])
         return replace(self, least=least, most=most)
 
+    def over(self, factor: Fraction) -> Claim:
+        """Return the claim on a number of which this one is on so many times it."""
+        ends = [end and (end[0] / factor, end[1]) for end in (self.least, self.most)]
+        least, most = ends if factor > 0 else reversed(ends)
+        return replace(self, least=least, most=most)
+
     def also(self, other: Claim) -> Claim:
         """Return the claim that both hold, of one number."""
         least = [end for end in (self.least, other.least) if end]
@@ -119,11 +125,11 @@ def _claim(grouped: Grouped, node: exp.Expr) -> Claim:
         if not any(c.negated or c.number.numbers != first.number.numbers for c in (first, *others)):
             return reduce(Claim.also, others, first)
     if isinstance(node, exp.Between):
-        number = _one(grouped, node.this)
+        number, factor = _unscaled(grouped, node.this)
         low, high = (_constant(grouped, node.args[arg]) for arg in ("low", "high"))
         if node.args.get("symmetric"):
             low, high = min(low, high), max(low, high)
-        return Claim(number, (low, False), (high, False))
+        return Claim(number, (low, False), (high, False)).over(factor)
     if type(node) in SIGNS:
         return _compared(grouped, node, SIGNS[type(node)])
     raise _refused(node)
@@ -150,14 +156,32 @@ def _compared(grouped: Grouped, node: exp.Expr, sign: str) -> Claim:
     if other is not None and other.query is not None:  # of two numbers: their difference
         left, right = (exp.Paren(this=side.copy()) for side in sides)
         sides = [exp.Sub(this=left, expression=right), exp.Literal.number(0)]
-    number, end = _one(grouped, sides[0]), _constant(grouped, sides[1])
+    (number, factor), end = _unscaled(grouped, sides[0]), _constant(grouped, sides[1])
     if sign in ("=", "<>"):
         if _number(grouped, number).kind == "avg":  # it is hardly ever equal to anything
             raise _refused(node)
-        return Claim(number, (end, False), (end, False), sign == "<>")
+        return Claim(number, (end, False), (end, False), sign == "<>").over(factor)
     if sign in (">", ">="):
-        return Claim(number, (end, sign == ">"))
-    return Claim(number, None, (end, sign == "<"))
+        return Claim(number, (end, sign == ">")).over(factor)
+    return Claim(number, None, (end, sign == "<")).over(factor)
+
+
+def _unscaled(grouped: Grouped, node: exp.Expr) -> tuple[Typed, Fraction]:
+    """Return the number of which a node is a multiple, and how many times it."""
+    factor = Fraction(1)
+    while isinstance(node, exp.Paren | exp.Neg | exp.Mul | exp.Div):
+        sides = [node.this] if isinstance(node, exp.Paren | exp.Neg) else list(node.iter_expressions())
+        found = [grouped.linear(side) for side in sides]
+        constants = [f for f in found if f is not None and f.query is None]
+        if isinstance(node, exp.Paren | exp.Neg):
+            times, node = Fraction(-1 if isinstance(node, exp.Neg) else 1), node.this
+        elif len(constants) == 1 and constants[0].shift and grouped.linear(node) is not None:
+            times = constants[0].shift if isinstance(node, exp.Mul) else 1 / constants[0].shift
+            node = sides[0] if constants[0] is found[1] else sides[1]
+        else:
+            break
+        factor *= times
+    return _one(grouped, node), factor
 
 
 def _constant(grouped: Grouped, node: exp.Expr) -> Fraction:

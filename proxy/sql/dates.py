@@ -40,6 +40,11 @@ def _trunc(lowering: Lowering, node: exp.Expr) -> Typed:
 
 
 def _extract(lowering: Lowering, node: exp.Expr) -> Typed:
+    part = _part(lowering, node)
+    return cast(part, "double precision") if "start" in node.meta else part  # date_part
+
+
+def _part(lowering: Lowering, node: exp.Expr) -> Typed:
     field = str(node.this.name).lower()
     value = lowering.lower(node.expression)
     if value.type not in types.TIMES:

@@ -26,6 +26,7 @@ OWN = {  # what translations say by error('...')
     "cannot take logarithm of zero or a negative number": "2201E",
     "the power is not a finite number": OUT_OF_RANGE,
     "value out of range: overflow": OUT_OF_RANGE,
+    "value out of range: underflow": OUT_OF_RANGE,
     "smallint out of range": OUT_OF_RANGE,
     "integer out of range": OUT_OF_RANGE,
     "bigint out of range": OUT_OF_RANGE,

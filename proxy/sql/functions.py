@@ -126,6 +126,8 @@ def _exponential(lowering: Lowering, node: exp.Expr) -> Typed:
     given = lowering.lower(node.this)
     value = real("exp", given)
     text = checked(f"{value.sql} > 709", "value out of range: overflow", f"exp({value.sql})", value)
+    if given.type != NUMERIC:
+        text = checked(f"{value.sql} < -745", "value out of range: underflow", text, value)
     return _like(text, [given], value)
 
 
@@ -134,7 +136,9 @@ def _power(lowering: Lowering, node: exp.Expr) -> Typed:
     left, right = (real("power", value) for value in given)
     text = f"pow({left.sql}, {right.sql})"
     message = "the power is not a finite number"
-    made = checked(f"NOT isfinite({text})", message, text, left, right)
+    made = checked(f"isinf({text})", "value out of range: overflow", text, left, right)
+    wrong = f"{left.sql} = 0 AND {right.sql} < 0 OR isnan({text})"
+    made = checked(wrong, message, made, left, right)
     floats = any(value.type in types.FLOATS for value in given)
     return make(made, DOUBLE, left, right) if floats else _like(made, given, left, right)
 
@@ -150,7 +154,7 @@ def _integer_division(lowering: Lowering, node: exp.Expr) -> Typed:
     left, right = numbers("div", lowering.lower(node.this), lowering.lower(node.expression))
     if left.type in types.FLOATS:
         raise wrong("div", [left, right])
-    if left.type in types.INTEGERS:
+    if {left.type, right.type} <= set(types.INTEGERS):
         text = f"CAST(CAST({left.sql} AS HUGEINT) // {right.sql} AS DECIMAL(38, 0))"
     else:
         quotient = f"trunc(CAST({left.sql} AS DOUBLE) / CAST({right.sql} AS DOUBLE))"

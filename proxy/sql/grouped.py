@@ -195,8 +195,7 @@ class Grouped(Outer):
         if isinstance(node, exp.Cast):
             return self._cast(node)
         if isinstance(node, exp.Coalesce):
-            inner = self.linear(node.this)  # a released count or sum is never NULL
-            return inner if inner is not None and inner.query is not None else None
+            return self._coalesce(node)
         if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div):
             left = self.linear(node.this)
             right = None if left is None else self.linear(node.expression)
@@ -205,6 +204,20 @@ class Grouped(Outer):
             found = self.aggregate(node)
             return found if isinstance(found, Linear) else None
         return None
+
+    def _coalesce(self, node: exp.Coalesce) -> Linear | None:
+        """Return its first argument: a released count or sum is never NULL; the others type it."""
+        inner = self.linear(node.this)
+        if inner is None or inner.query is None:
+            return None
+        for other in node.expressions:
+            if isinstance(other, exp.Null) or other.is_string:
+                continue
+            if (found := self.linear(other)) is None:
+                return None
+            kind = types.common([inner.type, found.type], "COALESCE")
+            inner = replace(inner, type=kind, scale=max(inner.scale, found.scale))
+        return inner
 
     def _cast(self, node: exp.Expr) -> Linear | None:
         target = node.args["to"]

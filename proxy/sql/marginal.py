@@ -20,6 +20,7 @@ from proxy.sql.compile import NUMBERS
 from proxy.sql.groups import Key
 from proxy.sql.moments import has_measure
 from proxy.sql.program import Extra
+from proxy.sql.scalar import numeric
 from proxy.sql.typed import Typed, convert, position, worded
 
 if TYPE_CHECKING:
@@ -78,9 +79,8 @@ def aggregate(grouped: Grouped, node: exp.Expr, known: dict[tuple[str, ...], Mar
         f"q.g{i} IS NOT DISTINCT FROM {grouped.relation}.g{i}" for i in range(len(grouped.keys))
     ]
     where = f" WHERE {' AND '.join(same)}" if same else ""
-    return Typed(
-        f"(SELECT {text} FROM {found.name} AS q{where})", kind, numbers=frozenset([found.number])
-    )
+    text = f"(SELECT {text} FROM {found.name} AS q{where})"
+    return Typed(text, kind, numbers=frozenset([found.number]))
 
 
 def _marginal(grouped: Grouped, node: exp.Expr, value: Key, conditions: list[exp.Expr]) -> Marginal:
@@ -172,7 +172,9 @@ def _spread(marginal: Marginal, name: str) -> tuple[str, str]:
     below = f"({n} - 1)" if name.endswith("samp") else n
     text = f"greatest({two} - {one} * {one} / {n}, 0) / {below}"
     text = f"sqrt({text})" if name.startswith("stddev") else text
-    return f"CASE WHEN {below} > 0 THEN {text} END", DOUBLE
+    text = f"CASE WHEN {below} > 0 THEN {text} END"
+    kind = types.of_mean(marginal.kind)
+    return (numeric(text).sql if kind == "numeric" else text), kind
 
 
 def _refused(node: exp.Expr) -> NotSupportedError:

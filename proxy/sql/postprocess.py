@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
+import numpy as np
+
 from proxy.errors import DataError
 from proxy.sql import system, types
 from proxy.sql.evaluate import Evaluator, decimal_type
@@ -82,9 +84,10 @@ def postprocess(
     found = evaluator.rows(program.sql, parameters)
     places = {int(release.name[1:]): r for r, release in enumerate(program.releases)}
     width = len(program.columns)
+    kinds = [column.type for column in program.columns]
     return Rows(
         program.columns,
-        [tuple(map(_trimmed, row[:width])) for row in found],
+        [tuple(map(_trimmed, row[:width], kinds)) for row in found],
         [
             tuple(None if at is None else origin(row[at], places) for at in program.shadows)
             for row in found
@@ -103,14 +106,17 @@ def _checked(number: Number, values: Sequence[int | float | None]) -> list[int |
     return list(values)
 
 
-def _trimmed(cell: Cell) -> Cell:
-    """Return a cell as PostgreSQL shows it: a numeric that a double has become has no scale.
+def _trimmed(cell: Cell, kind: str) -> Cell:
+    """Return a cell as PostgreSQL shows it: a numeric that a double has become has no scale, a
+    real the digits that it has.
 
     Raises:
         DataError: a double is not finite.
     """
     if isinstance(cell, float) and not math.isfinite(cell):
         raise DataError("value out of range: overflow", sqlstate="22003")
+    if isinstance(cell, float) and kind == "real":
+        return float(str(np.float32(cell)))
     if isinstance(cell, Decimal) and cell.as_tuple().exponent == -types.DECIMALS:
         whole = cell.to_integral_value()
         return whole if cell == whole else cell.normalize()

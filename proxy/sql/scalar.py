@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 
 from sqlglot import exp
@@ -314,15 +315,23 @@ def arithmetic(sign: str, left: Typed, right: Typed) -> Typed:
     left, right = numbers(sign, left, right)
     if "numeric" not in (left.type, right.type):
         return make(f"({left.sql} {sign} {right.sql})", left.type, left, right)
-    scales = [0 if value.type in types.INTEGERS else value.scale for value in (left, right)]
+    left, right = wide(left), wide(right)
+    scales = [left.scale, right.scale]
     if sign != "*":
         scale = None if None in scales else max(one or 0 for one in scales)
         return make(f"({left.sql} {sign} {right.sql})", "numeric", left, right, scale=scale)
     if None not in scales and (total := sum(one or 0 for one in scales)) <= EXACT:
-        left, right = (convert(value, "numeric") for value in (left, right))
         return make(f"({left.sql} * {right.sql})", "numeric", left, right, scale=total)
     product = f"(CAST({left.sql} AS DOUBLE) * CAST({right.sql} AS DOUBLE))"
     return numeric(product, left, right)
+
+
+def wide(value: Typed) -> Typed:
+    """Return a numeric that has room: DuckDB gives a sum the width that its operands have."""
+    value = convert(value, "numeric")
+    if value.scale is None:
+        return value
+    return replace(value, sql=f"CAST({value.sql} AS DECIMAL(38, {value.scale}))")
 
 
 EXACT = 18  # decimals of a product of numerics that is exact
@@ -360,9 +369,10 @@ def guarded(left: Typed, divisor: Typed, text: str) -> str:
 def checked(wrong: str, message: str, text: str, *parts: Typed) -> str:
     """Return a text that fails with a message, as PostgreSQL does, where a condition holds.
 
-    Where noise may make it hold the result is NULL: a statement must not fail by chance.
+    Where noise may make it hold the result is NULL: a statement must not fail by chance.  What is
+    past the range of its type fails all the same.
     """
-    noisy = any(part.numbers for part in parts)
+    noisy = any(part.numbers for part in parts) and not message.startswith("value out of range")
     failed = "NULL" if noisy else f"error('{message}')"
     return f"CASE WHEN {wrong} THEN {failed} ELSE {text} END"
 
@@ -425,7 +435,11 @@ def _coalesce(lowering: Lowering, node: exp.Expr) -> Typed:
 def _nullif(lowering: Lowering, node: exp.Expr) -> Typed:
     value, other = lowering.lower(node.this), lowering.lower(node.expression)
     left, right = compared(value, other, "=")
-    result = value if value.type != "unknown" else left
+    kinds = {value.type, other.type}
+    mixed = kinds <= set(types.NUMBERS) and not (
+        kinds <= set(types.INTEGERS) or kinds <= set(types.FLOATS)
+    )  # for these there is no operator but that of the wider type
+    result = left if mixed or value.type == "unknown" else value
     text = f"CASE WHEN {left.sql} = {right.sql} THEN NULL ELSE {result.sql} END"
     return make(text, result.type, value, left, right, scale=result.scale)
 

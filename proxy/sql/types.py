@@ -194,7 +194,7 @@ def read(text: str, kind: str) -> object:
         if kind in FLOATS:
             if not re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", plain, re.ASCII):
                 raise ValueError
-            return _float(text, kind)
+            return real(text, kind)
         if kind == "boolean":
             word = plain.lower()
             if word not in TRUE | FALSE:
@@ -212,7 +212,7 @@ def read(text: str, kind: str) -> object:
     return text
 
 
-def _float(text: str, kind: str) -> float:
+def real(text: str, kind: str) -> float:
     """Return the value of a text as a float.
 
     Raises:
