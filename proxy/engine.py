@@ -165,10 +165,9 @@ class Engine:
                 return again
             numbers = [number for release in statement.releases for number in release.numbers]
             goals = [self._goal(number, session) for number in numbers]
-            spent: list[int] = []
-            try:
+            with _told(book, session):
                 with book.watched(session.check_canceled):
-                    answers, notices = self._answer(book, goals, statement.text, session, spent)
+                    answers, cost, notices = self._answer(book, goals, statement.text, session)
                 more = [extras(g, a, book.history) for g, a in zip(goals, answers, strict=True)]
                 rows, shown, places = assemble(
                     statement,
@@ -177,11 +176,6 @@ class Engine:
                     session.settings,
                     self._evaluator,
                 )
-            except Error as error:
-                if any(spent):
-                    error.tell(sum(spent) / UNIT, book.left())
-                raise
-            cost = sum(spent)
             result = Result(
                 tuple(rows.columns),
                 list(rows.rows),
@@ -286,14 +280,14 @@ class Engine:
         return default
 
     def _answer(
-        self, book: Book, goals: Sequence[Goal], text: str, session: Session, costs: list[int]
-    ) -> tuple[list[list[Answer]], tuple[str, ...]]:
+        self, book: Book, goals: Sequence[Goal], text: str, session: Session
+    ) -> tuple[list[list[Answer]], int, tuple[str, ...]]:
         """Measure what is needed, in steps where a goal needs them, and infer every number.
 
-        ``costs`` gets what each step is charged.  Where no further step is possible, what the earlier ones gave is the answer: those of this
+        Where no further step is possible, what the earlier ones gave is the answer: those of this
         statement, or those of others, so that asking again gives the same.
         """
-        paid, end = dict[int, Block](), ""
+        cost, paid, end = 0, dict[int, Block](), ""
         found: Sequence[Rows] | None = None
         for step in range(max((goal.steps for goal in goals), default=1)):
             session.check_canceled()
@@ -306,7 +300,7 @@ class Engine:
                     raise
                 end = error.message
                 break
-            costs.append(spent)
+            cost += spent
             paid |= {row: block for block in blocks for row in block.rows}
             if not blocks:
                 break
@@ -320,7 +314,7 @@ class Engine:
             goal.answers(book.history, [next(rows) for _ in each], paid)
             for goal, each in zip(goals, wants, strict=True)
         ]
-        return answers, tuple(_unmet(goal, end) for goal in goals if goal.unmet)
+        return answers, cost, tuple(_unmet(goal, end) for goal in goals if goal.unmet)
 
     def _measure(
         self, book: Book, wants: Sequence[Wanted], text: str, session: Session
@@ -351,6 +345,7 @@ class Engine:
                     sequence = tx.audit("measured", session.user, text, cost, spent=spent)
             blocks = book.history.blocks[kept:]
             book.measured(rows, blocks, sequence)
+            session.charged += cost
             return cost, blocks, plan.estimators
         except NO_MORE as error:  # nothing was measured: the plan is taken back
             book.history.truncate(kept)
@@ -494,6 +489,18 @@ class Engine:
         return rows
 
 
+@contextmanager
+def _told(book: Book, session: Session) -> Iterator[None]:
+    """Let an error that comes after a charge say so."""
+    session.charged = 0
+    try:
+        yield
+    except Error as error:
+        if session.charged:
+            error.tell(session.charged / UNIT, book.left())
+        raise
+
+
 def _unmet(goal: Goal, end: str) -> str:
     """Return the notice that a number met in steps is not as good as it was asked for, and why."""
     groups = f", for {goal.unmet} of {rows} groups" if (rows := goal.number.family.rows) > 1 else ""
@@ -514,6 +521,7 @@ class Session:
         self._engine = engine
         self.dialect = dialect
         self.thread: int | None = None  # which runs a statement
+        self.charged = 0  # by the statement that runs, 2⁻⁴⁰ alpha
         self._canceled = False
 
     def execute(self, text: str, parameters: Any = None) -> Result:

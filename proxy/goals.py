@@ -359,9 +359,7 @@ class Average:
         return Answer(estimate, low, high, 1 - self.delta, *source([top, bottom], paid))
 
 
-def probability(
-    used: Estimator, estimate: float | Fraction, number: Number, claim: Extra
-) -> float:
+def probability(used: Estimator, estimate: float | Fraction, number: Number, claim: Extra) -> float:
     """Return a lower bound on the probability of a claim about θ = estimate + shift - X.
 
     Whatever the data, θ is the shift plus a multiple of the grid: an end that matters is half-way

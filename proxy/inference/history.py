@@ -486,9 +486,7 @@ class History:
             error * self.records,
         )
 
-    def _rational(
-        self, column: Products, own: Floats, others: Floats
-    ) -> tuple[int, Floats] | None:
+    def _rational(self, column: Products, own: Floats, others: Floats) -> tuple[int, Floats] | None:
         """Return a denominator D and whole coefficients of D · query, if these are exact.
 
         So a query that is a sum, a multiple or a mean of rows is estimated without rounding.

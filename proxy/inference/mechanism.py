@@ -21,7 +21,9 @@ LARGEST_ANSWER = 2**61
 class UnsafeNoiseError(ValueError):
     """The noise, or answer plus noise, would leave 64 bits, or be none; what to do about it."""
 
-    def __init__(self, message: str, hint: str) -> None:
+    def __init__(
+        self, message: str, hint: str = "ask for a half_width nearer to the size of the number"
+    ) -> None:
         super().__init__(message)
         self.hint = hint
 
@@ -60,8 +62,7 @@ def check_safe(family: Family, scale: float, records: int) -> None:
     """
     if not SMALLEST_SCALE <= scale <= LARGEST_SCALE:
         raise UnsafeNoiseError(
-            f"a noise scale of {scale:.3g} steps of the number cannot be drawn safely",
-            "ask for a half_width nearer to the size of the number",
+            f"a noise scale of {scale:.3g} steps of the number cannot be drawn safely"
         )
     if family.sensitivity * records > LARGEST_ANSWER:
         raise UnsafeNoiseError(

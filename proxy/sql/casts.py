@@ -23,9 +23,7 @@ PLAIN = {  # casts that DuckDB makes as PostgreSQL does
     ("boolean", "integer"): None,
     ("date", "timestamp"): None,
     ("timestamp", "date"): None,
-    **dict.fromkeys(
-        [(a, "text") for a in (*types.INTEGERS, "numeric", "boolean", *types.TIMES)]
-    ),
+    **dict.fromkeys([(a, "text") for a in (*types.INTEGERS, "numeric", "boolean", *types.TIMES)]),
 }
 
 

@@ -170,7 +170,9 @@ def _unscaled(grouped: Grouped, node: exp.Expr) -> tuple[Typed, Fraction]:
     """Return the number of which a node is a multiple, and how many times it."""
     factor = Fraction(1)
     while isinstance(node, exp.Paren | exp.Neg | exp.Mul | exp.Div):
-        sides = [node.this] if isinstance(node, exp.Paren | exp.Neg) else list(node.iter_expressions())
+        sides = (
+            [node.this] if isinstance(node, exp.Paren | exp.Neg) else list(node.iter_expressions())
+        )
         found = [grouped.linear(side) for side in sides]
         constants = [f for f in found if f is not None and f.query is None]
         if isinstance(node, exp.Paren | exp.Neg):

@@ -51,7 +51,7 @@ KNOWN = (  # words of DuckDB's, PostgreSQL's message, SQLSTATE
     (r"type (FLOAT|DOUBLE)|to (FLOAT|DOUBLE)", "value out of range: overflow", OUT_OF_RANGE),
     (r"(?i)date and time not in|timestamp", "timestamp out of range", NO_TIME),
     (r"(?i)\binterval\b", "interval out of range", NO_TIME),
-    (r"(?i)date (field value )?out of range|\bdate\b", "date/time field value out of range", NO_TIME),
+    (r"(?i)\bdate\b", "date/time field value out of range", NO_TIME),
     (r"(?i)more than one row", "more than one row returned by a subquery used as an expression",
      "21000"),
 )  # fmt: skip

@@ -101,7 +101,9 @@ def _checked(number: Number, values: Sequence[int | float | None]) -> list[int |
     Raises:
         DataError: one does not.
     """
-    if number.type == "bigint" and not all(v is None or types.fits(round(v), "bigint") for v in values):
+    if number.type == "bigint" and not all(
+        v is None or types.fits(round(v), "bigint") for v in values
+    ):
         raise DataError("bigint out of range", hint="add 0.0 to have a numeric", sqlstate="22003")
     return list(values)
 

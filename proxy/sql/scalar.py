@@ -340,7 +340,9 @@ EXACT = 18  # decimals of a product of numerics that is exact
 def numeric(text: str, *parts: Typed) -> Typed:
     """Return a double as a numeric."""
     scale = types.QUOTIENT
-    return make(f"CAST(round({text}, {scale}) AS DECIMAL(38, {scale}))", "numeric", *parts, scale=scale)
+    return make(
+        f"CAST(round({text}, {scale}) AS DECIMAL(38, {scale}))", "numeric", *parts, scale=scale
+    )
 
 
 DAYS = ("smallint", "integer")
