@@ -64,6 +64,7 @@ class Binder:
     hide_empty: bool = False
     taint: int = 0  # how often something that is not public has been met
     count: int = 0  # of the relations that have a name
+    constants: int = 0  # of the expressions of these that were tried
 
     @cached_property
     def coefficients(self) -> Coefficients:

@@ -158,6 +158,14 @@ class Evaluator:
             raise StatementTooComplexError(f"the result has more than {MAX_ROWS:,} rows")
         return found
 
+    def value(self, sql: str) -> object:
+        """Return the value of an expression of constants.
+
+        Raises:
+            DataError: it has none.
+        """
+        return self.cached(("constant", sql), lambda: self.rows(f"SELECT {sql}", {}))[0][0]
+
     @contextmanager
     def _calling(self, met: bool = True) -> Iterator[None]:
         """Take the sandbox for one call; ``met`` as ``failure`` has it."""

@@ -143,13 +143,13 @@ class Grouped(Outer):
             return None
         if node.find(exp.Column):
             return self._group(node)
-        return None
+        return self.constant(node)
 
     def _group(self, node: exp.Expr) -> Typed | None:
         typed = self.binder.coefficients.lower(self.inputs.resolve(node))
         for index, key in enumerate(self.keys):
             if key.typed.sql == typed.sql:
-                return Typed(f"{self.relation}.g{index}", typed.type)
+                return Typed(f"{self.relation}.g{index}", typed.type, scale=typed.scale)
         if not typed.axes:
             return typed  # a public constant
         return None

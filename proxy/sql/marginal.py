@@ -36,6 +36,7 @@ class Marginal:
     name: str
     kind: str  # the type of v
     number: int
+    scale: int | None = None  # of v
 
 
 def aggregate(grouped: Grouped, node: exp.Expr, known: dict[tuple[str, ...], Marginal]) -> Typed:
@@ -80,7 +81,8 @@ def aggregate(grouped: Grouped, node: exp.Expr, known: dict[tuple[str, ...], Mar
     ]
     where = f" WHERE {' AND '.join(same)}" if same else ""
     text = f"(SELECT {text} FROM {found.name} AS q{where})"
-    return Typed(text, kind, numbers=frozenset([found.number]))
+    scale = types.QUOTIENT if type(call) in SPREADS else found.scale
+    return Typed(text, kind, numbers=frozenset([found.number]), scale=scale)
 
 
 def _marginal(grouped: Grouped, node: exp.Expr, value: Key, conditions: list[exp.Expr]) -> Marginal:
@@ -103,7 +105,8 @@ def _marginal(grouped: Grouped, node: exp.Expr, value: Key, conditions: list[exp
         f"{name} AS (SELECT *, sum(w) OVER ({by} ORDER BY v) AS cum, sum(w) OVER ({by}) AS tot, "
         f"max(w) OVER ({by}) AS top FROM ({inner}))"
     )
-    return Marginal(name, value.typed.type, point.index * NUMBERS + number)
+    key = point.index * NUMBERS + number
+    return Marginal(name, value.typed.type, key, value.typed.scale)
 
 
 Rule = Callable[[Marginal], tuple[str, str]]

@@ -314,7 +314,7 @@ def arithmetic(sign: str, left: Typed, right: Typed) -> Typed:
         return make(DATES[kinds][0].format(left.sql, right.sql), DATES[kinds][1], left, right)
     left, right = numbers(sign, left, right)
     if "numeric" not in (left.type, right.type):
-        return make(f"({left.sql} {sign} {right.sql})", left.type, left, right)
+        return make(finite(f"({left.sql} {sign} {right.sql})", left), left.type, left, right)
     left, right = wide(left), wide(right)
     scales = [left.scale, right.scale]
     if sign != "*":
@@ -334,6 +334,14 @@ def wide(value: Typed) -> Typed:
     return replace(value, sql=f"CAST({value.sql} AS DECIMAL(38, {value.scale}))")
 
 
+def finite(text: str, operand: Typed) -> str:
+    """Return a result that fails where it is infinite; a long one is looked at when it is shown."""
+    if operand.type not in types.FLOATS or len(text) > CHECKED:
+        return text
+    return checked(f"isinf({text})", "value out of range: overflow", text)
+
+
+CHECKED = 200  # characters: each check writes an expression twice
 EXACT = 18  # decimals of a product of numerics that is exact
 
 
@@ -391,7 +399,7 @@ def division(left: Typed, right: Typed) -> Typed:
     if kind in types.INTEGERS:
         text = f"({left.sql} // {right.sql})"
     elif kind in types.FLOATS:
-        text = f"({left.sql} / {right.sql})"
+        text = finite(f"({left.sql} / {right.sql})", left)
     else:
         made = numeric(f"(CAST({left.sql} AS DOUBLE) / CAST({right.sql} AS DOUBLE))")
         text, scale = made.sql, made.scale

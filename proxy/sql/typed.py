@@ -112,4 +112,9 @@ def together(values: Sequence[Typed], place: str) -> list[Typed]:
     """Return values as the type they have in common; text where none has one."""
     kind = types.common((value.type for value in values), place)
     kind = "text" if kind == "unknown" else kind
-    return [convert(value, kind) for value in values]
+    made = [convert(value, kind) for value in values]
+    if kind != "numeric":
+        return made
+    scale = widest(made)  # DuckDB itself may take a narrower one
+    scale = types.DECIMALS if scale is None else scale
+    return [replace(v, sql=f"CAST({v.sql} AS DECIMAL(38, {scale}))", scale=scale) for v in made]

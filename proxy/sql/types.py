@@ -208,6 +208,8 @@ def read(text: str, kind: str) -> object:
         hint = "write YYYY-MM-DD" if kind in TIMES else None
         message = f'invalid input syntax for type {kind}: "{text}"'
         state = "22007" if kind in TIMES else "22P02"
+        if kind in TIMES and re.match(r"\d{4}-\d\d-\d\d", plain, re.ASCII):
+            state = "22008"  # of numbers that are no date
         raise DataError(message, hint=hint, sqlstate=state) from None
     return text
 
