@@ -41,7 +41,7 @@ def _trunc(lowering: Lowering, node: exp.Expr) -> Typed:
 
 def _extract(lowering: Lowering, node: exp.Expr) -> Typed:
     part = _part(lowering, node)
-    return cast(part, "double precision") if "start" in node.meta else part  # date_part
+    return cast(part, "double precision") if node.meta.get("name") == "date_part" else part
 
 
 def _part(lowering: Lowering, node: exp.Expr) -> Typed:
