@@ -11,13 +11,16 @@ stay within it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from proxy.errors import StateError
+import numpy as np
+
+from proxy.errors import InsufficientBudgetError, StateError
 from proxy.inference.accounting import (
     UNIT,
     Account,
@@ -29,7 +32,7 @@ from proxy.inference.accounting import (
 )
 from proxy.inference.history import DENSE_FAMILY, Block, History, unwatched
 from proxy.inference.plan import Measurement as Planned
-from proxy.inference.query import Factor, Space, Term
+from proxy.inference.query import Factor, Space, Term, TooLargeError
 from proxy.ledger import Measurement, Reads, Snapshot
 from proxy.policy import Policy
 from proxy.roles import share
@@ -180,6 +183,27 @@ class Book:
         """Return the rule that the charges would break, if there is one."""
         return self.account.check(terms, self.rules)
 
+    def chargeable(self, planned: Planned) -> None:
+        """Refuse a measurement so dear that its charge cannot be written down.
+
+        Raises:
+            InsufficientBudgetError: it costs more than the whole budget.
+            TooLargeError: its charges are too many.
+        """
+        try:
+            charge(planned.family, planned.scale)
+        except TooLargeError:
+            family = planned.family
+            alpha = Fraction(family.sensitivity) / Fraction(planned.scale)
+            touched = [
+                Factor(f.axes, (f.array != 0).astype(np.int64)) for f in family.bound.factors
+            ]
+            for rule in self.rules:
+                if not rule.within and alpha * UNIT > rule.budget:
+                    spent = self.account.spent(touched).value
+                    raise too_dear(Breach(rule, math.ceil(alpha * UNIT), spent)) from None
+            raise
+
     def left(self, more: Sequence[Term] = ()) -> float:
         """Return the alpha that is left in the cell that has least, after further charges."""
         if more:
@@ -200,6 +224,18 @@ class Book:
 def weight(rows: int) -> int:
     """Return what a family counts of the history's length: what it costs later plans to look at."""
     return rows if rows <= DENSE_FAMILY else WIDE + rows // EACH
+
+
+def too_dear(breach: Breach) -> InsufficientBudgetError:
+    """Return the refusal of what costs more than a budget has left."""
+    return InsufficientBudgetError(
+        f"refused: the statement costs more than {breach.rule.name} has left",
+        requested=breach.requested / UNIT,
+        spent=breach.spent / UNIT,
+        left=breach.left / UNIT,
+        hint="ask for a wider interval (larger half_width or delta), for fewer numbers, "
+        "or for what follows from earlier answers",
+    )
 
 
 def limits(policy: Policy, evaluator: Evaluator) -> tuple[Limit, ...]:

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 
 from proxy.policy import Policy
 from proxy.sql.program import Column
-from proxy.sql.types import of_attribute
-
-MEASURE = "double precision"  # the type of a measure, as that of its sums and averages
+from proxy.sql.types import of_attribute, of_measure
 
 
 @dataclass(frozen=True)
@@ -37,6 +35,6 @@ def relation(policy: Policy) -> Relation:
             columns.append(Column(level, "text"))
             comments.append(f"level of {attribute.name}")
     for measure in policy.domain.measures:
-        columns.append(Column(measure.name, MEASURE))
+        columns.append(Column(measure.name, of_measure(measure)))
         comments.append(f"measure, clipped to [{float(measure.low):g}, {float(measure.high):g}]")
     return Relation("public", policy.dataset, tuple(columns), policy.description, tuple(comments))

@@ -50,7 +50,9 @@ class TypeObject:
 
 
 STRING = TypeObject("text")
-NUMBER = TypeObject("bigint", "integer", "numeric", "double precision", "boolean")
+NUMBER = TypeObject(
+    "smallint", "integer", "bigint", "numeric", "real", "double precision", "boolean"
+)
 DATETIME = TypeObject("date", "timestamp")
 BINARY = TypeObject("bytea")
 ROWID = TypeObject("oid")

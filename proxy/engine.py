@@ -25,7 +25,7 @@ import proxy.policy as policies
 import proxy.reports as reports
 from proxy.bill import Bill
 from proxy.block import KINDS, TransactionBlock
-from proxy.book import LEFT, Book, limits, weight
+from proxy.book import LEFT, Book, limits, too_dear, weight
 from proxy.budgets import Room, least, rooms, sums
 from proxy.cube import Cube
 from proxy.errors import (
@@ -39,7 +39,7 @@ from proxy.errors import (
 )
 from proxy.goals import Absolute, Answer, Average, Goal, Relative, extras, reaches
 from proxy.inference import plan as planning
-from proxy.inference.accounting import UNIT, charge
+from proxy.inference.accounting import UNIT
 from proxy.inference.history import Block, Estimator
 from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
 from proxy.inference.plan import Allocation, Wanted
@@ -65,7 +65,7 @@ from proxy.sql.evaluate import Evaluator
 from proxy.sql.parameters import bind_parameters
 from proxy.sql.program import Column, Command, Number, Program, Request
 from proxy.sql.sandbox import Child
-from proxy.sql.statement import compile_statement
+from proxy.sql.statement import compile_statement, too_complex
 from proxy.sql.views import Create, Drop, created, dropped
 from proxy.state import anchor_path, ledger_path, state_folder
 from proxy.steward import arranged, init, open_cube, same_policy, take_users, upgrade
@@ -477,17 +477,13 @@ class Engine:
         try:
             plan = planning.plan(book.history, wants, self._allocation)
             for each in plan.measurements:
-                charge(each.family, each.scale)
+                book.chargeable(each)
                 check_safe(each.family, each.scale, self.policy.max_records)
         except TooLargeError as error:
-            raise StatementTooComplexError(
-                f"a number ties too many columns together: {error}",
-                hint="group by fewer columns, or split conditions into parts joined by AND",
-            ) from error
+            raise too_complex("a number", error) from error
         except UnsafeNoiseError as error:
             raise NotSupportedError(
-                f"this number cannot be measured safely: {error}",
-                hint="ask for a half_width nearer to the size of the number",
+                f"this number cannot be measured safely: {error}", hint=error.hint
             ) from error
         return plan
 
@@ -507,14 +503,7 @@ class Engine:
         """Refuse what would break a budget: of the cells, of the analyst, of the period."""
         breach = book.breach(terms)
         if breach is not None:
-            raise InsufficientBudgetError(
-                f"refused: the statement costs more than {breach.rule.name} has left",
-                requested=breach.requested / UNIT,
-                spent=breach.spent / UNIT,
-                left=breach.left / UNIT,
-                hint="ask for a wider interval (larger half_width or delta), for fewer numbers, "
-                "or for what follows from earlier answers",
-            )
+            raise too_dear(breach)
         cost = book.cost(terms)
         for room in sums(session.standing, book, tx, self._clock(self.policy.zone)):
             if room.spent + cost > room.budget:

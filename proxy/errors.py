@@ -7,8 +7,6 @@ holds a value read from the protected data.  A caller's bug is a ``ValueError``,
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 
 class Warning(Exception):
     """An important warning (PEP 249); the proxy itself reports notices instead."""
@@ -21,7 +19,7 @@ class Error(Exception):
     character of the statement at which the fault lies.
     """
 
-    sqlstate: ClassVar[str] = "XX000"  # internal_error
+    sqlstate: str = "XX000"  # internal_error
     cost: float = 0.0  # alpha that the statement had paid before it failed; the hint says so
 
     def __init__(
@@ -61,9 +59,22 @@ class DatabaseError(Error):
 
 
 class DataError(DatabaseError):
-    """A value does not fit: out of range, division by zero in the domain."""
+    """A value does not fit: out of range, division by zero; ``sqlstate`` says which of these."""
 
     sqlstate = "22000"  # data_exception
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        position: int | None = None,
+        sqlstate: str | None = None,
+    ) -> None:
+        super().__init__(message, detail=detail, hint=hint, position=position)
+        if sqlstate is not None:
+            self.sqlstate = sqlstate
 
 
 class OperationalError(DatabaseError):

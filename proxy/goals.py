@@ -24,8 +24,9 @@ from proxy.errors import OperationalError
 from proxy.inference import plan as planning
 from proxy.inference import steps
 from proxy.inference.family import Family
-from proxy.inference.history import Block, Estimator, History, correlation
+from proxy.inference.history import Block, Estimator, History, correlation, whole_multiples
 from proxy.inference.plan import Wanted
+from proxy.inference.query import common_grid, next_multiple
 from proxy.inference.steps import SCOUT, STEPS, Look
 from proxy.sql.program import Extra, Number
 
@@ -115,7 +116,7 @@ class Linear(Looked):
         if used is None:
             return None
         claim = _open(claim, self._possible(history, row))
-        return probability(used, history.estimate(used), self.number, claim)
+        return probability(used, history.exact(used), self.number, claim)
 
     def _answers(self, history: History, paid: Mapping[int, Block]) -> list[Answer]:
         """Return what is known of every row: its interval within what is possible.
@@ -133,7 +134,7 @@ class Linear(Looked):
                     raise OperationalError("the data was rebuilt meanwhile", hint=AGAIN)
                 answers.append(Answer(math.nan, least, most, 1 - self.delta, "inferred", 0.0))
                 continue
-            estimate = history.estimate(used) + float(self.number.shift)
+            estimate = float(history.exact(used) + self.number.shift)
             low, high = _around(min(max(estimate, least), most), self._reported(used))
             ends = max(low, least), min(high, most)
             answers.append(Answer(estimate, *ends, 1 - self.delta, *source([used], paid)))
@@ -367,16 +368,23 @@ class Average(Stepwise):
         top, bottom = self._used[row]
         if top is None or bottom is None:
             return None
-        over, under = history.estimate(top), history.estimate(bottom)
+        under = history.estimate(bottom)
         if planning.law(bottom).cdf(-under / float(bottom.unit)).upper > RARE:
             return None
-        claim, outside = _open(claim, self.clip), RARE
-        for end, sign in ((claim.least, 1), (claim.most, -1)):
-            if end is not None:  # P(sign · (U - (end - mid) C) < 0), at most
-                law = difference(top, bottom, end - self.number.shift)
-                value = over - float(end - self.number.shift) * under
-                within = (sign * value - law.slack * float(law.unit)) / float(law.unit)
-                outside += 1 - planning.law(law).cdf(within).lower
+        claim = _open(claim, self.clip)
+        inside, outside = -RARE, RARE
+        for end, sign, strict in zip((claim.least, claim.most), (1, -1), claim.strict, strict=True):
+            if end is not None:  # sign · (U - (end - mid) C) is a multiple of its grid
+                times = end - self.number.shift
+                grid = abs(times) * self.families[0].grid
+                half = common_grid(self.number.family.grid, grid) / 2
+                value = sign * (history.exact(top) - times * history.exact(bottom))
+                distance = value - half if strict else value + half
+                law = difference(top, bottom, times)
+                inside += below(law, -distance)
+                outside += 1 - below(law, distance)
+        if claim.negated:
+            return max(inside, 0.0)
         return max(1 - outside, 0.0)
 
     def _outside(
@@ -428,31 +436,61 @@ class Average(Stepwise):
 def _open(claim: Extra, possible: tuple[float, float]) -> Extra:
     """Return a claim without the ends that nothing can be beyond."""
     low, high = possible
-    least = None if claim.least is not None and claim.least <= low else claim.least
-    most = None if claim.most is not None and claim.most >= high else claim.most
+    least, most = claim.least, claim.most
+    if least is not None and (least < low or (least == low and not claim.strict[0])):
+        least = None
+    if most is not None and (most > high or (most == high and not claim.strict[1])):
+        most = None
     return replace(claim, least=least, most=most)
 
 
-def probability(used: Estimator, estimate: float, number: Number, claim: Extra) -> float:
-    """Return a lower bound on P(least ≤ θ ≤ most), θ = estimate + shift - X with X of the law.
+def probability(used: Estimator, estimate: float | Fraction, number: Number, claim: Extra) -> float:
+    """Return a lower bound on the probability of a claim about θ = estimate + shift - X.
 
-    Counts are whole, so a claim on them holds up to half-way to the next.
+    Whatever the data, θ is the shift plus a multiple of the grid: an end that matters is half-way
+    between two of these, one that satisfies the claim and one that does not.
     """
-    unit, shift = float(used.unit), float(number.shift)
-    half = 0.5 if number.kind == "count" else 0.0
-    law, slack = planning.law(used), used.slack
-    most = least = math.inf  # how far θ̂ may lie below, above θ
+    shift, half = number.shift, number.family.grid / 2
+    center = Fraction(estimate) + shift
+    least = most = None  # how far θ may lie below, above the estimate
     if claim.least is not None:
-        edge = math.ceil(claim.least) - half if half else float(claim.least)
-        least = (estimate + shift - edge) / unit - slack
+        first = next_multiple(claim.least, claim.strict[0], shift, 2 * half)
+        least = center - first + half
     if claim.most is not None:
-        edge = math.floor(claim.most) + half if half else float(claim.most)
-        most = (edge - estimate - shift) / unit - slack
-    if least == most == math.inf:
-        return 1.0
-    if math.inf in (least, most):
-        return float(law.cdf(min(least, most)).lower)
-    return float(law.probability(-most, least).lower) if least >= -most else 0.0
+        first = next_multiple(-claim.most, claim.strict[1], -shift, 2 * half)
+        most = half - first - center
+    ends = [end for end in (least, most) if end is not None]
+    if claim.negated:
+        return min(sum(below(used, -end) for end in ends), 1.0)
+    if len(ends) == 2:
+        return between(used, -ends[1], ends[0])
+    return below(used, ends[0]) if ends else 1.0
+
+
+def below(used: Estimator, distance: Fraction) -> float:
+    """Return a lower bound on P(X < distance), X the estimator's noise."""
+    law, t = planning.law(used), _steps(used, distance)
+    if t > 0:
+        return (1 + law.bracket(t, closed=False).lower) / 2
+    return (1 - law.bracket(-t).upper) / 2
+
+
+def between(used: Estimator, low: Fraction, high: Fraction) -> float:
+    """Return a lower bound on P(low < X < high), X the estimator's noise."""
+    law, left, right = planning.law(used), -_steps(used, -low), _steps(used, high)
+    if left >= right:
+        return 0.0
+    if left < 0 < right:
+        return sum(law.bracket(t, closed=False).lower for t in (-left, right)) / 2
+    near, far = sorted((abs(left), abs(right)))
+    return max((law.bracket(far, closed=False).lower - law.bracket(near).upper) / 2, 0.0)
+
+
+def _steps(used: Estimator, distance: Fraction) -> float:
+    """Return a distance in units of the estimator, less its possible bias, rounded down."""
+    exact = distance / used.unit - Fraction(used.slack)
+    rounded = float(exact)
+    return rounded if rounded <= exact else math.nextafter(rounded, -math.inf)
 
 
 def difference(left: Estimator, right: Estimator, times: Fraction) -> Estimator:
@@ -466,13 +504,14 @@ def difference(left: Estimator, right: Estimator, times: Fraction) -> Estimator:
         ):
             coefficients[row] = coefficients.get(row, Fraction(0)) + unit * Fraction(a)
             rates[row] = float(rate)
-    rows = list(coefficients)
+    rows = [row for row, a in coefficients.items() if a]
+    step, whole, _ = whole_multiples([coefficients[row] for row in rows])
     return Estimator(
-        left.unit,
+        left.unit * step,
         np.array(rows, dtype=np.int64),
-        np.array([float(coefficients[row]) for row in rows]),
+        whole,
         np.array([rates[row] for row in rows]),
-        left.slack + float(abs(times) * right.unit / left.unit) * right.slack,
+        (left.slack + float(abs(times) * right.unit / left.unit) * right.slack) / float(step),
     )
 
 

@@ -27,10 +27,10 @@ from proxy.sql.parameters import bind_parameters
 from proxy.sql.program import Column
 
 NAMES = {  # PostgreSQL's short names of types, in ours
-    "int2": "integer",
+    "int2": "smallint",
     "int4": "integer",
     "int8": "bigint",
-    "float4": "double precision",
+    "float4": "real",
     "float8": "double precision",
     "bool": "boolean",
     "varchar": "text",
@@ -191,7 +191,10 @@ def ours(error: psycopg.Error) -> Error:
             message, requested=requested, spent=spent, left=left, hint=told.message_hint
         )
     position = int(told.statement_position) if told.statement_position else None
-    return _class(error)(message, detail=detail, hint=told.message_hint, position=position)
+    found = _class(error)(message, detail=detail, hint=told.message_hint, position=position)
+    if isinstance(found, errors.DataError) and error.sqlstate:
+        found.sqlstate = error.sqlstate
+    return found
 
 
 def _class(error: psycopg.Error) -> type[Error]:

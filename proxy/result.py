@@ -99,12 +99,12 @@ def _answer(known: Sequence[Sequence[Sequence[Answer]]], origin: Origin) -> Answ
 
 
 def shown(estimate: float, number: Number, clamp: bool) -> int | float | None:
-    """Return a number as it stands in rows: counts are whole, a ratio over nothing is NULL."""
+    """Return a number as it stands in rows: a bigint is whole, a ratio over nothing is NULL."""
     if math.isnan(estimate):
         return None
     if clamp and number.kind != "avg" and number.shift >= 0 and never_negative(number.family.query):
         estimate = max(estimate, 0.0)
-    return round(estimate) if number.kind == "count" else estimate
+    return round(estimate) if number.whole else estimate
 
 
 def never_negative(query: LinearQuery) -> bool:

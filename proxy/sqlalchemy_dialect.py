@@ -25,9 +25,11 @@ from proxy.policy import Policy
 
 SCHEMA = "public"
 TYPES: Mapping[str, type[types.TypeEngine[Any]]] = {
+    "smallint": types.SMALLINT,
     "integer": types.INTEGER,
     "bigint": types.BIGINT,
     "numeric": types.NUMERIC,
+    "real": types.REAL,
     "double precision": types.FLOAT,
     "text": types.TEXT,
     "boolean": types.BOOLEAN,

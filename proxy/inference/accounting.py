@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxy.inference.family import Family
-from proxy.inference.query import Factor, Integers, Space, Term, TooLargeError
+from proxy.inference.query import Factor, Integers, Space, Term, TooWideError
 
 UNIT = 2**40  # charges per alpha
 TABLE = 2**22  # cells of the largest table
@@ -36,7 +36,7 @@ def charge(family: Family, scale: float) -> Term:
     """Return what a measurement charges each cell: non-negative integers [scope], 2⁻⁴⁰ alpha.
 
     Raises:
-        TooLargeError: the magnitudes vary over too many cells at once.
+        TooLargeError: the magnitudes vary over too many cells at once, or are too large.
     """
     bound = family.bound
     flags = [factor for factor in bound.factors if factor.largest == 1]
@@ -46,7 +46,7 @@ def charge(family: Family, scale: float) -> Term:
     exact = Fraction(scale)
     paid = [-(-UNIT * int(value) * exact.denominator // exact.numerator) for value in values]
     if max(paid) >= 2**52:
-        raise TooLargeError("a privacy cost past 2**12")
+        raise TooWideError("a privacy cost past 2**12")
     table = np.array(paid, dtype=np.int64)[places].reshape(magnitudes.shape)
     return Term.of(1, [Factor(others.axes, table), *flags]) or Term(0)
 

@@ -48,6 +48,8 @@ DENSE_FAMILY = 128  # a larger family is used alone
 DENSE_CELLS = 2**22  # coefficients of all its rows: so is one of more
 KEPT = 10_000  # estimators that were good enough
 STEPS = 5  # of refinement
+SMALL = 1000  # denominators of coefficients that are looked for
+NEARLY = 1e-9  # how near to whole a float is that may stand for a whole number
 REMEMBERED = 10_000  # queries whose estimators are kept while the history is as it is
 
 
@@ -409,10 +411,18 @@ class History:
         yield from filter(None, (self._alone(query, b) for b in self.blocks if b.norms))
 
     def estimate(self, estimator: Estimator) -> float:
-        """Return θ̂, in answer units."""
-        values = np.array([self.answers[row] for row in estimator.rows], dtype=np.longdouble)
-        total = estimator.coefficients.astype(np.longdouble) @ values
-        return float(total * estimator.unit.numerator / estimator.unit.denominator)
+        """Return θ̂, in answer units, rounded once."""
+        return float(self.exact(estimator))
+
+    def exact(self, estimator: Estimator) -> Fraction:
+        """Return θ̂, in answer units, without any rounding: its coefficients are dyadic."""
+        ratios = [a.as_integer_ratio() for a in estimator.coefficients.tolist()]
+        below = max((denominator for _, denominator in ratios), default=1)  # a power of 2, as all
+        total = sum(
+            numerator * (below // denominator) * self.answers[row]
+            for (numerator, denominator), row in zip(ratios, estimator.rows.tolist(), strict=True)
+        )
+        return estimator.unit * Fraction(total, below)
 
     def matching(self, family: Family) -> list[Estimator] | None:
         """Return estimators of all rows of a family that was measured as it stands, if it was."""
@@ -446,11 +456,8 @@ class History:
         squares = sum(Fraction(times * d * d, n) for (d, n), times in kinds.items())
         if squares != query.dot(query):
             return None
-        ratios = {kind: Fraction(*kind) for kind in kinds}
-        step = reduce(common_grid, {abs(ratio) for ratio in ratios.values()}, Fraction(0))
-        whole = bool(step) and max(abs(ratio) for ratio in ratios.values()) / step < 2**53
-        step = step if whole else Fraction(1)
-        scaled = {kind: float(ratio / step) for kind, ratio in ratios.items()}
+        step, values, whole = whole_multiples([Fraction(*kind) for kind in kinds])
+        scaled = dict(zip(kinds, values.tolist(), strict=True))
         coefficients = [scaled[dots[i], block.norms[i]] for i in used]
         rounding = 0.0 if whole else sum(abs(a) for a in coefficients) * 2.0**-52
         slack = rounding * block.family.sensitivity
@@ -478,6 +485,8 @@ class History:
             return None
         own, others, error = solved
         places = [*dense.basis, *dense.others]
+        if (found := self._rational(column, own, others)) is not None:
+            return self._scaled(query.grid, places, *found)
         coefficients = np.concatenate([own, others])
         used = coefficients != 0
         units = np.array([dense.unit[place] for place in places], dtype=np.float64)
@@ -493,6 +502,35 @@ class History:
             np.array([self._rates[number] for number in numbers[used]]),
             error * self.records,
         )
+
+    def _rational(self, column: Products, own: Floats, others: Floats) -> tuple[int, Floats] | None:
+        """Return a denominator D and whole coefficients of D · query, if these are exact.
+
+        So a query that is a sum, a multiple or a mean of rows is estimated without rounding.
+        """
+        both = np.concatenate([own, others])
+        below = denominator(both)
+        if below is None:
+            return None
+        whole = np.rint(both * below)
+        times = Products(column.real * below, column.residues, column.wrapped * wrap(below))
+        found = self._residual(times, whole[: len(own)], whole[len(own) :])
+        return (below, whole) if found is not None and not found[2].any() else None
+
+    def _scaled(
+        self, grid: Fraction, places: Sequence[int], below: int, whole: Floats
+    ) -> Estimator:
+        """Return the estimator of the coefficients ``whole`` / ``below`` of dense rows."""
+        dense, used = self._dense, np.flatnonzero(whole).tolist()
+        ratios = [Fraction(int(whole[i]), below * dense.unit[places[i]]) for i in used]
+        step, coefficients, exact = whole_multiples(ratios)
+        numbers = np.array([dense.number[places[i]] for i in used], dtype=np.int64)
+        error = 0.0
+        if not exact:
+            reach = np.array([dense.reach[places[i]] * dense.unit[places[i]] for i in used])
+            error = 2.0**-52 * float(np.abs(coefficients) @ reach)
+        rates = np.array([self._rates[number] for number in numbers])
+        return Estimator(grid * step, numbers, coefficients, rates, error * self.records)
 
     def _optimal(self, start: Floats) -> Floats:
         """Return a_D: the coefficients of the dependent rows that make the variance least."""
@@ -559,6 +597,30 @@ class History:
             total += np.einsum("ij,j->i", cross.wrapped[:rank, :count], d.astype(np.int64))
         exact_residual = column.wrapped * wrap(1 << k) - total
         return np.ldexp(a, -k), np.ldexp(d, -k), np.ldexp(exact_residual.astype(np.float64), -k)
+
+
+def whole_multiples(ratios: Sequence[Fraction]) -> tuple[Fraction, Floats, bool]:
+    """Return a step, the whole multiples of it that the ratios are, and true.
+
+    Where one would not be exact in floats: 1, the ratios, rounded, and false.
+    """
+    step = reduce(common_grid, {abs(ratio) for ratio in ratios}, Fraction(0))
+    whole = bool(step) and max(abs(ratio) for ratio in ratios) / step < 2**53
+    step = step if whole else Fraction(1)
+    return step, np.array([float(ratio / step) for ratio in ratios]), whole
+
+
+def denominator(values: Floats) -> int | None:
+    """Return the least D with D · values all but whole, if they are fractions of small ones."""
+    below = 1
+    for value in np.unique(np.abs(values)).tolist():
+        if abs(value * below - round(value * below)) > NEARLY * max(1.0, value * below):
+            below = math.lcm(below, Fraction(value).limit_denominator(SMALL).denominator)
+        if below > SMALL**2 or value * below >= 2**50:
+            return None
+        if abs(value * below - round(value * below)) > NEARLY * max(1.0, value * below):
+            return None
+    return below
 
 
 def _key(query: LinearQuery) -> tuple[bytes, Fraction]:

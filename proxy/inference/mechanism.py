@@ -19,7 +19,13 @@ LARGEST_ANSWER = 2**61
 
 
 class UnsafeNoiseError(ValueError):
-    """The noise, or answer plus noise, would leave 64 bits, or be none."""
+    """The noise, or answer plus noise, would leave 64 bits, or be none; what to do about it."""
+
+    def __init__(
+        self, message: str, hint: str = "ask for a half_width nearer to the size of the number"
+    ) -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 class Sampler(Protocol):
@@ -55,6 +61,11 @@ def check_safe(family: Family, scale: float, records: int) -> None:
         UnsafeNoiseError: the scale is too small or too large, or the answer is.
     """
     if not SMALLEST_SCALE <= scale <= LARGEST_SCALE:
-        raise UnsafeNoiseError(f"a noise scale of {scale:.3g} grid units cannot be drawn safely")
+        raise UnsafeNoiseError(
+            f"a noise scale of {scale:.3g} steps of the number cannot be drawn safely"
+        )
     if family.sensitivity * records > LARGEST_ANSWER:
-        raise UnsafeNoiseError("answers as large as max_records allows do not fit 64 bits")
+        raise UnsafeNoiseError(
+            "answers as large as max_records allows do not fit 64 bits",
+            "sum terms of very different size apart, or in larger units",
+        )

@@ -40,6 +40,10 @@ class TooLargeError(ValueError):
     """The query's coefficients do not fit: too many in one factor, or too large."""
 
 
+class TooWideError(TooLargeError):
+    """The coefficients of a query differ too much in size: they are too large in its grid."""
+
+
 def sum_part(measure: int) -> int:
     """Return the part of a measure's cell sums, in quanta."""
     return 1 + 2 * measure
@@ -116,7 +120,7 @@ class Term:
         if not scale:
             return None
         if abs(scale) * math.prod(factor.largest for factor in done) > MAX_COEFFICIENT:
-            raise TooLargeError("coefficients past 2**62")
+            raise TooWideError("coefficients past 2**62")
         return Term(scale, tuple(sorted(done, key=lambda factor: factor.axes)))
 
     @cached_property
@@ -174,7 +178,7 @@ def _joined(factors: Iterable[Factor]) -> list[Factor]:
 def _multiply(left: Factor, right: Factor) -> Factor:
     axes = tuple(sorted({*left.axes, *right.axes}))
     if left.largest * right.largest > MAX_COEFFICIENT:
-        raise TooLargeError("coefficients past 2**62")
+        raise TooWideError("coefficients past 2**62")
     one, two = left.over(axes), right.over(axes)
     if math.prod(np.broadcast_shapes(one.shape, two.shape)) > MAX_CELLS:
         raise TooLargeError("too many coefficients in one factor")
@@ -194,7 +198,7 @@ def _irreducible(factor: Factor) -> tuple[int, list[Factor]]:
     if not axes:
         return int(array), []
     if int(np.abs(array).max()) * array.size > MAX_COEFFICIENT or np.abs(array).max() >= 2**53:
-        raise TooLargeError("coefficients past 2**53 in one factor")
+        raise TooWideError("coefficients past 2**53 in one factor")
     whole = int(np.gcd.reduce(array, axis=None))
     if not whole:
         return 0, []
@@ -347,7 +351,7 @@ class LinearQuery:
             for part, term in self.parts.items()
         )
         if reach > MAX_COEFFICIENT:
-            raise TooLargeError("coefficients past 2**62")
+            raise TooWideError("coefficients past 2**62")
         dense = {part: term.dense(axes, self.space) for part, term in self.parts.items()}
         low = high = dense.get(COUNT, zero)
         for k, box in enumerate(self.space.boxes):
@@ -395,6 +399,12 @@ def common_grid(one: Fraction, two: Fraction) -> Fraction:
     )
 
 
+def next_multiple(end: Fraction, strict: bool, shift: Fraction, grid: Fraction) -> Fraction:
+    """Return the least shift + k · grid above ``end``, or at it where not ``strict``."""
+    steps = (end - shift) / grid
+    return shift + grid * (math.floor(steps) + 1 if strict else math.ceil(steps))
+
+
 def _add(left: Term | None, one: int, right: Term | None, two: int, space: Space) -> Term | None:
     """Return one·left + two·right: common factors stay, the others become one dense factor."""
     if left is None or right is None:
@@ -408,7 +418,7 @@ def _add(left: Term | None, one: int, right: Term | None, two: int, space: Space
         for t, k in ((left, one), (right, two))
     ]
     if sum(rest.largest for rest in rests) > MAX_COEFFICIENT:
-        raise TooLargeError("coefficients past 2**62")
+        raise TooWideError("coefficients past 2**62")
     axes = tuple(sorted({axis for rest in rests for axis in rest.axes}))
     total = rests[0].dense(axes, space) + rests[1].dense(axes, space)
     return Term.of(1, [*common, Factor(axes, total)])

@@ -12,7 +12,8 @@ from sqlglot import exp
 
 from proxy.errors import ProgrammingError, TypeMismatchError, UndefinedFunctionError
 from proxy.sql import types
-from proxy.sql.typed import Typed, convert, make, position, worded
+from proxy.sql.scalar import numeric
+from proxy.sql.typed import Typed, convert, make, position, widest, worded
 
 DOUBLE = "double precision"
 OTHER_AGGREGATES = {"credible_low", "credible_high", "confidence", "probability"}
@@ -90,13 +91,16 @@ def only_argument(node: exp.Expr) -> exp.Expr | None:
 
 
 def convert_result(value: Typed, function: str) -> Typed:
-    """Return a sum over a window in PostgreSQL's type."""
-    if function.startswith("sum(") and value.type in SUMS:
-        return replace(value, sql=f"CAST({value.sql} AS {SUMS[value.type]})")
+    """Return an aggregate, maybe over a window, in PostgreSQL's type where DuckDB has another."""
+    name = function.split("(", 1)[0]
+    if name == "sum" and value.type in ("bigint", "real"):  # DuckDB gives a HUGEINT, a DOUBLE
+        return replace(value, sql=f"CAST({value.sql} AS {types.DUCKDB[value.type]})")
+    if name in MEANS and value.type == "numeric":  # a DOUBLE
+        return replace(numeric(value.sql, value), numbers=value.numbers)
     return value
 
 
-SUMS = {"bigint": "BIGINT"}  # DuckDB gives a HUGEINT
+MEANS = {"avg", *SPREADS.values()}
 
 
 def aggregate(node: exp.Expr, lower: Callable[[exp.Expr], Typed]) -> Typed:
@@ -111,7 +115,7 @@ def aggregate(node: exp.Expr, lower: Callable[[exp.Expr], Typed]) -> Typed:
         conditions, tail = [condition], f" FILTER (WHERE {condition.sql})"
         node = node.this
     text, kind, values = _call(node, lower)
-    return make(text + tail, kind, *values, *conditions)
+    return make(text + tail, kind, *values, *conditions, scale=widest(values) if values else None)
 
 
 def _call(node: exp.Expr, lower: Callable[[exp.Expr], Typed]) -> tuple[str, str, list[Typed]]:
@@ -146,16 +150,18 @@ def _call(node: exp.Expr, lower: Callable[[exp.Expr], Typed]) -> tuple[str, str,
         return f"{'min' if isinstance(node, exp.Min) else 'max'}({value.sql})", value.type, [value]
     if isinstance(node, exp.Sum):
         value = _number("sum", lower(inner))
-        kind = {"integer": "bigint", "bigint": "numeric"}.get(value.type, value.type)
+        kind = types.of_sum(value.type)
         if value.type == "bigint":
-            value = replace(value, sql=f"CAST({value.sql} AS DECIMAL(38, 0))")
+            value = replace(value, sql=f"CAST({value.sql} AS DECIMAL(38, 0))", scale=0)
+        if value.type == "real":  # DuckDB gives a DOUBLE
+            value = replace(value, sql=f"CAST({value.sql} AS DOUBLE)")
         return f"sum({distinct}{value.sql})", kind, [value]
     if isinstance(node, exp.Avg):
         value = _number("avg", lower(inner))
-        return f"avg({distinct}{value.sql})", DOUBLE, [value]
+        return f"avg({distinct}{value.sql})", types.of_mean(value.type), [value]
     if type(node) in SPREADS:
         value = _number(SPREADS[type(node)], lower(inner))
-        return f"{SPREADS[type(node)]}({value.sql})", DOUBLE, [value]
+        return f"{SPREADS[type(node)]}({value.sql})", types.of_mean(value.type), [value]
     value = _number("median", lower(inner))
     return f"median(CAST({value.sql} AS DOUBLE))", DOUBLE, [value]
 

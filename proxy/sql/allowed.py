@@ -57,7 +57,8 @@ SCALARS: dict[str, tuple[str, ...]] = {  # expressions of attributes, results an
     ),
     "Casts": (
         "CAST('7' AS integer)", "'7'::bigint", "'7.5'::numeric", "7.456::numeric(6, 2)",
-        "'7.5'::double precision", "7::text", "'north'::varchar(2)", "'yes'::boolean",
+        "'7.5'::real", "'7.5'::double precision", "7::smallint", "7::text",
+        "'north'::varchar(2)", "'yes'::boolean",
         "1::boolean", "TRUE::integer", "'2020-02-29'::date", "'2020-02-29'::timestamp",
         "TIMESTAMP '2020-02-29 12:00'::date",
     ),

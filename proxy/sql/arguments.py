@@ -56,6 +56,6 @@ def number(name: str, value: Typed) -> Typed:
 
 def whole(name: str, value: Typed) -> Typed:
     """Return a value that must be a whole number."""
-    if value.type not in ("integer", "unknown"):
+    if value.type not in ("smallint", "integer", "unknown"):
         raise wrong(name, [value])
     return convert(value, "integer")

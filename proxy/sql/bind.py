@@ -29,7 +29,6 @@ from proxy.sql.coefficients import Coefficients
 from proxy.sql.compile import NUMBERS, Point, conjuncts
 from proxy.sql.evaluate import Evaluator
 from proxy.sql.groups import Key
-from proxy.sql.moments import has_measure
 from proxy.sql.names import Names, name_of, nearest
 from proxy.sql.program import Derived, Request
 from proxy.sql.relations import (
@@ -67,6 +66,7 @@ class Binder:
     hide_empty: bool = False
     taint: int = 0  # how often something that is not public has been met
     count: int = 0  # of the relations that have a name
+    constants: int = 0  # of the expressions of these that were tried
 
     @cached_property
     def coefficients(self) -> Coefficients:
@@ -97,7 +97,7 @@ class Binder:
     def kind_of(self, node: exp.Expr) -> Typed:
         """Return a column of protected rows as one that holds nothing."""
         node = pick(node, 0)
-        kind = "double precision" if has_measure(node) else self.coefficients.lower(node).type
+        kind = self.coefficients.kind(node)
         kind = "text" if kind == "unknown" else kind
         return Typed(types.literal(kind, None), kind)
 

@@ -14,7 +14,6 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError, SQLSyntaxError, StatementTooComplexError
 from proxy.sql import types
-from proxy.sql.moments import has_measure
 from proxy.sql.names import Names
 from proxy.sql.relations import Bound, Protected
 from proxy.sql.scalar import RULES, Lowering
@@ -95,10 +94,7 @@ def united(binder: Binder, parts: Sequence[Protected | Bound], node: exp.Expr) -
 
 def _alike(binder: Binder, meanings: Sequence[exp.Expr]) -> list[exp.Expr]:
     """Return the meanings of a column as the type that they have together."""
-    kinds = [
-        "double precision" if has_measure(m) else binder.coefficients.lower(m).type
-        for m in meanings
-    ]
+    kinds = [binder.coefficients.kind(meaning) for meaning in meanings]
     kind = types.common(kinds, "UNION")
     target = exp.DataType.build("text" if kind == "unknown" else kind, dialect="postgres")
     return [

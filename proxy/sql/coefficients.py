@@ -60,6 +60,10 @@ class Coefficients:
         """Return an expression of axes as DuckDB text."""
         return DomainLowering(self.domain).lower(node)
 
+    def kind(self, node: exp.Expr) -> str:
+        """Return the type of an expression of axes and measures."""
+        return MeasureLowering(self.domain).lower(node).type
+
     def values(self, node: exp.Expr, typed: Typed, place: str) -> Values:
         """Return an expression's value on each cell of the axes it reads.
 
@@ -175,13 +179,13 @@ class Coefficients:
         grid, whole = integers(array, found.scale)
         return grid, Factor(found.axes, whole)
 
-    def number(self, node: exp.Expr, place: str) -> Typed:
-        """Return an expression that must be a number.
+    def number(self, node: exp.Expr, place: str, measured: bool = False) -> Typed:
+        """Return an expression that must be a number; ``measured``: for its type alone.
 
         Raises:
             TypeMismatchError: it is none.
         """
-        typed = self.lower(node)
+        typed = (MeasureLowering if measured else DomainLowering)(self.domain).lower(node)
         if typed.type == "unknown":
             typed = convert(typed, "numeric")
         if typed.type not in types.NUMBERS:
@@ -279,12 +283,16 @@ def integers(array: NDArray[Any], scale: int) -> tuple[Fraction, NDArray[np.int6
     rounded to a grid of 2**-40 of the largest: the rounded query is the query.
 
     Raises:
-        NotSupportedError: a value is not finite, or too large.
+        DataError: a value is not finite.
     """
     if array.dtype.kind in "iu":
         return Fraction(1), array.astype(np.int64)
+    array = array.astype(np.float64) if array.dtype.kind == "f" else array
     if not np.isfinite(array).all():
-        raise NotSupportedError("an amount is not finite for some value of the domain")
+        raise DataError(
+            "an expression fails for a value it may meet: value out of range: overflow",
+            sqlstate="22003",
+        )
     largest = float(np.abs(array).max(initial=0))
     if scale and largest * 10.0**scale < 2**53:
         return Fraction(1, 10**scale), np.rint(array * 10.0**scale).astype(np.int64)
@@ -316,7 +324,19 @@ class DomainLowering(Lowering):
             )
         index = int(node.this)
         kind = types.of_attribute(self.domain.attributes[index])
-        return Typed(f"d{index}.v", kind, frozenset([index]), width=_width(self.domain, index))
+        width = _width(self.domain, index)
+        scale = _scale(self.domain, index)
+        return Typed(f"d{index}.v", kind, frozenset([index]), width=width, scale=scale)
+
+
+class MeasureLowering(DomainLowering):
+    """Measures have a type, and no value: for the types of what is made of them."""
+
+    def column(self, node: exp.Expr) -> Typed:
+        """Return an axis, or something of the type of a measure."""
+        if not isinstance(node, MeasureColumn):
+            return super().column(node)
+        return Typed("m", types.of_measure(self.domain.measures[int(node.this)]))
 
 
 def _public(lowering: Lowering, node: exp.Expr) -> Typed:
@@ -341,6 +361,12 @@ def _width(domain: Domain, axis: int) -> int:
     if attribute.type != "text":
         return 64
     return max((len(str(value).encode()) for value in attribute.values), default=1)
+
+
+def _scale(domain: Domain, axis: int) -> int | None:
+    """Return the decimals of a numeric axis."""
+    values = [value for value in domain.attributes[axis].values if isinstance(value, Decimal)]
+    return max((-int(value.as_tuple().exponent) for value in values), default=None)
 
 
 RULES[Axis] = RULES[MeasureColumn] = lambda lowering, node: lowering.column(node)

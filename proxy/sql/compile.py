@@ -16,9 +16,10 @@ from functools import cached_property
 from sqlglot import exp
 
 from proxy.domain import Domain
-from proxy.errors import NotSupportedError
+from proxy.errors import DataError, NotSupportedError
 from proxy.inference.family import Family
 from proxy.inference.query import Box, Factor, LinearQuery, Space, Term
+from proxy.sql import types
 from proxy.sql.branches import pick
 from proxy.sql.coefficients import Coefficients
 from proxy.sql.groups import Groups, Key, groups
@@ -43,13 +44,15 @@ def space(domain: Domain) -> Space:
 class Linear:
     """A linear combination of aggregates: a query for all groups together, and a constant.
 
-    ``query`` None is a constant alone.
+    ``query`` None is a constant alone; ``type`` is PostgreSQL's.
     """
 
     query: LinearQuery | None
     shift: Fraction = Fraction(0)
     counts: bool = True  # whole multiples of counts, plus a whole number
     measure: str | None = None
+    type: str = "bigint"
+    scale: int = 0  # of a numeric, its decimals
 
     def __add__(self, other: Linear) -> Linear:
         query = other.query if self.query is None else self.query
@@ -60,13 +63,17 @@ class Linear:
             self.shift + other.shift,
             self.counts and other.counts,
             self.measure or other.measure,
+            types.of_arithmetic(self.type, other.type),
+            max(self.scale, other.scale),
         )
 
     def __mul__(self, factor: Linear) -> Linear:
         """Return the product with a constant."""
         query = None if self.query is None else self.query * factor.shift
         counts = self.counts and factor.counts
-        return Linear(query, self.shift * factor.shift, counts, self.measure)
+        kind = types.of_arithmetic(self.type, factor.type)
+        scale = self.scale + factor.scale
+        return Linear(query, self.shift * factor.shift, counts, self.measure, kind, scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +84,7 @@ class Average:
     denominator: LinearQuery
     bounds: tuple[Fraction, Fraction]
     measure: str | None
+    type: str
 
     @property
     def mid(self) -> Fraction:
@@ -141,20 +149,23 @@ class Point:
         if isinstance(what, Average):
             number = Number(
                 label, self._family(what.query), what.mid, "avg", request, position(node),
-                what.measure, self._family(what.denominator), what.bounds,
+                what.measure, self._family(what.denominator), what.bounds, type=what.type,
+                scale=types.DECIMALS,
             )  # fmt: skip
         else:
             assert what.query is not None
             kind = "count" if what.counts else "sum"
+            stored = "bigint" if what.type in types.INTEGERS else what.type
             number = Number(
                 label, self._family(what.query), what.shift, kind, request, position(node),
-                what.measure,
+                what.measure, type=stored, scale=_decimals(what),
             )  # fmt: skip
         if abs(number.shift) > LARGEST or not 1 / LARGEST <= number.family.grid <= LARGEST:
             raise NotSupportedError(
                 f"{label} is scaled or moved by a number of more than {DIGITS} digits",
                 position=number.position,
             )
+        number.family.sensitivity  # noqa: B018  # what is too large is said now, with its place
         for index, known in enumerate(self.numbers):
             if _same(known, number):
                 return index
@@ -212,7 +223,23 @@ class Point:
         query = self._added(lambda k: self._sum(found[k], conditions, k, place))
         measures = frozenset[int]().union(*(each.measures for each in found))
         names = [self.coefficients.domain.measures[index].name for index in sorted(measures)]
-        return Linear(query, counts=False, measure=names[0] if names else None)
+        typed = [self.coefficients.number(each, place, measured=True) for each in nodes]
+        kind = types.common((each.type for each in typed), place)
+        for each in nodes if kind in types.INTEGERS and measures else ():
+            if not all(types.fits(end, kind) for end in self._bounds(each)):
+                raise DataError(
+                    f"an expression fails for a value it may meet: {kind} out of range",
+                    hint="cast to bigint or numeric before",
+                    position=position(node),
+                    sqlstate="22003",
+                )
+        return Linear(
+            query,
+            counts=False,
+            measure=names[0] if names else None,
+            type=types.of_sum(kind),
+            scale=max((each.scale or 0 for each in typed), default=0),
+        )
 
     def _sum(
         self, found: Moments, conditions: Sequence[exp.Expr], branch: int, place: str
@@ -237,7 +264,8 @@ class Point:
         assert total.query is not None
         assert count.query is not None
         mid = (bounds[0] + bounds[1]) / 2
-        return Average(total.query - count.query * mid, count.query, bounds, total.measure)
+        kind = types.of_mean(total.type)
+        return Average(total.query - count.query * mid, count.query, bounds, total.measure, kind)
 
     def _bounds(self, node: exp.Expr) -> tuple[Fraction, Fraction]:
         """Return the least and the largest value that an expression has in any record."""
@@ -265,9 +293,18 @@ class Point:
 
 def _same(one: Number, two: Number) -> bool:
     """Return whether two numbers of a release point are the same."""
-    kinds = [(n.kind, n.shift) for n in (one, two)]
+    kinds = [(n.kind, n.shift, n.type, n.scale) for n in (one, two)]
     below = [n.denominator and n.denominator.query for n in (one, two)]
     return kinds[0] == kinds[1] and one.family.query == two.family.query and below[0] == below[1]
+
+
+def _decimals(what: Linear) -> int:
+    """Return with how many decimals a numeric is shown: as PostgreSQL's, or as many as it has."""
+    assert what.query is not None
+    for scale in range(what.scale, types.DECIMALS):
+        if (what.query.grid * 10**scale).denominator == 1 == (what.shift * 10**scale).denominator:
+            return scale
+    return types.DECIMALS
 
 
 def conjuncts(node: exp.Expr) -> list[exp.Expr]:

@@ -40,20 +40,25 @@ def _trunc(lowering: Lowering, node: exp.Expr) -> Typed:
 
 
 def _extract(lowering: Lowering, node: exp.Expr) -> Typed:
+    part = _part(lowering, node)
+    return cast(part, "double precision") if node.meta.get("name") == "date_part" else part
+
+
+def _part(lowering: Lowering, node: exp.Expr) -> Typed:
     field = str(node.this.name).lower()
     value = lowering.lower(node.expression)
     if value.type not in types.TIMES:
         raise wrong("extract", [value])
     if field == "epoch":
-        return make(f"CAST(epoch({value.sql}) AS DECIMAL(20, 6))", NUMERIC, value)
+        return make(f"CAST(epoch({value.sql}) AS DECIMAL(20, 6))", NUMERIC, value, scale=6)
     if value.type == "date" and field in CLOCK:
         raise NotSupportedError(f'unit "{field}" not supported for type date')
     if field == "second":
         text = f"CAST(microsecond({value.sql}) / 1000000 AS DECIMAL(10, 6))"
-        return make(text, NUMERIC, value)
+        return make(text, NUMERIC, value, scale=6)
     if field not in FIELDS:
         raise NotSupportedError(f'unit "{field}" is not supported in EXTRACT')
-    return make(f"CAST({FIELDS[field]}({value.sql}) AS DECIMAL(10, 0))", NUMERIC, value)
+    return make(f"CAST({FIELDS[field]}({value.sql}) AS DECIMAL(10, 0))", NUMERIC, value, scale=0)
 
 
 READ = re.compile(r"(?:%[YmdHMSf]|[-/.,: T])+")

@@ -25,14 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxy.domain import Attribute, Domain, Value
-from proxy.errors import (
-    DataError,
-    OperationalError,
-    QueryCanceledError,
-    StatementTooComplexError,
-)
+from proxy.errors import StatementTooComplexError
 from proxy.inference.query import MAX_CELLS
 from proxy.sql import types
+from proxy.sql.failures import failure
 from proxy.sql.public import load
 from proxy.sql.sandbox import Here, Sandbox
 
@@ -146,7 +142,7 @@ class Evaluator:
         Raises:
             DataError, QueryCanceledError, StatementTooComplexError: as ``failure`` says.
         """
-        with self._calling():
+        with self._calling(met=False):
             return self._sandbox.fetch(sql)
 
     def rows(self, sql: str, parameters: dict[str, object]) -> list[tuple[Any, ...]]:
@@ -162,16 +158,24 @@ class Evaluator:
             raise StatementTooComplexError(f"the result has more than {MAX_ROWS:,} rows")
         return found
 
+    def value(self, sql: str) -> object:
+        """Return the value of an expression of constants.
+
+        Raises:
+            DataError: it has none.
+        """
+        return self.cached(("constant", sql), lambda: self.rows(f"SELECT {sql}", {}))[0][0]
+
     @contextmanager
-    def _calling(self) -> Iterator[None]:
-        """Take the sandbox for one call."""
+    def _calling(self, met: bool = True) -> Iterator[None]:
+        """Take the sandbox for one call; ``met`` as ``failure`` has it."""
         with self._lock:
             with self._guard:
                 self._caller = threading.get_ident()
             try:
                 yield
             except duckdb.Error as error:
-                raise failure(error) from None
+                raise failure(error, met) from None
             finally:
                 with self._guard:
                     self._caller = None
@@ -326,31 +330,3 @@ def _dense(index: Array, values: Array, shape: tuple[int, ...], binned: bool) ->
     array.setflags(write=False)
     present.setflags(write=False)
     return Values((), array.reshape(shape), present.reshape(shape), uneven=uneven, some=some)
-
-
-def failure(error: duckdb.Error) -> Exception:
-    """Return the error that a client sees where DuckDB fails on public values or noisy answers."""
-    text = str(error).split("\n")[0]
-    if isinstance(error, duckdb.InterruptException):
-        return QueryCanceledError("the statement was canceled, or took too long")
-    if isinstance(error, duckdb.OutOfMemoryException):
-        return StatementTooComplexError("the statement needs more memory than it may have")
-    if isinstance(error, duckdb.FatalException):
-        return StatementTooComplexError(
-            "the evaluator ended while it worked on the statement, which may need more memory "
-            "than it may have"
-        )
-    if isinstance(error, duckdb.ConnectionException):
-        return OperationalError(f"there is no evaluator: {text}")
-    words = text.split(": ", 1)[-1]
-    if "division by zero" in words.lower():
-        return DataError(
-            "division by zero",
-            hint="write NULLIF(divisor, 0), or CASE WHEN divisor <> 0 THEN ... END; an "
-            "expression must have a value everywhere, also where WHERE would exclude it",
-        )
-    return DataError(
-        f"an expression fails for a value it may meet: {words}",
-        hint="an expression must have a value everywhere, also where WHERE would exclude it; "
-        "guard it with CASE",
-    )

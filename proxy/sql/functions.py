@@ -12,25 +12,35 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, TypeMismatchError
-from proxy.sql import casts, dates, texts  # noqa: F401  # they add their rules
+from proxy.sql import casts, dates, texts, types  # noqa: F401  # they add their rules
 from proxy.sql.arguments import all_texts, arguments, number, required, whole, wrong
 from proxy.sql.casts import cast
-from proxy.sql.scalar import ARGUMENTS, PLAIN, RULES, Lowering, checked, guarded, numbers, unknown
-from proxy.sql.typed import Typed, convert, make, together
+from proxy.sql.scalar import (
+    ARGUMENTS,
+    PLAIN,
+    RULES,
+    Lowering,
+    checked,
+    guarded,
+    numbers,
+    numeric,
+    unknown,
+)
+from proxy.sql.typed import Typed, convert, make, together, widest
 
 DOUBLE, NUMERIC, TEXT = "double precision", "numeric", "text"
 
 
 def _abs(lowering: Lowering, node: exp.Expr) -> Typed:
     value = number("abs", lowering.lower(node.this))
-    return make(f"abs({value.sql})", value.type, value)
+    return make(f"abs({value.sql})", value.type, value, scale=value.scale)
 
 
 def _floor(lowering: Lowering, node: exp.Expr) -> Typed:
     name = "floor" if isinstance(node, exp.Floor) else "ceil"
     value = number(name, lowering.lower(node.this))
     value = value if value.type == NUMERIC else convert(value, DOUBLE)
-    return make(f"{name}({value.sql})", value.type, value)
+    return make(f"{name}({value.sql})", value.type, value, scale=0)
 
 
 def _sign(lowering: Lowering, node: exp.Expr) -> Typed:
@@ -40,6 +50,7 @@ def _sign(lowering: Lowering, node: exp.Expr) -> Typed:
         f"CAST(sign({value.sql}) AS {'DECIMAL(10, 0)' if kind == NUMERIC else 'DOUBLE'})",
         kind,
         value,
+        scale=0,
     )
 
 
@@ -53,19 +64,19 @@ def _round(lowering: Lowering, node: exp.Expr) -> Typed:
             # PostgreSQL rounds the halves of a double to the even, those of a numeric away from 0
             text = f"round_even({value.sql}, 0)" if name == "round" else f"trunc({value.sql})"
             return make(text, DOUBLE, value)
-        return make(f"{name}({value.sql})", NUMERIC, value)
+        return make(f"{name}({value.sql})", NUMERIC, value, scale=0)
     digits = node.args["decimals"]
     if not (isinstance(digits, exp.Literal) and digits.name.isdigit() and int(digits.name) <= 15):
         raise NotSupportedError(f"{name} takes a number of decimals from 0 to 15")
     if name == "trunc":
         scale = 10 ** int(digits.name)
         text = f"(trunc(CAST({value.sql} AS DECIMAL(38, 15)) * {scale}) / {scale})"
-        return make(f"CAST({text} AS DECIMAL(38, {digits.name}))", NUMERIC, value)
-    if value.type != NUMERIC:  # AVG and SUM are doubles here and numerics there
+        text = f"CAST({text} AS DECIMAL(38, {digits.name}))"
+        return make(text, NUMERIC, value, scale=int(digits.name))
+    if value.type != NUMERIC:  # PostgreSQL has none for doubles, but people ask for it
         value = make(f"CAST({value.sql} AS DECIMAL(38, 15))", NUMERIC, value)
-    return make(
-        f"CAST(round({value.sql}, {digits.name}) AS DECIMAL(38, {digits.name}))", NUMERIC, value
-    )
+    text = f"CAST(round({value.sql}, {digits.name}) AS DECIMAL(38, {digits.name}))"
+    return make(text, NUMERIC, value, scale=int(digits.name))
 
 
 def real(name: str, value: Typed) -> Typed:
@@ -73,11 +84,19 @@ def real(name: str, value: Typed) -> Typed:
     return cast(number(name, value), DOUBLE)
 
 
+def _like(text: str, given: Sequence[Typed], *parts: Typed) -> Typed:
+    """Return a double as PostgreSQL has it: a numeric where the function is given one."""
+    if NUMERIC in [value.type for value in given]:
+        return numeric(text, *parts)
+    return make(text, DOUBLE, *parts)
+
+
 def _root(lowering: Lowering, node: exp.Expr) -> Typed:
-    value = real("sqrt", lowering.lower(node.this))
+    given = lowering.lower(node.this)
+    value = real("sqrt", given)
     message = "cannot take square root of a negative number"
     text = checked(f"{value.sql} < 0", message, f"sqrt({value.sql})", value)
-    return make(text, DOUBLE, value)
+    return _like(text, [given], value)
 
 
 def _cube_root(lowering: Lowering, node: exp.Expr) -> Typed:
@@ -86,44 +105,61 @@ def _cube_root(lowering: Lowering, node: exp.Expr) -> Typed:
 
 
 def _log(lowering: Lowering, node: exp.Expr) -> Typed:
-    values = [real("log", v) for v in arguments(lowering, node, "this", "expression")]
-    wrong = " OR ".join(f"{value.sql} <= 0" for value in values)
+    given = arguments(lowering, node, "this", "expression")
+    values = [real("log", v) for v in given]
+    outside = " OR ".join(f"{value.sql} <= 0" for value in values)
     if isinstance(node, exp.Ln):
         text = f"ln({values[0].sql})"
     elif len(values) == 1:
         text = f"log10({values[0].sql})"
     else:
+        if any(value.type in types.FLOATS for value in given):
+            raise wrong("log", given)
         text = f"(ln({values[1].sql}) / ln({values[0].sql}))"
-        wrong += f" OR {values[0].sql} = 1"
+        outside += f" OR {values[0].sql} = 1"
     message = "cannot take logarithm of zero or a negative number"
-    return make(checked(wrong, message, text, *values), DOUBLE, *values)
+    text = checked(outside, message, text, *values)
+    return numeric(text, *values) if len(values) > 1 else _like(text, given, *values)
 
 
 def _exponential(lowering: Lowering, node: exp.Expr) -> Typed:
-    value = real("exp", lowering.lower(node.this))
+    given = lowering.lower(node.this)
+    value = real("exp", given)
     text = checked(f"{value.sql} > 709", "value out of range: overflow", f"exp({value.sql})", value)
-    return make(text, DOUBLE, value)
+    if given.type != NUMERIC:
+        text = checked(f"{value.sql} < -745", "value out of range: underflow", text, value)
+    return _like(text, [given], value)
 
 
 def _power(lowering: Lowering, node: exp.Expr) -> Typed:
-    left, right = (real("power", lowering.lower(n)) for n in (node.this, node.expression))
+    given = [lowering.lower(n) for n in (node.this, node.expression)]
+    left, right = (real("power", value) for value in given)
     text = f"pow({left.sql}, {right.sql})"
     message = "the power is not a finite number"
-    return make(checked(f"NOT isfinite({text})", message, text, left, right), DOUBLE, left, right)
+    made = checked(f"isinf({text})", "value out of range: overflow", text, left, right)
+    wrong = f"{left.sql} = 0 AND {right.sql} < 0 OR isnan({text})"
+    made = checked(wrong, message, made, left, right)
+    floats = any(value.type in types.FLOATS for value in given)
+    return make(made, DOUBLE, left, right) if floats else _like(made, given, left, right)
 
 
 def _greatest(lowering: Lowering, node: exp.Expr) -> Typed:
     name = "greatest" if isinstance(node, exp.Greatest) else "least"
     values = together(arguments(lowering, node, "this", "expressions"), name.upper())
-    return make(f"{name}({', '.join(v.sql for v in values)})", values[0].type, *values)
+    text = f"{name}({', '.join(v.sql for v in values)})"
+    return make(text, values[0].type, *values, scale=widest(values))
 
 
 def _integer_division(lowering: Lowering, node: exp.Expr) -> Typed:
     left, right = numbers("div", lowering.lower(node.this), lowering.lower(node.expression))
-    if left.type not in ("integer", "bigint"):
+    if left.type in types.FLOATS:
         raise wrong("div", [left, right])
-    text = f"CAST(CAST({left.sql} AS HUGEINT) // {right.sql} AS DECIMAL(38, 0))"
-    return make(guarded(left, right, text), NUMERIC, left, right)
+    if {left.type, right.type} <= set(types.INTEGERS):
+        text = f"CAST(CAST({left.sql} AS HUGEINT) // {right.sql} AS DECIMAL(38, 0))"
+    else:
+        quotient = f"trunc(CAST({left.sql} AS DOUBLE) / CAST({right.sql} AS DOUBLE))"
+        text = f"CAST({quotient} AS DECIMAL(38, 0))"
+    return make(guarded(left, right, text), NUMERIC, left, right, scale=0)
 
 
 def _make_date(lowering: Lowering, values: Sequence[exp.Expr]) -> Typed:

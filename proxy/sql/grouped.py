@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from proxy.errors import GroupingError, NotSupportedError, ProgrammingError
+from proxy.errors import DataError, GroupingError, NotSupportedError, ProgrammingError
 from proxy.sql import marginal, types
 from proxy.sql.aggregate import OTHER_AGGREGATES, aggregates, is_aggregate, only_argument
 from proxy.sql.assemble import Body, assembled
@@ -26,13 +26,12 @@ from proxy.sql.names import output_name
 from proxy.sql.outer import Outer
 from proxy.sql.relations import Bound
 from proxy.sql.results import ungrouped
+from proxy.sql.scalar import signed
 from proxy.sql.sets import grouping_sets
 from proxy.sql.typed import Typed, position, worded
 
 if TYPE_CHECKING:
     from proxy.sql.select import Select
-
-DOUBLE = "double precision"
 
 
 def release(select: Select) -> Bound:
@@ -144,13 +143,13 @@ class Grouped(Outer):
             return None
         if node.find(exp.Column):
             return self._group(node)
-        return None
+        return self.constant(node)
 
     def _group(self, node: exp.Expr) -> Typed | None:
         typed = self.binder.coefficients.lower(self.inputs.resolve(node))
         for index, key in enumerate(self.keys):
             if key.typed.sql == typed.sql:
-                return Typed(f"{self.relation}.g{index}", typed.type)
+                return Typed(f"{self.relation}.g{index}", typed.type, scale=typed.scale)
         if not typed.axes:
             return typed  # a public constant
         return None
@@ -164,42 +163,39 @@ class Grouped(Outer):
         label = worded(node)
         indices = {point.add(what, node, self.context.wanted, label) for point in self.points}
         (index,) = indices  # all points have the same numbers
-        count = isinstance(what, Linear) and what.counts
         ids = frozenset(point.index * NUMBERS + index for point in self.points)
         shadow = f"{self.relation}.x{index}"
         if len(self.points) == 1:
             shadow = shadow_of(self.points[0], index)
-        return Typed(
-            f"{self.relation}.n{index}", "bigint" if count else DOUBLE, numbers=ids, shadow=shadow
-        )
+        text, scale = f"{self.relation}.n{index}", self.points[0].numbers[index].scale
+        if what.type in ("smallint", "integer"):  # it is stored as a bigint
+            text = f"CAST({text} AS {types.DUCKDB[what.type]})"
+        return Typed(text, what.type, numbers=ids, shadow=shadow, scale=scale)
 
     def _announced(self, linear: Linear, node: exp.Expr) -> Typed:
         """Return a number, of the type that a cast gives it."""
         outer = node
         while isinstance(outer, exp.Paren):
             outer = outer.this
-        if not isinstance(outer, exp.Cast) or outer.to.is_type("double", "float"):
+        if not isinstance(outer, exp.Cast) or linear.type in types.FLOATS:
             return self.number(linear, node)
         inner = self.linear(outer.this)
         number = self.number(inner or linear, node)
-        return replace(cast(number, types.of_cast(outer.to)), shadow=number.shadow)
+        return replace(cast(number, linear.type), shadow=number.shadow)
 
     def linear(self, node: exp.Expr) -> Linear | None:
         """Return what a node is, if it is a linear combination of aggregates, or a constant."""
+        if (written := signed(node)) is not None:
+            return constant(*written)
         if isinstance(node, exp.Paren):
             return self.linear(node.this)
-        if isinstance(node, exp.Literal):
-            if node.is_string:
-                return None
-            return Linear(None, Fraction(node.name), counts=node.name.isdigit())
         if isinstance(node, exp.Neg):
             inner = self.linear(node.this)
-            return None if inner is None else inner * Linear(None, Fraction(-1))
+            return None if inner is None else inner * Linear(None, Fraction(-1), type=inner.type)
         if isinstance(node, exp.Cast):
             return self._cast(node)
         if isinstance(node, exp.Coalesce):
-            inner = self.linear(node.this)  # a released count or sum is never NULL
-            return inner if inner is not None and inner.query is not None else None
+            return self._coalesce(node)
         if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div):
             left = self.linear(node.this)
             right = None if left is None else self.linear(node.expression)
@@ -209,14 +205,32 @@ class Grouped(Outer):
             return found if isinstance(found, Linear) else None
         return None
 
+    def _coalesce(self, node: exp.Coalesce) -> Linear | None:
+        """Return its first argument: a released count or sum is never NULL; the others type it."""
+        inner = self.linear(node.this)
+        if inner is None or inner.query is None:
+            return None
+        for other in node.expressions:
+            if isinstance(other, exp.Null) or other.is_string:
+                continue
+            if (found := self.linear(other)) is None:
+                return None
+            kind = types.common([inner.type, found.type], "COALESCE")
+            inner = replace(inner, type=kind, scale=max(inner.scale, found.scale))
+        return inner
+
     def _cast(self, node: exp.Expr) -> Linear | None:
         target = node.args["to"]
         inner = self.linear(node.this)
         if inner is None or inner.query is None or target.expressions:
             return None
-        if target.is_type("double", "float", "decimal"):
-            return replace(inner, counts=False)
-        return inner if inner.counts and target.is_type("smallint", "int", "bigint") else None
+        kind = types.of_cast(target)
+        if kind == "numeric" and inner.type in types.FLOATS:
+            return replace(inner, counts=False, type=kind, scale=types.DECIMALS)
+        if kind in ("numeric", *types.FLOATS):
+            return replace(inner, counts=False, type=kind)
+        whole = inner.type in types.INTEGERS and kind in types.INTEGERS
+        return replace(inner, type=kind) if whole else None
 
     def aggregate(self, node: exp.Expr) -> Linear | Average | None:
         """Return an aggregate of protected rows; None if it is not linear, or a ratio, of them."""
@@ -329,14 +343,35 @@ def scaled_inside(node: exp.Expr) -> bool:
     return not isinstance(parent, exp.Alias | exp.Query | exp.Ordered | None)
 
 
+def constant(text: str, sign: int) -> Linear:
+    """Return a number as it is written, with the sign that stands before it."""
+    kind = types.of_literal(text, sign)
+    scale = types.scale_of(text) or 0
+    return Linear(None, sign * Fraction(text), kind in types.INTEGERS, None, kind, scale)
+
+
 def combined(node: exp.Expr, left: Linear, right: Linear) -> Linear | None:
-    """Return the sum, difference, product or quotient of linear combinations, if it is one."""
+    """Return the sum, difference, product or quotient of linear combinations, if it is one.
+
+    Raises:
+        DataError: it is a constant that is out of the range of its type, or a division by 0.
+    """
     if isinstance(node, exp.Mul):
         if left.query is not None and right.query is not None:
             return None
-        return left * right if right.query is None else right * left
-    if isinstance(node, exp.Div):
-        if right.query is not None or not right.shift or (left.counts and right.counts):
+        found = left * right if right.query is None else right * left
+    elif isinstance(node, exp.Div):
+        kind = types.of_arithmetic(left.type, right.type)
+        if right.query is None and not right.shift and left.query is not None:
+            raise DataError("division by zero", position=position(node), sqlstate="22012")
+        if right.query is not None or not right.shift or kind in types.INTEGERS:
             return None  # PostgreSQL divides whole numbers without remainder: not linear
-        return left * Linear(None, 1 / right.shift, counts=False)
-    return left + (right * Linear(None, Fraction(-1)) if isinstance(node, exp.Sub) else right)
+        inverse = Linear(None, 1 / right.shift, counts=False, type=right.type)
+        found = replace(left * inverse, scale=types.DECIMALS)
+    else:
+        minus = Linear(None, Fraction(-1), type=right.type)
+        found = left + (right * minus if isinstance(node, exp.Sub) else right)
+    if found.query is None and not types.fits(found.shift, found.type):
+        message = f"{found.type} out of range"
+        raise DataError(message, position=position(node), sqlstate="22003")
+    return found

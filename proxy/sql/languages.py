@@ -30,6 +30,12 @@ class UtilityParser(Parser):
         this.set("utility", self.expression(Utility(expressions=items)))
         return self._parse_query_modifiers(this)  # a LIMIT appended by a tool
 
+    def _parse_date_part(self) -> Any:
+        made = super()._parse_date_part()  # type: ignore[misc]  # PostgreSQL's parser has it
+        if isinstance(made, exp.Extract):
+            made.meta["name"] = "date_part"  # of another type than EXTRACT
+        return made
+
     def _warn_unsupported(self) -> None:
         self.raise_error("Unsupported syntax")  # sqlglot would log it and go on
 

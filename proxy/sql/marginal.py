@@ -20,6 +20,7 @@ from proxy.sql.compile import NUMBERS
 from proxy.sql.groups import Key
 from proxy.sql.moments import has_measure
 from proxy.sql.program import DERIVED, Derived, Extra
+from proxy.sql.scalar import numeric
 from proxy.sql.typed import Typed, convert, position, worded
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Marginal:
     name: str
     kind: str  # the type of v
     number: int
+    scale: int | None = None  # of v
 
 
 def aggregate(grouped: Grouped, node: exp.Expr, known: dict[tuple[str, ...], Marginal]) -> Typed:
@@ -80,14 +82,15 @@ def aggregate(grouped: Grouped, node: exp.Expr, known: dict[tuple[str, ...], Mar
     where = f" WHERE {' AND '.join(same)}" if same else ""
     attributes = grouped.binder.policy.domain.attributes
     binned = any(attributes[axis].edges for axis in typed.axes)  # its values are not those known
-    numeric = aggregate and found.kind in types.NUMBERS
+    exact = aggregate and found.kind in types.NUMBERS and not binned
     counts = divmod(found.number, NUMBERS)
     derived = Derived(shown, grouped.relation, f"r{counts[0]}", counts[1], aggregate, *detail)
     return Typed(
         f"(SELECT {text} FROM {found.name} AS q{where})",
         kind,
         numbers=frozenset([found.number]),
-        shadow=_shadow(grouped, derived) if numeric and not binned else None,
+        shadow=_shadow(grouped, derived) if exact else None,
+        scale=types.QUOTIENT if type(call) in SPREADS else found.scale,
     )
 
 
@@ -120,7 +123,8 @@ def _marginal(grouped: Grouped, node: exp.Expr, value: Key, conditions: list[exp
         f"{name} AS (SELECT *, sum(w) OVER ({by} ORDER BY v) AS cum, sum(w) OVER ({by}) AS tot, "
         f"max(w) OVER ({by}) AS top FROM ({inner}))"
     )
-    return Marginal(name, value.typed.type, point.index * NUMBERS + number)
+    key = point.index * NUMBERS + number
+    return Marginal(name, value.typed.type, key, value.typed.scale)
 
 
 Rule = Callable[[Marginal], tuple[str, ...]]
@@ -191,7 +195,9 @@ def _spread(marginal: Marginal, name: str) -> tuple[str, ...]:
     below = f"({n} - 1)" if name.endswith("samp") else n
     text = f"greatest({two} - {one} * {one} / {n}, 0) / {below}"
     text = f"sqrt({text})" if name.startswith("stddev") else text
-    return f"CASE WHEN {below} > 0 THEN {text} END", DOUBLE, "spread", name
+    text = f"CASE WHEN {below} > 0 THEN {text} END"
+    kind = types.of_mean(marginal.kind)
+    return (numeric(text).sql if kind == "numeric" else text), kind, "spread", name
 
 
 def _refused(node: exp.Expr) -> NotSupportedError:

@@ -16,7 +16,9 @@ from sqlglot import exp
 from proxy.domain import Domain
 from proxy.errors import NotSupportedError
 from proxy.inference.query import COUNT, present_part, sum_part
+from proxy.sql import types
 from proxy.sql.bins import Axis, MeasureColumn, Public
+from proxy.sql.coefficients import MeasureLowering
 from proxy.sql.typed import position
 
 
@@ -147,8 +149,16 @@ def _each(found: Moments, change: Callable[[exp.Expr], exp.Expr], *guards: exp.E
 def _cast(node: exp.Expr, domain: Domain) -> Moments | None:
     target = node.args["to"]
     if target.expressions or not target.is_type("double", "float", "decimal"):
-        return None
+        kinds = types.INTEGERS
+        before, after = _kind(node.this, domain), _kind(node, domain)
+        if target.expressions or before not in kinds or after not in kinds[kinds.index(before) :]:
+            return None  # it rounds, or may be out of range
     return moments(node.this, domain)
+
+
+def _kind(node: exp.Expr, domain: Domain) -> str:
+    """Return the type of an expression."""
+    return MeasureLowering(domain).lower(node).type
 
 
 def _negative(node: exp.Expr, domain: Domain) -> Moments:
@@ -160,6 +170,12 @@ def _product(node: exp.Expr, domain: Domain) -> Moments | None:
     if isinstance(node, exp.Div):
         if has_measure(right):
             return None
+        if _kind(node, domain) in types.INTEGERS:
+            raise NotSupportedError(
+                "whole numbers are divided without remainder, which a sum of them cannot tell",
+                hint="divide the sum, SUM(a) / 2, or by a number with decimals, SUM(a / 2.0)",
+                position=position(node),
+            )
         divisor = exp.Cast(this=_paren(right), to=exp.DataType.build("double"))
         return _each(
             moments(left, domain),

@@ -14,13 +14,13 @@ from proxy.sql.aggregate import WINDOWS, aggregate, convert_result
 from proxy.sql.assemble import direction
 from proxy.sql.names import Names, name_of
 from proxy.sql.relations import Bound, Context
-from proxy.sql.scalar import Lowering, compared
+from proxy.sql.scalar import Lowering, compared, signed
 from proxy.sql.typed import Typed, convert, make, position
 
 if TYPE_CHECKING:
     from proxy.sql.bind import Binder
 
-DOUBLE = "double precision"
+CONSTANTS = 64  # of a statement are tried beforehand
 
 
 class Outer(Lowering):
@@ -46,7 +46,26 @@ class Outer(Lowering):
             return self._member(node)
         if isinstance(node, exp.Window):
             return self._window(node)
-        return None
+        return self.constant(node)
+
+    def constant(self, node: exp.Expr) -> Typed | None:
+        """Return an expression of constants, tried now: if it fails, then before any charge.
+
+        Raises:
+            DataError: it has no value.
+        """
+        if not isinstance(node, exp.Cast | exp.Binary | exp.Neg | exp.Func) or signed(node):
+            return None
+        if node.find(exp.Column, exp.Query, exp.AggFunc, exp.Window, exp.Anonymous):
+            return None
+        self.binder.constants += 1
+        if self.binder.constants > CONSTANTS:
+            return None
+        coefficients = self.binder.coefficients
+        typed = coefficients.lower(node)
+        if not typed.axes:
+            coefficients.evaluator.value(typed.sql)
+        return typed
 
     def _subquery(self, node: exp.Expr) -> Bound:
         return self.binder.query(node, replace(self.context, outer=self.visible()))
@@ -61,7 +80,8 @@ class Outer(Lowering):
         bound, typed = self._one_column(node)
         shadow = f"(SELECT s0 FROM ({bound.sql}))" if typed.shadow else None
         text = f"(SELECT c0 FROM ({bound.sql}))"
-        return replace(make(text, typed.type, typed), axes=frozenset(), shadow=shadow)
+        made = make(text, typed.type, typed, scale=typed.scale)
+        return replace(made, axes=frozenset(), shadow=shadow)
 
     def _member(self, node: exp.Expr) -> Typed:
         bound, typed = self._one_column(node.args["query"])
@@ -95,7 +115,8 @@ class Outer(Lowering):
             pieces.append(f"ORDER BY {', '.join(direction(t.sql, item) for t, item in ordered)}")
         if spec.args.get("spec"):
             pieces.append(_frame(spec.args["spec"]))
-        made = make(f"({function} OVER ({' '.join(pieces)}))", kind, *values)
+        scale = values[0].scale if values else None
+        made = make(f"({function} OVER ({' '.join(pieces)}))", kind, *values, scale=scale)
         return convert_result(made, function)
 
     def _windowed(self, node: exp.Expr) -> tuple[str, str, list[Typed]]:

@@ -7,13 +7,26 @@ number's id, through every rename, ORDER BY and LIMIT; a cell without one is der
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
+import numpy as np
+
+from proxy.errors import DataError
 from proxy.sql import system, types
-from proxy.sql.casts import DECIMALS
 from proxy.sql.evaluate import Evaluator, decimal_type
-from proxy.sql.program import DERIVED, Cell, GroupColumn, Origin, Place, Program, Release, Rows
+from proxy.sql.program import (
+    DERIVED,
+    Cell,
+    GroupColumn,
+    Number,
+    Origin,
+    Place,
+    Program,
+    Release,
+    Rows,
+)
 
 Values = Sequence[Sequence[Sequence[int | float | None]]]  # [release][number][row]
 Extras = Sequence[
@@ -28,7 +41,7 @@ def relation(release: Release) -> str:
     for k, group in enumerate(release.groups):
         columns.append((f"g{k}", group_type(group), f"${name}g{k}"))
     for k, number in enumerate(release.numbers):
-        kind = "BIGINT" if number.kind == "count" else "DOUBLE"
+        kind = types.DUCKDB.get(number.type, f"DECIMAL(38, {number.scale})")
         columns.append((f"n{k}", kind, f"${name}n{k}"))
         for j, extra in enumerate(number.extras):
             kind = "BOOLEAN" if extra.what == "present" else "DOUBLE"
@@ -71,7 +84,7 @@ def postprocess(
         for k, group in enumerate(release.groups):
             parameters[f"{name}g{k}"] = list(group.values)
         for k, number in enumerate(release.numbers):
-            parameters[f"{name}n{k}"] = list(numbers[k])
+            parameters[f"{name}n{k}"] = _checked(number, numbers[k])
             for j in range(len(number.extras)):
                 parameters[f"{name}n{k}x{j}"] = list(extras[r][k][j])
     for name in program.systems:
@@ -81,9 +94,10 @@ def postprocess(
     found = evaluator.rows(program.sql, parameters)
     places = {int(release.name[1:]): r for r, release in enumerate(program.releases)}
     width = len(program.columns)
+    kinds = [column.type for column in program.columns]
     return Rows(
         program.columns,
-        [tuple(map(_trimmed, row[:width])) for row in found],
+        [tuple(map(_trimmed, row[:width], kinds)) for row in found],
         [
             tuple(None if at is None else origin(row[at], places) for at in program.shadows)
             for row in found
@@ -94,9 +108,31 @@ def postprocess(
     )
 
 
-def _trimmed(cell: Cell) -> Cell:
-    """Return a cell as PostgreSQL shows it: a numeric that a double has become has no scale."""
-    if isinstance(cell, Decimal) and cell.as_tuple().exponent == -DECIMALS:
+def _checked(number: Number, values: Sequence[int | float | None]) -> list[int | float | None]:
+    """Return a number's values; those of a bigint must fit one.
+
+    Raises:
+        DataError: one does not.
+    """
+    if number.type == "bigint" and not all(
+        v is None or types.fits(round(v), "bigint") for v in values
+    ):
+        raise DataError("bigint out of range", hint="add 0.0 to have a numeric", sqlstate="22003")
+    return list(values)
+
+
+def _trimmed(cell: Cell, kind: str) -> Cell:
+    """Return a cell as PostgreSQL shows it: a numeric that a double has become has no scale, a
+    real the digits that it has.
+
+    Raises:
+        DataError: a double is not finite.
+    """
+    if isinstance(cell, float) and not math.isfinite(cell):
+        raise DataError("value out of range: overflow", sqlstate="22003")
+    if isinstance(cell, float) and kind == "real":
+        return float(str(np.float32(cell)))
+    if isinstance(cell, Decimal) and cell.as_tuple().exponent == -types.DECIMALS:
         whole = cell.to_integral_value()
         return whole if cell == whole else cell.normalize()
     return cell

@@ -52,12 +52,15 @@ class Extra:
     """What else of a number a statement shows, one value a row.
 
     ``low``, ``high``, ``confidence``: of its interval; ``probability``: P(from ≤ number ≤ to), None
-    being unbounded; ``present``: whether P(number ≥ 1) is at least the confidence.
+    being unbounded, or without an end that is ``strict``, or of the opposite where ``negated``;
+    ``present``: whether P(number ≥ 1) is at least the confidence.
     """
 
     what: str
     least: Fraction | None = None
     most: Fraction | None = None
+    strict: tuple[bool, bool] = (False, False)  # of a mean: other numbers have a next multiple
+    negated: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +82,13 @@ class Number:
     denominator: Family | None = None
     bounds: tuple[Fraction, Fraction] | None = None
     extras: tuple[Extra, ...] = ()
+    type: str = "double precision"  # bigint | numeric | real | double precision
+    scale: int = 0  # of a numeric: it is shown with so many decimals
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is a whole number, and shown as one."""
+        return self.kind == "count" or self.type == "bigint"
 
 
 @dataclass(frozen=True, eq=False)

@@ -85,6 +85,7 @@ def columns_of(name: str, outputs: Iterable[Output]) -> tuple[tuple[str, Typed],
                 output.typed.type,
                 numbers=output.typed.numbers,
                 width=output.typed.width,
+                scale=output.typed.scale,
                 shadow=f"{name}.s{i}" if output.typed.shadow else None,
             ),
         )

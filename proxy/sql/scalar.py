@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 
 from sqlglot import exp
@@ -22,7 +23,7 @@ from proxy.errors import (
     UndefinedFunctionError,
 )
 from proxy.sql import allowed, types
-from proxy.sql.typed import NULL, Typed, convert, make, position, together, worded
+from proxy.sql.typed import NULL, Typed, convert, make, position, together, widest, worded
 
 
 class Lowering:
@@ -133,16 +134,28 @@ def _literal(_: Lowering, node: exp.Expr) -> Typed:
     if node.args["is_string"]:
         width = len(node.name.encode("utf-8", "surrogatepass"))
         return Typed(types.literal("text", node.name), "unknown", literal=node.name, width=width)
-    text = node.name
-    nonzero = bool(text.strip("0."))
-    if text.isdigit():
-        value = int(text)
-        if value < 2**31:
-            return Typed(types.literal("integer", value), "integer", nonzero=nonzero)
-        if value < 2**63:
-            return Typed(types.literal("bigint", value), "bigint", nonzero=nonzero)
-    number = Decimal(text)
-    return Typed(types.decimal(number), "numeric", nonzero=bool(number))
+    return _signed(node.name)
+
+
+def signed(node: exp.Expr) -> tuple[str, int] | None:
+    """Return a number as it is written and the sign before it, if a node is no more than these.
+
+    PostgreSQL's parser takes them together, so that the least integer is one.
+    """
+    sign = 1
+    while isinstance(node, exp.Neg | exp.Paren):
+        sign, node = (-sign if isinstance(node, exp.Neg) else sign), node.this
+    return (node.name, sign) if isinstance(node, exp.Literal) and not node.is_string else None
+
+
+def _signed(text: str, sign: int = 1) -> Typed:
+    """Return a number as it is written, with the sign that stands before it."""
+    kind = types.of_literal(text, sign)
+    nonzero = bool(Decimal(text))
+    if kind != "numeric":
+        return Typed(types.literal(kind, sign * int(text)), kind, nonzero=nonzero)
+    value = Decimal(text) if sign > 0 else Decimal(text).copy_negate()
+    return Typed(types.decimal(value), kind, nonzero=nonzero, scale=types.scale_of(text))
 
 
 def _boolean(_: Lowering, node: exp.Expr) -> Typed:
@@ -199,6 +212,9 @@ def _comparison(lowering: Lowering, node: exp.Expr) -> Typed:
 def compared(left: Typed, right: Typed, operator: str) -> list[Typed]:
     """Return two values as the type in which they are compared."""
     try:
+        if {left.type, right.type} <= set(types.NUMBERS):
+            kind = types.of_arithmetic(left.type, right.type)
+            return [convert(left, kind), convert(right, kind)]
         return together([left, right], "comparison")
     except TypeMismatchError:
         raise UndefinedFunctionError(
@@ -252,14 +268,17 @@ def _is(lowering: Lowering, node: exp.Expr) -> Typed:
 
 
 def _negative(lowering: Lowering, node: exp.Expr) -> Typed:
-    if isinstance(node.this, exp.Literal) and node.this.name == str(2**31):
-        return Typed(types.literal("integer", -(2**31)), "integer")
+    if (written := signed(node)) is not None:
+        return _signed(*written)
     value = lowering.lower(node.this)
     if value.type == "unknown":
         value = convert(value, "double precision")
     if value.type not in (*types.NUMBERS, "interval"):
         raise UndefinedFunctionError(f"operator does not exist: - {value.type}")
-    return make(f"(-{value.sql})", value.type, value)
+    if value.type in types.INTEGERS:  # DuckDB's own minus widens the type, or not
+        text = f"(CAST(0 AS {types.DUCKDB[value.type]}) - {value.sql})"
+        return make(text, value.type, value)
+    return make(f"(-{value.sql})", value.type, value, scale=value.scale)
 
 
 SIGNS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
@@ -278,7 +297,7 @@ def numbers(sign: str, left: Typed, right: Typed) -> list[Typed]:
         UndefinedFunctionError: one is no number.
     """
     if left.type in (*types.NUMBERS, "unknown") and right.type in (*types.NUMBERS, "unknown"):
-        kind = types.common([left.type, right.type], sign)
+        kind = types.of_arithmetic(left.type, right.type)
         if kind == "numeric":
             return [v if v.type != "unknown" else convert(v, kind) for v in (left, right)]
         if kind != "unknown":
@@ -294,15 +313,52 @@ def arithmetic(sign: str, left: Typed, right: Typed) -> Typed:
     if kinds in DATES:
         return make(DATES[kinds][0].format(left.sql, right.sql), DATES[kinds][1], left, right)
     left, right = numbers(sign, left, right)
-    kind = "numeric" if "numeric" in (left.type, right.type) else left.type
-    return make(f"({left.sql} {sign} {right.sql})", kind, left, right)
+    if "numeric" not in (left.type, right.type):
+        return make(finite(f"({left.sql} {sign} {right.sql})", left), left.type, left, right)
+    left, right = wide(left), wide(right)
+    scales = [left.scale, right.scale]
+    if sign != "*":
+        scale = None if None in scales else max(one or 0 for one in scales)
+        return make(f"({left.sql} {sign} {right.sql})", "numeric", left, right, scale=scale)
+    if None not in scales and (total := sum(one or 0 for one in scales)) <= EXACT:
+        return make(f"({left.sql} * {right.sql})", "numeric", left, right, scale=total)
+    product = f"(CAST({left.sql} AS DOUBLE) * CAST({right.sql} AS DOUBLE))"
+    return numeric(product, left, right)
 
 
+def wide(value: Typed) -> Typed:
+    """Return a numeric that has room: DuckDB gives a sum the width that its operands have."""
+    value = convert(value, "numeric")
+    if value.scale is None:
+        return value
+    return replace(value, sql=f"CAST({value.sql} AS DECIMAL(38, {value.scale}))")
+
+
+def finite(text: str, operand: Typed) -> str:
+    """Return a result that fails where it is infinite; a long one is looked at when it is shown."""
+    if operand.type not in types.FLOATS or len(text) > CHECKED:
+        return text
+    return checked(f"isinf({text})", "value out of range: overflow", text)
+
+
+CHECKED = 200  # characters: each check writes an expression twice
+EXACT = 18  # decimals of a product of numerics that is exact
+
+
+def numeric(text: str, *parts: Typed) -> Typed:
+    """Return a double as a numeric."""
+    scale = types.QUOTIENT
+    return make(
+        f"CAST(round({text}, {scale}) AS DECIMAL(38, {scale}))", "numeric", *parts, scale=scale
+    )
+
+
+DAYS = ("smallint", "integer")
 DATES: dict[tuple[str, str, str], tuple[str, str]] = {
     ("date", "-", "date"): ("CAST({} - {} AS INTEGER)", "integer"),
-    ("date", "+", "integer"): ("({} + {})", "date"),
-    ("date", "-", "integer"): ("({} - {})", "date"),
-    ("integer", "+", "date"): ("({1} + {0})", "date"),
+    **dict.fromkeys([("date", "+", n) for n in DAYS], ("({} + CAST({} AS INTEGER))", "date")),
+    **dict.fromkeys([("date", "-", n) for n in DAYS], ("({} - CAST({} AS INTEGER))", "date")),
+    **dict.fromkeys([(n, "+", "date") for n in DAYS], ("({1} + CAST({0} AS INTEGER))", "date")),
     ("date", "+", "interval"): ("(CAST({} AS TIMESTAMP) + {})", "timestamp"),
     ("date", "-", "interval"): ("(CAST({} AS TIMESTAMP) - {})", "timestamp"),
     ("timestamp", "+", "interval"): ("({} + {})", "timestamp"),
@@ -323,9 +379,10 @@ def guarded(left: Typed, divisor: Typed, text: str) -> str:
 def checked(wrong: str, message: str, text: str, *parts: Typed) -> str:
     """Return a text that fails with a message, as PostgreSQL does, where a condition holds.
 
-    Where noise may make it hold the result is NULL: a statement must not fail by chance.
+    Where noise may make it hold the result is NULL: a statement must not fail by chance.  What is
+    past the range of its type fails all the same.
     """
-    noisy = any(part.numbers for part in parts)
+    noisy = any(part.numbers for part in parts) and not message.startswith("value out of range")
     failed = "NULL" if noisy else f"error('{message}')"
     return f"CASE WHEN {wrong} THEN {failed} ELSE {text} END"
 
@@ -338,22 +395,24 @@ def division(left: Typed, right: Typed) -> Typed:
     """Return a quotient: truncated for integers, to 16 decimals for numerics."""
     left, right = numbers("/", left, right)
     kind = "numeric" if "numeric" in (left.type, right.type) else left.type
-    if kind in ("integer", "bigint"):
+    scale = None
+    if kind in types.INTEGERS:
         text = f"({left.sql} // {right.sql})"
-    elif kind == "double precision":
-        text = f"({left.sql} / {right.sql})"
+    elif kind in types.FLOATS:
+        text = finite(f"({left.sql} / {right.sql})", left)
     else:
-        quotient = f"(CAST({left.sql} AS DOUBLE) / CAST({right.sql} AS DOUBLE))"
-        text = f"CAST(round({quotient}, 16) AS DECIMAL(38, 16))"
-    return make(guarded(left, right, text), kind, left, right)
+        made = numeric(f"(CAST({left.sql} AS DOUBLE) / CAST({right.sql} AS DOUBLE))")
+        text, scale = made.sql, made.scale
+    return make(guarded(left, right, text), kind, left, right, scale=scale)
 
 
 def _modulo(lowering: Lowering, node: exp.Expr) -> Typed:
     left, right = numbers("%", lowering.lower(node.this), lowering.lower(node.expression))
     kind = "numeric" if "numeric" in (left.type, right.type) else left.type
-    if kind == "double precision":
-        raise UndefinedFunctionError("operator does not exist: double precision % double precision")
-    return make(guarded(left, right, f"({left.sql} % {right.sql})"), kind, left, right)
+    if kind in types.FLOATS:
+        raise UndefinedFunctionError(f"operator does not exist: {kind} % {kind}")
+    text = guarded(left, right, f"({left.sql} % {right.sql})")
+    return make(text, kind, left, right, scale=widest([left, right]))
 
 
 def _case(lowering: Lowering, node: exp.Expr) -> Typed:
@@ -373,21 +432,26 @@ def _case(lowering: Lowering, node: exp.Expr) -> Typed:
         for condition, value in zip(conditions, values, strict=False)
     ]
     text = f"CASE {' '.join(pieces)} ELSE {values[-1].sql} END"
-    return make(text, values[0].type, *conditions, *values)
+    return make(text, values[0].type, *conditions, *values, scale=widest(values))
 
 
 def _coalesce(lowering: Lowering, node: exp.Expr) -> Typed:
     values = [lowering.lower(item) for item in (node.this, *node.expressions)]
     values = together(values, "COALESCE")
-    return make(f"COALESCE({', '.join(v.sql for v in values)})", values[0].type, *values)
+    text = f"COALESCE({', '.join(v.sql for v in values)})"
+    return make(text, values[0].type, *values, scale=widest(values))
 
 
 def _nullif(lowering: Lowering, node: exp.Expr) -> Typed:
     value, other = lowering.lower(node.this), lowering.lower(node.expression)
     left, right = compared(value, other, "=")
-    result = value if value.type != "unknown" else left
+    kinds = {value.type, other.type}
+    mixed = kinds <= set(types.NUMBERS) and not (
+        kinds <= set(types.INTEGERS) or kinds <= set(types.FLOATS)
+    )  # for these there is no operator but that of the wider type
+    result = left if mixed or value.type == "unknown" else value
     text = f"CASE WHEN {left.sql} = {right.sql} THEN NULL ELSE {result.sql} END"
-    return make(text, result.type, value, left, right)
+    return make(text, result.type, value, left, right, scale=result.scale)
 
 
 def _column(lowering: Lowering, node: exp.Expr) -> Typed:

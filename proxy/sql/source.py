@@ -46,7 +46,7 @@ WHOLE = {
     **dict.fromkeys(("UBIGINT", "HUGEINT", "UHUGEINT"), "numeric"),
 }
 REAL = ("FLOAT", "DOUBLE")
-WIDE = f"DECIMAL(38, {casts.DECIMALS})"
+WIDE = f"DECIMAL(38, {types.DECIMALS})"
 TEXTS = ("VARCHAR", "ENUM", "UUID", "TIME")
 PLAIN = (  # what a view may hold: it means the same in DuckDB, whose SQL a view is
     *(exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.And, exp.Or, exp.Not),

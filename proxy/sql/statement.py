@@ -14,7 +14,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 from proxy.errors import Error, NotSupportedError, StatementTooComplexError
-from proxy.inference.query import TooLargeError
+from proxy.inference.query import TooLargeError, TooWideError
 from proxy.policy import Policy
 from proxy.sql import clock, dialect, lists, utility
 from proxy.sql.bind import Binder
@@ -125,10 +125,7 @@ def _query(text: str, found: Sequence[Token], source: Source) -> Program:
         tree = _tree(text, found, source)
         return _program(binder, tree, Context(_views(source), utility.hint(found)))
     except TooLargeError as error:
-        raise StatementTooComplexError(
-            f"the statement ties too many columns together: {error}",
-            hint="group by fewer columns, or split conditions into parts joined by AND",
-        ) from None
+        raise too_complex("the statement", error) from None
     except Error as error:
         if source.language != "postgres":
             error.position = None  # it is one of the translated text
@@ -158,6 +155,19 @@ def _views(source: Source) -> Env:
         columns = [column.name for column in view.columns]
         env[name] = Cte(tree, columns, dict(env), wanted=utility.hint(found))
     return env
+
+
+def too_complex(what: str, error: TooLargeError) -> StatementTooComplexError:
+    """Return the refusal of coefficients that are too many, or too large."""
+    if isinstance(error, TooWideError):
+        return StatementTooComplexError(
+            f"{what} adds up amounts of too different sizes: {error}",
+            hint="sum the large and the small terms apart, or round them to a coarser step",
+        )
+    return StatementTooComplexError(
+        f"{what} ties too many columns together: {error}",
+        hint="group by fewer columns, or split conditions into parts joined by AND",
+    )
 
 
 def _program(binder: Binder, tree: exp.Expr, context: Context) -> Program:

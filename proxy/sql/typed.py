@@ -30,12 +30,15 @@ class Typed:
     literal: str | None = None  # of an untyped quoted literal, its text
     width: int = 64  # of a text, the most bytes that it may have
     nonzero: bool = False  # it is a literal other than 0
+    scale: int | None = None  # of a numeric, its decimals, where they are known
 
 
 NULL = Typed("NULL", "unknown")
 
 
-def make(sql: str, kind: str, *parts: Typed, width: int | None = None) -> Typed:
+def make(
+    sql: str, kind: str, *parts: Typed, width: int | None = None, scale: int | None = None
+) -> Typed:
     """Return the text made of parts; its value is as wide as the widest, if ``width`` is not said.
 
     Raises:
@@ -52,6 +55,7 @@ def make(sql: str, kind: str, *parts: Typed, width: int | None = None) -> Typed:
         frozenset().union(*(part.axes for part in parts)),
         frozenset().union(*(part.numbers for part in parts)),
         width=width,
+        scale=scale,
     )
 
 
@@ -83,9 +87,9 @@ def convert(value: Typed, kind: str) -> Typed:
         return value
     if value.literal is not None:
         made = types.literal(kind, types.read(value.literal, kind))
-        return Typed(made, kind, width=value.width)
+        return Typed(made, kind, width=value.width, scale=types.scale_of(value.literal, kind))
     if value.type == "unknown":
-        return Typed(types.literal(kind, None), kind)
+        return Typed(types.literal(kind, None), kind, scale=0)
     wider = any(
         value.type in order and kind in order and order.index(value.type) < order.index(kind)
         for order in (types.NUMBERS, types.TIMES)
@@ -93,13 +97,24 @@ def convert(value: Typed, kind: str) -> Typed:
     if not wider:
         raise TypeMismatchError(f"expected type {kind}, got {value.type}")
     if kind == "numeric":
-        digits = 10 if value.type == "integer" else 19
-        return replace(value, sql=f"CAST({value.sql} AS DECIMAL({digits}, 0))", type=kind)
-    return replace(value, sql=f"CAST({value.sql} AS {types.DUCKDB[kind]})", type=kind)
+        digits = 19 if value.type == "bigint" else 10
+        return replace(value, sql=f"CAST({value.sql} AS DECIMAL({digits}, 0))", type=kind, scale=0)
+    return replace(value, sql=f"CAST({value.sql} AS {types.DUCKDB[kind]})", type=kind, scale=None)
+
+
+def widest(values: Sequence[Typed]) -> int | None:
+    """Return the most decimals that any of some values has, where they are known."""
+    scales = [value.scale for value in values]
+    return None if None in scales else max(scale or 0 for scale in scales)
 
 
 def together(values: Sequence[Typed], place: str) -> list[Typed]:
     """Return values as the type they have in common; text where none has one."""
     kind = types.common((value.type for value in values), place)
     kind = "text" if kind == "unknown" else kind
-    return [convert(value, kind) for value in values]
+    made = [convert(value, kind) for value in values]
+    if kind != "numeric":
+        return made
+    scale = widest(made)  # DuckDB itself may take a narrower one
+    scale = types.DECIMALS if scale is None else scale
+    return [replace(v, sql=f"CAST({v.sql} AS DECIMAL(38, {scale}))", scale=scale) for v in made]

@@ -7,20 +7,30 @@ place has given it one, as in PostgreSQL; so ``age = '5'`` is a comparison of nu
 from __future__ import annotations
 
 import datetime
+import math
 import re
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 
+import numpy as np
 from sqlglot import exp
 
-from proxy.domain import Attribute
+from proxy.domain import Attribute, Measure
 from proxy.errors import DataError, NotSupportedError, TypeMismatchError
 
-NUMBERS = ("integer", "bigint", "numeric", "double precision")  # each converts to those after it
+INTEGERS = ("smallint", "integer", "bigint")
+FLOATS = ("real", "double precision")
+NUMBERS = (*INTEGERS, "numeric", *FLOATS)  # each converts to those after it
 TIMES = ("date", "timestamp")
+BITS = {"smallint": 16, "integer": 32, "bigint": 64}
+DECIMALS = 15  # of a numeric made from a double or a text, which have no scale of their own
+QUOTIENT = 16  # decimals of a quotient of numerics
 DUCKDB = {
+    "smallint": "SMALLINT",
     "integer": "INTEGER",
     "bigint": "BIGINT",
+    "real": "FLOAT",
     "double precision": "DOUBLE",
     "text": "VARCHAR",
     "boolean": "BOOLEAN",
@@ -29,12 +39,12 @@ DUCKDB = {
     "interval": "INTERVAL",
 }
 NAMES = {
-    "SMALLINT": "integer",
-    "TINYINT": "integer",
+    "SMALLINT": "smallint",
+    "TINYINT": "smallint",
     "INT": "integer",
     "BIGINT": "bigint",
     "DECIMAL": "numeric",
-    "FLOAT": "double precision",
+    "FLOAT": "real",
     "DOUBLE": "double precision",
     "TEXT": "text",
     "VARCHAR": "text",
@@ -54,6 +64,44 @@ def of_attribute(attribute: Attribute) -> str:
         small = all(isinstance(value, int) and -(2**31) <= value < 2**31 for value in values)
         return "integer" if small else "bigint"
     return {"decimal": "numeric"}.get(attribute.type, attribute.type)
+
+
+def of_measure(measure: Measure) -> str:
+    """Return the type of a measure as a column: whole where its quantum is."""
+    if measure.quantum.denominator != 1:
+        return "double precision"
+    return "integer" if fits(measure.low, "integer") and fits(measure.high, "integer") else "bigint"
+
+
+def fits(value: Fraction | int, kind: str) -> bool:
+    """Return whether a number is in the range of a type."""
+    end = 2 ** (BITS[kind] - 1) if kind in INTEGERS else None
+    return end is None or -end <= value < end
+
+
+def of_literal(text: str, sign: int = 1) -> str:
+    """Return the type of a number as it is written, with the sign that stands before it."""
+    if not text.isdigit():
+        return "numeric"
+    value = sign * int(text)
+    return next((kind for kind in ("integer", "bigint") if fits(value, kind)), "numeric")
+
+
+def of_sum(kind: str) -> str:
+    """Return the type of SUM of numbers of a type."""
+    return {"smallint": "bigint", "integer": "bigint", "bigint": "numeric"}.get(kind, kind)
+
+
+def of_mean(kind: str) -> str:
+    """Return the type of AVG, and of variances, of numbers of a type."""
+    return "double precision" if kind in FLOATS else "numeric"
+
+
+def of_arithmetic(left: str, right: str) -> str:
+    """Return the type in which two numbers are added, multiplied or divided."""
+    if "real" in (left, right) and left != right and "unknown" not in (left, right):
+        return "double precision"
+    return common([left, right], "arithmetic")
 
 
 def of_cast(node: exp.DataType) -> str:
@@ -106,6 +154,11 @@ def literal(kind: str, value: object) -> str:
     return f"CAST({value} AS {DUCKDB[kind]})"
 
 
+def scale_of(text: str, kind: str = "numeric") -> int | None:
+    """Return the decimals of a numeric as it is written."""
+    return max(-int(Decimal(text.strip()).as_tuple().exponent), 0) if kind == "numeric" else None
+
+
 def decimal(value: Decimal) -> str:
     """Return an exact decimal as DuckDB SQL."""
     sign, digits, exponent = value.as_tuple()
@@ -127,21 +180,21 @@ def read(text: str, kind: str) -> object:
     """
     plain = text.strip()
     try:
-        if kind in ("integer", "bigint"):
+        if kind in INTEGERS:
             if not re.fullmatch(r"[-+]?\d+", plain, re.ASCII):
                 raise ValueError
             value = int(plain)
-            if not -(2**63) <= value < 2**63 or (kind == "integer" and abs(value) >= 2**31):
-                raise DataError(f'value "{text}" is out of range for type {kind}')
+            if not fits(value, kind):
+                raise DataError(f'value "{text}" is out of range for type {kind}', sqlstate="22003")
             return value
         if kind == "numeric":
             if not re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,2})?", plain, re.ASCII):
                 raise ValueError
             return Decimal(plain)
-        if kind == "double precision":
+        if kind in FLOATS:
             if not re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", plain, re.ASCII):
                 raise ValueError
-            return float(plain)
+            return real(text, kind)
         if kind == "boolean":
             word = plain.lower()
             if word not in TRUE | FALSE:
@@ -153,5 +206,23 @@ def read(text: str, kind: str) -> object:
             return datetime.datetime.fromisoformat(plain)
     except (ValueError, InvalidOperation):
         hint = "write YYYY-MM-DD" if kind in TIMES else None
-        raise DataError(f'invalid input syntax for type {kind}: "{text}"', hint=hint) from None
+        message = f'invalid input syntax for type {kind}: "{text}"'
+        state = "22007" if kind in TIMES else "22P02"
+        if kind in TIMES and re.match(r"\d{4}-\d\d-\d\d", plain, re.ASCII):
+            state = "22008"  # of numbers that are no date
+        raise DataError(message, hint=hint, sqlstate=state) from None
     return text
+
+
+def real(text: str, kind: str) -> float:
+    """Return the value of a text as a float.
+
+    Raises:
+        DataError: it is too large, or too small and yet not 0.
+    """
+    value = float(text)
+    size = float(np.float32(value)) if kind == "real" and abs(value) < 3.5e38 else value
+    large = abs(size) > (3.4028235e38 if kind == "real" else 1.8e308)
+    if large or math.isinf(size) or (not size and re.search("[1-9]", re.split("[eE]", text)[0])):
+        raise DataError(f'"{text.strip()}" is out of range for type {kind}', sqlstate="22003")
+    return value

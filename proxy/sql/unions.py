@@ -12,7 +12,7 @@ from proxy.sql import types
 from proxy.sql.names import Names
 from proxy.sql.relations import Bound, Context, Output
 from proxy.sql.results import Results
-from proxy.sql.typed import Typed, convert, position
+from proxy.sql.typed import Typed, convert, position, widest
 
 if TYPE_CHECKING:
     from proxy.sql.bind import Binder
@@ -53,6 +53,7 @@ def set_operation(node: exp.Expr, sides: Sequence[Bound]) -> Bound:
             Typed(
                 f"c{i}", kind, numbers=one.typed.numbers | two.typed.numbers,
                 width=max(one.typed.width, two.typed.width),
+                scale=widest([convert(o.typed, kind) for o in (one, two)]),
                 shadow=f"s{i}" if shadow else None,
             ),
         )
@@ -92,8 +93,9 @@ def values(binder: Binder, node: exp.Expr, context: Context) -> Bound:
     names = ", ".join(f"c{i}" for i in range(len(kinds)))
     text = f"SELECT * FROM (VALUES {', '.join(texts)}) AS v({names})"
     widths = [max(row[i].width for row in rows) for i in range(len(kinds))]
+    scales = [widest([convert(row[i], kind) for row in rows]) for i, kind in enumerate(kinds)]
     outputs = [
-        Output(f"column{i + 1}", Typed(f"c{i}", kind, width=widths[i]))
+        Output(f"column{i + 1}", Typed(f"c{i}", kind, width=widths[i], scale=scales[i]))
         for i, kind in enumerate(kinds)
     ]
     return Bound(text, tuple(outputs))

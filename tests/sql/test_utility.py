@@ -215,4 +215,4 @@ def test_the_interval_of_a_number_can_be_shown():
         ("probability", 3, 7),
         ("probability", 3, 8),
     ]
-    assert [(e.least, e.most) for e in total.extras] == [(None, 7)]
+    assert [(e.least, e.most) for e in total.extras] == [(None, 6)]

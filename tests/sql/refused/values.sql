@@ -36,7 +36,7 @@ SELECT COUNT(*) FROM survey WHERE sqrt(children) > 1
 
 -- an overflow
 -- error: DataError
--- says: an expression fails for a value it may meet: Overflow in multiplication of INT32 (2 * 2147483647)!
+-- says: an expression fails for a value it may meet: integer out of range
 -- at: age * 2147
 SELECT SUM(age * 2147483647) FROM survey
 
