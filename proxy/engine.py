@@ -125,10 +125,14 @@ class Engine:
 
             cube(ledger.snapshot().id)
             evaluator = Evaluator(loaded.domain, Child() if sandbox else None)
+            try:
+                return cls(loaded, ledger, cube, sampler=sampler, evaluator=evaluator)
+            except BaseException:
+                evaluator.close()
+                raise
         except BaseException:
             ledger.close()
             raise
-        return cls(loaded, ledger, cube, sampler=sampler, evaluator=evaluator)
 
     def session(
         self,

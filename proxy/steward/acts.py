@@ -18,7 +18,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_bytes, token_hex
@@ -94,7 +94,8 @@ def loaded(policy: str | Path) -> Policy:
     """
     found = policies.load(policy)
     honoured(found)
-    limits(found, Evaluator(found.domain))  # what does not compile fails here, not later
+    with closing(Evaluator(found.domain)) as evaluator:
+        limits(found, evaluator)  # what does not compile fails here, not later
     return found
 
 
