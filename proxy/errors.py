@@ -114,6 +114,12 @@ class UndefinedTableError(ProgrammingError):
     sqlstate = "42P01"
 
 
+class UndefinedParameterError(ProgrammingError):
+    """No parameter has that number."""
+
+    sqlstate = "42P02"
+
+
 class UndefinedFunctionError(ProgrammingError):
     """No such function, or none that is known to mean the same everywhere."""
 

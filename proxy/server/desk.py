@@ -157,6 +157,8 @@ class Desk:
         self, dataset: str, text: str, plain: str, declared: str, settings: Mapping[str, str]
     ) -> tuple[tuple[int, ...], list[str], tuple[Column, ...] | Error]:
         """Do the same for PREPARE; ``declared`` is its list of types."""
+        if declared.count(",") >= values.MOST:
+            raise StatementTooComplexError(f"a statement has at most {values.MOST} parameters")
         oids = self._describer.oids(declared) if declared.strip() else ()
         types, columns = self.prepare(dataset, text, plain, oids, settings)
         return types, self._describer.names(types), columns

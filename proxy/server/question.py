@@ -21,6 +21,7 @@ from proxy.errors import (
     SQLSyntaxError,
     StatementTooComplexError,
 )
+from proxy.server import values
 from proxy.settings import Settings
 from proxy.sql import dialect
 from proxy.sql.names import FOLD, name_of
@@ -39,6 +40,7 @@ DEALLOCATE = re.compile(rf"\s*DEALLOCATE\s+(?:PREPARE\s+)?{NAME}\s*;?\s*\Z", re.
 EXPLAIN = re.compile(
     r"\s*EXPLAIN\b(?!\s+UTILITY\b)\s*(?:\([^()]*\)\s*|(?:ANALYZE|VERBOSE)\b\s*)*", re.IGNORECASE
 )
+LARGE = re.compile(r"\$0*[1-9][0-9]{4}")  # PostgreSQL makes room for all parameters up to a number
 COMMENTS = re.compile(r"\s*(?:--[^\n]*\n|/\*.*?\*/)", re.DOTALL)
 
 
@@ -109,6 +111,11 @@ def _decide(
     text: str, datasets: tuple[str, ...], home: str, public: tuple[tuple[str, str], ...]
 ) -> Decision:
     word = first_word(text)
+    if LARGE.search(text):
+        try:
+            values.places(text)
+        except Error as error:
+            return Refuse(error)
     if word in ("EXECUTE", "DEALLOCATE", "DISCARD"):
         return _prepared(word, text)
     if word == "ALTER" and re.search(r"\bPASSWORD\b", text, re.IGNORECASE):
