@@ -387,7 +387,7 @@ def problems(named: Sequence[str | Path], state: Path | None) -> list[str]:
         try:
             load_users(paths[0].parent / USERS)
         except Error as error:
-            found.append(error.message)
+            found.append(_words(error))
         for path in paths:
             try:
                 engine = opened(path.absolute(), state, sandbox=False)
@@ -395,8 +395,13 @@ def problems(named: Sequence[str | Path], state: Path | None) -> list[str]:
                 _fits(engine, engines)
                 engines[engine.policy.dataset] = engine
             except Error as error:
-                found.append(error.message)
+                found.append(_words(error))
     return found
+
+
+def _words(error: Error) -> str:
+    """Return what is wrong, and what to do about it."""
+    return f"{error.message} ({error.hint})" if error.hint else error.message
 
 
 def described(error: Error, path: Path | None = None) -> dict[str, object]:
