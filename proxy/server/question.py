@@ -113,7 +113,7 @@ def _decide(
     word = first_word(text)
     if LARGE.search(text):
         try:
-            values.places(text)
+            values.check_numbers(text)
         except Error as error:
             return Refuse(error)
     if word in ("EXECUTE", "DEALLOCATE", "DISCARD"):

@@ -19,7 +19,7 @@ from psycopg.adapt import Transformer
 from psycopg.pq import Format
 from sqlglot.tokenizer_core import Token, TokenType
 
-from proxy.errors import DataError, NotSupportedError, UndefinedParameterError
+from proxy.errors import DataError, Error, NotSupportedError, UndefinedParameterError
 from proxy.server.messages import Bind
 from proxy.sql import dialect
 from proxy.sql.parameters import literal
@@ -62,9 +62,24 @@ def places(text: str) -> list[tuple[int, int, int]]:
         UndefinedParameterError: a number is none that a message can give a value to.
         SQLSyntaxError, StatementTooComplexError: the text has no tokens.
     """
-    if "$" not in text:
-        return []
-    found = dialect.tokens(text)
+    return _places(dialect.tokens(text)) if "$" in text else []
+
+
+def check_numbers(text: str) -> None:
+    """Refuse a statement of any kind with a parameter that no message can give a value to.
+
+    Raises:
+        UndefinedParameterError, SQLSyntaxError, StatementTooComplexError: as ``places``.
+    """
+    try:
+        _places(dialect.tokens("(" + text))  # at the start, a command would be one token
+    except Error as error:
+        if error.position is not None:
+            error.position -= 1
+        raise
+
+
+def _places(found: Sequence[Token]) -> list[tuple[int, int, int]]:
     return [
         (_number(number, mark.start), mark.start, number.end + 1)
         for mark, number in pairwise(found)

@@ -13,9 +13,12 @@ import socket
 import struct
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from proxy.server.frames import frame
+from proxy.server.frames import FrameError, frame
 from proxy.server.messages import Bind, Parse, query
+from proxy.server.question import Refuse, decide
 from tests.server.serving import COUNT
 from tests.server.test_attacks import SYNC, memory
 
@@ -33,6 +36,8 @@ SQL = (
     "DECLARE c CURSOR FOR SELECT COUNT(*) FROM cps1988 WHERE education = ${}",
     "EXPLAIN UTILITY SELECT COUNT(*) FROM cps1988 WHERE education = ${}",
     "EXPLAIN SELECT ${}",
+    "EXPLAIN EXECUTE many(${})",
+    "/* a */ EXECUTE many(${})",
 )
 STATES = {
     "idle": b"",
@@ -151,6 +156,30 @@ def sqlstates(found):
         assert b"nternal error" not in error
         assert b"Traceback" not in error
     return [error.split(b"\0C", 1)[1][:5].decode() for error in errors]
+
+
+@pytest.mark.parametrize("sql", SQL)
+def test_a_number_that_no_message_can_fill_reaches_nobody(sql):
+    """
+    PostgreSQL makes room for all parameters up to a number: it gets none beyond what Bind counts.
+    """
+    for number in ("65536", "99999999999", "268435455", "00099999999999", "9" * 1000):
+        decision = decide(sql.format(number), ("cps1988",), "cps1988")
+        assert isinstance(decision, Refuse)
+        assert decision.error.sqlstate == "42P02"
+    for text in (sql.format("65535"), f"{sql.format(1)} AND '$99999999999' <> ''"):
+        assert not isinstance(decide(text, ("cps1988",), "cps1988"), Refuse)
+
+
+@given(st.sampled_from([b"P", b"B"]), st.sampled_from(list(bodies())), st.binary(max_size=8))
+def test_what_is_read_is_what_was_sent(kind, case, more):
+    """
+    A message that is read is, written again, the same to the byte: no length was cut or stretched.
+    """
+    reader = Parse if kind == b"P" else Bind
+    for body in (case[1], case[1] + more, case[1][: -len(more)]):
+        with contextlib.suppress(FrameError):
+            assert reader.decode(body).encode() == frame(kind, body)
 
 
 @pytest.mark.parametrize("state", STATES)
