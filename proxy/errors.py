@@ -127,7 +127,7 @@ class UndefinedTableError(ProgrammingError):
 
 
 class UndefinedParameterError(ProgrammingError):
-    """A parameter where there can be none."""
+    """No parameter has that number."""
 
     sqlstate = "42P02"
 

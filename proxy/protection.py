@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
 from fractions import Fraction
 from typing import Any
 
@@ -40,15 +41,14 @@ def protection(
     Raises:
         PolicyError: a condition is none over the policy's attributes, or reads the clock.
     """
-    rules = policy.privacy.cells
-    if rules and evaluator is None:
-        evaluator = Evaluator(policy.domain)
     cells = []
-    for rule in rules:
-        assert evaluator is not None
-        factors = region(rule, policy, evaluator)
-        names = region_json(((f.axes, f.array) for f in factors), policy.domain)
-        cells.append({"where": rule.where, "budget": str(rule.budget), "region": names})
+    with ExitStack() as stack:
+        for rule in policy.privacy.cells:
+            if evaluator is None:
+                evaluator = stack.enter_context(closing(Evaluator(policy.domain)))
+            factors = region(rule, policy, evaluator)
+            names = region_json(((f.axes, f.array) for f in factors), policy.domain)
+            cells.append({"where": rule.where, "budget": str(rule.budget), "region": names})
     value = policy.protection() | {"cells": cells, "users": access(policy, users)}
     return Protection(digest(value), value)
 

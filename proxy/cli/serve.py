@@ -10,6 +10,7 @@ import re
 import socket
 import struct
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     import ssl
 
 SSL_REQUEST = struct.pack("!ii", 8, 80877103)
-STARTUP = struct.pack("!ii", 16, 3 << 16) + b"user\0-\0\0"
+PARAMETERS = b"user\0-\0privacy.check\0on\0\0"
+STARTUP = struct.pack("!ii", 8 + len(PARAMETERS), 3 << 16) + PARAMETERS
 PATIENCE = 10.0  # seconds
 
 
@@ -48,7 +50,11 @@ PATIENCE = 10.0  # seconds
 @click.option("--user-connections", default=20, show_default=True, help="Of one user.")
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds of one statement.")
 @click.option("--rows", default=1_000_000, show_default=True, help="Rows of one result.")
-@click.option("--check", is_flag=True, help="Only ask the server at --listen whether it is well.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Only ask the server at --listen whether it is well, and see that POLICIES are.",
+)
 def serve(
     policies: tuple[str, ...],
     listen: str,
@@ -71,6 +77,7 @@ def serve(
     """
     host, port = _address(listen)
     if check:
+        _check_files([file for file in policies if Path(file).exists()], state)
         _check(host, port, metrics_port)
         click.echo("well")
         return
@@ -121,10 +128,22 @@ def _tls(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
     return context
 
 
+def _check_files(policies: Sequence[str], state: str | None) -> None:
+    """Raise if the next start would not serve all the policies that there are here."""
+    if not policies:
+        return  # the server is on another machine, perhaps
+    from proxy.server.served import problems
+
+    if wrong := problems(policies, Path(state) if state else None):
+        for each in wrong[:-1]:
+            click.echo(f"error: {each}", err=True)
+        raise OperationalError(wrong[-1], hint="a server that runs serves what was right before")
+
+
 def _check(host: str, port: int, metrics_port: int | None) -> None:
     """Raise unless a server asks for a password there, and says that it is well.
 
-    Who asks for a password has a mirror that answers; /health tells of all mirrors.
+    Who asks for a password, told that this is a check, has mirrors that answer.
     """
     where = f"{host}:{port}"
     try:

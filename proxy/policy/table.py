@@ -61,7 +61,9 @@ class Named(Kind):
             raise item.error(f"no {self.what} is named; at least {self.low} is needed")
         for name, child in item.value.items():
             if fault := name_fault(name):
-                raise child.error(fault)
+                error = child.error(fault)
+                error.hint = f"name the {self.what} in 1 to 63 bytes, in one line"
+                raise error
         return replace(item, value={n: self.of.read(c) for n, c in item.value.items()})
 
     def schema(self) -> dict[str, Any]:

@@ -29,6 +29,8 @@ from proxy.policy.document import Item
 from proxy.policy.load import utility
 from proxy.policy.model import Utility
 
+RESERVED = ("public", "none", "privacy_proxy")  # PostgreSQL's, and that of the embedded mirror
+RESERVED_PREFIX = "pg_"
 MAX_ITERATIONS = 10_000_000  # as PostgreSQL's clients bear
 PROHIBITED = (
     stringprep.in_table_c12,
@@ -119,6 +121,12 @@ def load_users(path: str | os.PathLike[str]) -> Users:
     path = Path(path)
     item = keys.USERS.read(document.read(path))
     listed: dict[str, Item] = item.value["users"].value
+    for name, each in listed.items():
+        if name in RESERVED or name.startswith(RESERVED_PREFIX):
+            error = each.error(f'the name "{name}" is reserved: PostgreSQL has no such users')
+            error.hint = 'choose another name; "public", "none", "privacy_proxy" and those that '
+            error.hint += 'begin with "pg_" cannot be users'
+            raise error
     return Users(path.absolute(), {name: _user(name, each) for name, each in listed.items()})
 
 

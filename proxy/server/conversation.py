@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import psycopg
 from psycopg._encodings import pg2pyenc
 
 from proxy.engine import Column, Result
@@ -148,9 +149,14 @@ class Conversation:
 
     @property
     def encoding(self) -> str:
-        """The Python name of the client's encoding."""
+        """The Python name of the client's encoding; ASCII for one that Python has not."""
         name = self.replies.parameters.get(b"client_encoding", b"UTF8")
-        return codecs.lookup(pg2pyenc(name)).name if name != b"SQL_ASCII" else "utf-8"
+        if name == b"SQL_ASCII":
+            return "utf-8"
+        try:
+            return codecs.lookup(pg2pyenc(name)).name
+        except (psycopg.NotSupportedError, LookupError):
+            return "ascii"
 
     def decode(self, text: bytes) -> str:
         """Return a text of the client.

@@ -218,6 +218,8 @@ class Desk:
         Raises:
             Error: the engine refuses it, and it is no probe.
         """
+        if declared.count(",") >= values.MOST:
+            raise StatementTooComplexError(f"a statement has at most {values.MOST} parameters")
         oids = self._describer.oids(declared) if declared.strip() else ()
         prepared = self.prepare(dataset, text, plain, oids, settings)
         if prepared.refusal is not None and not gives_no_row(text):

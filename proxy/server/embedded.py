@@ -40,7 +40,7 @@ SETTINGS = {
     "shared_buffers": "16MB",
     "fsync": "off",  # it holds nothing that a start does not make anew
     "full_page_writes": "off",
-    "synchronous_commit": "off",
+    "synchronous_commit": "local",  # what is made outlives a backend that crashes
     "wal_level": "minimal",
     "max_wal_senders": "0",
     "autovacuum": "on",  # temporary views pass through the catalogs

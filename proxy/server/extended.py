@@ -7,8 +7,6 @@ Only Execute asks the engine; then a portal with the rows takes the stub's place
 
 from __future__ import annotations
 
-import struct
-
 from proxy.errors import Error, NotSupportedError
 from proxy.server import answer, messages, question, values
 from proxy.server.conversation import (
@@ -130,7 +128,7 @@ def bind(talk: Conversation, body: bytes) -> Flow:
 
 def execute(talk: Conversation, body: bytes) -> Flow:
     """Handle Execute: here the engine is asked."""
-    name, at = messages.cstring(body, 0)
+    name, limit = messages.read_execute(body)
     portal = talk.portals.get(name)
     if portal is not None and not portal.ran:
         yield from talk.settle(True)
@@ -143,7 +141,6 @@ def execute(talk: Conversation, body: bytes) -> Flow:
         talk.replies.expect(b"E")
         yield Send(frame(b"E", body))
         return
-    (limit,) = struct.unpack_from("!i", body, at) if len(body) >= at + 4 else (0,)
     yield from _run(talk, name, portal, limit)
 
 
@@ -196,14 +193,15 @@ def _run(talk: Conversation, name: bytes, portal: Portal, limit: int) -> Flow:
 
 def describe(talk: Conversation, body: bytes) -> Flow:
     """Handle Describe: the mirror describes the stub."""
+    messages.read_target(body, "DESCRIBE")
     talk.replies.expect(b"D")
     yield Send(frame(b"D", body))
 
 
 def close(talk: Conversation, body: bytes) -> Flow:
     """Handle Close."""
-    name, _ = messages.cstring(body, 1)
-    if body[:1] == b"S":
+    what, name = messages.read_target(body, "CLOSE")
+    if what == b"S":
         talk.statements.pop(name.decode("utf-8", "replace"), None)
     else:
         talk.portals.pop(name, None)

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import struct
 
+from proxy.errors import OperationalError
+
 LOGIN_LIMIT = 10_000  # bytes of a message before login
 SSL, GSS, CANCEL = 80877103, 80877104, 80877102
 STARTUP = b""  # the type of a message that has none
 DIRECT = b"\x16"  # TLS that begins without a request for it; no message, and not taken
 
 
-class FrameError(Exception):
+class FrameError(OperationalError):
     """The bytes are no PostgreSQL message, or one that is too long."""
 
     sqlstate = "08P01"  # protocol_violation

@@ -34,6 +34,8 @@ HANDLERS: dict[bytes, Callable[[Conversation, bytes], Flow]] = {
     b"S": extended.sync,
 }
 ENDS = (b"Q", b"S", b"F")
+QUERIES = (b"Q", b"F")
+COPIES = b"G"  # the mirror waits for rows
 PASSED = b"dcf"  # copy data: the mirror reads it
 TIMEOUT = "canceling statement due to statement timeout"
 REQUEST = "canceling statement due to user request"
@@ -88,6 +90,8 @@ class Link:
                     await self._wait_settled()
                     self.stop()
                     return
+                if kind in QUERIES and not self._between and await self._skips():
+                    continue
                 self._between = False
                 await self._handle(kind, body)
                 self._between = kind in ENDS
@@ -111,7 +115,7 @@ class Link:
     async def _handle(self, kind: bytes, body: bytes) -> None:
         handler = HANDLERS.get(kind)
         if handler is not None:
-            await self._drive(handler(self.talk, body))
+            await self._drive(_guarded(self.talk, kind, handler(self.talk, body)))
         elif kind == b"H":
             self._mirror.write(flush())
         elif kind == b"F":
@@ -121,8 +125,15 @@ class Link:
             self._mirror.write(frame(kind, body))
             await self._mirror.drain()
         else:
-            self._fatal("08P01", "invalid frontend message type")
+            self._fatal("08P01", f"invalid frontend message type {kind[0]}")
             raise Gone
+
+    async def _skips(self) -> bool:
+        """Whether the mirror skips all messages up to the next Sync, after an error."""
+        if self._last != COPIES:
+            self._mirror.write(flush())
+            await self._wait_settled()
+        return self.talk.replies.failed
 
     async def _drive(self, flow: Flow) -> None:
         """Do what a flow asks for, step by step."""
@@ -238,3 +249,11 @@ class Link:
 
     def _fatal(self, sqlstate: str, message: str) -> None:
         self._client.write(Report("FATAL", sqlstate, message).encode(self.talk.encoding))
+
+
+def _guarded(talk: Conversation, kind: bytes, flow: Flow) -> Flow:
+    """Do as a flow says; a message that cannot be read fails, and the session goes on."""
+    try:
+        yield from flow
+    except Error as error:
+        yield from (simple.fail if kind == b"Q" else extended.fail)(talk, error)

@@ -1,30 +1,37 @@
-"""From a connection to a session: TLS, the startup message, and SCRAM between client and mirror.
+"""From a connection to a session: TLS, the startup message, the client's proof, and the mirror.
 
-The mirror knows the verifiers and does the login; the server only carries the messages.  A name
-that no user has is sent on as another that no role has, so that it fails like a wrong password,
-after the same exchange.
+The server itself checks the proof, against the verifier in the users file; how the mirror lets
+anybody in does not matter.  Then it logs in to the mirror as the user, with a secret of its own
+that no client ever sees, so that nothing a session says makes it another user's.  Invariant: no
+client hears AuthenticationOk, or reaches the mirror, before it has proved a password.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
+import os
 import secrets
 import ssl
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
+from proxy.policy import Verifier
 from proxy.server import messages
-from proxy.server.frames import CANCEL, DIRECT, GSS, LOGIN_LIMIT, SSL, Frames, frame
+from proxy.server.frames import CANCEL, DIRECT, GSS, LOGIN_LIMIT, SSL, FrameError, Frames, frame
 from proxy.server.messages import Report
 from proxy.server.peer import Gone, Peer
+from proxy.server.scram import MECHANISM, Exchange, Proof
 
 SECONDS = 15.0  # for all of it
 VERSION = 3 << 16
 REFUSED = {"replication"}  # parameters that no client of ours needs
-SALT = secrets.token_bytes(16)
-ASKING = (3, 5, 10, 11)  # authentication messages that the client answers
+EXTENSION = "_pq_."  # the names of protocol extensions begin so; we have none
+CHECK = "privacy.check"  # a parameter of ``serve --check``
+KEY = "login.key"
+GONE = ("3D000", "42501")  # the database is no more, or not open: it will be made anew
+OK, CLEARTEXT, SASL, SASL_CONTINUE, SASL_FINAL = 0, 3, 10, 11, 12  # of authentication
 
 
 class LoginError(Exception):
@@ -35,12 +42,17 @@ class LoginError(Exception):
         self.report = report
 
 
+class ShutOutError(Exception):
+    """The mirror does not let us in as a user."""
+
+
 @dataclass(frozen=True)
 class Startup:
     """What a client said first."""
 
     version: int
     parameters: dict[str, str]
+    check: bool = False  # it only asks whether the server is well
 
     @property
     def user(self) -> str:
@@ -104,7 +116,10 @@ async def first_message(
         raise fatal("28000", "connections without TLS are refused", "set sslmode=require")
     client.frames.startup = False
     parameters = messages.read_startup(body)
-    return Startup(code, {k: v for k, v in parameters.items() if k not in REFUSED})
+    if not parameters.get("user"):
+        raise fatal("28000", "no PostgreSQL user name specified in startup packet")
+    check = parameters.pop(CHECK, None) is not None
+    return Startup(code, {k: v for k, v in parameters.items() if k not in REFUSED}, check)
 
 
 async def _start_tls(client: Peer, tls: ssl.SSLContext, hello: bytes = b"") -> None:
@@ -139,46 +154,97 @@ async def _start_tls(client: Peer, tls: ssl.SSLContext, hello: bytes = b"") -> N
         raise Gone
 
 
-async def authenticate(
-    client: Peer, mirror: Peer, startup: Startup, known: bool
-) -> tuple[bytes, dict[bytes, bytes]]:
-    """Carry the login between client and mirror; return the session's key, and its parameters.
+async def prove(client: Peer, startup: Startup, verifier: Verifier) -> None:
+    """Have a client prove its password; it is told that it did, but not yet that it is in.
 
     Raises:
-        Gone: one of them went away; the client has been told why, if the mirror said so.
-        LoginError: no such user, wrong password, no such database.
+        Gone: it went away.
+        FrameError: what it sent is no such message.
+        LoginError: it did not prove it.
     """
-    name = startup.user if known else _nobody(startup.user)
-    mirror.write(messages.startup({**startup.parameters, "user": name}, startup.version))
-    welcome, key, accepted = [], b"", False
+    extensions = [name for name in startup.parameters if name.startswith(EXTENSION)]
+    if startup.version != VERSION or extensions:
+        told = b"".join(name.encode() + b"\0" for name in extensions)
+        client.write(frame(b"v", struct.pack("!ii", VERSION, len(extensions)) + told))
+    exchange = Exchange(verifier)
+    client.write(_authentication(SASL, MECHANISM + b"\0\0"))
+    mechanism, first = messages.read_sasl(await _answer(client))
+    if mechanism != MECHANISM:
+        raise FrameError("client selected an invalid SASL authentication mechanism")
+    client.write(_authentication(SASL_CONTINUE, exchange.challenge(first)))
+    signature = exchange.signature(await _answer(client))
+    if signature is None:
+        raise wrong(startup)
+    client.write(_authentication(SASL_FINAL, signature))
+
+
+async def _answer(client: Peer) -> bytes:
+    """Return what a client answers to a request for its password."""
+    kind, body = await client.get()
+    if kind == b"X":
+        raise Gone
+    if kind != b"p":
+        raise FrameError(f"expected password response, got message type {kind[0]}")
+    return body
+
+
+def _authentication(step: int, data: bytes = b"") -> bytes:
+    return frame(b"R", struct.pack("!i", step) + data)
+
+
+def wrong(startup: Startup) -> LoginError:
+    """Return the error of a proof that is wrong, or of a user who does not exist."""
+    return fatal("28P01", f'password authentication failed for user "{startup.user}"')
+
+
+async def enter(
+    client: Peer, mirror: Peer, startup: Startup, secret: str
+) -> tuple[bytes, dict[bytes, bytes]]:
+    """Log a client in to the mirror; return the session's key, and its parameters.
+
+    Raises:
+        Gone: the mirror went away.
+        ShutOutError: it does not let us in.
+        LoginError: it says why not: too many connections, a setting that is wrong.
+    """
+    kept = {k: v for k, v in startup.parameters.items() if not k.startswith(EXTENSION)}
+    mirror.write(messages.startup(kept, VERSION))
+    proof, key = Proof(secret), b""
+    welcome: list[tuple[bytes, bytes]] = []
     while True:
         kind, body = await mirror.get()
         if kind == b"E":
-            raise LoginError(_refusal(body, startup, known, accepted))
-        if kind == b"R":
-            (step,) = struct.unpack_from("!i", body)
-            accepted = step == 0
-            if not accepted:
-                client.write(frame(kind, body))
-            if step in ASKING:
-                answer, reply = await client.get()
-                if answer != b"p":
-                    raise Gone
-                mirror.write(frame(answer, reply))
-                continue
+            raise _refusal(body, inside=bool(welcome))
+        if kind == b"R" and (reply := _reply(body, proof, secret)) is not None:
+            mirror.write(frame(b"p", reply))
+        elif welcome or (kind == b"R" and body == struct.pack("!i", OK)):
+            welcome.append((kind, body))
         if kind == b"K":
             key = body
-        if accepted:
-            welcome.append((kind, body))
-        elif kind == b"v":
-            client.write(frame(kind, body))
-        if kind == b"Z":
+        if kind == b"Z" and welcome:
             break
-    if not known:
-        raise Gone
     for kind, body in welcome:
         client.write(frame(kind, body))
     return key, parameters(welcome)
+
+
+def _reply(body: bytes, proof: Proof, secret: str) -> bytes | None:
+    """Return our reply to the mirror's request for a password; None where it needs none.
+
+    Raises:
+        ShutOutError: it asks for something else.
+    """
+    (step,) = struct.unpack_from("!i", body.ljust(4, b"\xff"))
+    if step in (OK, SASL_FINAL):
+        return None
+    if step == CLEARTEXT:
+        return secret.encode() + b"\0"
+    if step == SASL and MECHANISM in body[4:].split(b"\0"):
+        return MECHANISM + b"\0" + struct.pack("!i", len(proof.first)) + proof.first
+    if step == SASL_CONTINUE:
+        with suppress(FrameError):
+            return proof.final(body[4:])
+    raise ShutOutError
 
 
 def parameters(frames: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
@@ -191,21 +257,27 @@ def parameters(frames: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     return found
 
 
-def _nobody(user: str) -> str:
-    """Return a name that no role has, always the same for a name: its salt does not change."""
-    return "nobody-" + hmac.new(SALT, user.encode(), hashlib.sha256).hexdigest()[:32]
-
-
-def _refusal(body: bytes, startup: Startup, known: bool, accepted: bool) -> Report:
+def _refusal(body: bytes, inside: bool) -> LoginError | ShutOutError:
     """Return what a client is told when the mirror does not let it in."""
     said = {k: v.decode("utf-8", "replace") for k, v in messages.fields(body).items()}
-    if not known or (not accepted and said.get("C", "").startswith("28")):
-        message = f'password authentication failed for user "{startup.user}"'
-        return Report("FATAL", "28P01", message)
-    sqlstate, message, hint = said.get("C", "08000"), said.get("M", ""), said.get("H")
-    if sqlstate in ("3D000", "42501"):
-        sqlstate, message = "3D000", f'database "{startup.database}" does not exist'
-    return Report("FATAL", sqlstate, message, said.get("D"), hint)
+    sqlstate = said.get("C", "08000")
+    if sqlstate in GONE or (sqlstate.startswith("28") and not inside):
+        return ShutOutError()
+    return LoginError(Report("FATAL", sqlstate, said.get("M", ""), said.get("D"), said.get("H")))
+
+
+def key(folder: Path) -> bytes:
+    """Return the key of the salts of users who do not exist, which a state folder keeps."""
+    path = folder / KEY
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(descriptor, "wb") as file:
+                file.write(secrets.token_bytes(32))
+        if len(kept := path.read_bytes()) == 32:
+            return kept
+    return secrets.token_bytes(32)
 
 
 def new_client_frames() -> Frames:

@@ -14,7 +14,7 @@ from types import TracebackType
 
 FIELDS = (
     *("host", "port", "metrics_port", "user", "database", "outcome", "cost", "seconds", "count"),
-    *("file", "reason"),  # a policy, and what is wrong with it
+    *("file", "line", "key", "reason", "detail", "hint"),  # a file, and what is wrong with it
 )
 
 

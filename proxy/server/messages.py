@@ -10,6 +10,7 @@ from proxy.errors import Error
 from proxy.server.frames import FrameError, frame
 
 TEXT = 0
+NULL = -1  # the length of a value that is none
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,9 @@ class Parse:
         name, at = cstring(body, 0)
         text, at = cstring(body, at)
         count = _unpack("!H", body, at)[0]
-        return cls(name, text, _unpack(f"!{count}I", body, at + 2))
+        types = _unpack(f"!{count}I", body, at + 2)
+        _ends(body, at + 2 + 4 * count)
+        return cls(name, text, types)
 
     def encode(self) -> bytes:
         """Return the message."""
@@ -92,14 +95,9 @@ class Bind:
         (count,) = _unpack("!H", body, at)
         formats = _unpack(f"!{count}h", body, at + 2)
         at += 2 + 2 * count
+        values, at = _values(body, at)
         (count,) = _unpack("!H", body, at)
-        at += 2
-        values: list[bytes | None] = []
-        for _ in range(count):
-            (length,) = _unpack("!i", body, at)
-            at += 4
-            values.append(None if length < 0 else body[at : at + length])
-            at += max(length, 0)
+        _ends(body, at + 2 + 2 * count)
         return cls(portal, statement, formats, tuple(values), body[at:])
 
     def encode(self) -> bytes:
@@ -145,24 +143,73 @@ def read_startup(body: bytes) -> dict[str, str]:
     """Return the parameters in a StartupMessage's body, which begins with the version."""
     parts = body[4:].split(b"\0")
     if len(body) < 5 or body[-1:] != b"\0" or len(parts) % 2:
-        raise FrameError("a startup message that is none")
+        raise FrameError("invalid startup packet layout")
     try:
         texts = [part.decode() for part in parts[: len(parts) // 2 * 2]]
     except UnicodeDecodeError:
-        raise FrameError("a startup message that is not UTF-8") from None
+        raise FrameError("the startup packet is not UTF-8") from None
     return {key: value for key, value in zip(texts[::2], texts[1::2], strict=True) if key}
+
+
+def read_sasl(body: bytes) -> tuple[bytes, bytes]:
+    """Return the mechanism and the first message in a SASLInitialResponse."""
+    mechanism, at = cstring(body, 0)
+    (length,) = _unpack("!i", body, at)
+    _ends(body, at + 4 + length)
+    return mechanism, body[at + 4 :]
+
+
+def read_query(body: bytes) -> bytes:
+    """Return the text in a Query."""
+    text, at = cstring(body, 0)
+    _ends(body, at)
+    return text
+
+
+def read_execute(body: bytes) -> tuple[bytes, int]:
+    """Return the portal and the greatest number of rows in an Execute; 0: as many as there are."""
+    name, at = cstring(body, 0)
+    (rows,) = _unpack("!i", body, at)
+    _ends(body, at + 4)
+    return name, max(rows, 0)
+
+
+def read_target(body: bytes, message: str) -> tuple[bytes, bytes]:
+    """Return what a Describe or Close is about: S or P, and its name."""
+    if body[:1] not in (b"S", b"P"):
+        raise FrameError(f"invalid {message} message subtype {body[0] if body else 0}")
+    name, at = cstring(body, 1)
+    _ends(body, at)
+    return body[:1], name
 
 
 def data_row(body: bytes) -> list[bytes | None]:
     """Return the values of a DataRow."""
-    (count,) = _unpack("!H", body, 0)
-    at, values = 2, []
+    return _values(body, 0)[0]
+
+
+def _values(body: bytes, at: int) -> tuple[list[bytes | None], int]:
+    """Return the values that are counted at a place, None for NULL, and the place behind them."""
+    (count,) = _unpack("!H", body, at)
+    at += 2
+    values: list[bytes | None] = []
     for _ in range(count):
         (length,) = _unpack("!i", body, at)
         at += 4
-        values.append(None if length < 0 else body[at : at + length])
-        at += max(length, 0)
-    return values
+        if length == NULL:
+            values.append(None)
+            continue
+        if not 0 <= length <= len(body) - at:
+            raise FrameError("insufficient data left in message")
+        values.append(body[at : at + length])
+        at += length
+    return values, at
+
+
+def _ends(body: bytes, at: int) -> None:
+    """Refuse a message that goes on behind its end, or ends before."""
+    if len(body) != at:
+        raise FrameError("invalid message format")
 
 
 def fields(body: bytes) -> dict[str, bytes]:
@@ -174,7 +221,7 @@ def cstring(body: bytes, at: int) -> tuple[bytes, int]:
     """Return the text that begins at a place, and the place behind it."""
     end = body.find(b"\0", at)
     if end < 0:
-        raise FrameError("a text without an end")
+        raise FrameError("invalid string in message")
     return body[at:end], end + 1
 
 
@@ -182,4 +229,4 @@ def _unpack(form: str, body: bytes, at: int) -> tuple[int, ...]:
     try:
         return struct.unpack_from(form, body, at)
     except struct.error:
-        raise FrameError("a message that ends too early") from None
+        raise FrameError("insufficient data left in message") from None

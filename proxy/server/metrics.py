@@ -17,6 +17,7 @@ PREFIX = "privacy_proxy_"
 HELP = {
     "connections": ("gauge", "Sessions that are open."),
     "mirrors_up": ("gauge", "Mirrors that take connections."),
+    "policies_broken": ("gauge", "Policies that cannot be served, or not as they are now."),
     "logins_total": ("counter", "Logins by outcome."),
     "reloads_total": ("counter", "Readings of policies and users after the first, by outcome."),
     "statements_total": (

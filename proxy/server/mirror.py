@@ -13,9 +13,11 @@ table in schema ``public`` and its public tables beside it; nothing of another d
 from __future__ import annotations
 
 import hashlib
+import hmac
 import re
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import psycopg
 from psycopg import sql as psql
@@ -23,7 +25,7 @@ from psycopg import sql as psql
 from proxy.catalog import Relation
 from proxy.engine import Column
 from proxy.errors import NotSupportedError, OperationalError
-from proxy.policy import User
+from proxy.policy import User, scram_verifier
 from proxy.server.embedded import Address
 from proxy.settings import TABLE, UTILITY, of_user
 from proxy.sql.names import quoted as identifier
@@ -123,6 +125,26 @@ class Mirror:
         self.address = address
         self.datasets = datasets
         self._limits = limits
+        self._key = secrets.token_bytes(32)
+
+    def secret(self, user: str) -> str:
+        """Return the password of a user's role, which nobody but this process knows."""
+        return hmac.new(self._key, user.encode(), "sha256").hexdigest()
+
+    def admit(self, user: str) -> None:
+        """Check that the mirror lets a user's role in.
+
+        Raises:
+            OperationalError: it does not.
+        """
+        role = replace(self.address, user=user, password=self.secret(user))
+        try:
+            psycopg.connect(role.conninfo(self.datasets[0])).close()
+        except psycopg.OperationalError:
+            raise OperationalError(
+                "the mirror does not let in the roles that the proxy makes in it",
+                hint="its pg_hba.conf must let them in, by scram-sha-256 for example",
+            ) from None
 
     def make(
         self,
@@ -165,7 +187,7 @@ class Mirror:
         admin.execute(psql.SQL("COMMENT ON ROLE {} IS {}").format(name, MARK))
         admin.execute(
             psql.SQL("ALTER ROLE {} LOGIN NOINHERIT CONNECTION LIMIT {} PASSWORD {}").format(
-                name, self._limits.connections, str(user.password)
+                name, self._limits.connections, scram_verifier(self.secret(user.name), 1)
             )
         )
         for setting, value in self._defaults(user).items():

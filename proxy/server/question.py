@@ -21,6 +21,7 @@ from proxy.errors import (
     NotSupportedError,
     SQLSyntaxError,
 )
+from proxy.server import values
 from proxy.server.copy import taken_apart
 from proxy.settings import Settings
 from proxy.sql import dialect
@@ -53,6 +54,7 @@ UNNAMED = re.compile(  # functions that read what a text or a number says, or co
     r"|pg_stat_get_(?:xact_)?(?:live_tuples|dead_tuples|tuples_\w+)",
     re.IGNORECASE,
 )
+LARGE = re.compile(r"\$0*[1-9][0-9]{4}")  # PostgreSQL makes room for all parameters up to a number
 COMMENTS = re.compile(r"\s*(?:--[^\n]*\n|/\*.*?\*/)", re.DOTALL)
 
 
@@ -152,6 +154,11 @@ def _read(
     views: tuple[tuple[str, str], ...],
 ) -> Decision:
     word = first_word(text)
+    if LARGE.search(text):
+        try:
+            values.check_numbers(text)
+        except Error as error:
+            return Refuse(error)
     if word in ("EXECUTE", "DEALLOCATE", "DISCARD"):
         return _prepared(word, text)
     if word == "ALTER" and re.search(r"\bPASSWORD\b", text, re.IGNORECASE):

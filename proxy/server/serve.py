@@ -22,15 +22,16 @@ from pathlib import Path
 from proxy.engine import Engine, Result
 from proxy.errors import Error, InsufficientBudgetError, QueryCanceledError
 from proxy.ledger import SHARED
-from proxy.server import login, metrics
+from proxy.policy import User
+from proxy.server import login, metrics, scram
 from proxy.server.conversation import Conversation
 from proxy.server.desk import Desk
 from proxy.server.embedded import Address
-from proxy.server.frames import CANCEL, SSL, Frames
+from proxy.server.frames import CANCEL, SSL, FrameError, Frames
 from proxy.server.link import Link
 from proxy.server.mirror import Limits
 from proxy.server.peer import Gone, Peer
-from proxy.server.served import Served
+from proxy.server.served import Now, Place, Served, described
 
 log = logging.getLogger("proxy.server")
 WORKERS = 16  # threads for the engines
@@ -173,7 +174,8 @@ class Server:
                 why = error.message if isinstance(error, Error) else type(error).__name__
                 self.metrics.add("reloads_total", outcome="failed")
                 if why != told:  # it is tried again and again
-                    log.warning("cannot read again", extra={"reason": why})
+                    more = described(error) if isinstance(error, Error) else {"reason": why}
+                    log.error("cannot read again", extra=more)
                 told = why
                 await asyncio.sleep(LOOK)
 
@@ -238,8 +240,13 @@ class Server:
         except login.LoginError as refusal:
             self.metrics.add("logins_total", outcome="failed")
             client.write(refusal.report.encode("utf-8"))
+        except FrameError as error:
+            self.metrics.add("logins_total", outcome="failed")
+            client.write(login.fatal(error.sqlstate, error.message).report.encode("utf-8"))
         except (Gone, TimeoutError, ConnectionError, FileNotFoundError):
-            pass
+            if client.broken is not None and link is None:
+                report = login.fatal(client.broken.sqlstate, client.broken.message).report
+                client.write(report.encode("utf-8"))
         except Exception:
             log.exception("internal error")
             client.write(login.fatal("XX000", "internal error of the proxy").report.encode("utf-8"))
@@ -252,33 +259,55 @@ class Server:
                 mirror.close()
 
     async def _login(self, client: Peer, wish: login.Startup) -> tuple[Peer, Link, bytes]:
-        now = self.served.now
-        place = now.places.get(wish.user)
-        known = place is not None
-        if place is None:
-            place = next(iter(now.places.values()))
+        if wish.check:
+            await self._tell_health(client)
         if len(self._links) >= self.options.connections:
             raise login.fatal("53300", "sorry, too many clients already")
+        users = self.served.now.users
+        known = users.get(wish.user)
+        everybody = [user.password for user in users.users.values()]
+        nobody = scram.nobody(wish.user, self.served.key, everybody)
+        await login.prove(client, wish, nobody if known is None else known.password)
+        now = self.served.now  # it may be another by now
+        user = now.users.get(wish.user)
+        if known is None or user is None or user.password != known.password:
+            raise login.wrong(wish)
+        place = now.places.get(user.name)
+        if place is None or wish.database not in place.describers:
+            raise self._no_database(wish, user, place)
         try:
             mirror = await _connect(place.mirror.address)
         except OSError:
             raise login.fatal("57P03", "the server is not ready", "try again soon") from None
         try:
-            key, parameters = await login.authenticate(client, mirror, wish, known)
-            if wish.database not in place.describers:  # a mirror of one's own may have more
-                raise login.fatal("3D000", f'database "{wish.database}" does not exist')
-        except login.LoginError as refusal:
+            secret = place.mirror.secret(user.name)
+            key, parameters = await login.enter(client, mirror, wish, secret)
+        except login.ShutOutError:
             mirror.close()
-            if refusal.report.sqlstate == "3D000" and known:
-                names = ", ".join(place.mirror.datasets)
-                raise login.fatal(
-                    "3D000", refusal.report.message, f"a dataset is a database; there are {names}"
-                ) from None
-            raise
+            log.error("the mirror lets a user in no more", extra={"user": user.name})
+            self._hangup.set()  # the roles are made anew
+            raise login.fatal("57P03", "the server is not ready", "try again soon") from None
         except BaseException:
             mirror.close()
             raise
-        user, home = now.users.users[wish.user], wish.database
+        link = self._link(client, mirror, key, user, wish.database, place, now)
+        link.talk.replies.parameters.update(parameters)
+        self.metrics.add("logins_total", outcome="accepted")
+        log.info("session began", extra={"user": user.name, "database": wish.database})
+        return mirror, link, key
+
+    def _link(
+        self,
+        client: Peer,
+        mirror: Peer,
+        key: bytes,
+        user: User,
+        home: str,
+        place: Place,
+        now: Now,
+    ) -> Link:
+        """Return the session of a user who is in."""
+        address = place.mirror.address
         describer = place.describers[home]
         desk = Desk(lambda: self.served.now.engines, user, describer, self.options.limits)
         talk = Conversation(
@@ -288,9 +317,7 @@ class Server:
             tuple(now.public(home).items()),
             on_outcome=partial(self._count, user.name),
         )
-        talk.replies.parameters.update(parameters)
-        address = place.mirror.address
-        link = Link(
+        return Link(
             client,
             mirror,
             talk,
@@ -298,9 +325,28 @@ class Server:
             self._pool,
             lambda: self._cancel_on_mirror(address, key),
         )
-        self.metrics.add("logins_total", outcome="accepted")
-        log.info("session began", extra={"user": user.name, "database": wish.database})
-        return mirror, link, key
+
+    def _no_database(
+        self, wish: login.Startup, user: User, place: Place | None
+    ) -> login.LoginError:
+        """Return why a user who is known cannot have a database."""
+        if user.may_see(wish.database) and wish.database in self.served.now.broken_datasets():
+            return login.fatal(
+                "57P03",
+                f'the dataset "{wish.database}" cannot be served at present',
+                "tell whoever runs the server: its log says why",
+            )
+        hint = None
+        if place is not None:
+            hint = f"a dataset is a database; there are {', '.join(place.mirror.datasets)}"
+        return login.fatal("3D000", f'database "{wish.database}" does not exist', hint)
+
+    async def _tell_health(self, client: Peer) -> None:
+        """Answer ``serve --check``, which sends no password: the log has the reasons."""
+        if not await self.healthy():
+            raise login.fatal("57P03", "a mirror has ended, or timed out")
+        if self.served.now.broken or self.served.stale:
+            raise login.fatal("57P03", "not all policies and users are served as they are now")
 
     def _count(self, user: str, dataset: str, outcome: Result | Error, seconds: float) -> None:
         """Count and log the outcome of a statement."""
@@ -320,6 +366,7 @@ class Server:
 
     def _count_budgets(self) -> None:
         """Tell of every dataset how much there is, and is left in the history that all share."""
+        self.metrics.set("policies_broken", len(self.served.now.broken))
         for name, engine in self.served.now.engines.items():
             self.metrics.set("budget", float(engine.policy.privacy.budget), dataset=name)
             with suppress(Error):  # of another policy, which will be read soon

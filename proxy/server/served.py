@@ -2,8 +2,8 @@
 
 It is read again when a file of it has changed, another policy has been applied, or a mirror has
 ended.  Invariant: ``now`` is what one reading of all files gave; a reading that fails changes
-nothing of it.  A policy whose file is not in force is served as it was, and if another is in force
-by then, its engine refuses by itself.
+nothing of it.  A policy that cannot be served takes down itself alone; one that was served before
+is served as it was, and if another is in force by then, its engine refuses by itself.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,14 +22,16 @@ from psycopg.conninfo import conninfo_to_dict
 
 from proxy.catalog import Relation, relation
 from proxy.engine import Column, Engine
-from proxy.errors import Error, PolicyError
+from proxy.errors import Error, OperationalError, PolicyError
 from proxy.policy import Users, load_users
+from proxy.policy import load as load_policy
+from proxy.server import login
 from proxy.server.desk import Describer
 from proxy.server.embedded import Address, Embedded, end_orphans
 from proxy.server.mirror import SCHEMA, Limits, Mirror, PublicRows, visibility
 from proxy.server.question import OWN
 from proxy.sql.public import load as load_public
-from proxy.state import state_folder
+from proxy.state import ledger_path, state_folder
 
 log = logging.getLogger("proxy.server")
 USERS = "users.yaml"
@@ -58,12 +61,45 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Broken:
+    """A policy that cannot be served, or not as it is now."""
+
+    path: Path
+    dataset: str
+    folder: Path | None  # of its state, where so much can be read
+
+    @classmethod
+    def of(cls, path: Path, state: Path | None) -> Broken:
+        """Return what can be said of a policy that is broken."""
+        try:
+            policy = load_policy(path)
+        except Error:
+            with suppress(OSError):
+                text = path.read_text("utf-8", "replace")
+                if named := re.search(r"^dataset:[ \t]*([^\s#]+)", text, re.MULTILINE):
+                    return cls(path, named[1].strip("\"'"), None)
+            return cls(path, path.stem, None)
+        return cls(path, policy.dataset, state_folder(policy, state))
+
+    def state(self) -> list[Path]:
+        """Return the files that may mend it when they change."""
+        if self.folder is None:
+            return []
+        return [ledger_path(self.folder), *sorted(self.folder.glob("cube-*"))]
+
+
+@dataclass(frozen=True)
 class Now:
     """What one reading gave."""
 
     engines: Mapping[str, Engine]  # by dataset
     users: Users
     places: Mapping[str, Place]  # by user
+    broken: Sequence[Broken] = ()
+
+    def broken_datasets(self) -> set[str]:
+        """Return the datasets that are not served, though there is a policy."""
+        return {each.dataset for each in self.broken} - set(self.engines)
 
     def public(self, home: str) -> dict[str, str]:
         """Return the public tables in the database ``home``, and whose dataset's each is."""
@@ -88,6 +124,9 @@ class Served:
         self._now: Now | None = None
         self._stamps: dict[Path, Stamp] = {}  # of policies that are served, as they were opened
         self._stamp: Stamp = ()
+        self._told: dict[Path, str] = {}  # what the log says of broken policies
+        self.stale = False  # the last reading failed
+        self.key = b""  # of the salts of users who do not exist
 
     @property
     def now(self) -> Now:
@@ -112,13 +151,14 @@ class Served:
         with self._lock:
             if self._closed:
                 return []
+            self.stale = True
             stamp = self._read_stamp()
             paths = policies(self._named)
             users = load_users(paths[0].parent / USERS)
             before = self._now
             old = dict(before.engines) if before else {}
             places = self.places() if before else []
-            engines, stamps = self._open(paths, old)
+            engines, stamps, broken = self._open(paths, old)
             made: list[Place] = []
             try:
                 by_user = self._make(users, engines, places, made)
@@ -129,7 +169,13 @@ class Served:
                     if engine not in old.values():
                         engine.close()
                 raise
-            self._now, self._stamps, self._stamp = Now(engines, users, by_user), stamps, stamp
+            self._now, self._stamps = Now(engines, users, by_user, broken), stamps
+            self._stamp = stamp
+            if before is None and not broken and all(map(_in_force, engines.values())):
+                whole = self._read_stamp()  # now that there are engines, of their files too
+                if whole[: len(stamp) - 1] == stamp[:-1]:
+                    self._stamp = whole
+            self.stale = False
             for place in places:
                 if place not in self.places():
                     place.end()
@@ -149,46 +195,55 @@ class Served:
 
     def _open(
         self, paths: Sequence[Path], old: Mapping[str, Engine]
-    ) -> tuple[dict[str, Engine], dict[Path, Stamp]]:
+    ) -> tuple[dict[str, Engine], dict[Path, Stamp], list[Broken]]:
         """Return the engines of the policies: those that are there already, where nothing changed.
 
-        At the first reading, one that cannot be served is an error; later it is left as it was.
+        Raises:
+            Error: none of them can be served.
         """
         by_path = {engine.policy.path: engine for engine in old.values()}
         found: dict[str, Engine] = {}
         stamps: dict[Path, Stamp] = {}
+        errors: dict[Path, Error] = {}
         try:
-            for path in map(Path.absolute, paths):
+            # those that are served come first: they stay where a new one does not fit beside them
+            for path in sorted(map(Path.absolute, paths), key=lambda path: path not in by_path):
                 known = by_path.get(path)
                 stamp = _files([path, *_public_files(known)])
-                if known is None or stamp != self._stamps.get(path) or not _in_force(known):
-                    try:
-                        engine = Engine.open(path, self._state, sandbox=True)
-                        stamps[path] = _files([path, *_public_files(engine)])
-                    except Error as error:
-                        if not old:
-                            raise
-                        told = {"file": path.name, "reason": error.message}
-                        log.warning("policy not taken over", extra=told)
-                        if known is None:
-                            continue
-                        engine = known
-                else:
-                    engine, stamps[path] = known, stamp
-                if engine.policy.dataset in found:
-                    raise PolicyError(
-                        f"the dataset {engine.policy.dataset} has another policy here",
-                        file=str(path),
-                    )
-                engine.read_users()
-                found[engine.policy.dataset] = engine
-            _distinct(found)
+                engine = known
+                try:
+                    if known is None or stamp != self._stamps.get(path) or not _in_force(known):
+                        engine = opened(path, self._state)
+                        stamp = _files([path, *_public_files(engine)])
+                    assert engine is not None
+                    _fits(engine, found)
+                    engine.read_users()
+                    stamps[path] = stamp
+                except Error as error:
+                    errors[path] = error
+                    if engine is not None and engine is not known:
+                        engine.close()
+                    engine = known
+                if engine is not None:
+                    found[engine.policy.dataset] = engine
+            self._tell(errors)
+            if errors and not found:
+                raise next(iter(errors.values()))
         except BaseException:
             for engine in found.values():
                 if engine not in old.values():
                     engine.close()
             raise
-        return found, stamps
+        return found, stamps, [Broken.of(path, self._state) for path in errors]
+
+    def _tell(self, errors: Mapping[Path, Error]) -> None:
+        """Log each policy that is broken, once."""
+        told = {path: f"{error.message} {error.detail or ''}" for path, error in errors.items()}
+        for path, error in errors.items():
+            if self._told.get(path) != told[path]:
+                served = "cannot be served" if self._now is None else "not taken over"
+                log.error("policy %s", served, extra=described(error, path))
+        self._told = told
 
     # --- mirrors ---------------------------------------------------------------------------------
 
@@ -201,6 +256,7 @@ class Served:
     ) -> dict[str, Place]:
         """Return the mirror of each user: one that is there and runs, or a new one."""
         notes = state_folder(next(iter(engines.values())).policy, self._state).parent
+        self.key = self.key or login.key(notes)
         if self._now is None and (ended := end_orphans(notes)):
             log.warning("ended mirrors that were left over", extra={"count": ended})
         sets = visibility(users.users.values(), list(engines))
@@ -213,15 +269,18 @@ class Served:
         found: dict[str, Place] = {}
         for seen, members in sets.items():
             place = next((p for p in places if p.mirror.datasets == seen and p.alive()), None)
+            new: Place | None = None
             if place is None:
                 address, embedded = self._address(notes)
                 describers = {name: Describer(address.conninfo(name)) for name in seen}
-                place = Place(Mirror(address, seen, self._limits), describers, embedded)
+                new = place = Place(Mirror(address, seen, self._limits), describers, embedded)
                 made.append(place)
             relations = {home: _relations(engines[home]) for home in seen}
             public = {home: _public_rows(engines[home]) for home in seen}
             for remade in place.mirror.make(relations, members, public):
                 place.describers[remade].close()  # it connects again when it is asked
+            if new is not None:
+                new.mirror.admit(members[0].name)
             found |= {member.name: place for member in members}
         return found
 
@@ -239,6 +298,11 @@ class Served:
         )
         return address, None
 
+    def _missing(self) -> list[Broken]:
+        """Return the policies that are not served at all."""
+        served = self._now.broken_datasets() if self._now else set()
+        return [each for each in self.now.broken if each.dataset in served] if served else []
+
     # --- what has changed ------------------------------------------------------------------------
 
     def _read_stamp(self) -> Stamp:
@@ -250,7 +314,9 @@ class Served:
             public = [file for engine in engines for file in _public_files(engine)]
             applied = [engine.ledger.protection().digest for engine in engines]
             alive = [place.alive() for place in self.places()] if self._now else []
-            return (*_files([*paths, *sorted(users), *public]), *applied, all(alive))
+            states = [file for each in self._missing() for file in each.state()]
+            files = _files([*paths, *sorted(users), *public, *states])
+            return (*files, *applied, all(alive))
         return self._stamp
 
 
@@ -292,16 +358,81 @@ def _in_force(engine: Engine) -> bool:
         return False
 
 
-def _distinct(engines: Mapping[str, Engine]) -> None:
-    """Refuse a public table that has the name of another policy's dataset."""
-    for engine in engines.values():
-        for table in engine.policy.public:
-            if table.lower() in {name.lower() for name in engines}:
-                raise PolicyError(
-                    f"the public table {table} has the name of a dataset that is served beside it",
-                    file=str(engine.policy.path),
-                    key=f"public.{table}",
-                )
+def opened(path: Path, state: Path | None, sandbox: bool = True) -> Engine:
+    """Open the engine of a policy, and see that all can be read that it needs.
+
+    Raises:
+        Error: it cannot be served.
+    """
+    try:
+        engine = Engine.open(path, state, sandbox=sandbox)
+    except OSError as error:
+        raise OperationalError(f"{error.filename} cannot be read: {error.strerror}") from None
+    try:
+        for name, table in engine.policy.public.items():
+            load_public(name, table.path)
+    except BaseException:
+        engine.close()
+        raise
+    return engine
+
+
+def problems(named: Sequence[str | Path], state: Path | None) -> list[str]:
+    """Return what is wrong with the policies and users in these files, as a start would find it."""
+    found: list[str] = []
+    engines: dict[str, Engine] = {}
+    with ExitStack() as closing:
+        paths = policies(named)
+        try:
+            load_users(paths[0].parent / USERS)
+        except Error as error:
+            found.append(_words(error))
+        for path in paths:
+            try:
+                engine = opened(path.absolute(), state, sandbox=False)
+                closing.callback(engine.close)
+                _fits(engine, engines)
+                engines[engine.policy.dataset] = engine
+            except Error as error:
+                found.append(_words(error))
+    return found
+
+
+def _words(error: Error) -> str:
+    """Return what is wrong, and what to do about it."""
+    return f"{error.message} ({error.hint})" if error.hint else error.message
+
+
+def described(error: Error, path: Path | None = None) -> dict[str, object]:
+    """Return what a log line says of an error in a file."""
+    told = {
+        "file": getattr(error, "file", None) or (path and str(path)),
+        "line": getattr(error, "line", None),
+        "key": getattr(error, "key", None),
+        "reason": error.message,
+        "detail": error.detail,
+        "hint": error.hint,
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _fits(engine: Engine, beside: Mapping[str, Engine]) -> None:
+    """Refuse a second policy of a dataset, and a public table with the name of a dataset."""
+    mine, file = engine.policy, str(engine.policy.path)
+    if mine.dataset in beside:
+        raise PolicyError(f"the dataset {mine.dataset} has another policy here", file=file)
+    for table in mine.public:
+        if table.lower() in {name.lower() for name in (*beside, mine.dataset)}:
+            raise PolicyError(
+                f"the public table {table} has the name of a dataset that is served beside it",
+                file=file,
+                key=f"public.{table}",
+            )
+    for name, other in beside.items():
+        if mine.dataset.lower() in {table.lower() for table in other.policy.public}:
+            raise PolicyError(
+                f"the dataset {mine.dataset} has the name of a public table of {name}", file=file
+            )
 
 
 def _relations(engine: Engine) -> list[Relation]:

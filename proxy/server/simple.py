@@ -29,7 +29,7 @@ RENAMED_IN = 17
 
 def query(talk: Conversation, body: bytes) -> Flow:
     """Handle a Query message."""
-    raw = _renamed(talk, body[:-1])
+    raw = _renamed(talk, messages.read_query(body))
     try:
         text = talk.decode(raw)
     except Error as error:
@@ -112,7 +112,7 @@ def _one(talk: Conversation, decision: Decision, offset: int, last: bool) -> Flo
     if isinstance(decision, Execute):  # of what one before it may have prepared
         decision = yield from worked(lambda: resolved(talk, decision), bool(talk.statements))
     if isinstance(decision, Refuse):
-        return (yield from _fail(talk, decision.error, offset, last))
+        return (yield from fail(talk, decision.error, offset, last))
     if isinstance(decision, Ask):
         return (yield from _ask(talk, decision, offset, last))
     if isinstance(decision, Forget):
@@ -153,7 +153,7 @@ def _ask(talk: Conversation, ask: Ask, offset: int, last: bool) -> Flow:
         columns = yield Do(lambda: talk.desk.describe(ask.dataset, ask.text, settings))
     except Error as error:
         if ask.tail or ask.view:
-            return (yield from _fail(talk, error, offset, last))
+            return (yield from fail(talk, error, offset, last))
         return (yield from _refused(talk, ask, error, offset, last))
     try:
         unfit = (yield from talk.tried(ask, columns, offset, True)) if ask.tail else None
@@ -164,7 +164,7 @@ def _ask(talk: Conversation, ask: Ask, offset: int, last: bool) -> Flow:
         result = yield from talk.ask(ask, ask.text)
         data = yield from talk.rows(ask, result, columns)
     except Error as error:
-        return (yield from _fail(talk, error, offset, last))
+        return (yield from fail(talk, error, offset, last))
     tag = ask.tag.encode() if ask.tag and not ask.head else None
     expected = yield from _send(talk, data, hide_end=not last, tag=tag)
     yield from talk.settle(False)
@@ -177,7 +177,7 @@ def _refused(talk: Conversation, ask: Ask, error: Error, offset: int, last: bool
     if not ask.public:
         columns = yield Do(lambda: talk.desk.probe(ask.text, ask.plain))
         if columns is None:
-            return (yield from _fail(talk, error, offset, last))
+            return (yield from fail(talk, error, offset, last))
         text = answer.stub(columns, answer.NOTHING)
     how = {"error": talk.report(error, offset), "hide_end": not last}
     expected = yield from _send(talk, talk.encode(f"{ask.head} {text}"), **how)
@@ -191,7 +191,7 @@ def _explain(talk: Conversation, ask: Ask, offset: int, last: bool) -> Flow:
     try:
         found = yield Do(lambda: talk.desk.prepare(ask.dataset, ask.text, ask.plain, (), settings))
     except Error as error:
-        return (yield from _fail(talk, error, offset, last))
+        return (yield from fail(talk, error, offset, last))
     text = f"{ask.head} {answer.stub(found.columns, answer.NOTHING)}"
     expected = yield from _send(talk, talk.encode(text), hide_end=not last)
     yield from talk.settle(False)
@@ -208,7 +208,7 @@ def _prepare(talk: Conversation, ask: Ask, offset: int, last: bool) -> Flow:
             lambda: talk.desk.prepare_sql(ask.dataset, ask.text, ask.plain, declared, settings)
         )
     except Error as error:
-        return (yield from _fail(talk, error, offset, last))
+        return (yield from fail(talk, error, offset, last))
     listed = f" ({', '.join(names)})" if names else ""
     text = f"PREPARE {quoted(name)}{listed} AS {answer.stub(found.columns)}"
     expected = yield from _send(talk, talk.encode(text), hide_end=not last)
@@ -219,7 +219,7 @@ def _prepare(talk: Conversation, ask: Ask, offset: int, last: bool) -> Flow:
     return expected.failed
 
 
-def _fail(talk: Conversation, error: Error, offset: int, last: bool) -> Flow:
+def fail(talk: Conversation, error: Error, offset: int = 0, last: bool = True) -> Flow:
     """End a statement with an error of ours, on both sides."""
     how = {"error": talk.report(error, offset), "hide_end": not last}
     yield from _send(talk, WRONG, **how)

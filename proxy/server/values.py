@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import struct
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,14 +17,15 @@ from itertools import pairwise
 import psycopg
 from psycopg.adapt import Transformer
 from psycopg.pq import Format
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
-from proxy.errors import DataError, NotSupportedError
+from proxy.errors import DataError, Error, NotSupportedError, UndefinedParameterError
 from proxy.server.messages import Bind
 from proxy.sql import dialect
 from proxy.sql.parameters import literal
 
 TEXT = 25
+MOST = 65535  # parameters of one statement: what Bind can count
 ARRAY = re.compile(r"\s*::\s*[\w. ]+?\s*\[\s*\]")  # its elements have their types
 WHOLE = re.compile(r"\s*::\s*(?:integer|int|int4|int8|bigint)\b(?!\s*\[)", re.IGNORECASE)
 SAMPLES = {  # a value of each type, to find out what a statement gives before it has one
@@ -54,19 +56,53 @@ class Bound:
 
 
 def places(text: str) -> list[tuple[int, int, int]]:
-    """Return the parameters in a text: number, start and end."""
-    if "$" not in text:
-        return []
-    found = dialect.tokens(text)
+    """Return the parameters in a text: number, start and end.
+
+    Raises:
+        UndefinedParameterError: a number is none that a message can give a value to.
+        SQLSyntaxError, StatementTooComplexError: the text has no tokens.
+    """
+    return _places(dialect.tokens(text)) if "$" in text else []
+
+
+def check_numbers(text: str) -> None:
+    """Refuse a statement of any kind with a parameter that no message can give a value to.
+
+    Raises:
+        UndefinedParameterError, SQLSyntaxError, StatementTooComplexError: as ``places``.
+    """
+    try:
+        _places(dialect.tokens("(" + text))  # at the start, a command would be one token
+    except Error as error:
+        if error.position is not None:
+            error.position -= 1
+        raise
+
+
+def _places(found: Sequence[Token]) -> list[tuple[int, int, int]]:
     return [
-        (int(number.text), mark.start, number.end + 1)
+        (_number(number, mark.start), mark.start, number.end + 1)
         for mark, number in pairwise(found)
         if mark.token_type is TokenType.PARAMETER
         and number.token_type is TokenType.NUMBER
         and mark.end + 1 == number.start
+        and number.text.isascii()
         and number.text.isdigit()
         and mark.text == "$"
     ]
+
+
+def _number(token: Token, start: int) -> int:
+    """Return the number of a parameter."""
+    digits = token.text.lstrip("0")
+    if not 1 <= len(digits) <= len(str(MOST)) or int(digits) > MOST:
+        shown = token.text if len(token.text) < 20 else f"{token.text[:16]}..."
+        raise UndefinedParameterError(
+            f"there is no parameter ${shown}",
+            hint=f"parameters are numbered from $1 to ${MOST}",
+            position=start + 1,
+        )
+    return int(digits)
 
 
 def fill(text: str, literals: Sequence[str]) -> Bound:
@@ -108,7 +144,7 @@ def literals(bind: Bind, types: Sequence[int], encoding: str) -> list[str]:
             value = value.decode(encoding).encode()
         try:
             made.append(written(load.get_loader(oid, form).load(value)))
-        except (ValueError, psycopg.Error):
+        except (ValueError, ArithmeticError, RecursionError, struct.error, psycopg.Error):
             raise DataError(f"the value of parameter ${i + 1} cannot be read") from None
     return made
 

@@ -241,8 +241,8 @@ def main() -> None:
     _limit(int(sys.argv[2]))
     try:
         service.serve()
-    except (EOFError, OSError):
-        os._exit(0)
+    finally:
+        os._exit(0)  # the thread that listens may be in the database
 
 
 if __name__ == "__main__":

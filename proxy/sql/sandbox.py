@@ -8,6 +8,7 @@ a child is one call: the next one has a new child, in which the tables are made 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import io
 import os
@@ -38,6 +39,8 @@ from proxy.sql.database import (
 SECONDS = 30.0  # of a call
 GRACE = 1.0  # seconds from an interrupt to the end of the child
 START = 60.0  # seconds to start a child
+WAIT = 0.02  # seconds between two interrupts of a call that runs when the process ends
+LEAVE = 10.0  # seconds in all for such a call
 MEMORY = 2 << 30  # bytes of a child's address space
 KEPT = ("LD_LIBRARY_PATH", "PYTHONHOME")  # of the environment: what Python itself may need
 PLAIN = {
@@ -67,21 +70,30 @@ class Sandbox(Protocol):
 
 
 class Here(Database):
-    """A DuckDB in this process, for whoever has the data there anyway: time is limited."""
+    """A DuckDB in this process, for whoever has the data there anyway: time is limited.
+
+    No thread is in it when the interpreter ends, which would end the process in C++: a timer ends
+    before its call returns, and never holds the last reference; what is still open is closed.
+    """
 
     def __init__(self, seconds: float = SECONDS) -> None:
         super().__init__()
         self._seconds = seconds
+        self._call = threading.Lock()
+        _open.add(self)
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
-        timer = threading.Timer(self._seconds, self.interrupt)
+        timer = threading.Timer(self._seconds, _stop, [weakref.ref(self)])
         timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
+        with self._call:
+            try:
+                timer.start()
+                yield
+            finally:
+                timer.cancel()
+                if timer.ident is not None:
+                    timer.join()
 
     def run(self, sql: str, parameters: Sequence[object]) -> None:
         """Make a table."""
@@ -97,6 +109,37 @@ class Here(Database):
         """Return the first rows of a query."""
         with self._timed():
             return super().rows(sql, parameters, limit)
+
+    def close(self) -> None:
+        """Let go of it, when the call that runs has ended."""
+        with self._call:
+            super().close()
+
+    def leave(self, seconds: float) -> bool:
+        """Close it for good, if the call that runs ends in time; return whether it did."""
+        if not self._call.acquire(timeout=seconds):
+            return False
+        super().close()  # and nobody gets the lock again
+        return True
+
+
+_open: weakref.WeakSet[Here] = weakref.WeakSet()
+
+
+def _stop(sandbox: weakref.ref[Here]) -> None:
+    """Stop the call that runs, for a timer."""
+    if (found := sandbox()) is not None:
+        found.interrupt()
+
+
+@atexit.register
+def _close() -> None:
+    """Stop and close what nobody has closed, and let no thread in any more."""
+    for sandbox in list(_open):
+        for _ in range(round(LEAVE / WAIT)):
+            if sandbox.leave(WAIT):
+                break
+            sandbox.interrupt()  # again, as one that comes before its call is lost
 
 
 class Child:
@@ -197,7 +240,8 @@ class _Process:
         except OSError as error:
             raise duckdb.ConnectionException(f"it does not start: {error.strerror}") from None
         self.ready = False
-        self._guard = threading.Lock()  # of the three that follow
+        self._guard = threading.Lock()  # of the four that follow
+        self._timer: threading.Timer | None = None  # to the end of a call that was stopped
         self._calls = 0
         self._running = 0  # the call that runs; 0: none
         self._stopped = 0  # the last call that was to stop
@@ -244,6 +288,10 @@ class _Process:
         finally:
             with self._guard:
                 self._running = 0
+                timer, self._timer = self._timer, None
+            if timer is not None:
+                timer.cancel()
+                timer.join()
 
     def _wait(self, number: int, deadline: float) -> None:
         """Set how long to wait for the next bytes; past the deadline, stop the call."""
@@ -260,12 +308,12 @@ class _Process:
             if not number or self._stopped == number:
                 return
             self._stopped = number
+            self._timer = threading.Timer(GRACE, self._kill, [number])
+            self._timer.daemon = True
+            self._timer.start()
         assert self._process.stdin is not None
         with contextlib.suppress(OSError, ValueError):
             self._process.stdin.write(NUMBER.pack(number))
-        timer = threading.Timer(GRACE, self._kill, [number])
-        timer.daemon = True
-        timer.start()
 
     def _kill(self, number: int) -> None:
         with self._guard:

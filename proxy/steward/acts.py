@@ -12,7 +12,7 @@ import getpass
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -91,7 +91,8 @@ def loaded(policy: str | Path) -> Policy:
     """
     found = policies.load(policy)
     honoured(found)
-    limits(found, Evaluator(found.domain))  # what does not compile fails here, not later
+    with closing(Evaluator(found.domain)) as evaluator:
+        limits(found, evaluator)  # what does not compile fails here, not later
     return found
 
 

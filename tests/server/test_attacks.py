@@ -210,15 +210,13 @@ def test_garbage_is_shown_the_door(server, data):
     [
         b"Q" + struct.pack("!i", 0x7FFFFFFF),
         b"Q" + struct.pack("!i", 2),
-        b"P\0\0\0\x08abcd",
-        b"B\0\0\0\x06\0\0",
         b"\xff\0\0\0\x04",
         b"p\0\0\0\x08abcd",
     ],
 )
 def test_a_message_that_is_none_ends_the_session(server, data):
     """
-    After login too, a message that cannot be read ends its own session only.
+    After login too, a message behind which no other can be found ends its own session only.
     """
     with server.connect() as connection:
         raw = socket.socket(fileno=os.dup(connection.fileno()))

@@ -614,3 +614,74 @@ def test_a_session_cancels_what_its_engine_evaluates(tmp_path):
     assert count.rows[0][0] > 0
     engine.close()
     assert gone(process, 0)
+
+
+SLOW = """
+import atexit, sys, threading, time
+
+begun, leaving = threading.Event(), threading.Event()
+
+def run(timer):  # its thread ends as late as it may
+    if not timer.finished.wait(timer.interval):
+        timer.function(*timer.args, **timer.kwargs)
+    leaving.wait(0.2)
+
+@atexit.register
+def leave():
+    leaving.set()
+    time.sleep(0.001)
+
+threading.Timer.run = run
+from proxy.sql.sandbox import Here
+
+def use():
+    here = Here()
+    here.run("CREATE TABLE t AS SELECT range AS a, random() AS b FROM range(1000000)", [])
+    here.fetch("SELECT 1")
+
+def work():
+    here = Here()
+    begun.set()
+    here.fetch(sys.argv[1])
+
+"""
+WAYS = {
+    "returns": ("use()", 0),
+    "raises": ("use(); raise ValueError", 1),
+    "exits": ("use(); sys.exit(3)", 3),
+    "is interrupted": ("use(); raise KeyboardInterrupt", -signal.SIGINT),
+    "never closed": ("here = Here(); here.fetch('SELECT 1')", 0),
+    "in use by a thread": (
+        "threading.Thread(target=work, daemon=True).start(); begun.wait(); time.sleep(0.1)",
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("way, status", WAYS.values(), ids=WAYS)
+def test_no_thread_is_in_duckdb_when_the_process_ends(way, status):
+    """
+    However a process ends, its exit status is its own: no thread that was left behind comes back
+    from C++ into an interpreter that has ended, which would abort the process.
+    """
+    command = [sys.executable, "-c", SLOW + way, LONG]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == status
+    assert "terminate" not in done.stderr
+
+
+@pytest.mark.parametrize("made", [Here, Child])
+def test_a_call_leaves_no_thread_behind(made):
+    """
+    When a call has returned, or was stopped, so have the threads that watched over it.
+    """
+    before = threading.active_count()
+    here = made(seconds=0.2)
+    try:
+        here.fetch("SELECT 1")
+        assert threading.active_count() == before
+        with pytest.raises(duckdb.InterruptException):
+            here.fetch(LONG)
+        assert threading.active_count() == before
+    finally:
+        here.close()

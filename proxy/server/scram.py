@@ -1,0 +1,142 @@
+"""SCRAM-SHA-256 (RFC 5802, RFC 7677) without I/O: of clients the server's side, of the mirror the
+client's.
+
+    AuthMessage     = client-first-bare "," server-first "," client-final-without-proof
+    ClientKey       = proof XOR HMAC(StoredKey, AuthMessage), right if SHA-256 of it is StoredKey
+    ServerSignature = HMAC(ServerKey, AuthMessage)
+
+Invariant: a proof is good for one exchange, whose nonce is drawn here; a user who does not exist
+has an exchange that cannot be told from that of one who does, and always fails.  As PostgreSQL
+does, the name inside of the exchange is ignored: that of the startup message counts.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Iterable
+
+from proxy.policy import Verifier
+from proxy.server.frames import FrameError
+
+MECHANISM = b"SCRAM-SHA-256"
+OURS = 4096  # iterations that the mirror may ask of us, at most: others wait meanwhile
+NONCE = rb"[\x21-\x2b\x2d-\x7e]+"
+MORE = rb"(?:,[A-Za-z]=[^,\0]*)*"  # extensions, which are ignored; m=, a mandatory one, is first
+BASE64 = rb"[A-Za-z0-9+/]+={0,2}"
+FIRST = re.compile(rb"([ny],,)(n=[^,\0]*,r=(" + NONCE + rb")" + MORE + rb")")
+FINAL = re.compile(
+    rb"(c=(" + BASE64 + rb"),r=(" + NONCE + rb")" + MORE + rb"),p=(" + BASE64 + rb")"
+)
+CHALLENGE = re.compile(rb"r=(" + NONCE + rb"),s=(" + BASE64 + rb"),i=([1-9][0-9]{0,7})" + MORE)
+
+
+class Exchange:
+    """One login of one client: its first message, our challenge, its proof, our signature."""
+
+    def __init__(self, verifier: Verifier) -> None:
+        self._verifier = verifier
+        self._nonce = base64.b64encode(secrets.token_bytes(18))
+        self._header = self._bare = self._challenge = b""
+
+    def challenge(self, first: bytes) -> bytes:
+        """Return the server's first message.
+
+        Raises:
+            FrameError: the client's is none, or asks for what was not offered.
+        """
+        match = FIRST.fullmatch(first)
+        if match is None:
+            raise FrameError("malformed SCRAM message")
+        self._header, self._bare, nonce = match.groups()
+        self._nonce = nonce + self._nonce
+        salt = base64.b64encode(self._verifier.salt)
+        self._challenge = b"r=%b,s=%b,i=%d" % (self._nonce, salt, self._verifier.iterations)
+        return self._challenge
+
+    def signature(self, final: bytes) -> bytes | None:
+        """Return the server's final message; None where the proof is wrong.
+
+        Raises:
+            FrameError: the client's message is none, or belongs to another exchange.
+        """
+        match = FINAL.fullmatch(final)
+        if match is None or not self._challenge:
+            raise FrameError("malformed SCRAM message")
+        bare, binding, nonce, proof = match.groups()
+        if binding != base64.b64encode(self._header) or not hmac.compare_digest(nonce, self._nonce):
+            raise FrameError("malformed SCRAM message: channel binding or nonce does not match")
+        said = b",".join((self._bare, self._challenge, bare))
+        key = _xor(_decoded(proof), hmac.digest(self._verifier.stored_key, said, "sha256"))
+        if not hmac.compare_digest(hashlib.sha256(key).digest(), self._verifier.stored_key):
+            return None
+        return b"v=" + base64.b64encode(hmac.digest(self._verifier.server_key, said, "sha256"))
+
+
+class Proof:
+    """The client's side, towards the mirror."""
+
+    def __init__(self, password: str) -> None:
+        self._password = password.encode()
+        self._bare = b"n=,r=" + base64.b64encode(secrets.token_bytes(18))
+        self.first = b"n,," + self._bare
+
+    def final(self, challenge: bytes) -> bytes:
+        """Return the client's final message.
+
+        Raises:
+            FrameError: the challenge is none, or asks for too much.
+        """
+        match = CHALLENGE.fullmatch(challenge)
+        if match is None or not match[1].startswith(self._bare.removeprefix(b"n=,r=")):
+            raise FrameError("malformed SCRAM message of the mirror")
+        iterations = int(match[3])
+        if iterations > OURS:
+            raise FrameError("the mirror asks for too many SCRAM iterations")
+        salted = hashlib.pbkdf2_hmac("sha256", self._password, _decoded(match[2]), iterations)
+        key = hmac.digest(salted, b"Client Key", "sha256")
+        bare = b"c=biws,r=" + match[1]
+        said = b",".join((self._bare, challenge, bare))
+        stored = hashlib.sha256(key).digest()
+        proof = _xor(key, hmac.digest(stored, said, "sha256"))
+        return bare + b",p=" + base64.b64encode(proof)
+
+
+def nobody(user: str, key: bytes, users: Iterable[Verifier]) -> Verifier:
+    """Return the verifier of a user who does not exist: nothing proves it.
+
+    Its salt is always the same for a name and a key; salt and iterations look like those of one
+    of the users.
+    """
+    shapes = {(verifier.iterations, len(verifier.salt)) for verifier in users} or {(4096, 16)}
+    iterations, size = max(shapes, key=lambda shape: _keyed(key, f"{shape} {user}"))
+    salt = hashlib.shake_256(_keyed(key, user)).digest(size)
+    return Verifier(iterations, salt, secrets.token_bytes(32), secrets.token_bytes(32))
+
+
+def _keyed(key: bytes, text: str) -> bytes:
+    return hmac.digest(key, text.encode("utf-8", "surrogatepass"), "sha256")
+
+
+def _decoded(text: bytes) -> bytes:
+    try:
+        found = base64.b64decode(text, validate=True)
+    except ValueError:
+        found = b""
+    if base64.b64encode(found) != text:  # bits that mean nothing may not be set either
+        raise FrameError("malformed SCRAM message")
+    return found
+
+
+def _xor(one: bytes, other: bytes) -> bytes:
+    """Return the exclusive or of two values of 32 bytes.
+
+    Raises:
+        FrameError: they are not.
+    """
+    if len(one) != len(other):
+        raise FrameError("malformed SCRAM message")
+    return bytes(a ^ b for a, b in zip(one, other, strict=True))
