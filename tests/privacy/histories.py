@@ -1,0 +1,726 @@
+"""Lives of datasets: random acts of stewards, analysts and accidents, and what each person lost.
+
+A life is a sequence of steps on one folder: a policy is edited, applied, rebuilt; public files,
+users and sources change; files are lost and put back; analysts ask.  After each measurement the
+accountant adds up what every record has lost by *all* measurements that were ever drawn,
+
+    Σ |Δ answer| / scale,
+
+Δ by brute force: the record is taken out of the raw rows, and the rows are put into cells by
+``documents``, which shares no line with the proxy; the scale is what the sampler was asked for.
+The claim: it is within the strictest limit that any policy in force had for that record since the
+steward last agreed to a weaker one, whatever the proxy's own accounts say.
+
+The cube is a double: it remembers of which rows and which policy it was built.  Everything that
+remembers (ledger, anchor, policy, steward's acts, engine) is the product's.
+"""
+
+import datetime
+import hashlib
+import json
+import shutil
+import sys
+from collections import Counter, defaultdict
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import proxy.cube
+import proxy.policy.document
+import proxy.steward as steward
+from proxy.cube.file import digest
+from proxy.engine import Engine
+from proxy.errors import Error, InsufficientBudgetError, IntegrityError, SourceError, StateError
+from proxy.inference.query import COUNT
+from proxy.policy import scram_verifier
+from proxy.sql.database import Database
+from proxy.sql.evaluate import Evaluator
+from tests.privacy import edits
+from tests.privacy.documents import Force, Unreadable, written
+from tests.privacy.double import START
+
+SLACK = 1e-9
+KEPT = 24  # evaluators, documents
+VERIFIERS = {name: scram_verifier(name, 1, b"salt") for name in ("one", "two")}
+LOSSES = ("cube", "ledger", "anchor", "key", "disk")  # what can be lost; disk: the whole folder
+
+
+class Violation(AssertionError):
+    """Somebody lost more than was ever promised, or the proxy failed otherwise."""
+
+    def __init__(self, kind, text):
+        super().__init__(text)
+        self.kind = kind
+
+
+# --- the double of the cube ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Build:
+    """What a cube was built of: a policy, and the rows that the source had."""
+
+    force: Force
+    rows: tuple  # raw, each with its "id"
+
+    def kept(self, without=lambda row: False):
+        """The records of the cube: (row, codes, quanta), at most so many of a unit."""
+        found, units = [], Counter()
+        for raw, row in self.mixed:
+            if without(raw):
+                continue
+            codes = self.force.cell(row)
+            if codes is None:
+                continue
+            unit = self.force.unit and raw[self.force.unit]
+            units[unit] += 1
+            if self.force.unit and (unit is None or units[unit] > self.force.most):
+                continue
+            found.append((raw, codes, self.force.quanta(row)))
+        return found
+
+    @property
+    def mixed(self):
+        """The rows in an order that their content and the seed alone decide."""
+        seed = "" if self.force.unit is None else self.force.privacy["unit"].get("seed", "0")
+
+        def place(pair):
+            text = repr([seed, sorted((k, str(v)) for k, v in pair[1].items() if k != "id")])
+            return hashlib.md5(text.encode()).digest(), pair[0]["id"]
+
+        pairs = [(raw, found) for raw in self.rows for found in self.force.rows([raw])]
+        return sorted(pairs, key=place)
+
+
+class Doubles:
+    """Takes the place of the cube's builder, of its file, and of new evaluators, in all modules."""
+
+    def __init__(self):
+        self.world = None
+        self.builds = []
+        self.evaluators, self.documents = {}, {}
+        self._read = proxy.policy.document.read
+        self.undo = []
+
+    def __enter__(self):
+        doubles = self
+
+        class Cube(DoubleCube):
+            @classmethod
+            def open(cls, path, domain, ledger_id):
+                return cls(path, domain, ledger_id, doubles)
+
+        self._replace(proxy.cube.build, self.build)
+        self._replace(proxy.cube.Cube, Cube)
+        self._replace(Evaluator, self.evaluator)
+        self._replace(proxy.policy.document.read, self.document)
+        return self
+
+    def __exit__(self, *_):
+        for module, name, value in self.undo:
+            setattr(module, name, value)
+        for made in self.evaluators.values():
+            made.end()
+
+    def _replace(self, old, new):
+        for name, module in list(sys.modules.items()):
+            if name.startswith("proxy"):
+                for key, value in list(vars(module).items()):
+                    if value is old:
+                        self.undo.append((module, key, value))
+                        setattr(module, key, new)
+
+    def build(self, policy, path, ledger_id, *_, **__):
+        """Write a cube of the policy's source as it is now."""
+        force = self.world.force(Path(policy.path))
+        build = Build(force, self.world.rows(Path(policy.source.path).name))
+        try:
+            kept = build.kept()
+        except Unreadable as error:
+            raise SourceError(f"{error}: the policy says error") from None
+        if len(kept) > policy.max_records:
+            raise SourceError("more records than max_records")
+        self.builds.append(build)
+        meta = {
+            "ledger": ledger_id,
+            "domain": digest(policy.domain),
+            "max_records": policy.max_records,
+            "build": len(self.builds) - 1,
+        }
+        path.write_text(json.dumps(meta))
+        return proxy.cube.Report(len(build.rows), len(kept), 0, 0, (), ())
+
+    def evaluator(self, domain, sandbox=None):
+        """Return an evaluator that was made for the same domain and the same public files."""
+        key = repr(domain), repr(self.world.public)
+        found = self.evaluators.pop(key, None)
+        if found is None and len(self.evaluators) < KEPT:
+            found = Shared(domain, Database())
+        elif found is None:  # the one that was used longest ago gives its DuckDB away
+            found = Shared(domain, self.evaluators.pop(next(iter(self.evaluators))).emptied())
+        self.evaluators[key] = found
+        return found
+
+    def document(self, path):
+        """Return what was read of the same text before."""
+        key = str(path), path.read_bytes() if path.exists() else b""
+        if key not in self.documents:
+            if len(self.documents) > KEPT:
+                self.documents.clear()
+            self.documents[key] = self._read(path)
+        return self.documents[key]
+
+
+class Shared(Evaluator):
+    """An evaluator that outlives its engine."""
+
+    def close(self):
+        """It is not the engine's to end."""
+
+    def emptied(self):
+        """Return the DuckDB without a table."""
+        for table in (*self._tables, *(table for table, _ in self._public.values())):
+            self._sandbox.run(f"DROP TABLE {table}", [])
+        return self._sandbox
+
+    def end(self):
+        super().close()
+
+
+class DoubleCube:
+    """A cube file of the double: as the real one, it knows its ledger and its domain."""
+
+    def __init__(self, path, domain, ledger_id, doubles):
+        if not path.exists():
+            raise StateError("there is no cube yet", hint="privacy-proxy init builds it")
+        meta = json.loads(path.read_text())
+        if meta["ledger"] != ledger_id:
+            raise IntegrityError("the cube belongs to another ledger")
+        if meta["domain"] != digest(domain):
+            raise StateError("the cube was built for other attributes or measures")
+        self.id, self.max_records = str(meta["build"]), meta["max_records"]
+        self._doubles = doubles
+
+    def answer(self, family):
+        """Return nobody: what the answers are is of no account."""
+        build = self._doubles.builds[int(self.id)]
+        self._doubles.world.read.append((family, build))
+        return [0] * family.rows
+
+
+# --- the accountant ------------------------------------------------------------------------------
+
+
+def moves(family, codes, quanta):
+    """Return the row of a family that a record is in, and how far it moves its answer."""
+    label = int(family.labels[tuple(codes[axis] for axis in family.axes)])
+    if label < 0:
+        return None
+    total = 0
+    for part, term in family.query.parts.items():
+        product = term.scale
+        for factor in term.factors:
+            product *= int(factor.array[tuple(codes[axis] for axis in factor.axes)])
+        if part == COUNT:
+            total += product
+        elif (value := quanta[(part - 1) // 2]) is not None:
+            total += product * (value if part % 2 else 1)
+    return label, total
+
+
+def distance(family, one, two):
+    """Return Σ |difference| of the exact answers over two lists of records."""
+    sums = Counter()
+    for sign, records in ((1, one), (-1, two)):
+        for _, codes, quanta in records:
+            if found := moves(family, codes, quanta):
+                sums[found[0]] += sign * found[1]
+    return sum(map(abs, sums.values()))
+
+
+@dataclass
+class Account:
+    """What was lost under one ledger, and what its policies promised."""
+
+    accepted: list = field(default_factory=list)  # of Force, since the last weaker one
+    rows: Counter = field(default_factory=Counter)  # row -> lost, were it taken out
+    parts: Counter = field(default_factory=Counter)  # row -> lost by its own part in the answers
+    units: Counter = field(default_factory=Counter)  # (column, unit) -> lost
+    users: dict = field(default_factory=lambda: defaultdict(Counter))  # user -> row -> lost
+    backup: tuple | None = None  # the file, what was accepted then, whether it is still good
+    measured: int = 0
+
+    def accept(self, force, weaker=False):
+        """Take note of what is in force; from a weaker one on, only that binds."""
+        if weaker:
+            if self.accepted and self.accepted[-1].unit != force.unit:
+                self.units.clear()  # what units lost while rows were protected, nobody promised
+            self.accepted = [force]
+        elif not self.accepted or self.accepted[-1].key != force.key:
+            self.accepted.append(force)
+
+    def measure(self, family, scale, build, user):
+        """Add up what a measurement cost everybody, and compare it with the promises."""
+        self.measured += 1
+        kept = build.kept()
+        lost, parts, units = Counter(), Counter(), Counter()
+        for raw, codes, quanta in kept:
+            if found := moves(family, codes, quanta):
+                parts[raw["id"]] = abs(found[1]) / scale
+        if build.force.unit is None:
+            lost = Counter(parts)
+        else:
+            column = build.force.unit
+            for raw, _, _ in kept:
+                beside = build.kept(lambda row, gone=raw: row["id"] == gone["id"])
+                lost[raw["id"]] = distance(family, kept, beside) / scale
+            for unit in {raw[column] for raw, _, _ in kept}:
+                beside = [record for record in kept if record[0][column] != unit]
+                units[column, unit] = distance(family, kept, beside) / scale
+        self.rows.update(lost)
+        self.parts.update(parts)
+        self.units.update(units)
+        self.users[user].update(parts)
+        self._check(build, lost, parts, units, user)
+
+    def _check(self, build, lost, parts, units, user):
+        """Compare those that this measurement cost something."""
+        raws = {raw["id"]: raw for raw in build.rows}
+        for force in self.accepted:
+            charged, paid = (parts, self.parts) if force.unit else (lost, self.rows)
+            for row, more in charged.items():
+                if more and paid[row] > force.limit(raws[row]) + SLACK:
+                    self._violated("row", row, paid[row], force.limit(raws[row]), force)
+            if force.unit:
+                for unit, more in units.items():
+                    if (
+                        more
+                        and unit[0] == force.unit
+                        and self.units[unit] > force.unit_limit + SLACK
+                    ):
+                        self._violated("unit", unit, self.units[unit], force.unit_limit, force)
+            cap = force.user_limit(user)
+            most = max((self.users[user][row] for row, more in parts.items() if more), default=0)
+            if cap is not None and most > cap + SLACK:
+                self._violated("user", user, most, cap, force)
+        for cap, members in self.accepted[-1].together(user):
+            for row, more in parts.items():
+                if more and (all_ := sum(self.users[m][row] for m in members)) > cap + SLACK:
+                    self._violated("group", members, all_, cap, self.accepted[-1])
+
+    def _violated(self, kind, who, lost, limit, force):
+        at = self.accepted.index(force) + 1
+        raise Violation(
+            kind,
+            f"{kind} {who} lost {lost:.4f} of {limit:.4f}, promised by policy {at} of the "
+            f"{len(self.accepted)} accepted:\n{written(force.document)}",
+        )
+
+
+class Recorder:
+    """A sampler without noise that tells the accountant what was drawn, for whom."""
+
+    def __init__(self, world):
+        self.world = world
+
+    def draw(self, scale, count):
+        family, build = self.world.read.pop()
+        if family.rows != count:
+            raise Violation("crash", "noise for what was not read")
+        self.world.account.measure(family, scale, build, self.world.asking)
+        return [0] * count
+
+
+# --- the world -----------------------------------------------------------------------------------
+
+
+def _literal(value):
+    """A value as SQL."""
+    if isinstance(value, datetime.date):
+        return f"DATE '{value}'"
+    return f"'{value}'" if isinstance(value, str) else str(value)
+
+
+def population(rng, count):
+    """Return raw rows of people, the same in three sources: as they are, changed, and some."""
+
+    def person(i):
+        return {
+            "id": i,
+            "a": rng.choice(("x", "x", "y", "y", "x  y", "x y", "w")),
+            "b": rng.choice("xxyyw"),
+            "n": rng.choice(("0", "0", "1", "1", "3", "7", None)),
+            "seen": rng.choice(("2024-03-01 02:00:00+00:00", "2024-03-01 20:00:00+00:00",
+                                "2024-03-02 03:00:00+00:00", None)),
+            "pay": rng.choice(("10", "10", "10", "0", "-10", "20", None)),
+            "person": f"p{i // 2}",
+            "house": f"h{i // 4}",
+        }  # fmt: skip
+
+    first = [person(i) for i in range(count)]
+    second = [person(i) | {key: row[key] for key in ("person", "house")}
+              for i, row in enumerate(first)]  # fmt: skip
+    return {"s0.csv": first, "s1.csv": second, "s2.csv": second[count // 2 :]}
+
+
+class World:
+    """A folder with a policy, its files and its state; every step of a life is a method."""
+
+    def __init__(self, folder, seed, doubles):
+        rng = Random(f"world {seed}")
+        self.folder, self.doubles = folder, doubles
+        self.document = edits.policy(rng)
+        self.users = edits.people(rng) if rng.random() < 0.7 else None
+        self.sources = population(rng, rng.choice((10, 16, 24)))
+        self.public = {
+            "frail.csv": [["a"], ["x"]],
+            "others.csv": [["a"], ["y"], ["w"]],
+            "values.csv": [["v", "v2"], ["x", "y"], ["y", "x"]],
+            "turned.csv": [["v", "v2"], ["y", "x"], ["x", "y"]],
+        }
+        self.accounts, self.engines, self.asked = {}, [], []
+        self.read, self.asking = [], ""
+        self.victim = rng.randrange(24)
+        self.trace, self.counts = [], Counter()
+        doubles.world = self
+        self._write()
+
+    # --- files -----------------------------------------------------------------------------------
+
+    @property
+    def policy(self):
+        return self.folder / "people.yaml"
+
+    @property
+    def state(self):
+        base = self.folder / self.document.get("state", ".privacy-proxy")
+        return base / self.document["dataset"]
+
+    @property
+    def account(self):
+        return self.accounts.setdefault(self.state, Account())
+
+    def force(self, _=None):
+        """Return the policy as its files say it now."""
+        return Force(deepcopy(self.document), deepcopy(self.public), deepcopy(self.users or {}))
+
+    def rows(self, name):
+        """Return the rows of a source as they are now."""
+        return tuple(map(dict, self.sources[name]))
+
+    def _write(self):
+        self.policy.write_text(written(self.document))
+        for name, rows in self.public.items():
+            (self.folder / name).write_text("".join(",".join(row) + "\n" for row in rows))
+        for name, people in self.sources.items():
+            columns = [column for column in people[0] if column != "id"]
+            lines = [",".join(str(row[c] or "") for c in columns) for row in people]
+            (self.folder / name).write_text("\n".join([",".join(columns), *lines, ""]))
+        path = self.folder / "users.yaml"
+        if self.users is None:
+            path.unlink(missing_ok=True)
+        else:
+            written_users = {
+                name: user | {"password": VERIFIERS[user.get("password", "one")]}
+                for name, user in self.users.items()
+            }
+            path.write_text(json.dumps({"users": written_users}))
+
+    def run(self, step, seed):
+        """Take one step; an error of the proxy is a refusal."""
+        rng = Random(seed)
+        try:
+            said = getattr(self, step)(rng)
+        except Error as error:
+            said = f"{type(error).__name__}: {error.message}"
+            self.counts["refused", step] += 1
+        except Violation:
+            self.trace.append(f"{step}: {self.counts.get('doing', '')}")
+            raise
+        except Exception as error:
+            raise Violation("crash", f"{type(error).__name__}: {error}") from error
+        self.trace.append(f"{step}: {said}")
+
+    # --- steps of analysts -----------------------------------------------------------------------
+
+    def ask(self, rng):
+        """A statement by somebody, new or asked before; if it is too dear, at what is left."""
+        user = rng.choice(("", *edits.USER_NAMES))
+        if self.asked and rng.random() < 0.5:
+            text, width = rng.choice(self.asked)
+        else:
+            text, width = self.statement(rng, user)
+            self.asked.append((text, width))
+        session = self.engine(rng).session(user)
+        self.asking = user
+        for squeeze in (0.97, 0.8, 0.5, None):
+            try:
+                result = session.execute(f"{text} WITH UTILITY ({width:.6g}, 0.05)")
+                break
+            except InsufficientBudgetError as error:
+                if squeeze is None or error.left < 1e-3 or error.requested <= error.left:
+                    raise
+                width *= error.requested / error.left / squeeze
+        self.counts["asked"] += 1
+        return f"{user} {text} WITH UTILITY ({width:.3g}, 0.05): {result.cost:.4f}"
+
+    def engine(self, rng):
+        """Return an engine, now and then one that was opened before."""
+        if self.engines and rng.random() < 0.3:
+            return rng.choice(self.engines)
+        made = Engine.open(self.policy, sampler=Recorder(self))
+        made._clock = START.astimezone  # no midnight comes between
+        self.account.accept(self.force())
+        self.engines.append(made)
+        if len(self.engines) > 2:
+            self.engines.pop(0).close()
+        return made
+
+    def statement(self, rng, user):
+        """Return a statement about the cells of somebody, at most of what they have left to lose."""
+        force = self.force()
+        people = self.sources[self.document["source"]["path"]]
+        row = people[self.victim % len(people)] if rng.random() < 0.7 else rng.choice(people)
+        limit, where, shown = force.limit(row), "", {}
+        caps = [cap for cap in (force.user_limit(user),) if cap]
+        if rows := force.rows([row]):
+            try:
+                shown = force.shown(rows[0]) if force.cell(rows[0]) else {}
+            except Unreadable:
+                pass
+        parts = [
+            f"{name} = {_literal(value)}"
+            for name, value in shown.items()
+            if value is not None and not name.startswith("table")
+        ]
+        parts = rng.sample(parts, min(rng.choice((0, 1, 1, 2, 3, 9, 9, 9)), len(parts)))
+        if parts:
+            where = f" WHERE {' AND '.join(parts)}"
+        alpha = min([limit, *caps]) * rng.choice((0.1, 0.4, 0.8, 0.8, 0.8))
+        what, width = "COUNT(*)", 2.75 / alpha + 0.2
+        if self.document["measures"] and rng.random() < 0.2:
+            what, width = "SUM(pay)", 10 * width
+        group = f" GROUP BY {rng.choice(list(force.axes))}" if rng.random() < 0.1 else ""
+        table = self.document["dataset"]
+        return f"SELECT {what} FROM {table}{where}{group}", width
+
+    # --- steps of stewards -----------------------------------------------------------------------
+
+    def edit(self, rng):
+        """A random edit of a random key."""
+        done = []
+        if self.account.accepted and rng.random() < 0.75:
+            self.document = deepcopy(self.account.accepted[-1].document)
+        for _ in range(rng.choice((1, 1, 1, 2))):
+            key = edits.chosen(rng)
+            edits.EDITS[key](self.document, rng)
+            done.append(key)
+            self.counts["edited", key] += 1
+        self._write()
+        return ", ".join(done) + "\n" + written(self.document)
+
+    def undo(self, rng):
+        """The policy's file is again what is in force."""
+        if not self.account.accepted:
+            return "nothing"
+        self.document = deepcopy(self.account.accepted[-1].document)
+        self._write()
+        return "as it was"
+
+    def edit_users(self, rng):
+        """A random edit of a random key of the users file."""
+        if self.users is None:
+            self.users = edits.people(rng)
+        key = rng.choice(list(edits.USER_EDITS))
+        edits.USER_EDITS[key](self.users, rng)
+        self._write()
+        return f"{key}: {self.users}"
+
+    def edit_public(self, rng):
+        """A public file has other rows, or the same in another order."""
+        name = rng.choice(("frail.csv", "frail.csv", "others.csv", "values.csv"))
+        head, *rows = self.public[name]
+        if name == "values.csv":
+            rows.reverse()
+        else:
+            rows = [[value] for value in rng.choice((("x",), ("y",), ("w",), ("x", "y")))]
+        self.public[name] = [head, *rows]
+        self._write()
+        return f"{name}: {rows}"
+
+    def move(self, rng):
+        """The source has other values of the same people, where records may change."""
+        if any(
+            force.document.get("records") == "immutable" for force in self.account.accepted[-1:]
+        ):
+            return self.grow(rng)
+        name = self.document["source"]["path"]
+        fresh = population(rng, len(self.sources["s0.csv"]))["s0.csv"]
+        self.sources[name] = [
+            fresh[row["id"] % len(fresh)] | {k: row[k] for k in ("id", "person", "house")}
+            for row in self.sources[name]
+        ]
+        self._write()
+        return name
+
+    def grow(self, rng):
+        """There are new people."""
+        name = self.document["source"]["path"]
+        last = max(row["id"] for rows in self.sources.values() for row in rows)
+        for row in population(rng, 3)["s0.csv"]:
+            last += 1
+            self.sources[name].append(row | {"id": last})
+        self._write()
+        return name
+
+    def init(self, rng):
+        """Make the state; on an empty folder that is a new budget, as everybody is told."""
+        empty = not any((self.state / n).exists() for n in ("ledger.sqlite", "anchor"))
+        empty = empty and not list(self.state.glob("cube-*"))
+        try:
+            steward.init(self.policy)
+        finally:
+            if empty and (self.state / "ledger.sqlite").exists():
+                self.accounts[self.state] = Account()
+                self.account.accept(self.force())
+        self.account.accept(self.force())
+        return "a new budget" if empty else "goes on"
+
+    def apply(self, rng):
+        """Apply the policy; where it is weaker, agree or put it back."""
+        try:
+            report = steward.apply(self.policy)
+        except StateError as error:
+            if "protects less" not in error.message or rng.random() < 0.6:
+                self.undo(rng)
+                raise
+            report = steward.apply(self.policy, accept_weaker=True)
+            if self.account.backup:
+                self.account.backup = (*self.account.backup[:2], False)
+        self.account.accept(self.force(), weaker=bool(report.changes))
+        return f"applied {report.applied}, weaker: {report.changes}"
+
+    def rebuild(self, rng):
+        """Read the source again."""
+        report = steward.rebuild(self.policy)
+        self.account.accept(self.force())
+        return f"snapshot {report.snapshot}, carried {report.carried}"
+
+    def backup(self, rng):
+        """Copy the ledger."""
+        target = self.folder / f"backup-{len(self.trace)}"
+        steward.backup(self.policy, target)
+        self.account.backup = target, list(self.account.accepted), True
+        return target.name
+
+    def lose(self, rng):
+        """Files are gone."""
+        what = rng.choice(LOSSES)
+        if what in ("ledger", "disk"):
+            self._close()
+        if what == "disk":
+            shutil.rmtree(self.state, ignore_errors=True)
+        else:
+            names = {
+                "cube": "cube-*",
+                "ledger": "ledger.sqlite*",
+                "anchor": "anchor",
+                "key": "source.key",
+            }
+            for path in self.state.glob(names[what]):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return what
+
+    def restore(self, rng):
+        """Put a backup back; without the anchor only if all is charged."""
+        if not self.account.backup:
+            return "no backup"
+        target, accepted, good = self.account.backup
+        anchor = (self.state / "anchor").exists()
+        if not anchor and not good:
+            return "a weaker policy was agreed to since, which nothing remembers"
+        self._close()
+        steward.restore(self.policy, target, charge_all=not anchor or rng.random() < 0.3)
+        self.account.accepted = list(accepted)
+        return f"{target.name}, anchor {anchor}"
+
+    def look(self, rng):
+        """The steward looks at things, which changes nothing."""
+        steward.guards(self.policy)
+        steward.audit(self.policy)
+        return ", ".join(steward.verify(self.policy)) or "agrees"
+
+    def _close(self):
+        for engine in self.engines:
+            engine.close()
+        self.engines = []
+
+    def close(self):
+        """End the life."""
+        self._close()
+
+
+# --- lives ---------------------------------------------------------------------------------------
+
+TURNS = (
+    (6, ("edit", "apply", "rebuild?", "ask", "ask")),
+    (6, ("edit", "rebuild", "ask", "ask")),
+    (3, ("edit", "ask", "ask")),
+    (2, ("edit", "edit", "apply", "ask", "undo")),
+    (3, ("edit_public", "apply?", "rebuild?", "ask", "ask")),
+    (2, ("edit_users", "ask", "ask")),
+    (2, ("move", "rebuild", "ask", "ask")),
+    (2, ("lose", "move?", "init", "rebuild?", "ask", "ask")),
+    (1, ("lose", "edit?", "restore", "init?", "apply?", "ask")),
+    (3, ("backup", "ask", "lose", "edit?", "restore", "init?", "undo?", "rebuild?", "ask", "ask")),
+    (1, ("backup", "ask", "edit", "apply", "ask", "lose", "restore", "undo?", "rebuild", "ask")),
+    (1, ("look", "undo", "apply", "ask")),
+)  # fmt: skip
+
+
+def steps(seed):
+    """Return the steps of a life: (name, seed of its choices)."""
+    rng = Random(f"life {seed}")
+    names = ["init", "ask", "ask"]
+    for _ in range(rng.choice((2, 3, 4))):
+        names += rng.choices([turn for _, turn in TURNS], [weight for weight, _ in TURNS])[0]
+    kept = [name.removesuffix("?") for name in names if name[-1] != "?" or rng.random() < 0.5]
+    return [(name, rng.randrange(2**32)) for name in kept]
+
+
+def live(folder, seed, doubles, taken=None):
+    """Live one life in an empty folder; return its world.
+
+    Raises:
+        Violation: with what happened, as notes.
+    """
+    folder.mkdir(parents=True)
+    world = World(folder, seed, doubles)
+    first = written(world.document)
+    try:
+        for step, choice in taken or steps(seed):
+            world.run(step, choice)
+    except Violation as violation:
+        violation.trace = world.trace
+        violation.add_note("\n".join([f"life {seed}", first, *world.trace]))
+        raise
+    finally:
+        world.close()
+        shutil.rmtree(folder, ignore_errors=True)
+    return world
+
+
+def shortest(folder, seed, doubles, violation):
+    """Return the fewest steps found that still end in a violation of the kind, and that."""
+    taken, found = steps(seed), violation
+    at = len(taken) - 1
+    while at >= 0:
+        fewer = taken[:at] + taken[at + 1 :]
+        try:
+            live(folder / f"s{at}-{len(taken)}", seed, doubles, fewer)
+        except Violation as again:
+            if again.kind == violation.kind:
+                taken, found = fewer, again
+        at -= 1
+    return taken, found
