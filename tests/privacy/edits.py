@@ -621,8 +621,11 @@ def _rows(document, rng):
 @edits("privacy.per", "privacy.per.day", "privacy.per.week")
 def _per(document, rng):
     budget = document["privacy"]["budget"]
-    options = ({"day": budget * 0.5}, {"day": budget * 0.9}, {"day": budget * 0.5, "week": budget * 0.8},
-               {"week": budget * 0.9})  # fmt: skip
+    pairs = ((0.5, None), (0.9, None), (0.5, 0.8), (None, 0.9))
+    options = [
+        {name: budget * part for name, part in zip(("day", "week"), pair, strict=True) if part}
+        for pair in pairs
+    ]
     _toggle(document["privacy"], "per", options, rng)
 
 

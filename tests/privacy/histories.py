@@ -21,6 +21,7 @@ import json
 import shutil
 import sys
 from collections import Counter, defaultdict
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -478,17 +479,15 @@ class World:
         return made
 
     def statement(self, rng, user):
-        """Return a statement about the cells of somebody, at most of what they have left to lose."""
+        """Return a statement about somebody's cells, and a width that costs most of their limit."""
         force = self.force()
         people = self.sources[self.document["source"]["path"]]
         row = people[self.victim % len(people)] if rng.random() < 0.7 else rng.choice(people)
         limit, where, shown = force.limit(row), "", {}
         caps = [cap for cap in (force.user_limit(user),) if cap]
         if rows := force.rows([row]):
-            try:
+            with suppress(Unreadable):
                 shown = force.shown(rows[0]) if force.cell(rows[0]) else {}
-            except Unreadable:
-                pass
         parts = [
             f"{name} = {_literal(value)}"
             for name, value in shown.items()
