@@ -62,9 +62,9 @@ def user_paths():
     return paths(USERS)
 
 
-def chosen(rng):
-    """Return a random key of the policy."""
-    keys = list(EDITS)
+def chosen(rng, only=""):
+    """Return a random key of the policy, of those that begin so."""
+    keys = [key for key in EDITS if key.startswith(only)]
     return rng.choices(keys, [OFTEN.get(key, 1) for key in keys])[0]
 
 
@@ -94,7 +94,7 @@ def policy(rng):
         "measures": {"pay": {"clip": [0, 10], "quantum": rng.choice((1, 2, 5))}},
         "privacy": {"budget": rng.choice(BUDGETS), "unit": _unit(rng)},
         "public": {"frail": {"path": "frail.csv"}},
-        "records": rng.choice(("immutable", "immutable", "immutable", "mutable")),
+        "records": rng.choice(("immutable", "immutable", "mutable")),
         "utility": {"half_width": 40, "delta": 0.1},
     }
     for name in rng.sample(("a", "b", "a", "b", "n", "day"), 6):
@@ -498,7 +498,7 @@ def _measure_nulls(document, rng):
 @edits("privacy", "privacy.budget")
 def _budget(document, rng):
     document["privacy"] = dict(reversed(document["privacy"].items()))
-    document["privacy"]["budget"] = rng.choice((0.01, 0.5, 1, 2))
+    document["privacy"]["budget"] = rng.choice((0.01, 0.01, 0.5, 1, 2))
 
 
 @edits("privacy.unit")

@@ -44,7 +44,10 @@ from tests.privacy.double import START
 SLACK = 1e-9
 KEPT = 24  # evaluators, documents
 VERIFIERS = {name: scram_verifier(name, 1, b"salt") for name in ("one", "two")}
-LOSSES = ("cube", "ledger", "anchor", "key", "disk")  # what can be lost; disk: the whole folder
+FILES = {"cube": ["cube-*"], "ledger": ["ledger.sqlite*"], "anchor": ["anchor"],
+         "key": ["source.key"], "all": ["cube-*", "ledger.sqlite*", "anchor", "source.key"],
+         "disk": []}  # fmt: skip
+LOSSES = ("cube", "cube", "ledger", "anchor", "anchor", "key", "all", "disk")  # disk: the folder
 
 
 class Violation(AssertionError):
@@ -154,7 +157,7 @@ class Doubles:
 
     def evaluator(self, domain, sandbox=None):
         """Return an evaluator that was made for the same domain and the same public files."""
-        key = repr(domain), repr(self.world.public)
+        key = repr((domain, self.world.public, self.world.document.get("public")))
         found = self.evaluators.pop(key, None)
         if found is None and len(self.evaluators) < KEPT:
             found = Shared(domain, Database())
@@ -373,7 +376,7 @@ class World:
         self.folder, self.doubles = folder, doubles
         self.document = edits.policy(rng)
         self.users = edits.people(rng) if rng.random() < 0.7 else None
-        self.sources = population(rng, rng.choice((10, 16, 24)))
+        self.sources = population(rng, 12)
         self.public = {
             "frail.csv": [["a"], ["x"]],
             "others.csv": [["a"], ["y"], ["w"]],
@@ -382,10 +385,21 @@ class World:
         }
         self.accounts, self.engines, self.asked = {}, [], []
         self.read, self.asking = [], ""
-        self.victim = rng.randrange(24)
+        self.victim = self._victim(rng)
         self.trace, self.counts = [], Counter()
         doubles.world = self
         self._write()
+
+    def _victim(self, rng):
+        """Return a row that is in the cube at the beginning, often one that may lose least."""
+        force, people = self.force(), self.sources[self.document["source"]["path"]]
+        with suppress(Unreadable):
+            inside = [i for i, row in enumerate(people) if force.cell(row)]
+            least = min((force.limit(people[i]) for i in inside), default=0)
+            if rng.random() < 0.6:
+                inside = [i for i in inside if force.limit(people[i]) == least]
+            return rng.choice(inside or [0])
+        return 0
 
     # --- files -----------------------------------------------------------------------------------
 
@@ -431,8 +445,9 @@ class World:
     def run(self, step, seed):
         """Take one step; an error of the proxy is a refusal."""
         rng = Random(seed)
+        name, _, what = step.partition(":")
         try:
-            said = getattr(self, step)(rng)
+            said = getattr(self, name)(rng, *([what] if what else []))
         except Error as error:
             said = f"{type(error).__name__}: {error.message}"
             self.counts["refused", step] += 1
@@ -446,14 +461,28 @@ class World:
     # --- steps of analysts -----------------------------------------------------------------------
 
     def ask(self, rng):
-        """A statement by somebody, new or asked before; if it is too dear, at what is left."""
+        """A statement by somebody, new or asked before."""
         user = rng.choice(("", *edits.USER_NAMES))
-        if self.asked and rng.random() < 0.5:
+        if self.asked and rng.random() < 0.4:
             text, width = rng.choice(self.asked)
         else:
             text, width = self.statement(rng, user)
             self.asked.append((text, width))
-        session = self.engine(rng).session(user)
+        return self._asked(self.engine(rng), user, text, width)
+
+    def drain(self, rng):
+        """All that the cell of one person has left, by somebody without a cap."""
+        people = self.sources[self.document["source"]["path"]]
+        row = people[self.victim % len(people)]
+        text, width = self._about(row, 9, rng), 2.75 / (0.95 * self.force().limit(row))
+        said = [self._asked(self.engine(rng, 0), "", text, width)]
+        with suppress(Error):
+            said.append(self._asked(self.engines[-1], "", text, width / 10))
+        return "; ".join(said)
+
+    def _asked(self, engine, user, text, width):
+        """Execute a statement; if it is too dear, at what is left."""
+        session = engine.session(user)
         self.asking = user
         for squeeze in (0.97, 0.8, 0.5, None):
             try:
@@ -466,9 +495,9 @@ class World:
         self.counts["asked"] += 1
         return f"{user} {text} WITH UTILITY ({width:.3g}, 0.05): {result.cost:.4f}"
 
-    def engine(self, rng):
+    def engine(self, rng, old=0.3):
         """Return an engine, now and then one that was opened before."""
-        if self.engines and rng.random() < 0.3:
+        if self.engines and rng.random() < old:
             return rng.choice(self.engines)
         made = Engine.open(self.policy, sampler=Recorder(self))
         made._clock = START.astimezone  # no midnight comes between
@@ -483,8 +512,19 @@ class World:
         force = self.force()
         people = self.sources[self.document["source"]["path"]]
         row = people[self.victim % len(people)] if rng.random() < 0.7 else rng.choice(people)
-        limit, where, shown = force.limit(row), "", {}
-        caps = [cap for cap in (force.user_limit(user),) if cap]
+        limits = [limit for limit in (force.limit(row), force.user_limit(user)) if limit]
+        width = 2.75 / (min(limits) * rng.choice((0.1, 0.4, 0.8, 0.8, 0.8))) + 0.2
+        what = "COUNT(*)"
+        if self.document["measures"] and rng.random() < 0.2:
+            what, width = "SUM(pay)", 10 * width
+        text = self._about(row, rng.choice((0, 1, 1, 2, 9, 9)), rng, what)
+        if rng.random() < 0.1:
+            text += f" GROUP BY {rng.choice(list(force.axes))}"
+        return text, width
+
+    def _about(self, row, most, rng, what="COUNT(*)"):
+        """Return a statement about the cells of a row, by so many conditions at most."""
+        force, shown = self.force(), {}
         if rows := force.rows([row]):
             with suppress(Unreadable):
                 shown = force.shown(rows[0]) if force.cell(rows[0]) else {}
@@ -493,31 +533,28 @@ class World:
             for name, value in shown.items()
             if value is not None and not name.startswith("table")
         ]
-        parts = rng.sample(parts, min(rng.choice((0, 1, 1, 2, 3, 9, 9, 9)), len(parts)))
-        if parts:
-            where = f" WHERE {' AND '.join(parts)}"
-        alpha = min([limit, *caps]) * rng.choice((0.1, 0.4, 0.8, 0.8, 0.8))
-        what, width = "COUNT(*)", 2.75 / alpha + 0.2
-        if self.document["measures"] and rng.random() < 0.2:
-            what, width = "SUM(pay)", 10 * width
-        group = f" GROUP BY {rng.choice(list(force.axes))}" if rng.random() < 0.1 else ""
-        table = self.document["dataset"]
-        return f"SELECT {what} FROM {table}{where}{group}", width
+        parts = rng.sample(parts, min(most, len(parts)))
+        where = f" WHERE {' AND '.join(parts)}" if parts else ""
+        return f"SELECT {what} FROM {self.document['dataset']}{where}"
 
     # --- steps of stewards -----------------------------------------------------------------------
 
-    def edit(self, rng):
+    def edit(self, rng, only=""):
         """A random edit of a random key."""
         done = []
-        if self.account.accepted and rng.random() < 0.75:
+        if self.account.accepted and (only or rng.random() < 0.75):
             self.document = deepcopy(self.account.accepted[-1].document)
         for _ in range(rng.choice((1, 1, 1, 2))):
-            key = edits.chosen(rng)
+            key = only if only in edits.EDITS else edits.chosen(rng, only)
             edits.EDITS[key](self.document, rng)
             done.append(key)
             self.counts["edited", key] += 1
         self._write()
         return ", ".join(done) + "\n" + written(self.document)
+
+    def edit_limits(self, rng):
+        """A random edit of what may be spent."""
+        return self.edit(rng, "privacy.")
 
     def undo(self, rng):
         """The policy's file is again what is in force."""
@@ -613,21 +650,15 @@ class World:
         self.account.backup = target, list(self.account.accepted), True
         return target.name
 
-    def lose(self, rng):
+    def lose(self, rng, what=""):
         """Files are gone."""
-        what = rng.choice(LOSSES)
-        if what in ("ledger", "disk"):
+        what = what or rng.choice(LOSSES)
+        if what in ("ledger", "all", "disk"):
             self._close()
         if what == "disk":
             shutil.rmtree(self.state, ignore_errors=True)
-        else:
-            names = {
-                "cube": "cube-*",
-                "ledger": "ledger.sqlite*",
-                "anchor": "anchor",
-                "key": "source.key",
-            }
-            for path in self.state.glob(names[what]):
+        for pattern in FILES[what]:
+            for path in self.state.glob(pattern):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         return what
 
@@ -662,34 +693,52 @@ class World:
 
 # --- lives ---------------------------------------------------------------------------------------
 
-TURNS = (
-    (6, ("edit", "apply", "rebuild?", "ask", "ask")),
-    (6, ("edit", "rebuild", "ask", "ask")),
-    (3, ("edit", "ask", "ask")),
-    (2, ("edit", "edit", "apply", "ask", "undo")),
-    (3, ("edit_public", "apply?", "rebuild?", "ask", "ask")),
+TURNS = (  # a step may name what: edit:KEY, lose:WHAT; one in two of those with ? is left out
+    (9, ("edit", "apply", "rebuild?", "drain", "ask?")),
+    (5, ("edit", "rebuild", "drain", "ask?")),
+    (3, ("edit", "drain", "ask")),
+    (4, ("edit_public", "apply?", "rebuild?", "drain", "ask?")),
     (2, ("edit_users", "ask", "ask")),
-    (2, ("move", "rebuild", "ask", "ask")),
-    (2, ("lose", "move?", "init", "rebuild?", "ask", "ask")),
-    (1, ("lose", "edit?", "restore", "init?", "apply?", "ask")),
-    (3, ("backup", "ask", "lose", "edit?", "restore", "init?", "undo?", "rebuild?", "ask", "ask")),
-    (1, ("backup", "ask", "edit", "apply", "ask", "lose", "restore", "undo?", "rebuild", "ask")),
+    (2, ("move", "rebuild", "drain", "ask?")),
+    (3, ("lose", "move?", "init", "rebuild?", "drain", "ask?")),
+    (2, ("backup", "drain", "lose", "edit_limits", "restore", "undo", "rebuild?", "drain")),
+    (2, ("backup", "drain", "lose", "restore", "edit_limits?", "init?", "apply?", "drain")),
+    (1, ("backup", "ask", "edit", "apply", "ask", "lose", "restore", "undo?", "rebuild", "drain")),
     (1, ("look", "undo", "apply", "ask")),
+    (3, ("edit:attributes", "apply", "rebuild", "drain")),
+    (3, ("edit:attributes.<attribute>.levels", "apply?", "rebuild?", "drain")),
+    (2, ("edit:attributes.<attribute>.expression", "apply", "rebuild", "drain")),
+    (2, ("edit:privacy.cells[].where", "apply", "drain")),
+    (3, ("edit:timezone", "apply", "rebuild", "drain")),
+    (3, ("edit:source.path", "rebuild", "drain")),
+    (1, ("edit:privacy.unit", "apply", "drain", "ask", "ask")),
+    (2, ("edit:analysts", "apply", "ask", "ask")),
+    (1, ("move", "edit:records", "apply", "rebuild", "drain")),
+    (3, ("lose:cube", "move", "init", "drain")),
+    (1, ("lose:key", "lose:cube", "move", "init", "drain")),
+    (3, ("backup", "drain", "lose:anchor", "edit:privacy.budget", "restore", "undo", "drain")),
+    (2, ("backup", "drain", "lose:all", "restore", "edit:privacy.budget", "init", "drain")),
 )  # fmt: skip
 
 
 def steps(seed):
     """Return the steps of a life: (name, seed of its choices)."""
     rng = Random(f"life {seed}")
-    names = ["init", "ask", "ask"]
+    names = ["init", "ask?", "drain?"]
     for _ in range(rng.choice((2, 3, 4))):
         names += rng.choices([turn for _, turn in TURNS], [weight for weight, _ in TURNS])[0]
     kept = [name.removesuffix("?") for name in names if name[-1] != "?" or rng.random() < 0.5]
     return [(name, rng.randrange(2**32)) for name in kept]
 
 
+def turned(turn, seed):
+    """Return the steps of a life of one turn."""
+    rng = Random(f"turn {seed}")
+    return [(name, rng.randrange(2**32)) for name in ("init", *turn)]
+
+
 def live(folder, seed, doubles, taken=None):
-    """Live one life in an empty folder; return its world.
+    """Live one life in an empty folder, of random steps if none are given; return its world.
 
     Raises:
         Violation: with what happened, as notes.
