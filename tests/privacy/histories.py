@@ -37,7 +37,7 @@ from proxy.inference.query import COUNT
 from proxy.policy import scram_verifier
 from proxy.sql.database import Database
 from proxy.sql.evaluate import Evaluator
-from tests.privacy import edits
+from tests.privacy import drafts, edits
 from tests.privacy.documents import Force, Unreadable, written
 from tests.privacy.double import START
 
@@ -257,6 +257,8 @@ class Account:
 
     def accept(self, force, weaker=False):
         """Take note of what is in force; from a weaker one on, only that binds."""
+        if "current_date" in str(force.privacy.get("cells")):
+            raise Violation("clock", "a condition reads the clock: its cells move by themselves")
         if weaker:
             if self.accepted and self.accepted[-1].unit != force.unit:
                 self.units.clear()  # what units lost while rows were protected, nobody promised
@@ -374,8 +376,8 @@ class World:
     def __init__(self, folder, seed, doubles):
         rng = Random(f"world {seed}")
         self.folder, self.doubles = folder, doubles
-        self.document = edits.policy(rng)
-        self.users = edits.people(rng) if rng.random() < 0.7 else None
+        self.document = drafts.policy(rng)
+        self.users = drafts.people(rng) if rng.random() < 0.7 else None
         self.sources = population(rng, 12)
         self.public = {
             "frail.csv": [["a"], ["x"]],
@@ -462,7 +464,7 @@ class World:
 
     def ask(self, rng):
         """A statement by somebody, new or asked before."""
-        user = rng.choice(("", *edits.USER_NAMES))
+        user = rng.choice(("", *drafts.USER_NAMES))
         if self.asked and rng.random() < 0.4:
             text, width = rng.choice(self.asked)
         else:
@@ -567,7 +569,7 @@ class World:
     def edit_users(self, rng):
         """A random edit of a random key of the users file."""
         if self.users is None:
-            self.users = edits.people(rng)
+            self.users = drafts.people(rng)
         key = rng.choice(list(edits.USER_EDITS))
         edits.USER_EDITS[key](self.users, rng)
         self._write()
