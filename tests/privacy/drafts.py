@@ -128,7 +128,7 @@ def _where(document, rng):
                 options.append(compared(name, "IN", rng.sample(values, 1)))
                 if name == "a":
                     tables = [t for t in document.get("public", {}) if t != "places"]
-                    options += [listed("a", table) for table in tables] * 3
+                    options += [listed("a", table) for table in tables] * 6
             case "integer":
                 low = spec["edges"][1] if "edges" in spec else 1
                 options.append(compared(name, ">=", low))
@@ -164,3 +164,25 @@ def limits(document, rng):
         ({"budget": budget}, {"budget": budget, "history": "own"}, {"spend": False},
          {"history": "shared"}, {"budget": budget, "history": "shared"})
     )  # fmt: skip
+
+
+def population(rng, count):
+    """Return raw rows of people, the same in three sources: as they are, changed, and some."""
+
+    def person(i):
+        return {
+            "id": i,
+            "a": rng.choice(("x", "x", "y", "y", "x  y", "x y", "w")),
+            "b": rng.choice("xxyyw"),
+            "n": rng.choice(("0", "0", "1", "1", "3", "7", None)),
+            "seen": rng.choice(("2024-03-01 02:00:00+00:00", "2024-03-01 20:00:00+00:00",
+                                "2024-03-02 03:00:00+00:00", None)),
+            "pay": rng.choice(("10", "10", "10", "0", "-10", "20", None)),
+            "person": f"p{i // 2}",
+            "house": f"h{i // 4}",
+        }  # fmt: skip
+
+    first = [person(i) for i in range(count)]
+    second = [person(i) | {key: row[key] for key in ("person", "house")}
+              for i, row in enumerate(first)]  # fmt: skip
+    return {"s0.csv": first, "s1.csv": second, "s2.csv": second[count // 2 :]}

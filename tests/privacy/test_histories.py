@@ -12,7 +12,9 @@ import proxy.policy as policies
 from proxy.cube import Cube, build
 from proxy.errors import Error
 from tests.privacy import edits
-from tests.privacy.histories import Build, Doubles, Violation, World, live, turned
+from tests.privacy.accountant import Violation
+from tests.privacy.builds import Build, Doubles
+from tests.privacy.histories import World, live, turned
 from tests.privacy.worlds import counts
 
 SHM = Path("/dev/shm")
