@@ -119,7 +119,7 @@ def _where(document, rng):
     options = [
         compared(level, rng.choice(("=", "<>")), rng.choice(list(labels)))
         for _, level, labels in leveled(document)
-    ] * 4
+    ] * 8
     for name, spec in document["attributes"].items():
         match form(spec):
             case "text":
