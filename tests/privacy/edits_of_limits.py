@@ -1,0 +1,291 @@
+"""The edits of what may be spent, by whom and where, and of who the users are."""
+
+from tests.privacy.documents import ZONES, compared
+from tests.privacy.drafts import GROUP_NAMES, USER_NAMES, cell, guard, limits, membership, where
+from tests.privacy.edits import USER_EDITS, axis_of, edits, toggled
+
+
+@edits("privacy", "privacy.budget")
+def _budget(document, rng):
+    document["privacy"] = dict(reversed(document["privacy"].items()))
+    document["privacy"]["budget"] = rng.choice((0.01, 0.01, 0.5, 1, 2))
+
+
+@edits("privacy.unit")
+def _unit_edit(document, rng):
+    document["privacy"]["unit"] = (
+        "row"
+        if document["privacy"]["unit"] != "row" and rng.random() < 0.5
+        else {"column": rng.choice(("person", "house")), "max_rows": rng.choice((1, 2))}
+    )
+
+
+def _unit_of(document):
+    if document["privacy"]["unit"] == "row":
+        document["privacy"]["unit"] = {"column": "house", "max_rows": 1}
+    return document["privacy"]["unit"]
+
+
+@edits("privacy.unit.column")
+def _unit_column(document, rng):
+    _unit_of(document)["column"] = rng.choice(("person", "house"))
+
+
+@edits("privacy.unit.max_rows")
+def _unit_rows(document, rng):
+    _unit_of(document)["max_rows"] = rng.choice((1, 2, 3))
+
+
+@edits("privacy.unit.seed")
+def _unit_seed(document, rng):
+    _unit_of(document)["seed"] = rng.choice(("0", "b", "c"))
+
+
+@edits("privacy.cells")
+def _cells(document, rng):
+    rules = document["privacy"].setdefault("cells", [])
+    if rules and rng.random() < 0.4:
+        rules.pop(rng.randrange(len(rules)))
+    elif rules and rng.random() < 0.3:
+        rules.reverse()
+    else:
+        rules.append(cell(document, rng))
+
+
+def _rule(document, rng):
+    rules = document["privacy"].setdefault("cells", [])
+    if not rules:
+        rules.append(cell(document, rng))
+    return rng.choice(rules)
+
+
+@edits("privacy.cells[].where")
+def _cells_where(document, rng):
+    rule = _rule(document, rng)
+    text = str(rule["where"])
+    if "--" in text and rng.random() < 0.8:  # a remark takes more away, or less
+        rule["where"] = rule["where"].other
+    elif "x  y" in text or "x y" in text:
+        old, new = ("x  y", "x y") if "x  y" in text else ("x y", "x  y")
+        rule["where"] = spaced(rule["where"], old, new, document)
+    else:
+        rule["where"] = where(document, rng)
+
+
+def spaced(condition, old, new, document):
+    """Return a condition with other white space in its literal, if it is a simple one."""
+    name, how, _ = str(condition).split(" ", 2)
+    if how in ("=", "<>") and str(condition) == f"{name} {how} '{old}'":
+        return compared(name, how, new)
+    return condition
+
+
+@edits("privacy.cells[].budget")
+def _cells_budget(document, rng):
+    _rule(document, rng)["budget"] = document["privacy"]["budget"] * rng.choice((0.1, 0.3, 0.8))
+
+
+@edits("privacy.guards")
+def _guards(document, rng):
+    guards = document["privacy"].setdefault("guards", [])
+    if guards and rng.random() < 0.5:
+        guards.pop()
+    else:
+        guards.append(guard(document, rng))
+
+
+def _guard(document, rng):
+    guards = document["privacy"].setdefault("guards", [])
+    if not guards:
+        guards.append(guard(document, rng))
+    return rng.choice(guards)
+
+
+@edits("privacy.guards[].claim")
+def _claim(document, rng):
+    _guard(document, rng)["claim"] = f"COUNT(*) BETWEEN 0 AND {rng.choice((0, 1, 3, 5))}"
+
+
+@edits("privacy.guards[].for_each")
+def _for_each(document, rng):
+    names = list(document["attributes"])
+    _guard(document, rng)["for_each"] = rng.sample(names, rng.randint(1, len(names)))
+
+
+@edits("privacy.guards[].confidence")
+def _confidence(document, rng):
+    _guard(document, rng)["confidence"] = rng.choice((0.3, 0.5, 0.9, 0.99))
+
+
+@edits("privacy.floor")
+def _floor(document, rng):
+    toggled(document["privacy"], "floor", (0.0001, 0.001, 0.01), rng)
+
+
+@edits("privacy.rows", "privacy.rows.total", "privacy.rows.analyst")
+def _rows(document, rng):
+    rows = ({"total": 50}, {"total": 50, "analyst": 20}, {"total": 200, "analyst": 200})
+    toggled(document["privacy"], "rows", rows, rng)
+
+
+@edits("privacy.per", "privacy.per.day", "privacy.per.week")
+def _per(document, rng):
+    budget = document["privacy"]["budget"]
+    pairs = ((0.5, None), (0.9, None), (0.5, 0.8), (None, 0.9))
+    options = [
+        {name: budget * part for name, part in zip(("day", "week"), pair, strict=True) if part}
+        for pair in pairs
+    ]
+    toggled(document["privacy"], "per", options, rng)
+
+
+@edits("privacy.allocation")
+def _allocation(document, rng):
+    toggled(document["privacy"], "allocation", ("topup", "paper"), rng)
+
+
+@edits("privacy.history")
+def _history(document, rng):
+    toggled(document["privacy"], "history", ("own", "shared"), rng)
+
+
+@edits("analysts")
+def _analysts(document, rng):
+    listed = document.setdefault("analysts", {})
+    user = rng.choice(USER_NAMES)
+    if user in listed and rng.random() < 0.5:
+        del listed[user]
+    else:
+        listed[user] = limits(document, rng)
+
+
+@edits("groups")
+def _groups_edit(document, rng):
+    listed = document.setdefault("groups", {})
+    group = rng.choice(GROUP_NAMES)
+    if group in listed and rng.random() < 0.5:
+        del listed[group]
+    else:
+        listed[group] = limits(document, rng)
+
+
+def _limit(document, part, rng):
+    names = USER_NAMES if part == "analysts" else GROUP_NAMES
+    listed = document.setdefault(part, {})
+    return listed.setdefault(rng.choice(list(listed) or names), limits(document, rng))
+
+
+def _limit_edits(part, name):
+    @edits(f"{part}.<{name}>.budget")
+    def _limit_budget(document, rng):
+        budget = document["privacy"]["budget"]
+        toggled(
+            _limit(document, part, rng), "budget", (budget * 0.1, budget * 0.4, budget * 0.7), rng
+        )
+
+    @edits(f"{part}.<{name}>.spend")
+    def _limit_spend(document, rng):
+        toggled(_limit(document, part, rng), "spend", (True, False), rng)
+
+    @edits(f"{part}.<{name}>.history")
+    def _limit_history(document, rng):
+        toggled(_limit(document, part, rng), "history", ("own", "shared"), rng)
+
+
+_limit_edits("analysts", "analyst")
+_limit_edits("groups", "group")
+
+
+@edits("utility", "utility.half_width", "utility.delta")
+def _utility(document, rng):
+    pairs = ({"half_width": 30, "delta": 0.1}, {"half_width": 60, "delta": 0.05})
+    toggled(document, "utility", pairs, rng)
+
+
+@edits("timezone")
+def _timezone(document, rng):
+    toggled(document, "timezone", ZONES, rng)
+
+
+@edits("public")
+def _public(document, rng):
+    tables = document.setdefault("public", {})
+    name = rng.choice(("frail", "places"))
+    if name in tables and rng.random() < 0.3:
+        del tables[name]
+    else:
+        tables[name] = {"path": rng.choice(("frail.csv", "others.csv"))}
+
+
+@edits("public.<table>.path")
+def _public_path(document, rng):
+    tables = document.setdefault("public", {})
+    tables[rng.choice(list(tables) or ["frail"])] = {
+        "path": rng.choice(("frail.csv", "others.csv"))
+    }
+
+
+@edits("state")
+def _state(document, rng):
+    toggled(document, "state", (".privacy-proxy", "elsewhere"), rng)
+
+
+@edits("partition", "partition.column", "partition.grain")
+def _partition(document, rng):
+    if "partition" in document and rng.random() < 0.7:
+        del document["partition"]
+    else:
+        name, _ = axis_of(document, rng, ("date",))
+        document["partition"] = {"column": name, "grain": rng.choice(("day", "month"))}
+
+
+@edits("records")
+def _records(document, rng):
+    toggled(document, "records", ("mutable", "immutable"), rng)
+
+
+# --- users ---------------------------------------------------------------------------------------
+
+
+@edits("users", into=USER_EDITS)
+def _users(users, rng):
+    name = rng.choice(USER_NAMES)
+    if name in users and len(users) > 1 and rng.random() < 0.5:
+        del users[name]
+    else:
+        users[name] = {"roles": ["analyst"], "groups": membership(rng)}
+
+
+def _user(users, rng):
+    return users[rng.choice(list(users))]
+
+
+@edits("users.<user>.password", into=USER_EDITS)
+def _password(users, rng):
+    _user(users, rng)["password"] = rng.choice(("one", "two"))
+
+
+@edits("users.<user>.roles", into=USER_EDITS)
+def _roles(users, rng):
+    _user(users, rng)["roles"] = rng.choice((["analyst"], ["analyst", "auditor"], ["steward"]))
+
+
+@edits("users.<user>.groups", into=USER_EDITS)
+def _user_groups(users, rng):
+    _user(users, rng)["groups"] = membership(rng)
+
+
+@edits("users.<user>.datasets", into=USER_EDITS)
+def _datasets(users, rng):
+    toggled(_user(users, rng), "datasets", (["people"], ["others"]), rng)
+
+
+@edits(
+    "users.<user>.utility",
+    "users.<user>.utility.half_width",
+    "users.<user>.utility.delta",
+    into=USER_EDITS,
+)
+def _user_utility(users, rng):
+    pairs = ({"half_width": 30, "delta": 0.1}, {"half_width": 60, "delta": 0.05})
+    toggled(_user(users, rng), "utility", pairs, rng)

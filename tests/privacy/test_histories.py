@@ -1,0 +1,170 @@
+"""Whatever becomes of a policy, its files and its state, nobody loses more than was promised."""
+
+import os
+import tempfile
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import proxy.policy as policies
+from proxy.cube import Cube, build
+from proxy.errors import Error
+from tests.privacy import edits
+from tests.privacy.accountant import Violation
+from tests.privacy.builds import Build, Doubles
+from tests.privacy.histories import World, live, turned
+from tests.privacy.worlds import counts
+
+SHM = Path("/dev/shm")
+
+
+@pytest.fixture
+def lives(tmp_path):
+    """A way to live lives, one after the other: a seed, an empty folder each, in memory."""
+    base = SHM if SHM.is_dir() and os.access(SHM, os.W_OK) else tmp_path
+    with tempfile.TemporaryDirectory(dir=base) as folder, Doubles() as doubles:
+        yield lambda seed, **how: live(Path(folder) / str(seed), seed, doubles, **how)
+
+
+def test_every_key_has_an_edit():
+    """
+    A key that is added to the table needs one, so that the search knows it.
+    """
+    assert sorted(edits.EDITS) == sorted(edits.paths())
+    assert sorted(edits.USER_EDITS) == sorted(edits.user_paths())
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_two_hundred_lives(part, lives):
+    """
+    Random edits, acts, accidents and statements: no record, unit or user loses more than the
+    strictest promise since a weaker one was agreed to, and nothing fails but by refusing.
+    """
+    for seed in range(25 * part, 25 * (part + 1)):
+        lives(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(40))
+def test_two_thousand_lives(part, lives):
+    """
+    The same over 2,000 lives.
+    """
+    for seed in range(1_000 + 50 * part, 1_000 + 50 * (part + 1)):
+        lives(seed)
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("part", range(100))
+def test_fifty_thousand_lives(part, lives):
+    """
+    The same over 50,000 lives.
+    """
+    for seed in range(10_000 + 500 * part, 10_000 + 500 * (part + 1)):
+        lives(seed)
+
+
+def test_a_life_is_alike_again(lives):
+    """
+    What is found can be found again: a life depends on its seed alone.
+    """
+    one, two = (lives(3).counts for _ in range(2))
+    assert one == two
+
+
+# --- what the search rests on --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_the_reference_puts_records_where_the_cube_does(part, tmp_path):
+    """
+    Cells, counts and sums of random policies: two readings of the same words.
+    """
+    compared = 0
+    for seed in range(15 * part, 15 * (part + 1)):
+        with Doubles() as doubles:
+            world = World(fresh(tmp_path / str(seed)), seed, doubles)
+            for key in ("attributes", "outside", "attributes.<attribute>.expression", "timezone"):
+                edits.EDITS[key](world.document, Random(seed))
+            world.document["privacy"]["unit"] = (
+                "row"  # which rows of a unit are kept, is its hash's
+            )
+            world._write()
+            made = Build(world.force(), world.rows(world.document["source"]["path"]))
+        try:
+            policy = policies.load(world.policy)
+            build(policy, world.folder / "cube", "reference")
+        except Error:
+            continue
+        real = Cube.open(world.folder / "cube", policy.domain, "reference")
+        kept = made.kept()
+        assert Counter(codes for _, codes, _ in kept) == counts(real)
+        if policy.domain.measures:
+            sums = sum(quanta[0] or 0 for _, _, quanta in kept)
+            assert int(real._parts[1].sum()) == sums
+        compared += 1
+    assert compared > 5
+
+
+def fresh(folder):
+    """A new folder."""
+    folder.mkdir()
+    return folder
+
+
+# --- planted faults ------------------------------------------------------------------------------
+
+
+def by_position(monkeypatch):
+    """Axes are what they are by their place: two policies in another order are the same."""
+
+
+def by_text(monkeypatch):
+    """A condition is its words, white space made alike; its cells are not looked at."""
+
+
+def without_zone(monkeypatch):
+    """The time zone is left out of what decides a record's cell."""
+
+
+def budget_of_the_file(monkeypatch):
+    """A restore charges the budget that the policy's file has."""
+
+
+def another_source(monkeypatch):
+    """The cube of a snapshot is built of whatever the source is now."""
+
+
+PLANTED = [  # the fault, and a turn that meets it
+    (by_position, ("drain", "edit:attributes", "apply", "rebuild", "drain")),
+    (by_text, ("drain", "edit:attributes.<attribute>.levels", "apply", "drain")),
+    (by_text, ("drain", "edit_public", "drain")),
+    (without_zone, ("drain", "edit:timezone", "apply", "rebuild", "drain")),
+    (
+        budget_of_the_file,
+        ("backup", "drain", "lose:anchor", "edit:privacy.budget", "restore", "undo", "drain"),
+    ),
+    (another_source, ("drain", "lose:cube", "move", "init", "drain")),
+]
+
+
+@pytest.mark.parametrize(("plant", "turn"), PLANTED)
+def test_a_planted_fault_is_caught(plant, turn, lives, monkeypatch):
+    """
+    Within a hundred short lives that meet it; and nothing is, in the same life, without it.
+    """
+    with monkeypatch.context() as planted:
+        plant(planted)
+        found = next(seed for seed in range(100) if caught(lives, seed, turn))
+    assert not caught(lives, found, turn)
+
+
+def caught(lives, seed, turn):
+    """Whether somebody lost too much in a life of one turn."""
+    try:
+        lives(seed, taken=turned(turn, seed))
+    except Violation as violation:
+        return violation.kind != "crash"
+    return False
