@@ -51,22 +51,28 @@ class Bill:
     space: Space
     first: int = 0  # the audit line of its first step; 0: nothing was paid
     paid: dict[int, Block] = field(default_factory=dict)  # row of the history -> block
+    owners: Sequence[int] = ()  # of what the next step wants: the place of its number
     _terms: dict[int, Term] = field(default_factory=dict)  # first row of a block -> its charge
+    _asked: dict[int, dict[int, Block]] = field(default_factory=dict)  # by the place of a number
 
-    def add(self, blocks: Sequence[Block], line: int = 0) -> None:
-        """Add what a step has paid."""
+    def add(self, blocks: Sequence[Block], line: int = 0, wanted: Sequence[int] = ()) -> None:
+        """Add what a step has paid; ``wanted`` says for each block what it is for."""
         self.first = self.first or line
         for block in blocks:
             self.paid |= {row: block for row in block.rows}
             self._terms[block.start] = charge(block.family, block.scale)
+        for block, index in zip(blocks, wanted, strict=False):
+            self._asked.setdefault(self.owners[index], {})[block.start] = block
 
     def cost(self, more: Sequence[Term] = ()) -> int:
         """Return what the dearest cell has paid, with the charges of a further step added."""
         return maximum([*self._terms.values(), *more], self.space).value
 
-    def rests(self) -> Rests:
-        """Return the blocks for one number to say which of them it rests on."""
-        return Rests(self.paid)
+    def rests(self, place: int = -1) -> Rests:
+        """Return the blocks for one number to say which of them it rests on, beside its own."""
+        found = Rests(self.paid)
+        found.blocks |= self._asked.get(place, {})
+        return found
 
     def priced(self, number: Number, answers: Sequence[Answer], rests: Rests) -> list[Answer]:
         """Return the answers of one number, each with what its dearest record paid."""

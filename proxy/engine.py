@@ -356,14 +356,14 @@ class Engine:
             book.catch_up(self.ledger)
             wants = [goal.wants(book.history) for goal in goals]
             try:
-                blocks, found = self._measure(book, list(chain(*wants)), text, session)
+                blocks, found = self._measure(book, wants, text, session)
             except NO_MORE as error:
                 end = error.message
                 if not self._leave_out(book, goals, session) and not bill.paid:
                     raise
                 wants = [goal.wants(book.history) for goal in goals]
                 try:
-                    blocks, found = self._measure(book, list(chain(*wants)), text, session)
+                    blocks, found = self._measure(book, wants, text, session)
                 except NO_MORE:  # somebody was faster
                     if not bill.paid:
                         raise
@@ -377,8 +377,8 @@ class Engine:
             self.ledger.note("inferred", session.user, text)
         rows = iter(found)
         answers = []
-        for goal, each in zip(goals, wants, strict=True):
-            rests = bill.rests()
+        for place, (goal, each) in enumerate(zip(goals, wants, strict=True)):
+            rests = bill.rests(place)
             known = goal.answers(book.history, [next(rows) for _ in each], rests)
             answers.append(bill.priced(goal.number, known, rests))
         more = bool(blocks)  # each step has brought something new
@@ -433,14 +433,15 @@ class Engine:
         return ""
 
     def _measure(
-        self, book: Book, wants: Sequence[Wanted], text: str, session: Session
+        self, book: Book, wants: Sequence[Sequence[Wanted]], text: str, session: Session
     ) -> tuple[list[Block], Sequence[Rows]]:
-        """Measure what cannot be inferred, all or nothing; return the new blocks."""
+        """Measure what cannot be inferred of each number, all or nothing; return the new blocks."""
         book.catch_up(self.ledger)
         kept, bill = len(book.history.blocks), session.bill
         assert bill is not None
+        bill.owners = [place for place, each in enumerate(wants) for _ in each]
         try:
-            plan = self._plan(book, wants)
+            plan = self._plan(book, list(chain(*wants)))
             if not plan.measurements:
                 return [], plan.estimators
             self._permit(book, plan, session)
@@ -450,7 +451,7 @@ class Engine:
                     book.history.truncate(kept)
                     book.catch_up(tx)
                     kept = len(book.history.blocks)
-                    plan = self._plan(book, wants)
+                    plan = self._plan(book, list(chain(*wants)))
                 terms = book.charges(plan.measurements)
                 self._check(book, terms, session, tx)
                 self._check_rows(plan, book, session)
@@ -462,7 +463,7 @@ class Engine:
                     step = {STEP: bill.first, COST: bill.cost(terms)} if bill.first else None
                     sequence = tx.audit("measured", session.user, text, cost, step, spent)
             blocks = book.history.blocks[kept:]
-            bill.add(blocks, sequence)
+            bill.add(blocks, sequence, [each.wanted for each in plan.measurements])
             book.measured(rows, blocks, sequence)
             return blocks, plan.estimators
         except NO_MORE as error:  # nothing was measured: the plan is taken back

@@ -46,6 +46,7 @@ class Measurement:
 
     family: Family
     scale: float
+    wanted: int = 0  # the place of what it is for, among all that is wanted
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,7 @@ def plan(history: History, wants: Sequence[Wanted], allocation: Allocation) -> P
         if missing:
             part = wanted.family.subset(missing)
             scale = _scale(history, part, wanted, allocation)
-            planned.append(Measurement(part, scale))
+            planned.append(Measurement(part, scale, len(known) - 1))
             history.append(part, scale)
     return Plan(tuple(planned), tuple(known))
 

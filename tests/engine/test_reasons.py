@@ -47,7 +47,7 @@ def test_what_is_too_dear_is_refused_for_its_price(engine, text, least):
     However dear: what it costs, what was spent, what is left.
     """
     engine.session().execute("SELECT COUNT(*) FROM people")
-    left = engine.left(engine.session())
+    left = engine.left(engine.session()).left
     with pytest.raises(InsufficientBudgetError, match="costs more than the budget") as caught:
         engine.session().execute(text)
     assert caught.value.requested > least
@@ -108,7 +108,7 @@ def test_what_is_known_to_fail_fails_before_a_charge(engine, expression, message
     """
     with pytest.raises(DataError, match=message):
         engine.session().execute(f"SELECT COUNT(*), {expression} FROM people")
-    assert engine.left(engine.session()) == 1
+    assert engine.left(engine.session()).left == 1
 
 
 def test_sums_of_whole_measures_are_whole(engine):
