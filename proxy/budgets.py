@@ -15,7 +15,7 @@ from functools import partial
 from proxy.book import CELLS, Book
 from proxy.inference.accounting import UNIT, budget_units
 from proxy.inference.query import Term
-from proxy.ledger import Reads
+from proxy.ledger import SHARED, Reads
 from proxy.roles import Standing
 
 
@@ -42,7 +42,8 @@ def sums(standing: Standing, book: Book, reads: Reads, now: datetime) -> Iterato
     if not standing.spend:
         yield Room(f"analyst {standing.user}, who may only infer", 0, 0)
     for cap in standing.caps:
-        yield Room(cap.name, budget_units(cap.budget), sum(map(reads.spent_by, cap.users)))
+        spent = sum(map(reads.spent_by, cap.users)) + reads.spent_unknown()
+        yield Room(cap.name, budget_units(cap.budget), spent)
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     privacy = book.policy.privacy
     for period, budget in privacy.per.items():
@@ -50,6 +51,7 @@ def sums(standing: Standing, book: Book, reads: Reads, now: datetime) -> Iterato
         since = (today - timedelta(days=days)).astimezone(UTC)
         part = budget / privacy.unit.max_rows * standing.share
         spent = standing.total(partial(reads.spent_by, since=since))
+        spent += 0 if standing.history == SHARED else reads.spent_unknown(since)
         yield Room(f"this {period}", budget_units(part), spent)
 
 

@@ -61,7 +61,7 @@ def digest(value: Value) -> str:
 
 def coding(value: Value) -> str:
     """Return the SHA-256 of what decides the cell that a record of the source is in, in hex."""
-    parts = ("source", "attributes", "measures", "unit", "timezone")
+    parts = ("source", "attributes", "measures", "unit", "timezone", "records")
     return _hash({part: value[part] for part in parts} | {"coding": CODING})
 
 

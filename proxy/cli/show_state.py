@@ -74,7 +74,7 @@ def applied(report: ApplyReport, as_json: bool) -> None:
     for change in report.changes:
         out.print(f"protects less than before: {change}")
     if report.rebuilt:
-        out.print("The cells have changed, so the cube was rebuilt.")
+        out.print("What decides the cell of a record has changed, so the cube was rebuilt.")
         rebuilt(report.rebuilt, False)
 
 

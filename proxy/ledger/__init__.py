@@ -123,6 +123,9 @@ class Reads(Protocol):
     def spent_by(self, user: str | None = None, since: datetime | None = None) -> int:
         """Return the sum of the costs of a user's statements (None: of everyone's)."""
 
+    def spent_unknown(self, since: datetime | None = None) -> int:
+        """Return what was spent in statements that a restore knows of by their cost only."""
+
     def answers_by(self, user: str | None = None, since: datetime | None = None) -> int:
         """Return how many numbers a user's statements (None: everyone's) added to the history."""
 

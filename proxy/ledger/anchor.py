@@ -42,6 +42,7 @@ class Mark:
     spent: Mapping[str, int]  # by history, in 2**-40 alpha
     pending: bool = False
     policy: str = ""  # the digest of the protection in force; an older version wrote none
+    total: int = 0  # the sum of the costs of all lines, in 2**-40 alpha; nor this
 
 
 class Anchor(Protocol):
@@ -181,7 +182,7 @@ def sync_folder(folder: Path) -> None:
 
 def _line(mark: Mark) -> bytes:
     fields = [mark.ledger, mark.sequence, mark.hash, mark.spent]
-    text = _json([*fields, mark.policy] if mark.policy else fields).encode()
+    text = _json([*fields, mark.policy, mark.total] if mark.policy else fields).encode()
     state = PENDING if mark.pending else CONFIRMED  # one byte, which cannot be torn
     line = b"%s %s %s\n" % (text, sha256(text).hexdigest().encode(), state)
     if len(line) > SLOT:
@@ -195,5 +196,5 @@ def _parse(data: bytes) -> Mark | None:
     text += b"]"
     if sha256(text).hexdigest().encode() != check or state not in (PENDING, CONFIRMED):
         return None
-    ledger, sequence, hash, spent, *policy = json.loads(text)
-    return Mark(ledger, sequence, hash, spent, state == PENDING, *policy)
+    ledger, sequence, hash, spent, *more = json.loads(text)
+    return Mark(ledger, sequence, hash, spent, state == PENDING, *more)

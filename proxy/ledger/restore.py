@@ -42,13 +42,13 @@ def restore(
     in_force: Callable[[SQLiteLedger, str], Protection | None] | None = None,
     timeout: float = TIMEOUT,
     clock: Clock = now,
-) -> tuple[SQLiteLedger, dict[str, bytes]]:
+) -> tuple[SQLiteLedger, dict[str, bytes], bool]:
     """Put a backup in the place of a ledger, which is kept beside it, and charge the gap.
 
     What ``charge`` makes of the backup (by history, in 2**-40 alpha) is charged where it is more
     than the anchor says; it must be the whole budget where the anchor is lost too.  ``in_force``
     gets the digest of the policy that the anchor saw, and returns what must be applied again.
-    Returned with the ledger is what else was in the backup, by name.
+    Returned with the ledger is what else was in the backup, by name, and whether it was older.
 
     Raises:
         StateError: there is no backup of this dataset, or neither an anchor nor ``charge``.
@@ -94,7 +94,7 @@ def restore(
     sync_folder(path.parent)
     witness.advance(new)
     ledger = SQLiteLedger.open(path, dataset=dataset, anchor=anchor, timeout=timeout, clock=clock)
-    return ledger, files
+    return ledger, files, missed or mark is None
 
 
 @dataclass(frozen=True)
@@ -120,13 +120,14 @@ def _charge(
         raise IntegrityError(f"the backup does not verify: {problems[0]}")
     head, before = ledger.sequence(), ledger.spent()
     last = mark.sequence if mark and missed else head
+    lost_costs = mark.total - ledger.total(0, head) if mark and missed else 0
     lost = sorted({json.loads(text)[0] for (text,) in chained} - set(gap.notes))
     charged = dict(before)
     for more in (gap.spent, mark.spent if mark else {}):
         charged |= {history: max(value, charged.get(history, 0)) for history, value in more.items()}
     with connections.transaction() as connection:
         transaction = SQLiteTransaction(connection, ledger.id, clock, after=last)
-        if missed or mark is None:
+        if missed or mark is None or gap.spent:
             partitions = connection.execute("SELECT DISTINCT partition FROM snapshots ORDER BY 1")
             # NULL, the whole cube, comes first: it would supersede the partitions' own
             current = [ledger.snapshot(partition) for (partition,) in partitions.fetchall()]
@@ -143,7 +144,7 @@ def _charge(
         transaction.audit(
             "restore",
             user,
-            cost=sum(charged.values()) - sum(before.values()),
+            cost=max(sum(charged.values()) - sum(before.values()), lost_costs),
             detail={"backup": head, "anchor": last, "anchor_hash": mark.hash if mark else None,
                     "charged": charged} | ({"notes_lost": lost} if lost else {}),
             spent=charged,

@@ -13,6 +13,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from secrets import token_hex
@@ -47,6 +48,7 @@ class SQLiteLedger(SQLiteReads):
         self.id = self.dataset = ""
         self._witness = Witness(anchor)
         self._clock = clock
+        self._added = (0, 0)  # a sequence number, and the sum of the costs up to it
         self._connections = Connections(path, timeout)
         self._notes = Notes(path.with_name(path.name + ".notes"))
         self._end = weakref.finalize(self, _close, self._connections, self._notes)
@@ -153,6 +155,8 @@ class SQLiteLedger(SQLiteReads):
                 yield transaction
                 mark = transaction.finish()
                 if transaction.wrote:
+                    total = self._total(transaction, head[0]) + transaction.cost
+                    mark = replace(mark, total=total)
                     syncing = self._witness.prepare(mark, head[0])
         finally:
             synced(syncing)
@@ -275,7 +279,16 @@ class SQLiteLedger(SQLiteReads):
 
     def _mark(self) -> Mark:
         sequence, digest, spent = self.head()
-        return Mark(self.id, sequence, digest.hex(), json.loads(spent), policy=self.policy())
+        known = json.loads(spent), False, self.policy(), self._total(self, sequence)
+        return Mark(self.id, sequence, digest.hex(), *known)
+
+    def _total(self, reads: SQLiteReads, sequence: int) -> int:
+        """Return the sum of the costs up to a committed line; what was added up is remembered."""
+        last, before = self._added
+        if last > sequence:
+            last, before = 0, 0
+        self._added = sequence, before + reads.total(last, sequence)
+        return self._added[1]
 
     def _check_head(self) -> None:
         last = self.sequence()

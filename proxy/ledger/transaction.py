@@ -89,6 +89,15 @@ class SQLiteReads(ABC):
         """Return the sum of the costs of a user's statements (None: of everyone's)."""
         return self._sum("cost", user, since)
 
+    def spent_unknown(self, since: datetime | None = None) -> int:
+        """Return what was spent in statements that a restore knows of by their cost only."""
+        return self._sum("cost", None, since, " AND kind = 'restore'")
+
+    def total(self, after: int, last: int) -> int:
+        """Return the sum of the costs of the lines after one sequence number, up to another."""
+        sql = "SELECT coalesce(sum(cost), 0) FROM audit WHERE sequence > ? AND sequence <= ?"
+        return int(self._rows(sql, after, last)[0][0])
+
     def answers_by(self, user: str | None = None, since: datetime | None = None) -> int:
         """Return how many numbers a user's statements (None: everyone's) added to the history."""
         return self._sum("answers", user, since)
@@ -110,8 +119,8 @@ class SQLiteReads(ABC):
         )
         return [(Line(*row[:-1]), row[-1]) for row in rows]
 
-    def _sum(self, column: str, user: str | None, since: datetime | None) -> int:
-        sql = f"SELECT coalesce(sum({column}), 0) FROM audit WHERE cost > 0 AND time >= ?"
+    def _sum(self, column: str, user: str | None, since: datetime | None, more: str = "") -> int:
+        sql = f"SELECT coalesce(sum({column}), 0) FROM audit WHERE cost > 0 AND time >= ?{more}"
         start = (since - EPOCH) // MICROSECOND if since else 0
         if user is None:
             return int(self._rows(sql, start)[0][0])
@@ -150,7 +159,7 @@ class SQLiteTransaction(SQLiteReader):
         self.begun = sequence, self._hash, spent = self.head()
         self._last = max(sequence, after)
         self._spent: dict[str, int] = json.loads(spent)
-        self._lines = 0
+        self._lines = self.cost = 0  # the cost of all lines that it wrote
         self._current: dict[str | None, int | None] = {}  # the snapshot of each partition
         self._start()
 
@@ -265,7 +274,7 @@ class SQLiteTransaction(SQLiteReader):
             f"INSERT INTO audit ({LINE}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
             (*line.__dict__.values(), self._hash),
         )
-        self._last, self._lines = line.sequence, self._lines + 1
+        self._last, self._lines, self.cost = line.sequence, self._lines + 1, self.cost + cost
         self._start()
         return line.sequence
 

@@ -378,7 +378,7 @@ def restore(
                 most[history] = max(budget, most.get(history, Fraction(0)))
         return {history: budget_units(budget) for history, budget in most.items()}
 
-    ledger, files = restore_ledger(
+    ledger, files, missed = restore_ledger(
         ledger_path(folder),
         source,
         dataset=found.dataset,
@@ -392,7 +392,6 @@ def restore(
         if key.name in files and not key.exists():
             key.touch(0o600)
             key.write_bytes(files[key.name])
-        missed = ledger.snapshot().sequence == ledger.sequence()  # then it began with the restore
         spent = {name: value / UNIT for name, value in ledger.spent().items()}
         cube, rebuilt = _restored_cube(found, folder, ledger, before, progress)
         return RestoreReport(found.dataset, missed, spent, cube, rebuilt)

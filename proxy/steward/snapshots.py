@@ -14,10 +14,12 @@ place within the transaction that begins its snapshot, and the old one goes afte
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from secrets import token_bytes, token_hex
 from typing import Any
@@ -147,7 +149,7 @@ def new_snapshot(
             if tx.snapshot() != old:
                 raise StateError("the cube has been rebuilt meanwhile; nothing was changed")
             carried = _carries(policy, old, made.coding)
-            bases = dict(old.bases) if carried else _bases(tx, old, policy)
+            bases = dict(old.bases) if carried else _bases(tx, old, known, policy)
             new = tx.new_snapshot(made.fingerprint, bases, None, policy.domain.layout, made.coding)
             if applied is not None:
                 tx.apply_policy(meant.digest, meant.protection)
@@ -229,8 +231,16 @@ def _carries(policy: Policy, old: Snapshot, codes: str) -> bool:
     return same and policy.records == "immutable" and policy.privacy.unit.column is None
 
 
-def _bases(reads: Reads, old: Snapshot, policy: Policy) -> dict[str, int]:
-    """Return the most that any cell has paid, by history."""
+def _bases(reads: Reads, old: Snapshot, known: Protection, policy: Policy) -> dict[str, int]:
+    """Return the most that any cell has paid, by history.
+
+    Where a unit may have fewer rows now, those that it had have paid for so many more.
+    """
     rows = [row for row in reads.measurements() if old.charges(row)]
     shape = rows[0].family.query.space if rows else space(policy.domain)
-    return {name: account.spent().value for name, account in accounts(reads, shape).items()}
+    before, now = known.protection["unit"]["max_rows"], policy.privacy.unit.max_rows
+    more = max(Fraction(before, now), Fraction(1))
+    return {
+        name: math.ceil(account.spent().value * more)
+        for name, account in accounts(reads, shape).items()
+    }

@@ -43,6 +43,9 @@ class Memory:
     def spent_by(self, user=None, since=None):
         return 0
 
+    def spent_unknown(self, since=None):
+        return 0
+
     def answers_by(self, user=None, since=None):
         return 0
 
