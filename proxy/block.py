@@ -16,7 +16,7 @@ from proxy.errors import (
     UndefinedSavepointError,
 )
 from proxy.settings import Settings
-from proxy.sql.views import Views
+from proxy.sql.parse.views import Views
 
 WORD = r"(?:\s+(?:WORK|TRANSACTION))?"
 POINT = re.compile(

@@ -61,12 +61,12 @@ from proxy.settings import (
     given,
     of_user,
 )
-from proxy.sql.evaluate import Evaluator
-from proxy.sql.parameters import bind_parameters
+from proxy.sql.evaluator.evaluator import Evaluator
+from proxy.sql.parse.parameters import bind_parameters
 from proxy.sql.program import Column, Command, Number, Program, Request
-from proxy.sql.sandbox import Child
+from proxy.sql.evaluator.sandbox import Child
 from proxy.sql.statement import compile_statement, too_complex
-from proxy.sql.views import Create, Drop, created, dropped
+from proxy.sql.parse.views import Create, Drop, created, dropped
 from proxy.state import anchor_path, ledger_path, state_folder
 from proxy.steward import arranged, init, open_cube, same_policy, take_users, upgrade
 

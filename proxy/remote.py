@@ -22,8 +22,8 @@ from proxy.errors import Error, InsufficientBudgetError, NotSupportedError, SQLS
 from proxy.goals import Answer
 from proxy.result import Result
 from proxy.settings import ANSWERS, UTILITY, given
-from proxy.sql import dialect as language
-from proxy.sql.parameters import bind_parameters
+from proxy.sql.parse import grammar as language
+from proxy.sql.parse.parameters import bind_parameters
 from proxy.sql.program import Column
 
 NAMES = {  # PostgreSQL's short names of types, in ours

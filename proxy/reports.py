@@ -19,7 +19,8 @@ from proxy.goals import Goal
 from proxy.inference.accounting import UNIT
 from proxy.inference.plan import Plan, Wanted
 from proxy.inference.query import Term
-from proxy.sql import Column, Program, system
+from proxy.sql import Column, Program
+from proxy.sql import privacy_schema
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ def _less_exact(goal: Goal, rows: int, why: str) -> Iterator[str]:
 
 
 BUDGET, HISTORY = (
-    tuple(Column(name, kind) for name, kind in system.TABLES[table])
+    tuple(Column(name, kind) for name, kind in privacy_schema.TABLES[table])
     for table in ("budget", "history")
 )
 

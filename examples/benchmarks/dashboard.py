@@ -28,7 +28,7 @@ from proxy.inference import plan as planning
 from proxy.inference.accounting import UNIT, charge, maximum
 from proxy.inference.history import History
 from proxy.inference.plan import Allocation
-from proxy.sql.compile import space
+from proxy.sql.compile.release_point import space
 
 START = datetime.date(2026, 1, 1)
 DAYS = 90  # that the orders span; the dashboard is first looked at on the 60th

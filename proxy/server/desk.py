@@ -23,7 +23,7 @@ from proxy.server.mirror import Limits
 from proxy.server.probe import gives_no_row
 from proxy.server.views import shown
 from proxy.settings import TABLE
-from proxy.sql.views import Views
+from proxy.sql.parse.views import Views
 
 
 class Describer:

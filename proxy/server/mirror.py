@@ -28,8 +28,8 @@ from proxy.errors import NotSupportedError, OperationalError
 from proxy.policy import User, scram_verifier
 from proxy.server.embedded import Address
 from proxy.settings import TABLE, UTILITY, of_user
-from proxy.sql.names import quoted as identifier
-from proxy.sql.views import MOST
+from proxy.sql.bind.names import quoted as identifier
+from proxy.sql.parse.views import MOST
 
 SCHEMA = "privacy"
 MARK = "mirror of sql-privacy-proxy "

@@ -13,8 +13,8 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from proxy.errors import Error
-from proxy.sql import dialect
-from proxy.sql.deep import deeply
+from proxy.sql.parse import grammar
+from proxy.sql.parse.deep_stack import deeply
 
 PARTS = {  # of a SELECT; one with others may give a row of nothing, or do more than read
     *("with_", "expressions", "distinct", "from_", "joins", "where", "group", "order"),
@@ -38,8 +38,8 @@ SIGNS: dict[type[exp.Expr], Callable[[Decimal, Decimal], bool]] = {
 def gives_no_row(text: str) -> bool:
     """Whether a statement is a query that gives no row, whatever is in the tables it reads."""
     try:
-        found = [t for t in dialect.tokens(text) if t.token_type is not TokenType.SEMICOLON]
-        return deeply(lambda: _proven(dialect.parse(text, found)))
+        found = [t for t in grammar.tokens(text) if t.token_type is not TokenType.SEMICOLON]
+        return deeply(lambda: _proven(grammar.parse(text, found)))
     except Error:
         return False
 

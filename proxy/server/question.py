@@ -24,10 +24,10 @@ from proxy.errors import (
 from proxy.server import values
 from proxy.server.copy import taken_apart
 from proxy.settings import Settings
-from proxy.sql import dialect
-from proxy.sql.names import FOLD, name_of
-from proxy.sql.views import SCHEMA as TEMPORARY
-from proxy.sql.views import Drop, reads
+from proxy.sql.parse import grammar
+from proxy.sql.bind.names import FOLD, name_of
+from proxy.sql.parse.views import SCHEMA as TEMPORARY
+from proxy.sql.parse.views import Drop, reads
 
 OWN = ("budget", "history")  # relations of schema privacy
 DEFAULTS = ["privacy", ".", "utility"]  # the engine knows what holds where nothing was set
@@ -195,7 +195,7 @@ def _read(
 def split(text: str) -> list[tuple[str, int]]:
     """Return the statements of a text, and where each begins; one that has no end is one."""
     try:
-        pieces = dialect.split(text)
+        pieces = grammar.split(text)
     except Error:
         return [(text, 0)]
     found, at = [], 0
@@ -223,9 +223,9 @@ def _start(text: str) -> int:
 def _tokens(word: str, text: str) -> list[Token]:
     """Return the tokens of a statement; of one that is no query, those behind its first word."""
     if word in QUERY:
-        return dialect.tokens(text)
+        return grammar.tokens(text)
     start = _start(text)
-    return dialect.tokens(" " * (start + len(word)) + text[start + len(word) :])
+    return grammar.tokens(" " * (start + len(word)) + text[start + len(word) :])
 
 
 def _mentions(text: str, datasets: Sequence[str]) -> bool:
@@ -308,7 +308,7 @@ def _view(
 ) -> Decision:
     """Return what to do with CREATE TEMP VIEW, which is the engine's, and with DROP VIEW."""
     try:
-        found = dialect.tokens(text)
+        found = grammar.tokens(text)
         change = reads(text, found)
     except Error as error:
         return Refuse(error)
@@ -369,7 +369,7 @@ def _copy(
     if isinstance(parts, Error):
         return Refuse(parts)
     word = first_word(parts.query)
-    asked = _touching(word, parts.query, dialect.tokens(parts.query), dataset, datasets, views)
+    asked = _touching(word, parts.query, grammar.tokens(parts.query), dataset, datasets, views)
     if isinstance(asked, Ask):
         start, stop = len(text) - len(parts.query.lstrip()), len(parts.query.rstrip())
         query, bare = parts.query[start:stop], asked.plain[start:stop]
@@ -385,7 +385,7 @@ def _reads(
     if _veiled(found):
         return True
     try:
-        tree = dialect.parse(text, [t for t in found if t.token_type is not TokenType.SEMICOLON])
+        tree = grammar.parse(text, [t for t in found if t.token_type is not TokenType.SEMICOLON])
     except (Error, RecursionError):
         return True
     for table in tree.find_all(exp.Table):
@@ -403,7 +403,7 @@ def _reads(
 
 def _plain(text: str) -> str:
     try:
-        return plain(text, dialect.tokens(text))
+        return plain(text, grammar.tokens(text))
     except Error:
         return text
 
@@ -449,10 +449,10 @@ def arguments(text: str) -> tuple[str, ...]:
     """Return the arguments of EXECUTE, split at the commas outside of brackets."""
     if not text.strip():
         return ()
-    found, depth, starts, ends = dialect.tokens(text), 0, [0], []
+    found, depth, starts, ends = grammar.tokens(text), 0, [0], []
     for token in found:
-        depth += token.token_type in dialect.OPENING
-        depth -= token.token_type in dialect.CLOSING
+        depth += token.token_type in grammar.OPENING
+        depth -= token.token_type in grammar.CLOSING
         if token.token_type is TokenType.COMMA and not depth:
             ends.append(token.start)
             starts.append(token.end + 1)

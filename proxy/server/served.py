@@ -30,7 +30,7 @@ from proxy.server.desk import Describer
 from proxy.server.embedded import Address, Embedded, end_orphans
 from proxy.server.mirror import SCHEMA, Limits, Mirror, PublicRows, visibility
 from proxy.server.question import OWN
-from proxy.sql.public import load as load_public
+from proxy.sql.evaluator.public_tables import load as load_public
 from proxy.state import ledger_path, state_folder
 
 log = logging.getLogger("proxy.server")

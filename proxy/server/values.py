@@ -21,8 +21,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from proxy.errors import DataError, Error, NotSupportedError, UndefinedParameterError
 from proxy.server.messages import Bind
-from proxy.sql import dialect
-from proxy.sql.parameters import literal
+from proxy.sql.parse import grammar
+from proxy.sql.parse.parameters import literal
 
 TEXT = 25
 MOST = 65535  # parameters of one statement: what Bind can count
@@ -62,7 +62,7 @@ def places(text: str) -> list[tuple[int, int, int]]:
         UndefinedParameterError: a number is none that a message can give a value to.
         SQLSyntaxError, StatementTooComplexError: the text has no tokens.
     """
-    return _places(dialect.tokens(text)) if "$" in text else []
+    return _places(grammar.tokens(text)) if "$" in text else []
 
 
 def check_numbers(text: str) -> None:
@@ -72,7 +72,7 @@ def check_numbers(text: str) -> None:
         UndefinedParameterError, SQLSyntaxError, StatementTooComplexError: as ``places``.
     """
     try:
-        _places(dialect.tokens("(" + text))  # at the start, a command would be one token
+        _places(grammar.tokens("(" + text))  # at the start, a command would be one token
     except Error as error:
         if error.position is not None:
             error.position -= 1

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 
 from proxy.server.mirror import SCHEMA, text
-from proxy.sql.views import Views
+from proxy.sql.parse.views import Views
 
 SETTING = f"{SCHEMA}.views"
 CATALOG = re.compile(r"pg_|information_schema|::\s*reg", re.IGNORECASE)

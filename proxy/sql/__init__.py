@@ -6,10 +6,10 @@ evaluating the text's own expressions over the public domain in ``evaluate``'s D
 and ``types`` say what an expression means.  ``postprocess`` is the way back.
 """
 
-from proxy.sql.compile import space
-from proxy.sql.dialect import split
-from proxy.sql.evaluate import Evaluator
-from proxy.sql.parameters import bind_parameters
+from proxy.sql.compile.release_point import space
+from proxy.sql.parse.grammar import split
+from proxy.sql.evaluator.evaluator import Evaluator
+from proxy.sql.parse.parameters import bind_parameters
 from proxy.sql.postprocess import postprocess
 from proxy.sql.program import (
     Column,

@@ -14,8 +14,9 @@ from decimal import Decimal
 import numpy as np
 
 from proxy.errors import DataError
-from proxy.sql import system, types
-from proxy.sql.evaluate import Evaluator, decimal_type
+from proxy.sql import types
+from proxy.sql import privacy_schema
+from proxy.sql.evaluator.evaluator import Evaluator, decimal_type
 from proxy.sql.program import (
     DERIVED,
     Cell,
@@ -89,7 +90,7 @@ def postprocess(
                 parameters[f"{name}n{k}x{j}"] = list(extras[r][k][j])
     for name in program.systems:
         rows = (systems or {}).get(name, ())
-        for i in range(len(system.TABLES[name])):
+        for i in range(len(privacy_schema.TABLES[name])):
             parameters[f"sys_{name}{i}"] = [row[i] for row in rows]
     found = evaluator.rows(program.sql, parameters)
     places = {int(release.name[1:]): r for r, release in enumerate(program.releases)}

@@ -16,16 +16,19 @@ from sqlglot.tokenizer_core import Token
 from proxy.errors import Error, NotSupportedError, StatementTooComplexError
 from proxy.inference.query import TooLargeError, TooWideError
 from proxy.policy import Policy
-from proxy.sql import clock, dialect, lists, utility
-from proxy.sql.bind import Binder
-from proxy.sql.commands import command
-from proxy.sql.deep import deeply
-from proxy.sql.evaluate import Evaluator
-from proxy.sql.parameters import Parameters, bind_parameters
+from proxy.sql.parse import clock
+from proxy.sql.parse import grammar
+from proxy.sql.parse import quantifiers
+from proxy.sql.parse import utility_clause
+from proxy.sql.bind.query import Binder
+from proxy.sql.parse.commands import command
+from proxy.sql.parse.deep_stack import deeply
+from proxy.sql.evaluator.evaluator import Evaluator
+from proxy.sql.parse.parameters import Parameters, bind_parameters
 from proxy.sql.postprocess import relation
 from proxy.sql.program import Column, Command, Program
-from proxy.sql.relations import Context, Cte, Env
-from proxy.sql.views import Create, Views, before, placeless, used
+from proxy.sql.bind.relations import Context, Cte, Env
+from proxy.sql.parse.views import Create, Views, before, placeless, used
 
 ON = ("on", "true", "yes", "1")  # what turns a setting on
 
@@ -88,12 +91,12 @@ def _located(text: str, source: Source) -> Program | Command:
         return _compiled(text, source)
     except Error as error:
         if error.position is not None and error.detail is None:
-            error.detail = dialect.caret(text, error.position)
+            error.detail = grammar.caret(text, error.position)
         raise
 
 
 def _compiled(text: str, source: Source) -> Program | Command:
-    found = dialect.tokens(text, source.language)
+    found = grammar.tokens(text, source.language)
     known = command(text, found)
     if known is not None:
         if known.kind not in ("explain", "create view") or known.value is None:
@@ -117,13 +120,13 @@ def _compiled(text: str, source: Source) -> Program | Command:
 
 def _query(text: str, found: Sequence[Token], source: Source) -> Program:
     if source.language != "postgres":
-        text, found = dialect.translated(text, found, source.language)
+        text, found = grammar.translated(text, found, source.language)
     binder = Binder(source.policy, source.evaluator, text)
     hidden = source.settings.get("privacy.hide_empty", "off")
     binder.hide_empty = hidden.strip().lower() in ON
     try:
         tree = _tree(text, found, source)
-        return _program(binder, tree, Context(_views(source), utility.hint(found)))
+        return _program(binder, tree, Context(_views(source), utility_clause.hint(found)))
     except TooLargeError as error:
         raise too_complex("the statement", error) from None
     except Error as error:
@@ -134,14 +137,14 @@ def _query(text: str, found: Sequence[Token], source: Source) -> Program:
 
 def _tree(text: str, found: Sequence[Token], source: Source) -> exp.Expr:
     """Return the tree of a query, its clock read and its lists spread."""
-    tree = dialect.parse(text, found)
+    tree = grammar.parse(text, found)
     if not isinstance(tree, exp.Query):
         raise NotSupportedError(
             f"{tree.key.upper()} is not supported: the proxy answers SELECT statements"
         )
     if source.moment is not None:
         clock.fold(tree, source.moment)
-    lists.spread(tree)
+    quantifiers.spread(tree)
     clock.localised(tree, source.policy.timezone)
     return tree
 
@@ -150,10 +153,10 @@ def _views(source: Source) -> Env:
     """Return the views of the session, as if the statement began with WITH them."""
     env: dict[str, Cte] = {}
     for name, view in source.views.items():
-        found = dialect.tokens(view.text)
+        found = grammar.tokens(view.text)
         tree = placeless(_tree(view.text, found, source), view.text)
         columns = [column.name for column in view.columns]
-        env[name] = Cte(tree, columns, dict(env), wanted=utility.hint(found))
+        env[name] = Cte(tree, columns, dict(env), wanted=utility_clause.hint(found))
     return env
 
 

@@ -31,7 +31,7 @@ from proxy.policy import Policy, Users
 from proxy.policy.weaker import gains
 from proxy.protection import coding, first_version, protection, shares, upgraded
 from proxy.roles import access, honoured, users_of
-from proxy.sql.evaluate import Evaluator
+from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.state import (
     anchor_path,
     cube_path,

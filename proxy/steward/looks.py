@@ -19,7 +19,7 @@ from proxy.ledger import AuditLine
 from proxy.policy import Policy
 from proxy.protection import protection, upgraded
 from proxy.roles import users_of
-from proxy.sql.compile import space
+from proxy.sql.compile.release_point import space
 from proxy.state import ledger_path, state_folder
 from proxy.steward.acts import arranged, loaded, opened, same_policy
 from proxy.steward.snapshots import fingerprinted

@@ -33,7 +33,7 @@ from proxy.ledger.anchor import sync_folder
 from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy import Policy
 from proxy.protection import coding
-from proxy.sql.compile import space
+from proxy.sql.compile.release_point import space
 from proxy.state import cube_path, key_path, near
 
 Progress = Callable[[float], None]

@@ -12,12 +12,12 @@ from proxy.domain import Attribute
 from proxy.errors import Error, PolicyError, SourceError
 from proxy.policy import load
 from proxy.policy.model import Policy
-from proxy.sql import allowed
-from proxy.sql.source import expression
+from proxy.sql.expression import allowlist
+from proxy.sql.source_expressions import expression
 from tests.cube.making import a_policy, built, cells, texts, write
 from tests.sql.survey import plain, run
 
-EXAMPLES = [text for group in allowed.SCALARS.values() for text in group]
+EXAMPLES = [text for group in allowlist.SCALARS.values() for text in group]
 COLUMNS = {"days": "VARCHAR", "n": "INTEGER", "x": "DOUBLE", "at": "TIMESTAMP", "b": "BOOLEAN"}
 
 
@@ -68,7 +68,7 @@ def test_every_function_that_is_not_on_the_page_is_refused() -> None:
         names = connection.execute("SELECT DISTINCT function_name FROM duckdb_functions()")
         catalog = sorted(name for (name,) in names.fetchall() if name.isidentifier())
         keywords = connection.execute("SELECT keyword_name FROM duckdb_keywords()").fetchall()
-    known = set(allowed.names()) | {name for (name,) in keywords} | ALIASES
+    known = set(allowlist.names()) | {name for (name,) in keywords} | ALIASES
     passed = set()
     for name in [*catalog, *STRANGE]:
         for arguments in ("", "n", "days", "x", "at", "n, n", "days, days", "'day', at", "b, n, n",

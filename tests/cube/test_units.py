@@ -17,7 +17,7 @@ import pytest
 
 from proxy.errors import Error, PolicyError
 from proxy.policy import Unit
-from proxy.sql.records import Table, records
+from proxy.sql.source_queries import Table, records
 from tests.cube.making import a_policy, built, cells, texts
 
 TABLES = {"visits": ("person", "k", "doctor"), "secret": ("person", "k"), "other": ("id", "k")}

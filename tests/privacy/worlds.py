@@ -12,8 +12,8 @@ from pathlib import Path
 
 import proxy.policy as policies
 from proxy.cube import Cube, build
-from proxy.sql.compile import space
-from proxy.sql.evaluate import Evaluator
+from proxy.sql.compile.release_point import space
+from proxy.sql.evaluator.evaluator import Evaluator
 
 AGES, SEXES, TOWNS, PAYS = (0, 1, 2), ("f", "m"), ("a", "b"), ("", "-2", "2.5", "10")
 CELLS = list(itertools.product(AGES, SEXES, TOWNS))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from proxy.server import values
 from proxy.server.messages import Bind
 from proxy.server.question import Ask, Execute, Forget, Forward, Refuse, decide, plain, split
-from proxy.sql import dialect
+from proxy.sql.parse import grammar
 
 DATASETS = ("cps1988", "Odd name")
 ASKED = (
@@ -160,7 +160,7 @@ def test_the_mirror_gets_the_text_without_the_clause(text, bare):
     """
     Only a utility clause is taken out, and what is behind it keeps its place.
     """
-    found = plain(text, dialect.tokens(text))
+    found = plain(text, grammar.tokens(text))
     assert found.split() == (bare or text).split()
     assert len(found) == len(text)
 
@@ -183,7 +183,7 @@ def test_a_text_parameter_cannot_leave_its_literal(texts):
     text = "SELECT " + ", ".join(f"${i + 1}" for i in range(len(texts)))
     bind = Bind(b"", b"", (), tuple(each.encode() for each in texts), b"")
     bound = values.fill(text, values.literals(bind, [25] * len(texts), "utf-8"))
-    tree = dialect.parse(bound.text, dialect.tokens(bound.text))
+    tree = grammar.parse(bound.text, grammar.tokens(bound.text))
     assert [each.this for each in tree.expressions] == texts
 
 

@@ -6,16 +6,17 @@ import pytest
 from sqlglot import exp
 
 from proxy.errors import UndefinedFunctionError
-from proxy.sql import allowed, dialect
-from proxy.sql.aggregate import AGGREGATES, WINDOWS
-from proxy.sql.bins import Axis, MeasureColumn, Public
-from proxy.sql.branches import Branched
-from proxy.sql.scalar import RULES
+from proxy.sql.expression import allowlist
+from proxy.sql.parse import grammar
+from proxy.sql.expression.aggregates import AGGREGATES, WINDOWS
+from proxy.sql.compile.bins import Axis, MeasureColumn, Public
+from proxy.sql.bind.union_all import Branched
+from proxy.sql.expression.lowering import RULES
 from tests.sql.compare import close
 from tests.sql.survey import plain, run
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = [text for group in allowed.SCALARS.values() for text in group]
+EXAMPLES = [text for group in allowlist.SCALARS.values() for text in group]
 INTERNAL = {Axis, MeasureColumn, Public, Branched, exp.Column}  # what columns become
 OTHERWISE = {exp.If, exp.DateTrunc}  # refused in words of its own; of other dialects
 
@@ -38,7 +39,7 @@ def test_the_page_is_the_list():
     """
     FUNCTIONS.md is what `page` makes; write it anew with `python -m tests.sql.test_allowed`.
     """
-    assert (ROOT / allowed.PAGE).read_text(encoding="utf-8") == allowed.page(shown)
+    assert (ROOT / allowlist.PAGE).read_text(encoding="utf-8") == allowlist.page(shown)
 
 
 @pytest.mark.parametrize("text", EXAMPLES)
@@ -56,7 +57,7 @@ def test_every_rule_has_an_example():
     """
     known = set(INTERNAL) | OTHERWISE
     for text in EXAMPLES:
-        tree = dialect.parse(f"SELECT {text}", dialect.tokens(f"SELECT {text}"))
+        tree = grammar.parse(f"SELECT {text}", grammar.tokens(f"SELECT {text}"))
         known |= {type(node) for node in tree.walk()}
     assert {kind.__name__ for kind in RULES if kind not in known} == set()
 
@@ -65,7 +66,7 @@ def test_every_aggregate_is_on_the_page():
     """
     The names of aggregates and window functions are there.
     """
-    words = (ROOT / allowed.PAGE).read_text(encoding="utf-8").upper()
+    words = (ROOT / allowlist.PAGE).read_text(encoding="utf-8").upper()
     names = {"LogicalAnd": "BOOL_AND", "LogicalOr": "BOOL_OR", "VariancePop": "VAR_POP"}
     for kind in [*AGGREGATES, *WINDOWS]:
         assert names.get(kind.__name__, kind.sql_names()[0]) in words
@@ -77,11 +78,11 @@ def test_an_unknown_function_is_told_the_nearest():
     """
     with pytest.raises(UndefinedFunctionError) as caught:
         run("SELECT COUNT(*) FROM survey WHERE lowwer(region) = 'x'")
-    assert caught.value.hint == f"did you mean lower? {allowed.PAGE} lists all that are known"
+    assert caught.value.hint == f"did you mean lower? {allowlist.PAGE} lists all that are known"
     with pytest.raises(UndefinedFunctionError) as caught:
         run("SELECT COUNT(*) FROM survey WHERE pg_sleep(9) > 1")
-    assert caught.value.hint == f"{allowed.PAGE} lists all that are known"
+    assert caught.value.hint == f"{allowlist.PAGE} lists all that are known"
 
 
 if __name__ == "__main__":
-    (ROOT / allowed.PAGE).write_text(allowed.page(shown), encoding="utf-8")
+    (ROOT / allowlist.PAGE).write_text(allowlist.page(shown), encoding="utf-8")

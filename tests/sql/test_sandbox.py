@@ -20,8 +20,10 @@ from hypothesis import strategies as st
 
 from proxy.engine import Engine, init
 from proxy.errors import OperationalError, QueryCanceledError, StatementTooComplexError
-from proxy.sql import Evaluator, database, sandbox
-from proxy.sql.sandbox import Child, Here
+from proxy.sql import Evaluator
+from proxy.sql.evaluator import worker
+from proxy.sql.evaluator import sandbox
+from proxy.sql.evaluator.sandbox import Child, Here
 from tests.sql.survey import policy
 
 ROOT = Path(__file__).parents[2]
@@ -149,8 +151,8 @@ def test_a_column_comes_out_as_it_went_in(values):
     """
     A column of rows is the same behind the line, to the type of each value.
     """
-    sent = pickle.loads(pickle.dumps(database.pack_column(values)))
-    assert repr(database.unpack_column(*sent)) == repr(values)
+    sent = pickle.loads(pickle.dumps(worker.pack_column(values)))
+    assert repr(worker.unpack_column(*sent)) == repr(values)
 
 
 # --- what it reaches -----------------------------------------------------------------------------
@@ -264,7 +266,7 @@ def test_a_child_that_sends_nonsense_is_given_up(monkeypatch, tmp_path, words):
         "import socket, sys, time\n"
         f"socket.socket(fileno=int(sys.argv[1])).sendall({words!r})\ntime.sleep(60)\n"
     )
-    monkeypatch.setattr(database, "__file__", str(program))
+    monkeypatch.setattr(worker, "__file__", str(program))
     child = Child()
     process = child._process._process.pid
     with pytest.raises(duckdb.ConnectionException, match="does not start"):
@@ -398,15 +400,15 @@ def test_messages_are_bounded(monkeypatch, shared):
         shared.rows("SELECT $a", {"a": "x" * 1000}, 10)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        service = database._Service(theirs)
+        service = worker._Service(theirs)
         with pytest.raises(MemoryError, match="too large"):
             service._answer("rows", "SELECT repeat('x', 1000)", {}, 10, buffers=[])
         with pytest.raises(MemoryError, match="too large"):
             service._answer("fetch", "SELECT i FROM range(125) t(i)", buffers=[])
         for sizes, words in (([600, 600], "bytes"), ([0] * 126, "parts")):
-            database.send(ours, [bytes(size) for size in sizes])
+            worker.send(ours, [bytes(size) for size in sizes])
             with pytest.raises(ValueError, match=f"too many {words}"):
-                database.receive(theirs)
+                worker.receive(theirs)
             theirs.recv(10_000)
         service._database.close()
 

@@ -16,16 +16,9 @@ from proxy.errors import (
     SQLSyntaxError,
     StatementTooComplexError,
 )
-from proxy.sql import (
-    Command,
-    Evaluator,
-    Program,
-    compile_statement,
-    dialect,
-    postprocess,
-    split,
-)
-from proxy.sql.sandbox import Here
+from proxy.sql import Command, Evaluator, Program, compile_statement, postprocess, split
+from proxy.sql.parse import grammar
+from proxy.sql.evaluator.sandbox import Here
 from tests.sql.survey import evaluator, policy, program, run
 
 
@@ -487,11 +480,11 @@ def test_nesting_is_counted_on_the_tokens():
     """
     501 levels are refused before anything is parsed, wherever they are; 500 are not.
     """
-    dialect.tokens("(" * 500)
+    grammar.tokens("(" * 500)
     for opened in ("(", "[", "CASE ", "NOT ", "- "):
         with pytest.raises(StatementTooComplexError, match="501 levels"):
-            dialect.tokens(opened * 501)
-    assert len(dialect.tokens("()" * 1000)) == 2000
+            grammar.tokens(opened * 501)
+    assert len(grammar.tokens("()" * 1000)) == 2000
 
 
 def test_a_query_that_takes_too_long_is_given_up():

@@ -12,7 +12,7 @@ import sqlglot
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError
-from proxy.sql.parameters import bind_parameters
+from proxy.sql.parse.parameters import bind_parameters
 from proxy.sqlalchemy_dialect import PrivacyProxyDialect
 
 NO_ROWS = "SET privacy.spend = on"

@@ -20,8 +20,8 @@ from proxy.errors import SourceError
 from proxy.policy import Policy
 from proxy.policy.kinds import nearest
 from proxy.policy.model import Unit
-from proxy.sql.source import expression
-from proxy.sql.source import identifier as name
+from proxy.sql.source_expressions import expression
+from proxy.sql.source_expressions import identifier as name
 
 INSIDE, CLIPPED, UNREADABLE, NO_VALUE = range(4)
 

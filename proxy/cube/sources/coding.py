@@ -37,7 +37,7 @@ from itertools import pairwise
 from proxy.cube.sources.duckdb import text
 from proxy.domain import Attribute, Measure, Value
 from proxy.errors import PolicyError
-from proxy.sql.source import REAL, WHOLE, moment, words
+from proxy.sql.source_expressions import REAL, WHOLE, moment, words
 
 NULL, OUTSIDE, UNREADABLE, CLAMPED = -1, -2, -3, -4
 FINE = 9  # decimals read beyond those that the policy declares

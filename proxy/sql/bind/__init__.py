@@ -1,0 +1,1 @@
+"""Names, scopes and types: a tree becomes release points and the SQL that runs on their results."""

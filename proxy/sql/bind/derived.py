@@ -1,0 +1,209 @@
+"""Aggregates that are not linear: computed from the noisy counts of each value, and so derived.
+
+MIN, MAX, COUNT(DISTINCT), MODE, medians, percentiles and variances of an expression of exact axes
+come from one more release: the counts by that expression.  The first ones look only at values that
+are present, P(count ≥ 1) being at least the confidence asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from proxy.errors import NotSupportedError
+from proxy.sql import types
+from proxy.sql.expression.aggregates import SPREADS, fraction, only_argument, sole
+from proxy.sql.compile.release_point import NUMBERS
+from proxy.sql.compile.groups import Key
+from proxy.sql.compile.moments import has_measure
+from proxy.sql.program import DERIVED, Derived, Extra
+from proxy.sql.expression.lowering import numeric
+from proxy.sql.expression.typed import Typed, convert, position, worded
+
+if TYPE_CHECKING:
+    from proxy.sql.bind.aggregation import Grouped
+
+DOUBLE = "double precision"
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """The relation of the counts of each value ``v``, by group, and their number's id."""
+
+    name: str
+    kind: str  # the type of v
+    number: int
+    scale: int | None = None  # of v
+
+
+def aggregate(grouped: Grouped, node: exp.Expr, known: dict[tuple[str, ...], Marginal]) -> Typed:
+    """Return an aggregate of the values of an expression.
+
+    Raises:
+        NotSupportedError: it cannot be computed from counts.
+    """
+    call, conditions = grouped.filtered(node)
+    shown = worded(node)
+    rule = _rule(call)
+    if rule is None:
+        raise _refused(node)
+    argument = sole(call).this if isinstance(call, exp.WithinGroup) else only_argument(call)
+    if isinstance(argument, exp.Distinct) and len(argument.expressions) == 1:
+        argument = argument.expressions[0]
+    if not isinstance(argument, exp.Expr):
+        raise _refused(node)
+    resolved = grouped.inputs.resolve(argument)
+    if has_measure(resolved):
+        raise NotSupportedError(
+            f"{shown} needs single values of a measure, and the cube has only its sums",
+            hint="SUM, AVG and COUNT of a measure are answered; declare it as an attribute with "
+            "edges to see how it is distributed",
+            position=position(node),
+        )
+    if len(grouped.points) > 1:
+        raise NotSupportedError(
+            f"{shown} is not known with several grouping sets",
+            position=position(node),
+        )
+    typed = grouped.binder.coefficients.lower(resolved)
+    typed = convert(typed, "text") if typed.type == "unknown" else typed
+    lower = grouped.binder.coefficients.lower
+    key = (typed.sql, *(lower(condition).sql for condition in conditions))
+    if key not in known:
+        known[key] = _marginal(grouped, node, Key("value", resolved, typed, shown), conditions)
+    found = known[key]
+    text, kind, aggregate, *detail = rule(found)
+    same = [
+        f"q.g{i} IS NOT DISTINCT FROM {grouped.relation}.g{i}" for i in range(len(grouped.keys))
+    ]
+    where = f" WHERE {' AND '.join(same)}" if same else ""
+    attributes = grouped.binder.policy.domain.attributes
+    binned = any(attributes[axis].edges for axis in typed.axes)  # its values are not those known
+    exact = aggregate and found.kind in types.NUMBERS and not binned
+    counts = divmod(found.number, NUMBERS)
+    derived = Derived(shown, grouped.relation, f"r{counts[0]}", counts[1], aggregate, *detail)
+    return Typed(
+        f"(SELECT {text} FROM {found.name} AS q{where})",
+        kind,
+        numbers=frozenset([found.number]),
+        shadow=_shadow(grouped, derived) if exact else None,
+        scale=types.QUOTIENT if type(call) in SPREADS else found.scale,
+    )
+
+
+def _shadow(grouped: Grouped, derived: Derived) -> str:
+    """Return the text of the id of an aggregate that is derived: its number and row."""
+    known = grouped.binder.derived
+    if derived not in known:
+        known.append(derived)
+    base = (DERIVED * NUMBERS + known.index(derived)) << 32
+    return f"(CAST({base} AS BIGINT) + {grouped.relation}.i)"
+
+
+def _marginal(grouped: Grouped, node: exp.Expr, value: Key, conditions: list[exp.Expr]) -> Marginal:
+    binder, base = grouped.binder, grouped.points[0]
+    where = (*base.where, *conditions)
+    point = binder.add(where, (*base.keys, value), True, base.branches)
+    label = f"COUNT(*) by {worded(node)}"
+    number = point.add(point.count(), node, grouped.context.wanted, label)
+    extra = point.extra(number, Extra("present"))
+    width = len(base.keys)
+    groups = [f"g{i}" for i in range(width)]
+    by = f"PARTITION BY {', '.join(groups)}" if groups else ""
+    counted = f"CASE WHEN n{number}x{extra} AND n{number} > 0 THEN n{number} ELSE 0 END"
+    columns = [*groups, f"g{width} AS v", f"n{number} AS n", f"n{number}x{extra} AS p"]
+    inner = (
+        f"SELECT {', '.join(columns)}, {counted} AS w FROM {point.name} WHERE g{width} IS NOT NULL"
+    )
+    name = binder.fresh("m")
+    binder.withs.append(
+        f"{name} AS (SELECT *, sum(w) OVER ({by} ORDER BY v) AS cum, sum(w) OVER ({by}) AS tot, "
+        f"max(w) OVER ({by}) AS top FROM ({inner}))"
+    )
+    key = point.index * NUMBERS + number
+    return Marginal(name, value.typed.type, key, value.typed.scale)
+
+
+Rule = Callable[[Marginal], tuple[str, ...]]
+
+
+def _rule(node: exp.Expr) -> Rule | None:
+    """Return the text of an aggregate over a marginal q, its type, and what it is."""
+    if isinstance(node, exp.Count) and isinstance(node.this, exp.Distinct):
+        return lambda _: ("count(*) FILTER (WHERE q.p)", "bigint", "distinct")
+    if isinstance(node, exp.Min | exp.Max):
+        name = "min" if isinstance(node, exp.Min) else "max"
+        return lambda m: (f"{name}(q.v) FILTER (WHERE q.p)", m.kind, name)
+    if isinstance(node, exp.LogicalOr | exp.LogicalAnd):
+        name = "bool_or" if isinstance(node, exp.LogicalOr) else "bool_and"
+        return lambda m: _logical(m, name)
+    if isinstance(node, exp.Median):
+        return lambda m: _percentile(m, "0.5")
+    if type(node) in SPREADS:
+        return lambda m: _spread(m, SPREADS[type(node)])
+    if isinstance(node, exp.WithinGroup):
+        inner = node.this
+        if sole(node).args.get("desc"):
+            return None
+        if isinstance(inner, exp.Mode):
+            return lambda m: ("min(q.v) FILTER (WHERE q.w = q.top AND q.top > 0)", m.kind, "mode")
+        if isinstance(inner, exp.PercentileCont):
+            part = fraction(inner.this)
+            return lambda m: _percentile(m, part)
+        if isinstance(inner, exp.PercentileDisc):
+            part = fraction(inner.this)
+            return lambda m: (
+                f"min(q.v) FILTER (WHERE q.w > 0 AND q.cum >= {part} * q.tot)",
+                m.kind,
+                "percentile",
+                part,
+            )
+    return None
+
+
+def _logical(marginal: Marginal, name: str) -> tuple[str, ...]:
+    if marginal.kind != "boolean":
+        raise NotSupportedError(f"{name} takes a condition, not type {marginal.kind}")
+    return f"{name}(q.v) FILTER (WHERE q.p)", "boolean", ""
+
+
+def _numeric(marginal: Marginal, name: str) -> None:
+    if marginal.kind not in types.NUMBERS:
+        raise NotSupportedError(f"{name} takes a number, not type {marginal.kind}")
+
+
+def _percentile(marginal: Marginal, part: str) -> tuple[str, ...]:
+    """Return a percentile between the two values around its place."""
+    _numeric(marginal, "a percentile")
+    place = f"({part} * (q.tot - 1))"
+    low, high = (
+        f"CAST(min(q.v) FILTER (WHERE q.w > 0 AND q.cum > {f}({place})) AS DOUBLE)"
+        for f in ("floor", "ceil")
+    )
+    at = f"max({place} - floor({place}))"
+    return f"{low} + ({high} - {low}) * {at}", DOUBLE, "percentile", part
+
+
+def _spread(marginal: Marginal, name: str) -> tuple[str, ...]:
+    """Return a variance or standard deviation, NULL where there are too few records."""
+    _numeric(marginal, name)
+    value = "CAST(q.v AS DOUBLE)"
+    n, one, two = "sum(q.n)", f"sum(q.n * {value})", f"sum(q.n * {value} * {value})"
+    below = f"({n} - 1)" if name.endswith("samp") else n
+    text = f"greatest({two} - {one} * {one} / {n}, 0) / {below}"
+    text = f"sqrt({text})" if name.startswith("stddev") else text
+    text = f"CASE WHEN {below} > 0 THEN {text} END"
+    kind = types.of_mean(marginal.kind)
+    return (numeric(text).sql if kind == "numeric" else text), kind, "spread", name
+
+
+def _refused(node: exp.Expr) -> NotSupportedError:
+    return NotSupportedError(
+        f"{worded(node)} is not a function of counts and sums that is known",
+        hint="COUNT, SUM and AVG are answered with an interval; COUNT(DISTINCT), MIN, MAX, MEDIAN, "
+        "percentiles, MODE, VARIANCE and STDDEV are derived from counts",
+        position=position(node),
+    )

@@ -1,0 +1,238 @@
+"""Protected rows joined with a public table: each record with the rows that its columns choose.
+
+What a record finds there is an expression of its axes.  Where it finds several rows, it counts
+once for each: they are branches, and the coefficients add up.  Invariant: the rows that are kept,
+and how often, follow from the text, the public table and the record itself; so no join keeps a row
+of the public table for which there is no record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from proxy.errors import NotSupportedError, ProgrammingError, StatementTooComplexError
+from proxy.sql.compile.bins import Public
+from proxy.sql.bind.union_all import MAX_BRANCHES, Branched, pick, repeated
+from proxy.sql.bind.protected_rows import Inputs
+from proxy.sql.bind.names import Names, name_of
+from proxy.sql.bind.relations import Protected, Relation
+from proxy.sql.expression.lowering import flat
+from proxy.sql.expression.typed import Typed, position
+
+Pair = tuple[exp.Expr, Typed]  # what of a record equals which column of the public table
+
+
+def joined(
+    inputs: Inputs,
+    protected: Protected,
+    table: tuple[str, Relation],
+    join: exp.Expr,
+    where: exp.Expr | None,
+    *,
+    first: bool = False,
+) -> Protected:
+    """Return protected rows with the columns of a public table, which stands ``first`` in FROM.
+
+    The key is what ON or USING says, or, of a table after a comma, equalities in WHERE.
+
+    Raises:
+        NotSupportedError: the join would need to know which records there are.
+    """
+    name, relation = table
+    outer = _outer(join, relation, first)
+    public = Names({name: relation.columns})
+    pairs, rest = _pairs(inputs, public, join, where)
+    if outer and (rest or not pairs):
+        raise NotSupportedError(
+            "an outer JOIN of protected rows takes equalities with columns of the public table",
+            hint="write ON a = b AND c = d, and other conditions of the public table in a subquery",
+            position=position(rest[0] if rest else join),
+        )
+    found = _Found(relation, pairs)
+    most, alike = _repetitions(inputs, found)
+    if protected.branches * most > MAX_BRANCHES:
+        raise StatementTooComplexError(
+            f"a record meets {protected.branches * most:,} rows of {name}; "
+            f"{MAX_BRANCHES} are allowed",
+            hint="join by a key of the public table, or aggregate it first",
+            position=position(join),
+        )
+
+    def each(made: Sequence[exp.Expr]) -> exp.Expr:
+        """Return what a record meets in each of the rows that it finds."""
+        if most == 1:
+            return made[0]
+        parts = [pick(node, k) for k in range(protected.branches) for node in made]
+        return Branched(expressions=[part.copy() for part in parts])
+
+    columns = [
+        (column, repeated(found.one(typed), most) if same else each(found.all(typed, most)))
+        for (column, typed), same in zip(relation.columns, alike, strict=True)
+    ]
+    kept = [exp.true() if outer and not j else found.more_than(j) for j in range(most)]
+    mine: dict[str, Sequence[tuple[str, exp.Expr]]] = {
+        table: [(column, repeated(meaning, most)) for column, meaning in known]
+        for table, known in protected.names.tables.items()
+    }
+    names = Names(
+        {name: columns, **mine} if first else {**mine, name: columns},
+        {column: repeated(node, most) for column, node in protected.names.merged.items()},
+    )
+    for identifier in join.args.get("using") or ():
+        whole = Names(mine, names.merged).find(exp.Column(this=identifier.copy()))
+        names.merged[name_of(identifier)] = whole or dict(columns)[name_of(identifier)]
+    conditions = [repeated(condition, most) for condition in protected.where]
+    rows = Protected(names, (*conditions, each(kept)), protected.branches * most)
+    more = Inputs(inputs.binder, rows, inputs.context)
+    return replace(rows, where=(*rows.where, *(more.resolve(part) for part in rest)))
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The rows of a public table that a record finds."""
+
+    relation: Relation
+    pairs: Sequence[Pair]
+
+    @property
+    def order(self) -> str:
+        """An order of these rows; what it does not order is the same."""
+        return ", ".join(typed.sql for _, typed in self.relation.columns)
+
+    def _lookup(self, sql: str, kind: str) -> exp.Expr:
+        text = f"SELECT {sql} FROM {self.relation.text}"
+        if not self.pairs:
+            return Public(meaning=(f"({text})", kind))
+        keys = tuple((typed.sql, typed.type) for _, typed in self.pairs)
+        operands = [operand.copy() for operand, _ in self.pairs]
+        return Public(meaning=(text, kind), expressions=operands, keys=keys)
+
+    def one(self, typed: Typed) -> exp.Expr:
+        """Return a column that is the same in all of these rows."""
+        return self._lookup(f"any_value({typed.sql})", typed.type)
+
+    def all(self, typed: Typed, most: int) -> list[exp.Expr]:
+        """Return a column in each of these rows."""
+        listed = f"list({typed.sql} ORDER BY {self.order})"
+        return [self._lookup(f"{listed}[{j + 1}]", typed.type) for j in range(most)]
+
+    def more_than(self, count: int) -> exp.Expr:
+        """Return whether there are more than so many rows."""
+        return exp.GT(this=self._lookup("count(*)", "bigint"), expression=exp.Literal.number(count))
+
+
+def _outer(join: exp.Expr, relation: Relation, first: bool) -> bool:
+    """Return whether records that find nothing are kept.
+
+    Raises:
+        NotSupportedError: what is kept of the public table would depend on the records.
+    """
+    if not relation.public:
+        raise NotSupportedError(
+            "protected rows are not joined with a result",
+            hint="aggregate the dataset in a subquery first, then join the two results",
+            position=position(join),
+        )
+    side, kind = join.args.get("side") or "", join.args.get("kind") or ""
+    known = {"this", "side", "kind", "on", "using"}
+    odd = any(value and arg not in known for arg, value in join.args.items())
+    if odd or kind not in ("", "INNER", "OUTER", "CROSS"):
+        raise NotSupportedError(
+            "this JOIN of protected rows is not supported",
+            hint="write JOIN public_table ON a = b, or USING (a); or WHERE a IN (SELECT ...)",
+            position=position(join),
+        )
+    if side not in ("", "RIGHT" if first else "LEFT"):
+        raise NotSupportedError(
+            f"{side} JOIN keeps rows of the public table for which there is no record, and "
+            "which these are is not shown",
+            hint="use INNER JOIN, or keep the protected rows: dataset LEFT JOIN public_table",
+            position=position(join),
+        )
+    return bool(side)
+
+
+def _repetitions(inputs: Inputs, found: _Found) -> tuple[int, list[bool]]:
+    """Return how many rows have one key at most, and of which columns these have one value."""
+    keys = [typed.sql for _, typed in found.pairs]
+    known = " AND ".join(f"{key} IS NOT NULL" for key in keys) or "TRUE"
+    same = [
+        f"count(DISTINCT {typed.sql}) <= 1 AND count({typed.sql}) IN (0, count(*)) AS u{i}"
+        for i, (_, typed) in enumerate(found.relation.columns)
+    ]
+    inner = f"SELECT {', '.join(['count(*) AS n', *same])} FROM {found.relation.text} WHERE {known}"
+    inner += f" GROUP BY {', '.join(keys)}" if keys else ""
+    outer = ["max(n)", *(f"bool_and(u{i})" for i in range(len(same)))]
+    ((most, *alike),) = inputs.binder.evaluator.rows(
+        f"SELECT {', '.join(outer)} FROM ({inner})", {}
+    )
+    return max(most or 0, 1), [value is not False for value in alike]
+
+
+def _pairs(
+    inputs: Inputs, public: Names[Typed], join: exp.Expr, where: exp.Expr | None
+) -> tuple[list[Pair], list[exp.Expr]]:
+    """Return the key by which rows are found, and the other conditions of ON."""
+    pairs: list[Pair] = []
+    for identifier in join.args.get("using") or ():
+        column = exp.Column(this=identifier.copy())
+        typed = public.find(column)
+        if typed is None:
+            raise public.unknown(column)
+        pairs.append((inputs.resolve(column), typed))
+    on, rest = join.args.get("on"), []
+    comma = on is None and not pairs
+    for part in _parts(where if comma else on):
+        key = _key_of(part, public, inputs)
+        if key is None:
+            rest.append(part)
+            continue
+        operand, named = key
+        typed = public.find(named)
+        if typed is None:
+            raise public.unknown(named)
+        try:
+            pairs.append((inputs.resolve(operand), typed))
+        except ProgrammingError:  # of a table that comes later
+            if not comma:
+                raise
+    return pairs, [] if comma else rest
+
+
+def _parts(node: exp.Expr | None) -> list[exp.Expr]:
+    """Return the conditions that are joined by AND."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if node is None:
+        return []
+    return flat(node) if isinstance(node, exp.And) else [node]
+
+
+def _key_of(
+    node: exp.Expr, public: Names[Typed], inputs: Inputs
+) -> tuple[exp.Expr, exp.Expr] | None:
+    """Return what of the rows equals which column of the public table, if a condition says so."""
+    if not isinstance(node, exp.EQ):
+        return None
+    sides = [node.this, node.expression]
+    mine = [_columns(side, public, inputs) for side in sides]
+    for k in (0, 1):
+        if isinstance(sides[k], exp.Column) and mine[k] and not mine[1 - k]:
+            return sides[1 - k], sides[k]
+    return None
+
+
+def _columns(node: exp.Expr, public: Names[Typed], inputs: Inputs) -> list[exp.Expr]:
+    """Return the columns of an expression that are the public table's."""
+    return [
+        column
+        for column in node.find_all(exp.Column)
+        if (
+            name_of(column.args["table"]) in public.tables
+            if column.args.get("table")
+            else public.find(column) is not None and inputs.names.find(column) is None
+        )
+    ]

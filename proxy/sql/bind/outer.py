@@ -1,0 +1,160 @@
+"""What every expression outside of aggregations may have: subqueries of results, and windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from proxy.errors import NotSupportedError, ProgrammingError
+from proxy.sql import types
+from proxy.sql.expression.aggregates import WINDOWS, aggregate, convert_result
+from proxy.sql.bind.render import direction
+from proxy.sql.bind.names import Names, name_of
+from proxy.sql.bind.relations import Bound, Context
+from proxy.sql.expression.lowering import Lowering, compared, signed
+from proxy.sql.expression.typed import Typed, convert, make, position
+
+if TYPE_CHECKING:
+    from proxy.sql.bind.query import Binder
+
+CONSTANTS = 64  # of a statement are tried beforehand
+
+
+class Outer(Lowering):
+    """What all expressions outside of aggregations may have: subqueries of results, windows."""
+
+    def __init__(self, binder: Binder, context: Context, windows: Sequence[exp.Expr] = ()) -> None:
+        self.binder = binder
+        self.context = context
+        self.windows = {name_of(window.this): window for window in windows}
+
+    def visible(self) -> Names[Typed] | None:
+        """Return the columns that a subquery sees from here."""
+        return None
+
+    def before(self, node: exp.Expr) -> Typed | None:
+        """Return the translation of a subquery or a window."""
+        if isinstance(node, exp.Subquery):
+            return self._scalar(node)
+        if isinstance(node, exp.Exists):
+            bound = self._subquery(node.this)
+            return make(f"(EXISTS ({bound.sql}))", "boolean", *(o.typed for o in bound.outputs))
+        if isinstance(node, exp.In) and node.args.get("query"):
+            return self._member(node)
+        if isinstance(node, exp.Window):
+            return self._window(node)
+        return self.constant(node)
+
+    def constant(self, node: exp.Expr) -> Typed | None:
+        """Return an expression of constants, tried now: if it fails, then before any charge.
+
+        Raises:
+            DataError: it has no value.
+        """
+        if not isinstance(node, exp.Cast | exp.Binary | exp.Neg | exp.Func) or signed(node):
+            return None
+        if node.find(exp.Column, exp.Query, exp.AggFunc, exp.Window, exp.Anonymous):
+            return None
+        self.binder.constants += 1
+        if self.binder.constants > CONSTANTS:
+            return None
+        coefficients = self.binder.coefficients
+        typed = coefficients.lower(node)
+        if not typed.axes:
+            coefficients.evaluator.value(typed.sql)
+        return typed
+
+    def _subquery(self, node: exp.Expr) -> Bound:
+        return self.binder.query(node, replace(self.context, outer=self.visible()))
+
+    def _one_column(self, node: exp.Expr) -> tuple[Bound, Typed]:
+        bound = self._subquery(node)
+        if len(bound.outputs) != 1:
+            raise ProgrammingError("subquery must return only one column", position=position(node))
+        return bound, bound.outputs[0].typed
+
+    def _scalar(self, node: exp.Expr) -> Typed:
+        bound, typed = self._one_column(node)
+        shadow = f"(SELECT s0 FROM ({bound.sql}))" if typed.shadow else None
+        text = f"(SELECT c0 FROM ({bound.sql}))"
+        made = make(text, typed.type, typed, scale=typed.scale)
+        return replace(made, axes=frozenset(), shadow=shadow)
+
+    def _member(self, node: exp.Expr) -> Typed:
+        bound, typed = self._one_column(node.args["query"])
+        inner = Typed("c0", typed.type, numbers=typed.numbers)
+        left, right = compared(self.lower(node.this), inner, "=")
+        text = f"({left.sql} IN (SELECT {right.sql} FROM ({bound.sql})))"
+        return make(text, "boolean", left, right)
+
+    # --- windows -----------------------------------------------------------------------------
+
+    def _window(self, node: exp.Expr) -> Typed:
+        named = node.args.get("alias")
+        if named is not None:
+            if name_of(named) not in self.windows:
+                raise ProgrammingError(
+                    f'window "{name_of(named)}" does not exist', position=position(node)
+                )
+            spec = self.windows[name_of(named)]
+        else:
+            spec = node
+        function, kind, values = self._windowed(node.this)
+        pieces = []
+        partition = [self.lower(item) for item in spec.args.get("partition_by") or ()]
+        values += partition
+        if partition:
+            pieces.append(f"PARTITION BY {', '.join(p.sql for p in partition)}")
+        order = spec.args.get("order")
+        ordered = [(self.lower(item.this), item) for item in order.expressions] if order else []
+        values += [typed for typed, _ in ordered]
+        if ordered:
+            pieces.append(f"ORDER BY {', '.join(direction(t.sql, item) for t, item in ordered)}")
+        if spec.args.get("spec"):
+            pieces.append(_frame(spec.args["spec"]))
+        scale = values[0].scale if values else None
+        made = make(f"({function} OVER ({' '.join(pieces)}))", kind, *values, scale=scale)
+        return convert_result(made, function)
+
+    def _windowed(self, node: exp.Expr) -> tuple[str, str, list[Typed]]:
+        """Return the call, its type and its arguments."""
+        if type(node) in WINDOWS:
+            name, kind = WINDOWS[type(node)]
+            found = [
+                self.lower(node.args[arg])
+                for arg in ("this", "offset", "default")
+                if isinstance(node.args.get(arg), exp.Expr)
+            ]
+            if kind is None and len(found) > 2:
+                found[0], found[2] = together_or_raise(found[0], found[2], name)
+            text = f"{name}({', '.join(v.sql for v in found)})"
+            return text, kind or found[0].type, found
+        call = aggregate(node, self.lower)
+        return call.sql, call.type, [call]
+
+
+def together_or_raise(one: Typed, two: Typed, place: str) -> tuple[Typed, Typed]:
+    """Return two values as the type they have in common."""
+    kind = types.common([one.type, two.type], place.upper())
+    return convert(one, kind), convert(two, kind)
+
+
+def _frame(spec: exp.Expr) -> str:
+    if spec.args.get("exclude"):
+        raise NotSupportedError("EXCLUDE is not supported in a window")
+
+    def end(name: str) -> str:
+        value, side = spec.args.get(name), spec.args.get(f"{name}_side") or ""
+        if isinstance(value, exp.Literal) and value.name.isdigit():
+            return f"{value.name} {side}"
+        if value in ("UNBOUNDED", "CURRENT ROW"):
+            return f"{value} {side}".strip()
+        raise NotSupportedError("a window frame takes whole numbers, UNBOUNDED or CURRENT ROW")
+
+    kind = str(spec.args.get("kind"))
+    if spec.args.get("end") is None:
+        return f"{kind} {end('start')}"
+    return f"{kind} BETWEEN {end('start')} AND {end('end')}"

@@ -1,0 +1,95 @@
+"""Expressions over protected rows: their columns resolved to axes and measures.
+
+A resolved expression holds no names: columns are ``Axis`` and ``MeasureColumn`` nodes, or the
+expressions that a subquery gave them; what it reads of public tables is a ``Public`` node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from proxy.errors import NotSupportedError, ProgrammingError, StatementTooComplexError
+from proxy.sql.compile.bins import Public
+from proxy.sql.bind.relations import Context, Protected
+from proxy.sql.expression.typed import position
+
+if TYPE_CHECKING:
+    from proxy.sql.bind.query import Binder
+
+MAX_NODES = 50_000  # of one expression
+
+
+class Inputs:
+    """The columns of protected rows."""
+
+    def __init__(self, binder: Binder, protected: Protected, context: Context) -> None:
+        self.binder = binder
+        self.names = protected.names
+        self.context = context
+
+    def resolve(self, node: exp.Expr) -> exp.Expr:
+        """Return an expression with its columns replaced by what they are.
+
+        Raises:
+            StatementTooComplexError: subqueries upon subqueries have made it too large.
+        """
+        found = self._resolve(node.copy())
+        if sum(1 for _ in islice(found.walk(), MAX_NODES + 1)) > MAX_NODES:
+            raise StatementTooComplexError("an expression of this statement becomes too long")
+        return found
+
+    def _resolve(self, node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column):
+            return self._column(node)
+        if isinstance(node, exp.Subquery | exp.Exists) or node.args.get("query"):
+            return self._public(node)
+        if isinstance(node, exp.Query):
+            raise NotSupportedError("a subquery is not supported here", position=position(node))
+        for child in list(node.iter_expressions()):
+            found = self._resolve(child)
+            if found is not child:
+                child.replace(found)
+        return node
+
+    def _column(self, node: exp.Expr) -> exp.Expr:
+        if isinstance(node.this, exp.Star):
+            raise NotSupportedError("* is not supported here", position=position(node))
+        known = self.names.find(node)
+        if known is None:
+            raise self.names.unknown(node)
+        found = known.copy()
+        if "start" in node.this.meta:
+            found.meta["start"] = node.this.meta["start"]
+        return found if not found.args or not _compound(found) else exp.Paren(this=found)
+
+    def _public(self, node: exp.Expr) -> exp.Expr:
+        """Return a subquery of public tables as a value, a list or a condition."""
+        inner = node.args.get("query") or node
+        query = inner.this
+        bound = self.binder.query(query, replace(self.context, outer=None))
+        if not bound.public:
+            raise NotSupportedError(
+                "rows are not selected by a result of the protected dataset",
+                hint="ask for that result first, and put the number into the statement",
+                position=position(node),
+            )
+        if len(bound.outputs) != 1 and not isinstance(node, exp.Exists):
+            raise ProgrammingError("subquery must return only one column", position=position(node))
+        if isinstance(node, exp.Exists):
+            return Public(meaning=(f"(EXISTS ({bound.sql}))", "boolean"))
+        if isinstance(node, exp.In):
+            text = f"(SELECT c0 FROM ({bound.sql}))"
+            operand = self._resolve(node.this)
+            return Public(
+                meaning=(text, bound.outputs[0].typed.type), expressions=[operand], member=True
+            )
+        text = f"(SELECT c0 FROM ({bound.sql}))"
+        return Public(meaning=(text, bound.outputs[0].typed.type))
+
+
+def _compound(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Binary | exp.Unary) and not isinstance(node, exp.Paren)

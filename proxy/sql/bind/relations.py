@@ -1,0 +1,111 @@
+"""What a query is made of, and what it makes: protected rows, relations, bound queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from proxy.errors import ProgrammingError
+from proxy.sql.bind.names import Names
+from proxy.sql.program import Request
+from proxy.sql.expression.typed import Typed, position
+
+
+@dataclass
+class Protected:
+    """Rows of the protected dataset: what each column is, in axes and measures, and which rows.
+
+    With several ``branches``, of UNION ALL, they are the rows of each branch, one after the other.
+    """
+
+    names: Names[exp.Expr]
+    where: tuple[exp.Expr, ...] = ()
+    branches: int = 1
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A result, or a public table: an item of DuckDB's FROM, and its columns."""
+
+    text: str
+    columns: tuple[tuple[str, Typed], ...]
+    public: bool = False  # nothing in it has been released: public tables and what is made of them
+
+
+@dataclass(frozen=True)
+class Output:
+    """A column of a bound query."""
+
+    name: str
+    typed: Typed
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound query: DuckDB text whose columns are c0, c1, ..., then s0, s1, ... of some."""
+
+    sql: str
+    outputs: tuple[Output, ...]
+    probe: bool = False
+    public: bool = False
+
+
+@dataclass
+class Cte:
+    """A WITH query: bound when it is first read, and once if it is a result."""
+
+    node: exp.Expr
+    columns: Sequence[str]
+    env: Env
+    relation: Relation | None = None
+    wanted: Request | None = None  # of a view with a hint
+
+
+Env = Mapping[str, Cte]
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where a query stands: the WITH queries it sees, the request that holds, outer columns."""
+
+    env: Env = field(default_factory=dict)
+    wanted: Request | None = None
+    outer: Names[Typed] | None = None
+
+
+def columns_of(name: str, outputs: Iterable[Output]) -> tuple[tuple[str, Typed], ...]:
+    """Return the columns of a bound query as columns of a relation."""
+    return tuple(
+        (
+            output.name,
+            Typed(
+                f"{name}.c{i}",
+                output.typed.type,
+                numbers=output.typed.numbers,
+                width=output.typed.width,
+                scale=output.typed.scale,
+                shadow=f"{name}.s{i}" if output.typed.shadow else None,
+            ),
+        )
+        for i, output in enumerate(outputs)
+    )
+
+
+def renamed(
+    found: Protected | Relation, names: Sequence[str], node: exp.Expr
+) -> Protected | Relation:
+    """Return a relation whose first columns have other names."""
+    columns = found.columns if isinstance(found, Relation) else found.names.tables[""]
+    if len(names) > len(columns):
+        raise ProgrammingError(
+            f"{len(columns)} columns available but {len(names)} columns specified",
+            position=position(node),
+        )
+    kept = [*names, *(column for column, _ in columns[len(names) :])]
+    if isinstance(found, Relation):
+        pairs = tuple((a, typed) for a, (_, typed) in zip(kept, found.columns, strict=True))
+        return replace(found, columns=pairs)
+    inner = [(a, meaning) for a, (_, meaning) in zip(kept, found.names.tables[""], strict=True)]
+    return replace(found, names=Names({"": inner}))

@@ -1,0 +1,156 @@
+"""A SELECT written out: columns and their shadows, ORDER BY, LIMIT, DISTINCT.
+
+Invariant: beside each column that is a number as it is stands its shadow, the number's id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from proxy.errors import NotSupportedError, ProgrammingError, TypeMismatchError
+from proxy.sql.bind.names import name_of
+from proxy.sql.bind.relations import Bound, Output
+from proxy.sql.expression.typed import Typed, position
+
+if TYPE_CHECKING:
+    pass
+
+
+def direction(sql: str, item: exp.Expr) -> str:
+    """Return an item of ORDER BY, with PostgreSQL's place for NULLs."""
+    nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
+    return f"{sql} {'DESC' if item.args.get('desc') else 'ASC'} NULLS {nulls}"
+
+
+@dataclass(frozen=True)
+class Body:
+    """A SELECT in translation: where it reads from, and the texts of its clauses."""
+
+    source: str
+    outputs: Sequence[Output]
+    where: str | None = None
+    group: str | None = None
+    having: str | None = None
+    qualify: str | None = None
+    ties: Sequence[str] = ()  # what orders rows that ORDER BY does not
+
+
+def assembled(node: exp.Expr, body: Body, lower: Callable[[exp.Expr], Typed]) -> Bound:
+    """Return a SELECT as text: its columns, then the shadows, in order, limited."""
+    columns = [f"{output.typed.sql} AS c{i}" for i, output in enumerate(body.outputs)]
+    shadowed = [i for i, output in enumerate(body.outputs) if output.typed.shadow]
+    columns += [f"{body.outputs[i].typed.shadow} AS s{i}" for i in shadowed]
+    text = f"SELECT {', '.join(columns or ['1'])}"
+    text += f" FROM {body.source}" if body.source else ""
+    for word in ("where", "group", "having", "qualify"):
+        clause = getattr(body, word)
+        text += f" {'GROUP BY' if word == 'group' else word.upper()} {clause}" if clause else ""
+    distinct = bool(node.args.get("distinct"))
+    order = [
+        direction(_ordered(item.this, body.outputs, lower, distinct), item)
+        for item in (node.args["order"].expressions if node.args.get("order") else ())
+    ]
+    if distinct:
+        listed = ", ".join(f"c{i}" for i in range(len(body.outputs)))
+        picked = [f"min(s{i}) AS s{i}" for i in shadowed]
+        text = f"SELECT {', '.join([listed, *picked])} FROM ({text}) GROUP BY {listed}"
+    else:
+        order += body.ties
+    text += f" ORDER BY {', '.join(order)}" if order else ""
+    limit, tail = _limits(node)
+    return Bound(text + tail, tuple(body.outputs), probe=limit == 0)
+
+
+def _ordered(
+    node: exp.Expr,
+    outputs: Sequence[Output],
+    lower: Callable[[exp.Expr], Typed],
+    distinct: bool,
+) -> str:
+    """Return what to order by: an ordinal, an output column, an expression of the input."""
+    at = output_at(node, outputs)
+    if at is None:
+        typed = lower(node)
+        found = [i for i, output in enumerate(outputs) if output.typed.sql == typed.sql]
+        if not distinct:
+            return typed.sql
+        if not found:
+            raise ProgrammingError(
+                "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
+                position=position(node),
+            )
+        at = found[0]
+    return f"c{at}" if distinct else outputs[at].typed.sql
+
+
+def output_at(node: exp.Expr, outputs: Sequence[Output]) -> int | None:
+    """Return which output an item of ORDER BY names by its ordinal or its name."""
+    if isinstance(node, exp.Literal) and not node.is_string:
+        at = int(node.name) if node.name.isdigit() else 0
+        if not 1 <= at <= len(outputs):
+            raise ProgrammingError(
+                f"ORDER BY position {node.name} is not in select list", position=position(node)
+            )
+        return at - 1
+    if isinstance(node, exp.Column) and not node.args.get("table"):
+        # PostgreSQL: in ORDER BY an output column goes before an input column
+        for i, output in enumerate(outputs):
+            if output.name == name_of(node.this):
+                return i
+    return None
+
+
+def modified(bound: Bound, node: exp.Expr) -> Bound:
+    """Return a query with the ORDER BY and LIMIT that stand after it as a whole."""
+    order = []
+    for item in node.args["order"].expressions if node.args.get("order") else ():
+        at = output_at(item.this, bound.outputs)
+        if at is None:
+            raise NotSupportedError(
+                "ORDER BY after UNION takes a column of the result, by name or number",
+                position=position(item),
+            )
+        order.append(direction(f"c{at}", item))
+    limit, tail = _limits(node)
+    text = f"SELECT * FROM ({bound.sql})" if order or tail else bound.sql
+    text += f" ORDER BY {', '.join(order)}" if order else ""
+    outputs = tuple(
+        replace(o, typed=replace(o.typed, sql=f"c{i}", shadow=o.typed.shadow and f"s{i}"))
+        for i, o in enumerate(bound.outputs)
+    )
+    return Bound(text + tail, outputs, probe=bound.probe or limit == 0)
+
+
+def _limits(node: exp.Expr) -> tuple[int | None, str]:
+    """Return the LIMIT, and the text of LIMIT and OFFSET."""
+    limit, offset = (_whole(node, arg) for arg in ("limit", "offset"))
+    text = f" LIMIT {limit}" if limit is not None else ""
+    return limit, text + (f" OFFSET {offset}" if offset is not None else "")
+
+
+def _whole(node: exp.Expr, arg: str) -> int | None:
+    clause = node.args.get(arg)
+    if clause is None:
+        return None
+    options = clause.args.get("limit_options")
+    if options and (options.args.get("percent") or options.args.get("with_ties")):
+        raise NotSupportedError("LIMIT takes a number of rows", position=position(clause))
+    value = clause.args.get("expression") or clause.args.get("count") or exp.Literal.number(1)
+    while isinstance(value, exp.Paren) or (isinstance(value, exp.Cast) and _is_whole(value)):
+        value = value.this
+    if isinstance(value, exp.Null) or (isinstance(value, exp.Var) and value.name == "ALL"):
+        return None
+    if not (isinstance(value, exp.Literal) and value.name.isdigit() and len(value.name) < 19):
+        raise TypeMismatchError(
+            f"{arg.upper()} takes a whole number that is not negative",
+            position=position(value if isinstance(value, exp.Expr) else clause),
+        )
+    return int(value.name)
+
+
+def _is_whole(node: exp.Cast) -> bool:
+    return node.to.is_type("smallint", "int", "bigint")

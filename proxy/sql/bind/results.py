@@ -1,0 +1,110 @@
+"""Expressions over results: columns of relations, aggregates of results, windows, subqueries.
+
+Nothing here meets protected rows: it is ordinary SQL on released numbers and public tables, written
+out for DuckDB with generated names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from proxy.errors import (
+    GroupingError,
+    NotSupportedError,
+)
+from proxy.sql.expression.aggregates import aggregate, aggregates, convert_result, is_aggregate
+from proxy.sql.bind.names import Names, name_of
+from proxy.sql.bind.outer import Outer
+from proxy.sql.bind.relations import Context
+from proxy.sql.expression.typed import Typed, make, position
+
+if TYPE_CHECKING:
+    from proxy.sql.bind.query import Binder
+
+DOUBLE = "double precision"
+
+
+# --- aggregates of results ---------------------------------------------------------------------
+
+
+# --- SELECT over results ------------------------------------------------------------------------
+
+
+class Results(Outer):
+    """Expressions over the columns of relations; with ``keys``, after a GROUP BY of these texts."""
+
+    def __init__(
+        self,
+        binder: Binder,
+        names: Names[Typed],
+        context: Context,
+        keys: Sequence[Typed] | None = None,
+        windows: Sequence[exp.Expr] = (),
+    ) -> None:
+        super().__init__(binder, context, windows)
+        self.names = names
+        self.keys = keys
+
+    def visible(self) -> Names[Typed] | None:
+        """Return the columns that a subquery sees: these, and those around."""
+        outer = self.context.outer
+        tables = {**(outer.tables if outer else {}), **self.names.tables}
+        return Names(tables, self.names.merged)
+
+    def column(self, node: exp.Expr) -> Typed:
+        """Return a column."""
+        if isinstance(node.this, exp.Star):
+            raise NotSupportedError("* is not supported here", position=position(node))
+        found = None
+        table = node.args.get("table")
+        if table is None or name_of(table) in self.names.tables:
+            found = self.names.find(node)
+        if found is None and self.context.outer is not None:
+            found = self.context.outer.find(node)
+        if found is None:
+            if table is not None:
+                self.names.find(node)  # says that there is no such table
+            raise self.names.unknown(node)
+        return found
+
+    def before(self, node: exp.Expr) -> Typed | None:
+        """Return an aggregate or a key, after GROUP BY."""
+        if self.keys is None:
+            if is_aggregate(node):
+                raise GroupingError(
+                    "aggregate functions are not allowed here", position=position(node)
+                )
+            return super().before(node)
+        if is_aggregate(node):
+            plain = Results(self.binder, self.names, self.context)
+            made = aggregate(node, plain.lower)
+            return convert_result(made, made.sql)
+        if isinstance(node, exp.Grouping):
+            plain = Results(self.binder, self.names, self.context)
+            parts = [plain.lower(item) for item in node.expressions]
+            return make(f"CAST(grouping({', '.join(p.sql for p in parts)}) AS INTEGER)", "integer")
+        alone = node.find(exp.Column) and not node.find(exp.Window, exp.Query)
+        if alone and next(aggregates(node), None) is None:
+            typed = Results(self.binder, self.names, self.context).lower(node)
+            if any(key.sql == typed.sql for key in self.keys):
+                return typed
+            if isinstance(node, exp.Column) and typed.sql.split(".")[0] in self._own():
+                raise ungrouped(node)
+        return super().before(node)
+
+    def _own(self) -> set[str]:
+        """Return the generated names of the relations of this FROM clause."""
+        columns = [typed for known in self.names.tables.values() for _, typed in known]
+        return {typed.sql.split(".")[0] for typed in columns}
+
+
+def ungrouped(node: exp.Expr) -> GroupingError:
+    """Return the error for a column that is neither grouped nor aggregated."""
+    return GroupingError(
+        f'column "{name_of(node.this)}" must appear in the GROUP BY clause or be used in an '
+        "aggregate function",
+        position=position(node),
+    )

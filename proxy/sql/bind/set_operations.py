@@ -1,0 +1,101 @@
+"""Queries that are put one above the other: UNION, INTERSECT, EXCEPT; and VALUES."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from proxy.errors import SQLSyntaxError
+from proxy.sql import types
+from proxy.sql.bind.names import Names
+from proxy.sql.bind.relations import Bound, Context, Output
+from proxy.sql.bind.results import Results
+from proxy.sql.expression.typed import Typed, convert, position, widest
+
+if TYPE_CHECKING:
+    from proxy.sql.bind.query import Binder
+
+
+def set_operation(node: exp.Expr, sides: Sequence[Bound]) -> Bound:
+    """Return UNION, INTERSECT or EXCEPT of two queries.
+
+    Raises:
+        SQLSyntaxError, TypeMismatchError: their columns do not match.
+    """
+    word = node.key.upper()  # UNION, INTERSECT or EXCEPT
+    widths = [len(side.outputs) for side in sides]
+    if widths[0] != widths[1]:
+        raise SQLSyntaxError(
+            f"each {word} query must have the same number of columns", position=position(node)
+        )
+    kinds = [
+        types.common([one.typed.type, two.typed.type], word)
+        for one, two in zip(sides[0].outputs, sides[1].outputs, strict=True)
+    ]
+    everything = not node.args.get("distinct")
+    plain = word == "UNION"  # only there a row is a row of one of the two
+    shadowed = [
+        plain and bool(one.typed.shadow or two.typed.shadow)
+        for one, two in zip(sides[0].outputs, sides[1].outputs, strict=True)
+    ]
+    texts = [_side(side, kinds, shadowed) for side in sides]
+    columns = [f"c{i}" for i in range(len(kinds))]
+    text = f"({texts[0]}) {word}{' ALL' if everything or plain else ''} ({texts[1]})"
+    if plain and not everything:
+        picked = [f"min(s{i}) AS s{i}" for i, s in enumerate(shadowed) if s]
+        listed = ", ".join(columns)
+        text = f"SELECT {', '.join([*columns, *picked])} FROM ({text}) GROUP BY {listed}"
+    outputs = tuple(
+        Output(
+            one.name,
+            Typed(
+                f"c{i}", kind, numbers=one.typed.numbers | two.typed.numbers,
+                width=max(one.typed.width, two.typed.width),
+                scale=widest([convert(o.typed, kind) for o in (one, two)]),
+                shadow=f"s{i}" if shadow else None,
+            ),
+        )
+        for i, (one, two, kind, shadow) in enumerate(
+            zip(sides[0].outputs, sides[1].outputs, kinds, shadowed, strict=True)
+        )
+    )  # fmt: skip
+    return Bound(text, outputs)
+
+
+def _side(side: Bound, kinds: Sequence[str], shadowed: Sequence[bool]) -> str:
+    columns, shadows = [], []
+    for i, (output, kind) in enumerate(zip(side.outputs, kinds, strict=True)):
+        columns.append(f"{convert(Typed(f'c{i}', output.typed.type), kind).sql} AS c{i}")
+        if shadowed[i]:
+            shadow = f"s{i}" if output.typed.shadow else "CAST(NULL AS BIGINT)"
+            shadows.append(f"{shadow} AS s{i}")
+    return f"SELECT {', '.join([*columns, *shadows])} FROM ({side.sql})"
+
+
+def values(binder: Binder, node: exp.Expr, context: Context) -> Bound:
+    """Return VALUES as a query.
+
+    Raises:
+        SQLSyntaxError: its lists differ in length.
+    """
+    lowering = Results(binder, Names(), context)
+    rows = [[lowering.lower(item) for item in row.expressions] for row in node.expressions]
+    if len({len(row) for row in rows}) != 1:
+        raise SQLSyntaxError("VALUES lists must all be the same length")
+    kinds = [types.common([row[i].type for row in rows], "VALUES") for i in range(len(rows[0]))]
+    kinds = ["text" if kind == "unknown" else kind for kind in kinds]
+    texts = [
+        f"({', '.join(convert(v, kind).sql for v, kind in zip(row, kinds, strict=True))})"
+        for row in rows
+    ]
+    names = ", ".join(f"c{i}" for i in range(len(kinds)))
+    text = f"SELECT * FROM (VALUES {', '.join(texts)}) AS v({names})"
+    widths = [max(row[i].width for row in rows) for i in range(len(kinds))]
+    scales = [widest([convert(row[i], kind) for row in rows]) for i, kind in enumerate(kinds)]
+    outputs = [
+        Output(f"column{i + 1}", Typed(f"c{i}", kind, width=widths[i], scale=scales[i]))
+        for i, kind in enumerate(kinds)
+    ]
+    return Bound(text, tuple(outputs))

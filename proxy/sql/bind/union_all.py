@@ -1,0 +1,121 @@
+"""Protected rows of which one record makes several: UNION ALL, joins, under an aggregate.
+
+An aggregate of them is the sum of its branches: the coefficients add up, and with them what one
+record adds.  A column that is not the same in all branches is a ``Branched`` node.
+Invariant: its expressions are as many as the rows have branches, of one type, and hold no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from sqlglot import exp
+
+from proxy.errors import NotSupportedError, SQLSyntaxError, StatementTooComplexError
+from proxy.sql import types
+from proxy.sql.bind.names import Names
+from proxy.sql.bind.relations import Bound, Protected
+from proxy.sql.expression.lowering import RULES, Lowering
+from proxy.sql.expression.typed import Typed, position
+
+if TYPE_CHECKING:
+    from proxy.sql.bind.query import Binder
+
+MAX_BRANCHES = 64
+
+
+class Branched(exp.Expression):
+    """What an expression is in each branch: ``expressions``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
+
+
+def pick(node: exp.Expr, branch: int) -> exp.Expr:
+    """Return an expression as it is in one branch."""
+    if isinstance(node, Branched):
+        return node.expressions[branch]  # type: ignore[no-any-return]
+    if node.find(Branched) is None:
+        return node
+    return node.transform(
+        lambda n: exp.Paren(this=n.expressions[branch].copy()) if isinstance(n, Branched) else n
+    )
+
+
+def repeated(node: exp.Expr, times: int) -> exp.Expr:
+    """Return an expression where each branch has become so many, one after the other."""
+    if times == 1 or node.find(Branched) is None:
+        return node
+
+    def more(n: exp.Expr) -> exp.Expr:
+        if not isinstance(n, Branched):
+            return n
+        return Branched(expressions=[e.copy() for e in n.expressions for _ in range(times)])
+
+    return node.transform(more)
+
+
+def united(binder: Binder, parts: Sequence[Protected | Bound], node: exp.Expr) -> Protected:
+    """Return the rows of UNION ALL.
+
+    Raises:
+        NotSupportedError: it is another operation, or not all of it are protected rows.
+        SQLSyntaxError, TypeMismatchError: the columns do not match.
+    """
+    rows = [part for part in parts if isinstance(part, Protected)]
+    if not isinstance(node, exp.Union) or node.args.get("distinct") or len(rows) < len(parts):
+        raise NotSupportedError(
+            "protected rows are put together by UNION ALL, and with protected rows only",
+            hint="write UNION ALL, or aggregate in each part of the "
+            f"{node.key.upper()} instead of around it",
+            position=position(node.this),
+        )
+    if node.args.get("limit") or node.args.get("offset"):
+        raise NotSupportedError(
+            "LIMIT and OFFSET choose among results, not among protected rows",
+            position=position(node),
+        )
+    columns = [part.names.tables[""] for part in rows]
+    if len({len(each) for each in columns}) != 1:
+        raise SQLSyntaxError(
+            "each UNION query must have the same number of columns", position=position(node)
+        )
+    leaves = [(part, k) for part in rows for k in range(part.branches)]
+    if len(leaves) > MAX_BRANCHES:
+        raise StatementTooComplexError(f"UNION ALL has more than {MAX_BRANCHES} parts of rows")
+    named = []
+    for i, (name, _) in enumerate(columns[0]):
+        meanings = [pick(part.names.tables[""][i][1], k) for part, k in leaves]
+        named.append((name, _joined(_alike(binder, meanings))))
+    wheres = [[pick(each, k) for each in part.where] or [exp.true()] for part, k in leaves]
+    conditions = [exp.and_(*each) for each in wheres]
+    return Protected(Names({"": named}), (_joined(conditions),), len(leaves))
+
+
+def _alike(binder: Binder, meanings: Sequence[exp.Expr]) -> list[exp.Expr]:
+    """Return the meanings of a column as the type that they have together."""
+    kinds = [binder.coefficients.kind(meaning) for meaning in meanings]
+    kind = types.common(kinds, "UNION")
+    target = exp.DataType.build("text" if kind == "unknown" else kind, dialect="postgres")
+    return [
+        meaning if one == kind else exp.Cast(this=exp.Paren(this=meaning), to=target.copy())
+        for meaning, one in zip(meanings, kinds, strict=True)
+    ]
+
+
+def _joined(meanings: Sequence[exp.Expr]) -> exp.Expr:
+    same = all(meaning == meanings[0] for meaning in meanings)
+    return meanings[0] if same else Branched(expressions=[m.copy() for m in meanings])
+
+
+def _refused(_: Lowering, node: exp.Expr) -> Typed:
+    raise NotSupportedError(
+        "a record may have several values of this column: in parts of UNION ALL, or in rows of a "
+        "public table with the same key",
+        hint="it can be counted, summed and compared; to group by it, group in each part, or join "
+        "with one row for each key",
+        position=position(node),
+    )
+
+
+RULES[Branched] = _refused

@@ -1,0 +1,1 @@
+"""A release point becomes linear queries: its expressions evaluated over the public domain."""

@@ -1,0 +1,127 @@
+"""Where inside the bins of an axis an expression has to be tried to know that it is constant.
+
+An expression that only compares the axis with constants changes at these and nowhere else; one that
+looks at the calendar, at the beginnings of days.  Invariant: between two points that are tried, the
+expression does not change.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, ClassVar
+
+from sqlglot import exp
+
+from proxy.domain import Attribute, Value
+from proxy.errors import NotSupportedError
+from proxy.sql.expression.lowering import COMPARISONS
+
+ENUMERABLE = 2**17  # values in the bins of an axis, up to which all are tried
+
+
+class Axis(exp.Expression):
+    """A resolved column that is an axis: ``this`` is its index."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class MeasureColumn(exp.Expression):
+    """A resolved column that is a measure: ``this`` is its index."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class Public(exp.Expression):
+    """What an expression reads of public tables, by DuckDB text.
+
+    ``meaning`` is (text of a query of one column, its type); ``keys`` (of a lookup) the columns,
+    with their types, that equal the ``expressions``; ``member``: whether the expression is in it.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "meaning": True, "expressions": False, "keys": False, "member": False
+    }  # fmt: skip
+
+
+def compared_axes(node: exp.Expr) -> list[tuple[Axis, list[exp.Expr]]]:
+    """Return the axes that are compared with constants, and the constants."""
+    pairs = []
+    for axis in node.find_all(Axis):
+        top: exp.Expr = axis
+        while isinstance(top.parent, exp.Paren) and top is not node:
+            top = top.parent
+        parent = top.parent
+        if (
+            parent is not None
+            and top is not node
+            and isinstance(parent, (*COMPARISONS, exp.Between, exp.In, exp.Is))
+        ):
+            others = [child for child in parent.iter_expressions() if child is not top]
+            if not any(other.find(Axis) for other in others):
+                pairs.append((axis, others))
+    return pairs
+
+
+def calendar(node: exp.Expr, axis: int) -> list[str]:
+    """Return the units of the calendar by which an expression looks at an axis."""
+    units = []
+    for use in node.find_all(Axis):
+        parent = use.parent
+        if int(use.this) != axis or use is node:
+            continue
+        if isinstance(parent, exp.Cast) and parent.args["to"].is_type("date"):
+            units.append("day")
+        elif isinstance(parent, exp.TimestampTrunc | exp.Extract):
+            name = parent.this if isinstance(parent, exp.Extract) else parent.args["unit"]
+            unit = name.name.lower()
+            if unit in ("hour", "minute"):
+                units.append(unit)
+            elif unit not in ("second", "epoch", "milliseconds", "microseconds"):
+                units.append("day")
+    return units
+
+
+def boundaries(attribute: Attribute, unit: str) -> list[Value]:
+    """Return the beginnings of days, hours or minutes within the bins of a timestamp axis.
+
+    Raises:
+        NotSupportedError: there are too many.
+    """
+    edges: Any = attribute.edges
+    step = {"day": 86_400, "hour": 3600, "minute": 60}[unit]
+    low, high = edges[0], edges[-1]
+    if (high - low).total_seconds() / step > ENUMERABLE:
+        raise NotSupportedError(f"{attribute.name} has too many {unit}s to look at each")
+    start = low.replace(hour=0, minute=0, second=0, microsecond=0)
+    count = int((high - start).total_seconds() // step) + 1
+    return [start + datetime.timedelta(seconds=step * i) for i in range(count)]
+
+
+def edges_for(attribute: Attribute, value: Value) -> tuple[Value, ...]:
+    """Return the edges of an axis, comparable with a value."""
+    edges = attribute.edges or ()
+    if isinstance(value, datetime.datetime) and attribute.type == "date":
+        midnight = datetime.time()
+        return tuple(datetime.datetime.combine(e, midnight) for e in edges)  # type: ignore[arg-type]
+    return edges
+
+
+def points_between(attribute: Attribute, constants: Sequence[Value]) -> tuple[Value, ...]:
+    """Return the edges, the constants inside the bins, and a value between each two of them."""
+    edges: list[Any] = list(attribute.edges or ())
+    marks = set(edges)
+    for constant in constants:
+        if isinstance(edges[0], int):
+            marks |= {math.floor(constant), math.ceil(constant)}  # type: ignore[arg-type]
+        elif isinstance(constant, datetime.datetime) and attribute.type == "date":
+            marks |= {constant.date(), constant.date() + datetime.timedelta(days=1)}
+        else:
+            marks.add(constant)
+    inner = sorted(mark for mark in marks if edges[0] <= mark <= edges[-1])
+    points = set(inner)
+    for low, high in pairwise(inner):
+        points.add(low + (high - low) // 2 if isinstance(low, int) else low + (high - low) / 2)
+    return tuple(sorted(point for point in points if point < edges[-1]))

@@ -1,0 +1,375 @@
+"""Expressions over the public domain as arrays: indicators of conditions, amounts of sums.
+
+An expression is evaluated on every combination of the values of the axes it reads, and on nothing
+else.  On a binned axis it must be constant inside each bin, which is tried at every value in the
+bins where they are few (integers, dates), else at the constants it is compared with and between.
+Invariant: what is returned here is exactly what the expression is on each cell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlglot import exp
+
+from proxy.domain import Domain, Value
+from proxy.errors import DataError, NotSupportedError, StatementTooComplexError, TypeMismatchError
+from proxy.inference.query import MAX_CELLS, Factor
+from proxy.sql import types
+from proxy.sql.expression import functions  # noqa: F401  # functions add their rules
+from proxy.sql.compile.bins import (
+    ENUMERABLE,
+    Axis,
+    MeasureColumn,
+    Public,
+    boundaries,
+    calendar,
+    compared_axes,
+    edges_for,
+    points_between,
+)
+from proxy.sql.evaluator.evaluator import Evaluator, Points, Values, inside
+from proxy.sql.expression.lowering import ARGUMENTS, RULES, Lowering, compared, flat
+from proxy.sql.expression.typed import Typed, convert, make, position
+
+MAX_EFFORT = 2**28  # cells evaluated for one statement
+TOGETHER = 2**12  # cells on which a whole condition is evaluated at once
+FALSE, NULL, TRUE = 0, 1, 2  # in this order AND is the minimum, OR the maximum
+
+
+class CutError(NotSupportedError):
+    """An expression has several values inside one bin."""
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """Expressions of resolved columns, over one domain."""
+
+    domain: Domain
+    evaluator: Evaluator
+    notices: list[str] = field(default_factory=list)
+    effort: list[int] = field(default_factory=list)  # cells that were evaluated
+
+    def lower(self, node: exp.Expr) -> Typed:
+        """Return an expression of axes as DuckDB text."""
+        return DomainLowering(self.domain).lower(node)
+
+    def kind(self, node: exp.Expr) -> str:
+        """Return the type of an expression of axes and measures."""
+        return MeasureLowering(self.domain).lower(node).type
+
+    def values(self, node: exp.Expr, typed: Typed, place: str) -> Values:
+        """Return an expression's value on each cell of the axes it reads.
+
+        Raises:
+            NotSupportedError: it is not constant inside the bins of an axis.
+        """
+        attributes = self.domain.attributes
+        points = {a: self._points(node, a) for a in typed.axes if attributes[a].binned}
+        found = self._evaluate(node, typed, points)
+        if found.uneven:
+            raise self._cut(node, found, points, place)
+        return found
+
+    def _evaluate(self, node: exp.Expr, typed: Typed, points: dict[int, Points]) -> Values:
+        self.effort.append(self._cells(typed.axes))
+        if sum(self.effort) > MAX_EFFORT:
+            raise StatementTooComplexError("the expressions of the statement have too many cells")
+        try:
+            return self.evaluator.evaluate(typed.sql, typed.axes, points)
+        except (DataError, StatementTooComplexError) as error:
+            error.position = error.position or position(node)
+            raise
+
+    def indicator(self, node: exp.Expr, place: str) -> Factor:
+        """Return 1 where a condition is true, 0 where it is false or NULL."""
+        try:
+            axes, truth = self._truth(node, place)
+        except CutError as error:
+            return self._whole(node, place, error)
+        return Factor(axes, (truth == TRUE).astype(np.int64))
+
+    def _whole(self, node: exp.Expr, place: str, error: CutError) -> Factor:
+        """Return a condition of which a part cuts a bin: as a whole it may not, or be widened."""
+        typed = DomainLowering(self.domain).boolean(node, place)
+        binned = [a for a in typed.axes if self.domain.attributes[a].binned]
+        try:
+            points = {a: self._points(node, a) for a in binned}
+            found = self.evaluator.evaluate(typed.sql, typed.axes, points)
+        except StatementTooComplexError:
+            raise error from None
+        if not found.uneven:
+            return Factor(found.axes, (found.array & found.present).astype(np.int64))
+        if any(self.domain.attributes[a].cut != "snap" for a in binned):
+            raise error
+        self.notices.append(f"{error.message}: widened to whole bins, {error.hint}")
+        assert found.some is not None
+        return Factor(found.axes, found.some.astype(np.int64))
+
+    def _truth(self, node: exp.Expr, place: str) -> tuple[tuple[int, ...], NDArray[np.int8]]:
+        """Return a condition in three-valued logic on each cell of the axes it reads.
+
+        Only what AND, OR and NOT connect is evaluated, each on its own axes: a long condition over
+        many columns costs no more than its widest part.
+        """
+        node = _bare(node)
+        parts = flat(node) if isinstance(node, exp.And | exp.Or) else []
+        if isinstance(node, exp.Not):
+            parts = [node.this]
+        axes = sorted({int(axis.this) for axis in node.find_all(Axis)})
+        if not parts or self._cells(axes) <= TOGETHER:
+            typed = DomainLowering(self.domain).boolean(node, place)
+            found = self.values(node, typed, place)
+            truth = np.where(found.present, found.array.astype(np.int8) * TRUE, NULL)
+            return found.axes, truth.astype(np.int8)
+        if self._cells(axes) > MAX_CELLS:
+            names = ", ".join(self.domain.attributes[a].name for a in axes)
+            raise StatementTooComplexError(
+                f"a condition ties {names} together: {self._cells(axes):,} cells, and "
+                f"{MAX_CELLS:,} are allowed",
+                hint="split it into conditions on fewer columns, joined by AND",
+                position=position(node),
+            )
+        total: NDArray[np.int8] | None = None
+        join = np.minimum if isinstance(node, exp.And) else np.maximum
+        for part in parts:
+            own, truth = self._truth(part, place)
+            spread = truth.reshape([self.domain.sizes[a] if a in own else 1 for a in axes])
+            total = spread if total is None else join(total, spread)
+        assert total is not None
+        if isinstance(node, exp.Not):
+            total = TRUE - total
+        shape = [self.domain.sizes[a] for a in axes]
+        return tuple(axes), np.broadcast_to(total, shape)
+
+    def _cells(self, axes: Iterable[int]) -> int:
+        """Return the number of cells over some axes."""
+        return math.prod(self.domain.sizes[axis] for axis in axes)
+
+    def present(self, node: exp.Expr) -> Factor:
+        """Return 1 where an expression is not NULL."""
+        typed = self.lower(node)
+        found = self.values(node, replace(typed, sql=f"({typed.sql} IS NOT NULL)"), "COUNT")
+        return Factor(found.axes, found.array.astype(np.int64))
+
+    def amounts(self, node: exp.Expr, place: str) -> tuple[Fraction, Factor]:
+        """Return a number's value on each cell, 0 where it is NULL: a grid, and multiples of it.
+
+        Raises:
+            TypeMismatchError: it is no number.
+        """
+        bare = _bare(node)
+        if isinstance(bare, Axis) and self.domain.attributes[int(bare.this)].binned:
+            name = self.domain.attributes[int(bare.this)].name
+            raise NotSupportedError(
+                f"{place}({name}) is not known: {name} is declared in bins, and the cube holds no "
+                "values finer than those",
+                hint=f"count by bin: SELECT {name}, COUNT(*) ... GROUP BY {name}",
+                position=position(node),
+            )
+        typed = self.number(node, place)
+        found = self.values(node, typed, place)
+        array = np.where(found.present, found.array, 0)
+        grid, whole = integers(array, found.scale)
+        return grid, Factor(found.axes, whole)
+
+    def number(self, node: exp.Expr, place: str, measured: bool = False) -> Typed:
+        """Return an expression that must be a number; ``measured``: for its type alone.
+
+        Raises:
+            TypeMismatchError: it is none.
+        """
+        typed = (MeasureLowering if measured else DomainLowering)(self.domain).lower(node)
+        if typed.type == "unknown":
+            typed = convert(typed, "numeric")
+        if typed.type not in types.NUMBERS:
+            raise TypeMismatchError(
+                f"{place} needs a number, not type {typed.type}", position=position(node)
+            )
+        return typed
+
+    def _points(self, node: exp.Expr, axis: int) -> Points:
+        """Return where inside the bins of an axis an expression has to be tried.
+
+        Raises:
+            NotSupportedError: the axis is dense, and not only compared with constants.
+        """
+        attribute = self.domain.attributes[axis]
+        if attribute.type in ("integer", "date") and inside(attribute) <= ENUMERABLE:
+            return None
+        found = [v for a, v in self._constants(node) if a == axis]
+        known = sum(1 for a, _ in compared_axes(node) if int(a.this) == axis)
+        for unit in calendar(node, axis) if attribute.type == "timestamp" else []:
+            known += 1
+            found += boundaries(attribute, unit)
+        if known != sum(1 for use in node.find_all(Axis) if int(use.this) == axis):
+            raise NotSupportedError(
+                f"{attribute.name} is declared in bins: only comparisons with constants are known",
+                position=position(node),
+            )
+        return points_between(attribute, found)
+
+    def _constants(self, node: exp.Expr) -> list[tuple[int, Value]]:
+        """Return the constants with which axes are compared."""
+        pairs = []
+        for axis, others in compared_axes(node):
+            kind = types.of_attribute(self.domain.attributes[int(axis.this)])
+            for other in others:
+                value = self._constant(other, kind)
+                if value is not None:
+                    pairs.append((int(axis.this), value))
+        return pairs
+
+    def _constant(self, node: exp.Expr, kind: str) -> Value | None:
+        typed = self.lower(node)
+        if typed.type == "unknown":
+            typed = convert(typed, kind)
+        elif typed.type in types.TIMES:
+            typed = convert(typed, types.common([typed.type, kind], "comparison"))
+        ((value,),) = self.evaluator.rows(f"SELECT {typed.sql}", {})
+        if isinstance(value, float):
+            value = Decimal(value)
+        return value  # type: ignore[no-any-return]
+
+    def _cut(
+        self, node: exp.Expr, found: Values, points: dict[int, Points], place: str
+    ) -> CutError:
+        """Return the refusal that names column, value and nearest edges."""
+        for axis, value in self._constants(node):
+            attribute = self.domain.attributes[axis]
+            edges = edges_for(attribute, value)
+            if axis in points and edges[0] < value < edges[-1] and value not in edges:  # type: ignore[operator]
+                low = max(e for e in edges if e <= value)  # type: ignore[operator]
+                high = min(e for e in edges if e > value)  # type: ignore[operator]
+                return CutError(
+                    f"{_what(place)} cuts the bin [{low}, {high}) of {attribute.name} at {value}",
+                    hint=f"the nearest edges are {low} and {high}",
+                    position=position(node),
+                )
+        cell = dict(zip(found.axes, found.uneven[0], strict=True))
+        axis = next(iter(points))
+        attribute = self.domain.attributes[axis]
+        edges = attribute.edges or ()
+        low, high = edges[cell[axis]], edges[cell[axis] + 1]
+        shown = ", ".join(str(edge) for edge in edges[:12]) + (", ..." if len(edges) > 12 else "")
+        return CutError(
+            f"{_what(place)} is not the same for all values in the bin [{low}, {high}) of "
+            f"{attribute.name}",
+            hint=f"{attribute.name} is declared in bins with the edges {shown}",
+            position=position(node),
+        )
+
+
+def _what(place: str) -> str:
+    return f"the {'condition' if place in ('WHERE', 'FILTER') else 'expression'} in {place}"
+
+
+def _bare(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def integers(array: NDArray[Any], scale: int) -> tuple[Fraction, NDArray[np.int64]]:
+    """Return a grid and whole numbers, whose product is the array.
+
+    Numerics are exact.  Doubles that are no multiples of a short decimal or binary fraction are
+    rounded to a grid of 2**-40 of the largest: the rounded query is the query.
+
+    Raises:
+        DataError: a value is not finite.
+    """
+    if array.dtype.kind in "iu":
+        return Fraction(1), array.astype(np.int64)
+    array = array.astype(np.float64) if array.dtype.kind == "f" else array
+    if not np.isfinite(array).all():
+        raise DataError(
+            "an expression fails for a value it may meet: value out of range: overflow",
+            sqlstate="22003",
+        )
+    largest = float(np.abs(array).max(initial=0))
+    if scale and largest * 10.0**scale < 2**53:
+        return Fraction(1, 10**scale), np.rint(array * 10.0**scale).astype(np.int64)
+    for denominator in (1, *(10**k for k in range(1, 7)), *(2**k for k in range(1, 21))):
+        scaled = array * float(denominator)
+        whole = np.rint(scaled)
+        if (
+            largest * denominator < 2**50
+            and (np.abs(scaled - whole) <= 1e-15 * np.abs(scaled)).all()
+        ):
+            return Fraction(1, denominator), whole.astype(np.int64)
+    exponent = math.frexp(largest)[1] - 40
+    return Fraction(2) ** exponent, np.rint(np.ldexp(array, -exponent)).astype(np.int64)
+
+
+class DomainLowering(Lowering):
+    """Columns are axes: axis i is ``di.v``."""
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+
+    def column(self, node: exp.Expr) -> Typed:
+        """Return an axis; a measure has no value of its own."""
+        if isinstance(node, MeasureColumn):
+            name = self.domain.measures[int(node.this)].name
+            raise NotSupportedError(
+                f"{name} is a measure: it can be summed, averaged and counted, and nothing else",
+                hint=f"only attributes may be compared or grouped by; SUM({name}) is allowed",
+            )
+        index = int(node.this)
+        kind = types.of_attribute(self.domain.attributes[index])
+        width = _width(self.domain, index)
+        scale = _scale(self.domain, index)
+        return Typed(f"d{index}.v", kind, frozenset([index]), width=width, scale=scale)
+
+
+class MeasureLowering(DomainLowering):
+    """Measures have a type, and no value: for the types of what is made of them."""
+
+    def column(self, node: exp.Expr) -> Typed:
+        """Return an axis, or something of the type of a measure."""
+        if not isinstance(node, MeasureColumn):
+            return super().column(node)
+        return Typed("m", types.of_measure(self.domain.measures[int(node.this)]))
+
+
+def _public(lowering: Lowering, node: exp.Expr) -> Typed:
+    text, kind = node.args["meaning"]
+    operands = [lowering.lower(operand) for operand in node.expressions]
+    if node.args.get("member"):
+        left, right = compared(operands[0], Typed("c0", kind), "=")
+        return make(f"({left.sql} IN (SELECT {right.sql} FROM {text}))", "boolean", left)
+    if not node.args.get("keys"):
+        return Typed(text, kind)
+    pairs = [
+        compared(operand, Typed(*key), "=")
+        for operand, key in zip(operands, node.args["keys"], strict=True)
+    ]
+    where = " AND ".join(f"{left.sql} = {right.sql}" for left, right in pairs)
+    return make(f"({text} WHERE {where})", kind, *operands)
+
+
+def _width(domain: Domain, axis: int) -> int:
+    """Return the most bytes that a value of an axis has."""
+    attribute = domain.attributes[axis]
+    if attribute.type != "text":
+        return 64
+    return max((len(str(value).encode()) for value in attribute.values), default=1)
+
+
+def _scale(domain: Domain, axis: int) -> int | None:
+    """Return the decimals of a numeric axis."""
+    values = [value for value in domain.attributes[axis].values if isinstance(value, Decimal)]
+    return max((-int(value.as_tuple().exponent) for value in values), default=None)
+
+
+RULES[Axis] = RULES[MeasureColumn] = lambda lowering, node: lowering.column(node)
+RULES[Public] = _public
+ARGUMENTS[Public] = frozenset({"meaning", "expressions", "keys", "member"})

@@ -1,0 +1,271 @@
+"""A scalar expression of axes and measures as what it adds to the unknowns of the cube.
+
+Σ over records of  e = a + b · m  (a, b expressions of axes, m a measure) is  Σ_cells a · (records)
++ Σ_cells b · (sum of m).  Where m is NULL so is e: then a multiplies the records in which m is
+present.  An axis may be NULL too: ``guards`` are the expressions of axes whose NULL makes the whole
+NULL, and there every coefficient is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from proxy.domain import Domain
+from proxy.errors import NotSupportedError
+from proxy.inference.query import COUNT, present_part, sum_part
+from proxy.sql import types
+from proxy.sql.compile.bins import Axis, MeasureColumn, Public
+from proxy.sql.compile.coefficients import MeasureLowering
+from proxy.sql.expression.typed import position
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Part of the cube -> its coefficient; ``presence``: the measure whose NULL makes it NULL."""
+
+    parts: dict[int, exp.Expr]
+    presence: int | None = None
+    settled: bool = False  # made of branches with presences of their own
+    measures: frozenset[int] = field(default_factory=frozenset)
+    guards: tuple[exp.Expr, ...] = ()
+
+
+def has_measure(node: exp.Expr) -> bool:
+    """Return whether an expression reads a measure."""
+    return node.find(MeasureColumn) is not None
+
+
+def moments(node: exp.Expr, domain: Domain) -> Moments:
+    """Return what an expression adds to each part.
+
+    Raises:
+        NotSupportedError: it is not linear in the measures.
+    """
+    if not has_measure(node):
+        return Moments({COUNT: node}, guards=_guards(domain, node))
+    rule = RULES.get(type(node))
+    found = rule(node, domain) if rule else None
+    if found is None:
+        name = domain.measures[_first(node)].name
+        raise NotSupportedError(
+            f"this is not a linear function of the measure {name} that the cube can add up",
+            hint=f"a measure may be multiplied by an expression of attributes, as in SUM({name} * "
+            "CASE WHEN ... THEN 1 ELSE 0 END), and chosen by CASE; add sums instead of summing "
+            "sums of measures that may be NULL: SUM(a) + SUM(b)",
+            position=position(node),
+        )
+    return found
+
+
+def settle(found: Moments) -> dict[int, exp.Expr]:
+    """Return the coefficients with those of records moved to where the measure is present."""
+    parts = found.parts
+    if found.presence is not None and COUNT in parts:
+        rest = {part: node for part, node in parts.items() if part != COUNT}
+        part, here = present_part(found.presence), parts[COUNT]
+        parts = rest | {part: _sum(rest[part], here) if part in rest else here}
+    if not found.guards:
+        return parts
+    nothing = exp.or_(*(_is_null(guard) for guard in found.guards))
+    zero = exp.Literal.number(0)  # of a sum, NULL is nothing
+    return {part: exp.Case().when(nothing, zero).else_(node) for part, node in parts.items()}
+
+
+def present(node: exp.Expr, domain: Domain) -> dict[int, exp.Expr]:
+    """Return what COUNT(expression) adds to each part: conditions."""
+    inner = _bare(node)
+    if isinstance(inner, exp.Case) and has_measure(node):
+        return _branches(inner, domain, lambda n: _as_numbers(present(n, domain)))
+    found = moments(node, domain)
+    if found.settled:
+        raise NotSupportedError("COUNT of this expression is not known", position=position(node))
+    part = COUNT if found.presence is None else present_part(found.presence)
+    guards = [*found.guards, *found.parts.values()]
+    return {part: exp.and_(*(exp.Not(this=_is_null(guard)) for guard in guards))}
+
+
+def _as_numbers(parts: dict[int, exp.Expr]) -> dict[int, exp.Expr]:
+    return {
+        part: exp.Case().when(node, exp.Literal.number(1)).else_(exp.Literal.number(0))
+        if not isinstance(node, exp.Case)
+        else node
+        for part, node in parts.items()
+    }
+
+
+def _is_null(node: exp.Expr) -> exp.Expr:
+    return exp.Is(this=_paren(node), expression=exp.Null())
+
+
+def _may_be_null(node: exp.Expr, domain: Domain) -> bool:
+    """Return whether an expression of axes has no value for some cell."""
+    if node.find(exp.Case, exp.Nullif, exp.Null, Public):
+        return True
+    return any(domain.attributes[int(axis.this)].null for axis in node.find_all(Axis))
+
+
+def _guards(domain: Domain, *nodes: exp.Expr) -> tuple[exp.Expr, ...]:
+    return tuple(node for node in nodes if _may_be_null(node, domain))
+
+
+def _first(node: exp.Expr) -> int:
+    column = node.find(MeasureColumn)
+    return int(column.this) if column else 0
+
+
+def _bare(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def _paren(node: exp.Expr) -> exp.Expr:
+    return exp.Paren(this=node.copy())
+
+
+def _sum(left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    return exp.Add(this=_paren(left), expression=_paren(right))
+
+
+def _measure(node: exp.Expr, domain: Domain) -> Moments:
+    index = int(node.this)
+    presence = index if domain.measures[index].nullable else None
+    parts: dict[int, exp.Expr] = {sum_part(index): exp.Literal.number(1)}
+    return Moments(parts, presence, measures=frozenset([index]))
+
+
+def _inner(node: exp.Expr, domain: Domain) -> Moments:
+    return moments(node.this, domain)
+
+
+def _each(found: Moments, change: Callable[[exp.Expr], exp.Expr], *guards: exp.Expr) -> Moments:
+    parts = {part: change(node) for part, node in found.parts.items()}
+    return replace(found, parts=parts, guards=(*found.guards, *guards))
+
+
+def _cast(node: exp.Expr, domain: Domain) -> Moments | None:
+    target = node.args["to"]
+    if target.expressions or not target.is_type("double", "float", "decimal"):
+        kinds = types.INTEGERS
+        before, after = _kind(node.this, domain), _kind(node, domain)
+        if target.expressions or before not in kinds or after not in kinds[kinds.index(before) :]:
+            return None  # it rounds, or may be out of range
+    return moments(node.this, domain)
+
+
+def _kind(node: exp.Expr, domain: Domain) -> str:
+    """Return the type of an expression."""
+    return MeasureLowering(domain).lower(node).type
+
+
+def _negative(node: exp.Expr, domain: Domain) -> Moments:
+    return _each(moments(node.this, domain), lambda n: exp.Neg(this=_paren(n)))
+
+
+def _product(node: exp.Expr, domain: Domain) -> Moments | None:
+    left, right = node.this, node.expression
+    if isinstance(node, exp.Div):
+        if has_measure(right):
+            return None
+        if _kind(node, domain) in types.INTEGERS:
+            raise NotSupportedError(
+                "whole numbers are divided without remainder, which a sum of them cannot tell",
+                hint="divide the sum, SUM(a) / 2, or by a number with decimals, SUM(a / 2.0)",
+                position=position(node),
+            )
+        divisor = exp.Cast(this=_paren(right), to=exp.DataType.build("double"))
+        return _each(
+            moments(left, domain),
+            lambda n: exp.Div(this=_paren(n), expression=divisor.copy()),
+            *_guards(domain, right),
+        )
+    if has_measure(left) and has_measure(right):
+        return None
+    one, factor = (left, right) if has_measure(left) else (right, left)
+    return _each(
+        moments(one, domain),
+        lambda n: exp.Mul(this=_paren(n), expression=_paren(factor)),
+        *_guards(domain, factor),
+    )
+
+
+def _addition(node: exp.Expr, domain: Domain) -> Moments | None:
+    left, right = moments(node.this, domain), moments(node.expression, domain)
+    if isinstance(node, exp.Sub):
+        right = _each(right, lambda n: exp.Neg(this=_paren(n)))
+    kinds = {p for p in (left.presence, right.presence) if p is not None}
+    measures = left.measures | right.measures
+    if (kinds and len(measures) > 1) or left.settled or right.settled:
+        return None  # NULL where either is: the cube does not know in which records both are there
+    parts = dict(left.parts)
+    for part, node in right.parts.items():
+        parts[part] = _sum(parts[part], node) if part in parts else node
+    guards = (*left.guards, *right.guards)
+    return Moments(parts, next(iter(kinds), None), measures=measures, guards=guards)
+
+
+def _branches(
+    node: exp.Expr, domain: Domain, parts_of: Callable[[exp.Expr], dict[int, exp.Expr]]
+) -> dict[int, exp.Expr]:
+    """Return CASE of coefficients, part by part."""
+    conditions = [branch.this for branch in node.args["ifs"]]
+    if node.this is not None:
+        conditions = [exp.EQ(this=node.this.copy(), expression=c.copy()) for c in conditions]
+    if any(has_measure(condition) for condition in conditions):
+        raise NotSupportedError(
+            "a measure cannot be compared: its single values are not in the cube",
+            position=position(node),
+        )
+    values = [parts_of(branch.args["true"]) for branch in node.args["ifs"]]
+    last = parts_of(node.args.get("default") or exp.Null())
+    parts: dict[int, exp.Expr] = {}
+    for part in {part for found in (*values, last) for part in found}:
+        case = exp.Case()
+        for condition, found in zip(conditions, values, strict=True):
+            case = case.when(condition, found.get(part, exp.Literal.number(0)).copy())
+        parts[part] = case.else_(last.get(part, exp.Literal.number(0)).copy())
+    return parts
+
+
+def _case(node: exp.Expr, domain: Domain) -> Moments:
+    # every branch is settled by itself: it may be NULL for a measure of its own
+    measures = frozenset(int(column.this) for column in node.find_all(MeasureColumn))
+    nullable = any(domain.measures[index].nullable for index in measures)
+    nothing: dict[int, exp.Expr] = {}
+    parts = _branches(
+        node,
+        domain,
+        lambda n: nothing if isinstance(_bare(n), exp.Null) else settle(moments(n, domain)),
+    )
+    return Moments(parts, None, settled=nullable or len(parts) > 1, measures=measures)
+
+
+def _coalesce(node: exp.Expr, domain: Domain) -> Moments | None:
+    if len(node.expressions) != 1 or has_measure(node.expressions[0]):
+        return None
+    column, other = _bare(node.this), node.expressions[0]
+    if not isinstance(column, MeasureColumn):
+        return None
+    found = _measure(column, domain)
+    if found.presence is None:
+        return found
+    missing = exp.Neg(this=_paren(other))
+    parts = found.parts | {COUNT: other, present_part(found.presence): missing}
+    return Moments(parts, None, settled=True, measures=found.measures)  # other NULL: adds nothing
+
+
+RULES: dict[type[exp.Expr], Callable[[exp.Expr, Domain], Moments | None]] = {
+    MeasureColumn: _measure,
+    exp.Paren: _inner,
+    exp.Cast: _cast,
+    exp.Neg: _negative,
+    exp.Mul: _product,
+    exp.Div: _product,
+    exp.Add: _addition,
+    exp.Sub: _addition,
+    exp.Case: _case,
+    exp.Coalesce: _coalesce,
+}

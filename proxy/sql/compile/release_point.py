@@ -1,0 +1,316 @@
+"""A release point: one aggregation of protected rows, as families of linear queries.
+
+The rows of a GROUP BY are disjoint, so a number of every group is one query and one tensor of
+labels.  Groups come from the declared domain: a group is a row iff some cell of the domain, not
+some record, is in it and satisfies WHERE.  Invariant: nothing here knows more than the text and
+the public domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+
+from sqlglot import exp
+
+from proxy.domain import Domain
+from proxy.errors import DataError, NotSupportedError
+from proxy.inference.family import Family
+from proxy.inference.query import Box, Factor, LinearQuery, Space, Term
+from proxy.sql import types
+from proxy.sql.bind.union_all import pick
+from proxy.sql.compile.coefficients import Coefficients
+from proxy.sql.compile.groups import Groups, Key, groups
+from proxy.sql.compile.moments import Moments, has_measure, moments, present, settle
+from proxy.sql.program import Extra, GroupColumn, Number, Release, Request
+from proxy.sql.expression.lowering import flat
+from proxy.sql.expression.typed import position
+
+DIGITS = 38  # of the largest number, as of DuckDB's decimals
+LARGEST = Fraction(10**DIGITS)
+NUMBERS = 2**20  # number k of point p has the id p · NUMBERS + k
+
+
+def space(domain: Domain) -> Space:
+    """Return the shape of a domain's cube."""
+    return Space(
+        domain.sizes, tuple(Box(*measure.bounds, measure.nullable) for measure in domain.measures)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """A linear combination of aggregates: a query for all groups together, and a constant.
+
+    ``query`` None is a constant alone; ``type`` is PostgreSQL's.
+    """
+
+    query: LinearQuery | None
+    shift: Fraction = Fraction(0)
+    counts: bool = True  # whole multiples of counts, plus a whole number
+    measure: str | None = None
+    type: str = "bigint"
+    scale: int = 0  # of a numeric, its decimals
+
+    def __add__(self, other: Linear) -> Linear:
+        query = other.query if self.query is None else self.query
+        if self.query is not None and other.query is not None:
+            query = self.query + other.query
+        return Linear(
+            query,
+            self.shift + other.shift,
+            self.counts and other.counts,
+            self.measure or other.measure,
+            types.of_arithmetic(self.type, other.type),
+            max(self.scale, other.scale),
+        )
+
+    def __mul__(self, factor: Linear) -> Linear:
+        """Return the product with a constant."""
+        query = None if self.query is None else self.query * factor.shift
+        counts = self.counts and factor.counts
+        kind = types.of_arithmetic(self.type, factor.type)
+        scale = self.scale + factor.scale
+        return Linear(query, self.shift * factor.shift, counts, self.measure, kind, scale)
+
+
+@dataclass(frozen=True, eq=False)
+class Average:
+    """AVG: U = SUM − mid · COUNT, the COUNT, mid, and the least and largest that it can be."""
+
+    query: LinearQuery
+    denominator: LinearQuery
+    bounds: tuple[Fraction, Fraction]
+    measure: str | None
+    type: str
+
+    @property
+    def mid(self) -> Fraction:
+        """The middle that is subtracted from each record."""
+        return (self.bounds[0] + self.bounds[1]) / 2
+
+
+@dataclass(eq=False)
+class Point:
+    """A release point while its statement is bound: numbers are added as they are met."""
+
+    index: int
+    coefficients: Coefficients
+    where: tuple[exp.Expr, ...]  # conjuncts over resolved columns
+    keys: tuple[Key, ...]
+    grouped: bool  # without GROUP BY there is one row, whatever WHERE says
+    branches: int = 1  # of the rows
+    numbers: list[Number] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The name of the relation of its numbers."""
+        return f"r{self.index}"
+
+    @cached_property
+    def shape(self) -> Space:
+        """The shape of the cube."""
+        return space(self.coefficients.domain)
+
+    @cached_property
+    def filters(self) -> tuple[tuple[Factor, ...], ...]:
+        """The indicator of WHERE in each branch, one factor for each conjunct."""
+        return tuple(self._indicators(self.where, k, "WHERE") for k in range(self.branches))
+
+    def _indicators(
+        self, conditions: Sequence[exp.Expr], branch: int, place: str
+    ) -> tuple[Factor, ...]:
+        """Return the indicators of the conjuncts of conditions."""
+        parts = [part for each in conditions for part in conjuncts(pick(each, branch))]
+        return tuple(self.coefficients.indicator(part, place) for part in parts)
+
+    def _factors(self, conditions: Sequence[exp.Expr], branch: int) -> tuple[Factor, ...]:
+        """Return the indicators of WHERE and of further conditions."""
+        return (*self.filters[branch], *self._indicators(conditions, branch, "FILTER"))
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The groups of the keys."""
+        return groups(self.keys, [Term.of(1, f) for f in self.filters], self.coefficients)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self.groups.rows if self.grouped else 1
+
+    # --- numbers -----------------------------------------------------------------------------
+
+    def add(
+        self, what: Linear | Average, node: exp.Expr, request: Request | None, label: str
+    ) -> int:
+        """Return the index of the number that an aggregate is."""
+        if isinstance(what, Average):
+            number = Number(
+                label, self._family(what.query), what.mid, "avg", request, position(node),
+                what.measure, self._family(what.denominator), what.bounds, type=what.type,
+                scale=types.DECIMALS,
+            )  # fmt: skip
+        else:
+            assert what.query is not None
+            kind = "count" if what.counts else "sum"
+            stored = "bigint" if what.type in types.INTEGERS else what.type
+            number = Number(
+                label, self._family(what.query), what.shift, kind, request, position(node),
+                what.measure, type=stored, scale=_decimals(what),
+            )  # fmt: skip
+        if abs(number.shift) > LARGEST or not 1 / LARGEST <= number.family.grid <= LARGEST:
+            raise NotSupportedError(
+                f"{label} is scaled or moved by a number of more than {DIGITS} digits",
+                position=number.position,
+            )
+        number.family.sensitivity  # noqa: B018  # what is too large is said now, with its place
+        for index, known in enumerate(self.numbers):
+            if _same(known, number):
+                return index
+        self.numbers.append(number)
+        return len(self.numbers) - 1
+
+    def extra(self, number: int, extra: Extra) -> int:
+        """Return the index of a further column of a number."""
+        known = self.numbers[number]
+        if extra not in known.extras:
+            self.numbers[number] = replace(known, extras=(*known.extras, extra))
+        return self.numbers[number].extras.index(extra)
+
+    def _family(self, query: LinearQuery) -> Family:
+        if not self.keys:
+            return Family(query)
+        return Family(query, self.groups.axes, self.groups.labels, self.rows)
+
+    def count(self, conditions: Sequence[exp.Expr] = ()) -> Linear:
+        """Return COUNT(*) of the rows that satisfy further conditions."""
+        return Linear(
+            self._added(lambda k: LinearQuery.count(self.shape, *self._factors(conditions, k)))
+        )
+
+    def _added(self, part: Callable[[int], LinearQuery]) -> LinearQuery:
+        """Return the sum of what each branch adds."""
+        total = part(0)
+        for branch in range(1, self.branches):
+            total = total + part(branch)
+        return total
+
+    def count_of(self, node: exp.Expr, conditions: Sequence[exp.Expr]) -> Linear:
+        """Return COUNT(expression), which leaves NULLs out."""
+        return Linear(self._added(lambda k: self._count(pick(node, k), conditions, k)))
+
+    def _count(self, node: exp.Expr, conditions: Sequence[exp.Expr], branch: int) -> LinearQuery:
+        """Return COUNT(expression) of one branch."""
+        factors = self._factors(conditions, branch)
+        parts = {}
+        for part, condition in present(node, self.coefficients.domain).items():
+            if isinstance(condition, exp.Case):
+                _, amounts = self.coefficients.amounts(condition, "COUNT")
+            else:
+                amounts = self.coefficients.indicator(condition, "COUNT")
+            parts[part] = Term.of(1, (*factors, amounts))
+        return LinearQuery.of(self.shape, Fraction(1), parts)
+
+    def sum_of(self, node: exp.Expr, conditions: Sequence[exp.Expr], place: str = "SUM") -> Linear:
+        """Return SUM(expression), of axes and measures."""
+        nodes = [pick(node, k) for k in range(self.branches)]
+        for each in nodes:
+            if not has_measure(each):  # what is made of it below would be at fault otherwise
+                self.coefficients.number(each, place)
+        found = [moments(each, self.coefficients.domain) for each in nodes]
+        query = self._added(lambda k: self._sum(found[k], conditions, k, place))
+        measures = frozenset[int]().union(*(each.measures for each in found))
+        names = [self.coefficients.domain.measures[index].name for index in sorted(measures)]
+        typed = [self.coefficients.number(each, place, measured=True) for each in nodes]
+        kind = types.common((each.type for each in typed), place)
+        for each in nodes if kind in types.INTEGERS and measures else ():
+            if not all(types.fits(end, kind) for end in self._bounds(each)):
+                raise DataError(
+                    f"an expression fails for a value it may meet: {kind} out of range",
+                    hint="cast to bigint or numeric before",
+                    position=position(node),
+                    sqlstate="22003",
+                )
+        return Linear(
+            query,
+            counts=False,
+            measure=names[0] if names else None,
+            type=types.of_sum(kind),
+            scale=max((each.scale or 0 for each in typed), default=0),
+        )
+
+    def _sum(
+        self, found: Moments, conditions: Sequence[exp.Expr], branch: int, place: str
+    ) -> LinearQuery:
+        """Return SUM(expression) of one branch."""
+        factors = self._factors(conditions, branch)
+        query = LinearQuery(self.shape, Fraction(1), {})
+        for part, coefficient in settle(found).items():
+            grid, amounts = self.coefficients.amounts(coefficient, place)
+            if part % 2:
+                grid *= self.coefficients.domain.measures[part // 2].quantum
+            term = Term.of(1, (*factors, amounts))
+            query = query + LinearQuery.of(self.shape, grid, {part: term})
+        return query
+
+    def average_of(self, node: exp.Expr, conditions: Sequence[exp.Expr]) -> Average:
+        """Return AVG(expression)."""
+        total = self.sum_of(node, conditions, "AVG")
+        count = self.count_of(node, conditions)
+        ends = [self._bounds(pick(node, k)) for k in range(self.branches)]
+        bounds = min(low for low, _ in ends), max(high for _, high in ends)
+        assert total.query is not None
+        assert count.query is not None
+        mid = (bounds[0] + bounds[1]) / 2
+        kind = types.of_mean(total.type)
+        return Average(total.query - count.query * mid, count.query, bounds, total.measure, kind)
+
+    def _bounds(self, node: exp.Expr) -> tuple[Fraction, Fraction]:
+        """Return the least and the largest value that an expression has in any record."""
+        domain = self.coefficients.domain
+        found = moments(node, domain)
+        low = high = Fraction(0)
+        for part, coefficient in settle(found).items():
+            grid, amounts = self.coefficients.amounts(coefficient, "AVG")
+            ends = [Fraction(int(amounts.array.min())), Fraction(int(amounts.array.max()))]
+            if part % 2:
+                measure = domain.measures[part // 2]
+                ends = [a * b for a in ends for b in (measure.low, measure.high)]
+            low, high = low + grid * min(ends), high + grid * max(ends)
+        return low, high
+
+    def release(self) -> Release:
+        """Return the finished release."""
+        shown = self.groups.values if self.keys else ()
+        columns = tuple(
+            GroupColumn(key.name, key.typed.type, values)
+            for key, values in zip(self.keys, shown, strict=True)
+        )
+        return Release(self.name, columns, self.rows, tuple(self.numbers))
+
+
+def _same(one: Number, two: Number) -> bool:
+    """Return whether two numbers of a release point are the same."""
+    kinds = [(n.kind, n.shift, n.type, n.scale) for n in (one, two)]
+    below = [n.denominator and n.denominator.query for n in (one, two)]
+    return kinds[0] == kinds[1] and one.family.query == two.family.query and below[0] == below[1]
+
+
+def _decimals(what: Linear) -> int:
+    """Return with how many decimals a numeric is shown: as PostgreSQL's, or as many as it has."""
+    assert what.query is not None
+    for scale in range(what.scale, types.DECIMALS):
+        if (what.query.grid * 10**scale).denominator == 1 == (what.shift * 10**scale).denominator:
+            return scale
+    return types.DECIMALS
+
+
+def conjuncts(node: exp.Expr) -> list[exp.Expr]:
+    """Return the conditions that a condition joins by AND."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if not isinstance(node, exp.And):
+        return [node]
+    return [inner for part in flat(node) for inner in conjuncts(part)]

@@ -1,0 +1,1 @@
+"""Scalar expressions: PostgreSQL's types and functions, lowered to DuckDB's SQL."""

@@ -1,0 +1,210 @@
+"""Aggregate functions: where they are in an expression, and what they are over results.
+
+Over protected rows they become numbers instead, see ``grouped``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from sqlglot import exp
+
+from proxy.errors import ProgrammingError, TypeMismatchError, UndefinedFunctionError
+from proxy.sql import types
+from proxy.sql.expression.lowering import numeric
+from proxy.sql.expression.typed import Typed, convert, make, position, widest, worded
+
+DOUBLE = "double precision"
+OTHER_AGGREGATES = {"credible_low", "credible_high", "confidence", "probability"}
+
+
+WINDOWS: dict[type[exp.Expr], tuple[str, str | None]] = {  # DuckDB's name, type (None: argument's)
+    exp.RowNumber: ("row_number", "bigint"),
+    exp.Rank: ("rank", "bigint"),
+    exp.DenseRank: ("dense_rank", "bigint"),
+    exp.PercentRank: ("percent_rank", DOUBLE),
+    exp.CumeDist: ("cume_dist", DOUBLE),
+    exp.Ntile: ("ntile", "integer"),
+    exp.Lag: ("lag", None),
+    exp.Lead: ("lead", None),
+    exp.FirstValue: ("first_value", None),
+    exp.LastValue: ("last_value", None),
+    exp.NthValue: ("nth_value", None),
+}
+
+
+SPREADS: dict[type[exp.Expr], str] = {
+    exp.Stddev: "stddev_samp",
+    exp.StddevSamp: "stddev_samp",
+    exp.StddevPop: "stddev_pop",
+    exp.Variance: "var_samp",
+    exp.VariancePop: "var_pop",
+}
+
+
+AGGREGATES = {
+    *(exp.Count, exp.CountIf, exp.LogicalAnd, exp.LogicalOr, exp.Min, exp.Max, exp.Sum, exp.Avg),
+    *(exp.Median, *SPREADS),
+}
+
+
+def aggregates(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the aggregate calls of an expression, outermost first; not those of subqueries."""
+    stack = [node]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, exp.Query | exp.Subquery):
+            continue
+        window = isinstance(item, exp.Window)
+        if not window and is_aggregate(item):
+            yield item
+            continue
+        children = list(item.iter_expressions())
+        if window:  # its own function is none, but may have one inside
+            inner = item.this.this if isinstance(item.this, exp.Filter) else item.this
+            children = [c for c in children if c is not item.this] + list(inner.iter_expressions())
+        stack += reversed(children)
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    """Return whether a node is a call of an aggregate function, with its FILTER."""
+    if isinstance(node, exp.Filter | exp.WithinGroup):
+        return True
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower() in OTHER_AGGREGATES
+    return isinstance(node, exp.AggFunc) and type(node) not in WINDOWS
+
+
+def only_argument(node: exp.Expr) -> exp.Expr | None:
+    """Return the argument of an aggregate.
+
+    Raises:
+        ProgrammingError: it has others, or conditions of its own.
+    """
+    for name, value in node.args.items():
+        if value and name not in ("this", "big_int"):
+            raise ProgrammingError(
+                f"{worded(node)}: {node.key.upper()} takes one argument", position=position(node)
+            )
+    return node.this if isinstance(node.this, exp.Expr) else None
+
+
+def convert_result(value: Typed, function: str) -> Typed:
+    """Return an aggregate, maybe over a window, in PostgreSQL's type where DuckDB has another."""
+    name = function.split("(", 1)[0]
+    if name == "sum" and value.type in ("bigint", "real"):  # DuckDB gives a HUGEINT, a DOUBLE
+        return replace(value, sql=f"CAST({value.sql} AS {types.DUCKDB[value.type]})")
+    if name in MEANS and value.type == "numeric":  # a DOUBLE
+        return replace(numeric(value.sql, value), numbers=value.numbers)
+    return value
+
+
+MEANS = {"avg", *SPREADS.values()}
+
+
+def aggregate(node: exp.Expr, lower: Callable[[exp.Expr], Typed]) -> Typed:
+    """Return an aggregate of results; ``lower`` translates what it aggregates.
+
+    Raises:
+        UndefinedFunctionError: it is none that is known.
+    """
+    tail, conditions = "", []
+    if isinstance(node, exp.Filter):
+        condition = convert(lower(node.expression.this), "boolean")
+        conditions, tail = [condition], f" FILTER (WHERE {condition.sql})"
+        node = node.this
+    text, kind, values = _call(node, lower)
+    return make(text + tail, kind, *values, *conditions, scale=widest(values) if values else None)
+
+
+def _call(node: exp.Expr, lower: Callable[[exp.Expr], Typed]) -> tuple[str, str, list[Typed]]:
+    """Return the text of an aggregate, its type, and what it reads."""
+    if isinstance(node, exp.WithinGroup):
+        return _within(node, lower)
+    if type(node) not in AGGREGATES:
+        name = node.name if isinstance(node, exp.Anonymous) else node.key
+        raise UndefinedFunctionError(
+            f"the aggregate {name.lower()} is not among those the proxy knows here",
+            position=position(node),
+        )
+    inner, distinct = only_argument(node), ""
+    if isinstance(inner, exp.Distinct) and len(inner.expressions) == 1:
+        inner, distinct = inner.expressions[0], "DISTINCT "
+    if inner is None:
+        raise ProgrammingError("an aggregate function lacks its argument")
+    if isinstance(node, exp.Count):
+        if isinstance(inner, exp.Star):
+            return "count(*)", "bigint", []
+        value = lower(inner)
+        return f"count({distinct}{value.sql})", "bigint", [value]
+    if isinstance(node, exp.CountIf | exp.LogicalAnd | exp.LogicalOr):
+        value = convert(lower(inner), "boolean")
+        if isinstance(node, exp.CountIf):
+            return f"count(CASE WHEN {value.sql} THEN 1 END)", "bigint", [value]
+        both = "bool_and" if isinstance(node, exp.LogicalAnd) else "bool_or"
+        return f"{both}({value.sql})", "boolean", [value]
+    if isinstance(node, exp.Min | exp.Max):
+        value = lower(inner)
+        value = convert(value, "text") if value.type == "unknown" else value
+        return f"{'min' if isinstance(node, exp.Min) else 'max'}({value.sql})", value.type, [value]
+    if isinstance(node, exp.Sum):
+        value = _number("sum", lower(inner))
+        kind = types.of_sum(value.type)
+        if value.type == "bigint":
+            value = replace(value, sql=f"CAST({value.sql} AS DECIMAL(38, 0))", scale=0)
+        if value.type == "real":  # DuckDB gives a DOUBLE
+            value = replace(value, sql=f"CAST({value.sql} AS DOUBLE)")
+        return f"sum({distinct}{value.sql})", kind, [value]
+    if isinstance(node, exp.Avg):
+        value = _number("avg", lower(inner))
+        return f"avg({distinct}{value.sql})", types.of_mean(value.type), [value]
+    if type(node) in SPREADS:
+        value = _number(SPREADS[type(node)], lower(inner))
+        return f"{SPREADS[type(node)]}({value.sql})", types.of_mean(value.type), [value]
+    value = _number("median", lower(inner))
+    return f"median(CAST({value.sql} AS DOUBLE))", DOUBLE, [value]
+
+
+def _number(name: str, value: Typed) -> Typed:
+    if value.type == "unknown":
+        return convert(value, DOUBLE)
+    if value.type not in types.NUMBERS:
+        raise UndefinedFunctionError(f"function {name}({value.type}) does not exist")
+    return value
+
+
+def _within(node: exp.Expr, lower: Callable[[exp.Expr], Typed]) -> tuple[str, str, list[Typed]]:
+    item = sole(node)
+    value = lower(item.this)
+    order = "DESC" if item.args.get("desc") else "ASC"
+    if isinstance(node.this, exp.Mode):
+        return f"mode() WITHIN GROUP (ORDER BY {value.sql} {order})", value.type, [value]
+    name = {exp.PercentileCont: "percentile_cont", exp.PercentileDisc: "percentile_disc"}.get(
+        type(node.this)
+    )
+    if name is None:
+        raise UndefinedFunctionError(f"the aggregate {node.this.key} is not known")
+    part = fraction(node.this.this)
+    kind = DOUBLE if name == "percentile_cont" else value.type
+    value = convert(value, DOUBLE) if name == "percentile_cont" else value
+    return f"{name}({part}) WITHIN GROUP (ORDER BY {value.sql} {order})", kind, [value]
+
+
+def sole(node: exp.Expr) -> exp.Expr:
+    """Return the one item of WITHIN GROUP (ORDER BY ...).
+
+    Raises:
+        ProgrammingError: there is none, or several.
+    """
+    items: list[exp.Expr] = node.expression.expressions if node.expression else []
+    if len(items) != 1:
+        raise ProgrammingError("WITHIN GROUP takes one ORDER BY expression")
+    return items[0]
+
+
+def fraction(node: exp.Expr) -> str:
+    """Return the fraction that a percentile is asked for."""
+    if isinstance(node, exp.Literal) and not node.is_string and 0 <= float(node.name) <= 1:
+        return node.name
+    raise TypeMismatchError("a percentile takes a number between 0 and 1", position=position(node))

@@ -1,0 +1,223 @@
+"""The allow-list of scalar functions: each means in DuckDB what it means in PostgreSQL.
+
+What differs between the two (rounding of halves, negative starts of substring, the calendar's
+fields) is written out; a function that is neither here, nor in ``texts`` or ``dates``, is refused
+by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from proxy.errors import NotSupportedError, TypeMismatchError
+from proxy.sql import types
+from proxy.sql.expression import casts
+from proxy.sql.expression import date_functions
+from proxy.sql.expression import text_functions  # noqa: F401  # they add their rules
+from proxy.sql.expression.arguments import all_texts, arguments, number, required, whole, wrong
+from proxy.sql.expression.casts import cast
+from proxy.sql.expression.lowering import (
+    ARGUMENTS,
+    PLAIN,
+    RULES,
+    Lowering,
+    checked,
+    guarded,
+    numbers,
+    numeric,
+    unknown,
+)
+from proxy.sql.expression.typed import Typed, convert, make, together, widest
+
+DOUBLE, NUMERIC, TEXT = "double precision", "numeric", "text"
+
+
+def _abs(lowering: Lowering, node: exp.Expr) -> Typed:
+    value = number("abs", lowering.lower(node.this))
+    return make(f"abs({value.sql})", value.type, value, scale=value.scale)
+
+
+def _floor(lowering: Lowering, node: exp.Expr) -> Typed:
+    name = "floor" if isinstance(node, exp.Floor) else "ceil"
+    value = number(name, lowering.lower(node.this))
+    value = value if value.type == NUMERIC else convert(value, DOUBLE)
+    return make(f"{name}({value.sql})", value.type, value, scale=0)
+
+
+def _sign(lowering: Lowering, node: exp.Expr) -> Typed:
+    value = number("sign", lowering.lower(node.this))
+    kind = NUMERIC if value.type == NUMERIC else DOUBLE
+    return make(
+        f"CAST(sign({value.sql}) AS {'DECIMAL(10, 0)' if kind == NUMERIC else 'DOUBLE'})",
+        kind,
+        value,
+        scale=0,
+    )
+
+
+def _round(lowering: Lowering, node: exp.Expr) -> Typed:
+    name = "round" if isinstance(node, exp.Round) else "trunc"
+    (value,), rest = required(lowering, node, "this"), arguments(lowering, node, "decimals")
+    value = number(name, value)
+    if not rest:
+        if value.type != NUMERIC:
+            value = convert(value, DOUBLE)
+            # PostgreSQL rounds the halves of a double to the even, those of a numeric away from 0
+            text = f"round_even({value.sql}, 0)" if name == "round" else f"trunc({value.sql})"
+            return make(text, DOUBLE, value)
+        return make(f"{name}({value.sql})", NUMERIC, value, scale=0)
+    digits = node.args["decimals"]
+    if not (isinstance(digits, exp.Literal) and digits.name.isdigit() and int(digits.name) <= 15):
+        raise NotSupportedError(f"{name} takes a number of decimals from 0 to 15")
+    if name == "trunc":
+        scale = 10 ** int(digits.name)
+        text = f"(trunc(CAST({value.sql} AS DECIMAL(38, 15)) * {scale}) / {scale})"
+        text = f"CAST({text} AS DECIMAL(38, {digits.name}))"
+        return make(text, NUMERIC, value, scale=int(digits.name))
+    if value.type != NUMERIC:  # PostgreSQL has none for doubles, but people ask for it
+        value = make(f"CAST({value.sql} AS DECIMAL(38, 15))", NUMERIC, value)
+    text = f"CAST(round({value.sql}, {digits.name}) AS DECIMAL(38, {digits.name}))"
+    return make(text, NUMERIC, value, scale=int(digits.name))
+
+
+def real(name: str, value: Typed) -> Typed:
+    """Return a number as a double."""
+    return cast(number(name, value), DOUBLE)
+
+
+def _like(text: str, given: Sequence[Typed], *parts: Typed) -> Typed:
+    """Return a double as PostgreSQL has it: a numeric where the function is given one."""
+    if NUMERIC in [value.type for value in given]:
+        return numeric(text, *parts)
+    return make(text, DOUBLE, *parts)
+
+
+def _root(lowering: Lowering, node: exp.Expr) -> Typed:
+    given = lowering.lower(node.this)
+    value = real("sqrt", given)
+    message = "cannot take square root of a negative number"
+    text = checked(f"{value.sql} < 0", message, f"sqrt({value.sql})", value)
+    return _like(text, [given], value)
+
+
+def _cube_root(lowering: Lowering, node: exp.Expr) -> Typed:
+    value = real("cbrt", lowering.lower(node.this))
+    return make(f"cbrt({value.sql})", DOUBLE, value)
+
+
+def _log(lowering: Lowering, node: exp.Expr) -> Typed:
+    given = arguments(lowering, node, "this", "expression")
+    values = [real("log", v) for v in given]
+    outside = " OR ".join(f"{value.sql} <= 0" for value in values)
+    if isinstance(node, exp.Ln):
+        text = f"ln({values[0].sql})"
+    elif len(values) == 1:
+        text = f"log10({values[0].sql})"
+    else:
+        if any(value.type in types.FLOATS for value in given):
+            raise wrong("log", given)
+        text = f"(ln({values[1].sql}) / ln({values[0].sql}))"
+        outside += f" OR {values[0].sql} = 1"
+    message = "cannot take logarithm of zero or a negative number"
+    text = checked(outside, message, text, *values)
+    return numeric(text, *values) if len(values) > 1 else _like(text, given, *values)
+
+
+def _exponential(lowering: Lowering, node: exp.Expr) -> Typed:
+    given = lowering.lower(node.this)
+    value = real("exp", given)
+    text = checked(f"{value.sql} > 709", "value out of range: overflow", f"exp({value.sql})", value)
+    if given.type != NUMERIC:
+        text = checked(f"{value.sql} < -745", "value out of range: underflow", text, value)
+    return _like(text, [given], value)
+
+
+def _power(lowering: Lowering, node: exp.Expr) -> Typed:
+    given = [lowering.lower(n) for n in (node.this, node.expression)]
+    left, right = (real("power", value) for value in given)
+    text = f"pow({left.sql}, {right.sql})"
+    message = "the power is not a finite number"
+    made = checked(f"isinf({text})", "value out of range: overflow", text, left, right)
+    wrong = f"{left.sql} = 0 AND {right.sql} < 0 OR isnan({text})"
+    made = checked(wrong, message, made, left, right)
+    floats = any(value.type in types.FLOATS for value in given)
+    return make(made, DOUBLE, left, right) if floats else _like(made, given, left, right)
+
+
+def _greatest(lowering: Lowering, node: exp.Expr) -> Typed:
+    name = "greatest" if isinstance(node, exp.Greatest) else "least"
+    values = together(arguments(lowering, node, "this", "expressions"), name.upper())
+    text = f"{name}({', '.join(v.sql for v in values)})"
+    return make(text, values[0].type, *values, scale=widest(values))
+
+
+def _integer_division(lowering: Lowering, node: exp.Expr) -> Typed:
+    left, right = numbers("div", lowering.lower(node.this), lowering.lower(node.expression))
+    if left.type in types.FLOATS:
+        raise wrong("div", [left, right])
+    if {left.type, right.type} <= set(types.INTEGERS):
+        text = f"CAST(CAST({left.sql} AS HUGEINT) // {right.sql} AS DECIMAL(38, 0))"
+    else:
+        quotient = f"trunc(CAST({left.sql} AS DOUBLE) / CAST({right.sql} AS DOUBLE))"
+        text = f"CAST({quotient} AS DECIMAL(38, 0))"
+    return make(guarded(left, right, text), NUMERIC, left, right, scale=0)
+
+
+def _make_date(lowering: Lowering, values: Sequence[exp.Expr]) -> Typed:
+    parts = [whole("make_date", lowering.lower(value)) for value in values]
+    if len(parts) != 3:
+        raise wrong("make_date", parts)
+    return make(f"make_date({', '.join(p.sql for p in parts)})", "date", *parts)
+
+
+def _anonymous(lowering: Lowering, node: exp.Expr) -> Typed:
+    name = node.name.lower()
+    if name == "make_date":
+        return _make_date(lowering, node.expressions)
+    if name == "octet_length":
+        values = all_texts(name, [lowering.lower(item) for item in node.expressions])
+        if len(values) != 1:
+            raise wrong(name, values)
+        (value,) = values
+        return make(f"CAST(strlen({value.sql}) AS INTEGER)", "integer", value)
+    raise unknown(name)
+
+
+def _if(lowering: Lowering, node: exp.Expr) -> Typed:
+    raise TypeMismatchError(
+        "IF is not PostgreSQL", hint="write CASE WHEN ... THEN ... ELSE ... END"
+    )
+
+
+RULES.update(
+    {
+        exp.Abs: _abs,
+        exp.Floor: _floor,
+        exp.Ceil: _floor,
+        exp.Sign: _sign,
+        exp.Round: _round,
+        exp.Trunc: _round,
+        exp.Log: _log,
+        exp.Ln: _log,
+        exp.Sqrt: _root,
+        exp.Cbrt: _cube_root,
+        exp.Exp: _exponential,
+        exp.Pow: _power,
+        exp.Greatest: _greatest,
+        exp.Least: _greatest,
+        exp.IntDiv: _integer_division,
+        exp.Anonymous: _anonymous,
+        exp.If: _if,
+    }
+)
+ARGUMENTS.update(
+    {
+        exp.Round: PLAIN | {"decimals"},
+        exp.Trunc: PLAIN | {"decimals"},
+        exp.Greatest: PLAIN | {"ignore_nulls"},
+        exp.Least: PLAIN | {"ignore_nulls"},
+        exp.If: PLAIN | {"true", "false"},
+    }
+)

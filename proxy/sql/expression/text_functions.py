@@ -1,0 +1,243 @@
+"""Functions and operators of texts, as PostgreSQL has them."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+
+from proxy.errors import DataError, NotSupportedError, UndefinedFunctionError
+from proxy.sql import types
+from proxy.sql.expression.arguments import all_texts, arguments, required, whole, wrong
+from proxy.sql.expression.casts import cast
+from proxy.sql.expression.lowering import ARGUMENTS, PLAIN, RULES, Lowering
+from proxy.sql.expression.typed import Typed, convert, make
+
+TEXT = "text"
+
+
+def _text(name: str, duckdb: str, *args: str, kind: str = TEXT) -> None:
+    def rule(lowering: Lowering, node: exp.Expr) -> Typed:
+        values = all_texts(name, required(lowering, node, *args))
+        return make(f"{duckdb}({', '.join(v.sql for v in values)})", kind, *values)
+
+    RULES[BY_NAME[name]] = rule
+
+
+BY_NAME: dict[str, type[exp.Expr]] = {
+    "lower": exp.Lower,
+    "upper": exp.Upper,
+    "length": exp.Length,
+    "reverse": exp.Reverse,
+    "starts_with": exp.StartsWith,
+}
+_text("lower", "lower", "this")
+_text("upper", "upper", "this")
+_text("reverse", "reverse", "this")
+_text("starts_with", "starts_with", "this", "expression", kind="boolean")
+
+
+def _length(lowering: Lowering, node: exp.Expr) -> Typed:
+    (value,) = all_texts("length", required(lowering, node, "this"))
+    return make(f"CAST(length({value.sql}) AS INTEGER)", "integer", value)
+
+
+def _substring(lowering: Lowering, node: exp.Expr) -> Typed:
+    (value,), rest = required(lowering, node, "this"), arguments(lowering, node, "start", "length")
+    (value,) = all_texts("substring", [value])
+    if not rest:
+        raise wrong("substring", [value])
+    start, *size = (whole("substring", v) for v in rest)
+    # DuckDB counts a negative start from the end; PostgreSQL lets it eat up the length
+    if not size:
+        return make(f"substring({value.sql}, greatest({start.sql}, 1))", TEXT, value, start)
+    length = size[0]
+    negative = "error('negative substring length not allowed')"
+    taken = f"greatest({length.sql} + least({start.sql}, 1) - 1, 0)"
+    text = (
+        f"CASE WHEN {length.sql} < 0 THEN {negative} "
+        f"ELSE substring({value.sql}, greatest({start.sql}, 1), {taken}) END"
+    )
+    return make(text, TEXT, value, start, length)
+
+
+def _left(lowering: Lowering, node: exp.Expr) -> Typed:
+    name = "left" if isinstance(node, exp.Left) else "right"
+    value, count = required(lowering, node, "this", "expression")
+    (value,), count = all_texts(name, [value]), whole(name, count)
+    return make(f"{name}({value.sql}, {count.sql})", TEXT, value, count)
+
+
+def _trim(lowering: Lowering, node: exp.Expr) -> Typed:
+    values = all_texts("trim", arguments(lowering, node, "this", "expression"))
+    side = node.args.get("position")
+    name = {None: "trim", "BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}[side]
+    characters = values[1].sql if len(values) > 1 else "' '"
+    return make(f"{name}({values[0].sql}, {characters})", TEXT, *values)
+
+
+def _position(lowering: Lowering, node: exp.Expr) -> Typed:
+    value, part = all_texts("position", required(lowering, node, "this", "substr"))
+    text = f"CASE WHEN {part.sql} = '' THEN 1 ELSE strpos({value.sql}, {part.sql}) END"
+    return make(
+        f"CASE WHEN {value.sql} IS NULL THEN NULL ELSE CAST({text} AS INTEGER) END",
+        "integer",
+        value,
+        part,
+    )
+
+
+def _replace(lowering: Lowering, node: exp.Expr) -> Typed:
+    values = all_texts("replace", arguments(lowering, node, "this", "expression", "replacement"))
+    if len(values) != 3:
+        raise wrong("replace", values)
+    value, old, new = (v.sql for v in values)
+    text = f"CASE WHEN {old} = '' THEN {value} ELSE replace({value}, {old}, {new}) END"
+    width = values[0].width * max(values[2].width, 1)
+    return make(f"CASE WHEN {new} IS NULL THEN NULL ELSE {text} END", TEXT, *values, width=width)
+
+
+def _split_part(lowering: Lowering, node: exp.Expr) -> Typed:
+    value, by, index = required(lowering, node, "this", "delimiter", "part_index")
+    value, by = all_texts("split_part", [value, by])
+    index = whole("split_part", index)
+    zero = "error('field position must not be zero')"
+    part = f"split_part({value.sql}, {by.sql}, {index.sql})"
+    whole_text = f"CASE WHEN abs({index.sql}) = 1 THEN {value.sql} ELSE '' END"
+    text = f"WHEN {by.sql} = '' THEN {whole_text} ELSE {part}"  # DuckDB splits into characters
+    return make(f"CASE WHEN {index.sql} = 0 THEN {zero} {text} END", TEXT, value, by, index)
+
+
+def _concat(lowering: Lowering, node: exp.Expr) -> Typed:
+    values = [_shown(value) for value in arguments(lowering, node, "expressions")]
+    if not values:
+        raise wrong("concat", values)
+    name = "concat_ws" if isinstance(node, exp.ConcatWs) else "concat"
+    width = sum(value.width for value in values) + len(values) * values[0].width
+    return make(f"{name}({', '.join(v.sql for v in values)})", TEXT, *values, width=width)
+
+
+def _shown(value: Typed) -> Typed:
+    return convert(value, TEXT) if value.type == "unknown" else cast(value, TEXT)
+
+
+def _pipe(lowering: Lowering, node: exp.Expr) -> Typed:
+    left, right = lowering.lower(node.this), lowering.lower(node.expression)
+    if TEXT not in (left.type, right.type) and "unknown" not in (left.type, right.type):
+        raise UndefinedFunctionError(f"operator does not exist: {left.type} || {right.type}")
+    left, right = _shown(left), _shown(right)
+    text = f"({left.sql} || {right.sql})"
+    return make(text, TEXT, left, right, width=left.width + right.width)
+
+
+def _pad(lowering: Lowering, node: exp.Expr) -> Typed:
+    name = "lpad" if node.args.get("is_left") else "rpad"
+    value, size = required(lowering, node, "this", "expression")
+    fill = node.args.get("fill_pattern")
+    values = all_texts(name, [value, lowering.lower(fill or exp.Literal.string(" "))])
+    if not (node.expression.is_int and node.expression.name.isdigit()):
+        raise NotSupportedError(f"{name} takes a length in digits")
+    size = whole(name, size)
+    length = int(node.expression.name)
+    text, by = (v.sql for v in values)
+    # without anything to fill with PostgreSQL cuts only, and DuckDB fails
+    cut = f"left({text}, {size.sql})"
+    made = f"CASE WHEN {by} = '' THEN {cut} ELSE {name}({text}, {size.sql}, {by}) END"
+    return make(
+        f"CASE WHEN {by} IS NULL THEN NULL ELSE {made} END", TEXT, *values, width=4 * length
+    )
+
+
+def _like(lowering: Lowering, node: exp.Expr) -> Typed:
+    escape = "\\"
+    negated = False
+    if isinstance(node, exp.Escape):
+        if not node.expression.is_string or len(node.expression.name) > 1:
+            raise NotSupportedError("ESCAPE takes one character in quotes")
+        escape, node = node.expression.name, node.this
+    if node.args.get("negate"):
+        negated = True
+    word = "ILIKE" if isinstance(node, exp.ILike) else "LIKE"
+    left, right = all_texts(word, [lowering.lower(node.this), lowering.lower(node.expression)])
+    if right.axes or right.numbers:
+        raise NotSupportedError(f"{word} takes a pattern in quotes")
+    if escape and node.expression.is_string:
+        pattern = node.expression.name
+        if (len(pattern) - len(pattern.rstrip(escape))) % 2:
+            raise DataError("LIKE pattern must not end with escape character")
+    tail = f" ESCAPE '{escape.replace(chr(39), chr(39) * 2)}'" if escape else ""
+    text = f"({left.sql} {word} {right.sql}{tail})"
+    return make(f"(NOT {text})" if negated else text, "boolean", left, right)
+
+
+# what PostgreSQL's regular expressions and RE2 have in common
+PATTERN = re.compile(r"(?:[\w\s%&@!/,;:'\"<>=~#^$.*+?|()-]|\[\^?[\w\s.,:%&@!-]+\]|\\[dws.])*")
+
+
+def _matches(lowering: Lowering, node: exp.Expr) -> Typed:
+    left, right = all_texts("~", [lowering.lower(node.this), lowering.lower(node.expression)])
+    pattern = node.expression
+    if not pattern.is_string or not PATTERN.fullmatch(pattern.name) or "(?" in pattern.name:
+        raise NotSupportedError(
+            "a regular expression takes plain characters, . [...] * + ? | ^ $ \\d \\s \\w",
+            hint="use LIKE, or a simpler pattern",
+        )
+    options = "'si'" if isinstance(node, exp.RegexpILike) else "'s'"
+    return make(f"regexp_matches({left.sql}, {right.sql}, {options})", "boolean", left, right)
+
+
+SIMILAR = {"%": ".*", "_": ".", ".": r"\.", "^": r"\^", "$": r"\$"}
+
+
+def _similar(lowering: Lowering, node: exp.Expr) -> Typed:
+    """Return SIMILAR TO: a regular expression of the whole text, with LIKE's % and _."""
+    left, right = all_texts(
+        "SIMILAR TO", [lowering.lower(node.this), lowering.lower(node.expression)]
+    )
+    pattern = node.expression.name if node.expression.is_string else "["
+    if not re.fullmatch(r"[\w\s%&@!/,;:'\"<>=~#^$.*+?|()-]*", pattern) or "(?" in pattern:
+        raise NotSupportedError(
+            "SIMILAR TO takes plain characters, % _ ( ) | * + ?",
+            hint="use LIKE, a list, or ~ with a regular expression",
+        )
+    made = types.literal(TEXT, "".join(SIMILAR.get(c, c) for c in pattern))
+    return make(f"regexp_full_match({left.sql}, {made}, 's')", "boolean", left, right)
+
+
+RULES.update(
+    {
+        exp.Length: _length,
+        exp.Substring: _substring,
+        exp.Left: _left,
+        exp.Right: _left,
+        exp.Trim: _trim,
+        exp.StrPosition: _position,
+        exp.Replace: _replace,
+        exp.SplitPart: _split_part,
+        exp.Concat: _concat,
+        exp.ConcatWs: _concat,
+        exp.DPipe: _pipe,
+        exp.Pad: _pad,
+        exp.Like: _like,
+        exp.ILike: _like,
+        exp.Escape: _like,
+        exp.SimilarTo: _similar,
+        exp.RegexpLike: _matches,
+        exp.RegexpILike: _matches,
+    }
+)
+ARGUMENTS.update(
+    {
+        exp.Substring: PLAIN | {"start", "length"},
+        exp.Trim: PLAIN | {"position"},
+        exp.StrPosition: PLAIN | {"substr"},
+        exp.Replace: PLAIN | {"replacement"},
+        exp.SplitPart: PLAIN | {"delimiter", "part_index"},
+        exp.Concat: PLAIN | {"safe", "coalesce"},
+        exp.ConcatWs: PLAIN | {"safe", "coalesce"},
+        exp.DPipe: PLAIN | {"safe"},
+        exp.Pad: PLAIN | {"is_left", "fill_pattern"},
+        exp.Like: PLAIN | {"negate"},
+        exp.ILike: PLAIN | {"negate"},
+    }
+)

@@ -1,0 +1,1 @@
+"""Text to a sqlglot tree: tokens, dialects, the utility clause, parameters, literals, the clock."""

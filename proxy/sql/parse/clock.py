@@ -1,0 +1,75 @@
+"""The clock: now() and its kin become literals before anything else looks at a statement.
+
+A statement that reads the clock is another one at every moment; one that reads the day only is
+the same until midnight in the policy's time zone.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from sqlglot import exp
+
+from proxy.errors import DataError
+from proxy.sql import types
+from proxy.sql.expression.typed import position
+
+WORDS = re.compile(
+    r"\b(?:(now|current_timestamp|localtimestamp|transaction_timestamp|statement_timestamp)"
+    r"|current_date)\b",
+    re.IGNORECASE,
+)
+MOMENTS = (exp.CurrentTimestamp, exp.Localtimestamp)
+NAMES = {"transaction_timestamp": "now", "statement_timestamp": "now"}
+
+
+def reading(text: str, zone: str, now: datetime | None) -> datetime | None:
+    """Return what the clock says to a text: the moment, the day, or None if it does not ask."""
+    asked = [match[1] for match in WORDS.finditer(text)]
+    if not asked:
+        return None
+    moment = now or datetime.now(ZoneInfo(zone)).replace(tzinfo=None)
+    if any(asked):
+        return moment
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def localised(tree: exp.Expr, zone: str) -> None:
+    """Replace literals with a time zone by the time that the clock shows in the policy's.
+
+    Raises:
+        DataError: one is no time.
+    """
+    for node in list(tree.find_all(exp.Cast)):
+        value = node.this
+        if node.to.is_type(exp.DType.TIMESTAMPTZ) and value.is_string:
+            try:
+                moment = types.read(value.name, "timestamp")
+            except DataError as error:
+                error.position = position(value)
+                raise
+            assert isinstance(moment, datetime)
+            if moment.tzinfo is not None:
+                moment = moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+            made = exp.cast(exp.Literal.string(str(moment)), "timestamp")
+            made.this.meta.update(value.meta)
+            node.replace(made)
+
+
+def fold(tree: exp.Expr, moment: datetime) -> None:
+    """Replace the functions of the clock in a tree."""
+    for node in list(tree.find_all(exp.CurrentDate, *MOMENTS, exp.Anonymous)):
+        if isinstance(node, exp.Anonymous) and node.name.lower() not in NAMES:
+            continue
+        if any(node.args.values()) and not isinstance(node, exp.Anonymous):
+            continue  # a precision or a zone: refused by name later
+        day = isinstance(node, exp.CurrentDate)
+        text = str(moment.date() if day else moment)
+        made = exp.cast(exp.Literal.string(text), "date" if day else "timestamp")
+        made.meta.update(node.meta)
+        made.meta["name"] = "current_date" if day else "now"
+        if isinstance(node, exp.Localtimestamp):
+            made.meta["name"] = "localtimestamp"
+        node.replace(made)

@@ -1,0 +1,92 @@
+"""The languages that statements may be written in: sqlglot's dialects, with the utility clause.
+
+The clause is ``WITH UTILITY (half_width [PERCENT], delta) [, name (half_width, delta)] ...``, last
+in a query, before or after a LIMIT; after a UNION it covers the whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.parser import Parser
+from sqlglot.tokenizer_core import TokenType
+
+from proxy.errors import NotSupportedError
+from proxy.sql.parse.utility_clause import Utility, UtilityItem
+
+
+class UtilityParser(Parser):
+    """A parser, extended where a query's modifiers end."""
+
+    def _parse_query_modifiers(self, this: Any) -> Any:
+        this = super()._parse_query_modifiers(this)
+        if not isinstance(this, exp.Query) or not self._match_text_seq("WITH", "UTILITY"):
+            return this
+        if this.args.get("utility"):
+            self.raise_error("Found multiple 'WITH UTILITY' clauses", self._prev)
+        items = self._parse_csv(self._parse_utility_item)
+        this.set("utility", self.expression(Utility(expressions=items)))
+        return self._parse_query_modifiers(this)  # a LIMIT appended by a tool
+
+    def _parse_date_part(self) -> Any:
+        made = super()._parse_date_part()  # type: ignore[misc]  # PostgreSQL's parser has it
+        if isinstance(made, exp.Extract):
+            made.meta["name"] = "date_part"  # of another type than EXTRACT
+        return made
+
+    def _warn_unsupported(self) -> None:
+        self.raise_error("Unsupported syntax")  # sqlglot would log it and go on
+
+    def _parse_utility_item(self) -> Any:
+        start = self._curr
+        name = None if self._curr.token_type is TokenType.L_PAREN else self._parse_id_var()
+        self._match_l_paren()
+        half_width = self._parse_unary()
+        percent = bool(self._match_text_seq("PERCENT") or self._match(TokenType.MOD))
+        if not self._match(TokenType.COMMA):
+            self.raise_error("Expecting ', delta)' in WITH UTILITY")
+        delta = self._parse_unary()
+        self._match_r_paren()
+        item = UtilityItem(this=half_width, expression=delta, percent=percent, name=name)
+        item.meta["start"] = start.start
+        return self.expression(item)
+
+    def _parse_set_operations(self, this: Any) -> Any:
+        this = super()._parse_set_operations(this)
+        return self._parse_query_modifiers(this) if isinstance(this, exp.SetOperation) else this
+
+
+def extended(name: str) -> Dialect:
+    """Return one of sqlglot's dialects with the utility clause."""
+    base: Any = type(Dialect.get_or_raise(name))
+    modifiers = base.parser_class.SET_OP_MODIFIERS | {"utility"}
+    # sqlglot does not know it; it is PostgreSQL's other name of bool_and
+    functions = base.parser_class.FUNCTIONS | {"EVERY": exp.LogicalAnd.from_arg_list}
+    own = {"SET_OP_MODIFIERS": modifiers, "FUNCTIONS": functions}
+    parser = type("Parser", (UtilityParser, base.parser_class), own)
+    made: Dialect = type(f"Proxy{base.__name__}", (base,), {"Parser": parser})()
+    return made
+
+
+LANGUAGES = ("postgres", "duckdb", "mysql", "bigquery", "snowflake", "tsql")
+DIALECT = extended("postgres")
+
+
+_extended = {"postgres": DIALECT}
+
+
+def language(name: str) -> Dialect:
+    """Return one of the languages that statements may be written in.
+
+    Raises:
+        NotSupportedError: none of ours.
+    """
+    if name not in LANGUAGES:
+        raise NotSupportedError(
+            f"the dialect {name} is not known", hint=f"there are {', '.join(LANGUAGES)}"
+        )
+    if name not in _extended:
+        _extended[name] = extended(name)
+    return _extended[name]

@@ -1,0 +1,196 @@
+"""Text to tree: PostgreSQL's grammar, plus the utility clause, hints, and the limits on a text.
+
+The clause is ``WITH UTILITY (half_width [PERCENT], delta) [, name (half_width, delta)] ...``, last
+in a query, before or after a LIMIT; after a UNION it covers the whole.  A hint is any comment that
+reads ``UTILITY(half_width, delta)``.  Invariant: nothing is parsed before its length and its
+nesting are known to be small.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, ParseError, SqlglotError, UnsupportedError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from proxy.errors import (
+    NotSupportedError,
+    SQLSyntaxError,
+    StatementTooComplexError,
+)
+from proxy.sql.parse.dialects import language
+from proxy.sql.parse.literals import plain
+from proxy.sql.parse.utility_clause import HINT, Utility, hint, pair
+
+MAX_BYTES = 1_000_000
+MAX_DIGITS = 2000  # of one number: Python reads 4300, and few are this long
+MAX_DEPTH = 500  # brackets, CASEs and prefix operators within one another
+OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
+CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
+PREFIX = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
+ENDING = {  # what no expression begins with
+    *(TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.QUALIFY),
+    *(TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH, TokenType.UNION),
+    *(TokenType.INTERSECT, TokenType.EXCEPT, TokenType.R_PAREN, TokenType.SEMICOLON),
+    TokenType.COMMA,
+}
+OPEN = {TokenType.COMMA, TokenType.GROUP_BY, TokenType.OFFSET, TokenType.ON}  # sqlglot needs none
+LITERAL = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
+
+
+def tokens(text: str, name: str = "postgres") -> list[Token]:
+    """Return the tokens of a text.
+
+    Raises:
+        SQLSyntaxError: a quote or a comment does not end.
+        StatementTooComplexError: the text is too long, or nested too deeply.
+    """
+    if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise StatementTooComplexError(f"the statement is longer than {MAX_BYTES} bytes")
+    try:
+        found = language(name).tokenize(text)
+    except SqlglotError as error:
+        at = getattr(error, "start", None)
+        raise SQLSyntaxError(
+            "the text ends inside a quotation or a comment",
+            position=None if at is None else at + 1,
+        ) from None
+    depth = deepest = run = 0
+    for token in found:
+        kind = token.token_type
+        run = run + 1 if kind in PREFIX else 0
+        depth += (kind in OPENING) - (kind in CLOSING)
+        deepest = max(deepest, depth + run)
+        if kind is TokenType.NUMBER and len(token.text) > MAX_DIGITS:
+            raise StatementTooComplexError(
+                f"a number has more than {MAX_DIGITS} digits", position=token.start + 1
+            )
+    if deepest > MAX_DEPTH:
+        raise StatementTooComplexError(
+            f"the statement is nested {deepest} levels deep; {MAX_DEPTH} are allowed"
+        )
+    return [plain(token, text) for token in found] if name == "postgres" else found
+
+
+def split(text: str) -> list[str]:
+    """Return the statements of a text, without the semicolons between them."""
+    starts = [0]
+    ends = []
+    for token in tokens(text):
+        if token.token_type is TokenType.SEMICOLON:
+            ends.append(token.start)
+            starts.append(token.end + 1)
+    pieces = [text[a:b] for a, b in zip(starts, [*ends, len(text)], strict=True)]
+    return [piece for piece in pieces if piece.strip()] or [text]
+
+
+def translated(text: str, found: Sequence[Token], name: str) -> tuple[str, list[Token]]:
+    """Return a statement of another language as one of PostgreSQL, with its utility.
+
+    Raises:
+        SQLSyntaxError: it does not parse.
+        NotSupportedError: PostgreSQL has no words for it.
+    """
+    tree = parse(text, found, name)
+    clause = tree.args.get("utility")
+    asked = hint(found)
+    for node in list(tree.find_all(exp.Hint)):  # where the language has hints of its own
+        written = node.sql(comments=False).removeprefix("/*+").removesuffix("*/")
+        if asked is None and (match := HINT.fullmatch(written)):
+            asked = pair(match[1], source="hint")
+        node.pop()
+    try:
+        made = tree.sql(dialect="postgres", comments=False, unsupported_level=ErrorLevel.RAISE)
+    except UnsupportedError as error:
+        raise NotSupportedError(f"not translated from {name}: {error}") from None
+    if isinstance(clause, Utility):
+        made += f" WITH UTILITY {', '.join(_written(item) for item in clause.expressions)}"
+    elif asked is not None:
+        unit = " PERCENT" if asked.relative else ""
+        made = f"/*+ UTILITY({_plain(asked.half_width)}{unit}, {_plain(asked.delta)}) */ {made}"
+    return made, tokens(made)
+
+
+def _plain(number: Fraction) -> str:
+    return format(Decimal(number.numerator) / Decimal(number.denominator), "f")
+
+
+def _written(item: exp.Expr) -> str:
+    name = item.args.get("name")
+    unit = " PERCENT" if item.args.get("percent") else ""
+    pair = f"({item.this.sql()}{unit}, {item.expression.sql()})"
+    return pair if name is None else f"{name.sql(dialect='postgres')} {pair}"
+
+
+def parse(text: str, found: Sequence[Token], name: str = "postgres") -> exp.Expr:
+    """Return the tree of one query.
+
+    Raises:
+        SQLSyntaxError: the text does not parse; ``position`` and DETAIL say where.
+    """
+    if name == "postgres":
+        _complete(text, found)
+    try:
+        trees = language(name).parser().parse(list(found), text)
+    except ParseError as error:
+        raise _syntax_error(text, error) from None
+    except (SqlglotError, ValueError, TypeError, AttributeError, LookupError) as error:
+        # sqlglot's own slips on half a statement; what it meant to say is the same
+        raise SQLSyntaxError("the text does not parse") from error
+    if len(trees) != 1 or trees[0] is None:
+        raise SQLSyntaxError("expected one statement")
+    for number in trees[0].find_all(exp.Literal):
+        if not number.args["is_string"] and not LITERAL.fullmatch(number.name):
+            at = number.meta.get("start", -1) + 1 or None
+            raise SQLSyntaxError(f"{number.name[:40]} is not a number", position=at)
+    for quoted in list(trees[0].find_all(exp.RawString, exp.ByteString, exp.National)):
+        quoted.replace(exp.Literal.string(quoted.name))  # of another language
+    return trees[0]
+
+
+def _complete(text: str, found: Sequence[Token]) -> None:
+    """Refuse a comma, or a keyword, after which an expression is missing."""
+    for at, token in enumerate(found):
+        before = found[at - 1].token_type if at else None
+        if token.token_type not in OPEN or before in (TokenType.ALIAS, TokenType.DOT):
+            continue
+        after = found[at + 1] if at + 1 < len(found) else None
+        if after is None or after.token_type in ENDING:
+            raise SQLSyntaxError(
+                f'syntax error after "{token.text}": the expression is incomplete',
+                position=after.start + 1 if after else len(text.rstrip()) + 1,
+            )
+
+
+def _syntax_error(text: str, error: ParseError) -> SQLSyntaxError:
+    first = error.errors[0] if error.errors else {}
+    what = str(first.get("description") or "the text does not parse").rstrip(".")
+    what = what.partition(" but got <")[0]  # the rest is for whoever knows sqlglot's insides
+    if what.startswith("Required keyword"):
+        what = "the expression is incomplete"
+    token = str(first.get("highlight") or "")
+    line, last = int(first.get("line") or 1), int(first.get("col") or 1)
+    column = max(last - len(token) + 1, 1)  # sqlglot gives the column of the token's end
+    lines = text.split("\n")
+    position = sum(len(row) + 1 for row in lines[: line - 1]) + column
+    position = min(position, len(text) + 1)  # of a token of several lines it is not quite known
+    near = f' at or near "{token}"' if token else " at the end of the text"
+    return SQLSyntaxError(
+        f"syntax error{near}: {what[:1].lower()}{what[1:]}",
+        position=position,
+    )
+
+
+def caret(text: str, position: int) -> str:
+    """Return line and column of a 1-based position, the line itself, and a caret below it."""
+    before = text[: position - 1]
+    line = before.count("\n") + 1
+    column = position - (before.rfind("\n") + 1)
+    shown = text.split("\n")[line - 1]
+    start = max(column - 60, 0)
+    piece = shown[start : start + 120].replace("\t", " ")
+    return f"line {line}, column {column}\n  {piece}\n  {' ' * (column - 1 - start)}^"

@@ -1,0 +1,223 @@
+"""A policy's own SQL, ``expression`` and ``source.query``, as DuckDB text over the source's tables.
+
+It is PostgreSQL's SQL and goes through the translation of statements, so that 7 / 2 is 3 in both;
+what has no translation (random numbers, clocks, settings, files, aggregates) is refused by name.
+Columns are found in any case; a column that stands alone keeps the type that it has.
+
+``records`` does the query.  Invariant: what is made of a record depends on that record alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from proxy.errors import NotSupportedError, UndefinedColumnError
+from proxy.policy.kinds import nearest
+from proxy.sql import types
+from proxy.sql.expression import allowlist
+from proxy.sql.expression import casts
+from proxy.sql.parse import grammar
+from proxy.sql.expression import functions
+from proxy.sql.parse import quantifiers
+from proxy.sql.expression.casts import READABLE, sized
+from proxy.sql.parse.deep_stack import deeply
+from proxy.sql.bind.names import Names
+from proxy.sql.expression.lowering import Lowering
+from proxy.sql.expression.typed import Typed, convert, make
+
+WHY_NOT: tuple[tuple[tuple[type[exp.Expr], ...], str], ...] = (
+    ((exp.Window,), "a window function"),
+    ((exp.AggFunc, exp.Filter, exp.WithinGroup), "an aggregate"),
+    ((exp.Query, exp.Subquery, exp.Exists), "a subquery"),
+    ((exp.Star,), "*"),
+    ((exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.Localtimestamp), "the clock"),
+    ((exp.Rand, exp.Uuid), "a random number"),
+    ((exp.Placeholder, exp.Parameter), "a parameter"),
+)
+HINT = f"columns of the record and the functions in {allowlist.PAGE} may be combined"
+WHOLE = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT"), "integer"),
+    **dict.fromkeys(("UINTEGER", "BIGINT"), "bigint"),
+    **dict.fromkeys(("UBIGINT", "HUGEINT", "UHUGEINT"), "numeric"),
+}
+REAL = ("FLOAT", "DOUBLE")
+WIDE = f"DECIMAL(38, {types.DECIMALS})"
+TEXTS = ("VARCHAR", "ENUM", "UUID", "TIME")
+PLAIN = (  # what a view may hold: it means the same in DuckDB, whose SQL a view is
+    *(exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.And, exp.Or, exp.Not),
+    *(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.In, exp.Is, exp.Neg),
+)
+ALIKE = (  # types whose values compare the same in both
+    *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DECIMAL", "DOUBLE", "VARCHAR"),
+    *("BOOLEAN", "DATE"),
+)
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column: its DuckDB text and DuckDB's type."""
+
+    sql: str
+    kind: str
+    table: str = ""  # the table of FROM that it is of
+    column: str | None = None  # the column of a table of the source that it is a copy of
+    unit: bool = False  # it says whose row of the table it is
+
+
+def expression(text: str, columns: Mapping[str, str]) -> str:
+    """Return an expression over columns, of which DuckDB's types are given, as DuckDB text.
+
+    Raises:
+        UndefinedColumnError: it names a column that is not there.
+        Error: it is not a value of one record; the message says why.
+    """
+
+    def work() -> str:
+        tree = select(text=f"SELECT\n{text}\n")
+        items = tree.expressions
+        bare = not any(value for key, value in tree.args.items() if key != "expressions")
+        if len(items) != 1 or not bare or isinstance(items[0], exp.Alias | exp.Tuple):
+            raise NotSupportedError("one SQL expression is expected", hint=HINT)
+        fields = [(name.lower(), Field(identifier(name), kind)) for name, kind in columns.items()]
+        record = Record(Names({"": fields}))
+        return record.field(items[0]).sql
+
+    return deeply(work)
+
+
+def select(text: str, language: str = "postgres") -> exp.Select:
+    """Return the tree of one SELECT.
+
+    Raises:
+        NotSupportedError: it is something else, such as a UNION.
+    """
+    tree = grammar.parse(text, grammar.tokens(text, language), language)
+    if isinstance(tree, exp.Create) and isinstance(tree.this, exp.Table):  # of a view
+        tree = tree.expression
+    if not isinstance(tree, exp.Select):
+        what = "UNION and the like are" if isinstance(tree, exp.SetOperation) else "it is"
+        raise NotSupportedError(f"{what} not one SELECT, which is read row by row")
+    quantifiers.spread(tree)
+    return tree
+
+
+def identifier(name: str) -> str:
+    """Return a name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+class Record(Lowering):
+    """The translation of expressions over the columns of one record, or of joined ones."""
+
+    def __init__(self, names: Names[Field], plain: bool = False) -> None:
+        self.names = names
+        self.plain = plain
+
+    def find(self, node: exp.Expr) -> Field:
+        """Return a column.
+
+        Raises:
+            UndefinedColumnError: there is none of this name.
+        """
+        if node.args.get("db") or isinstance(node.this, exp.Star):
+            raise NotSupportedError("a column is written as column or table.column")
+        parts = {
+            part: exp.to_identifier(node.args[part].name.lower(), quoted=True)
+            for part in ("this", "table")
+            if node.args.get(part)
+        }
+        found = self.names.find(exp.Column(**parts))
+        if found is None:
+            known = [name for table in self.names.tables.values() for name, _ in table]
+            near = nearest(node.name.lower(), known)
+            raise UndefinedColumnError(f'the source has no column "{node.name}"{near}')
+        return found
+
+    def column(self, node: exp.Expr) -> Typed:
+        """Return a column as a value of PostgreSQL's types."""
+        found = self.find(node)
+        if self.plain and not found.kind.startswith(ALIKE):
+            raise NotSupportedError(f"a view that compares a column of type {found.kind[:40]}")
+        return typed(found)
+
+    def before(self, node: exp.Expr) -> Typed | None:
+        """Refuse what is no value of one record, by its kind; TRY_CAST gives NULL for an error."""
+        if self.plain and not isinstance(node, PLAIN):
+            raise NotSupportedError(
+                f"a view that computes ({node.key}) is not read",
+                hint="write what the view computes as source.query",
+            )
+        for kinds, what in WHY_NOT:
+            if isinstance(node, kinds):
+                raise NotSupportedError(f"{what} is not a value of one record", hint=HINT)
+        if not isinstance(node, exp.TryCast):
+            return None
+        made = tried(self.lower(node.this), types.of_cast(node.args["to"]))
+        return sized(made, node.args["to"])
+
+    def field(self, node: exp.Expr) -> Field:
+        """Return an expression as a column of a result."""
+        while isinstance(node, exp.Paren):
+            node = node.this
+        if isinstance(node, exp.Column):
+            return self.find(node)
+        value = self.lower(node)
+        value = convert(value, "text") if value.type == "unknown" else value
+        if value.type == "interval":
+            raise NotSupportedError("an interval is no value of an attribute, nor of a measure")
+        return Field(value.sql, types.DUCKDB.get(value.type, "DECIMAL"))
+
+
+def typed(field: Field) -> Typed:
+    """Return a column as a value of the type that it has in PostgreSQL.
+
+    Raises:
+        NotSupportedError: it has none that is known.
+    """
+    sql, kind = field.sql, field.kind
+    if kind.startswith("DECIMAL"):
+        return Typed(sql, "numeric")
+    if kind in ("BOOLEAN", "DATE"):
+        return Typed(sql, kind.lower())
+    if kind.startswith("TIMESTAMP"):
+        return Typed(moment(sql, kind), "timestamp")
+    if kind in WHOLE:
+        name = WHOLE[kind]
+        return Typed(f"CAST({sql} AS {types.DUCKDB.get(name, 'DECIMAL(38, 0)')})", name)
+    if kind in REAL:
+        return Typed(f"CAST({sql} AS DOUBLE)", "double precision")
+    if kind.startswith(TEXTS) and "[" not in kind:
+        return Typed(f"CAST({sql} AS VARCHAR)", "text")
+    raise NotSupportedError(f"a column of type {kind[:40]} is not read in an expression")
+
+
+def tried(value: Typed, kind: str) -> Typed:
+    """Return a value as another type; NULL where it cannot be read, or does not fit."""
+    if value.type == "text" and kind in READABLE:
+        read = f"TRY_CAST(trim({value.sql}) AS {types.DUCKDB.get(kind, WIDE)})"
+        text = f"CASE WHEN regexp_full_match({value.sql}, '{READABLE[kind]}') THEN {read} END"
+    elif value.type == "text" and kind == "boolean":
+        text = words(value.sql)
+    elif (value.type, kind) in casts.PLAIN and kind in types.NUMBERS:
+        text = f"TRY_CAST({value.sql} AS {types.DUCKDB.get(kind, WIDE)})"
+    else:
+        return convert(value, kind) if value.type == "unknown" else casts.cast(value, kind)
+    return make(text, kind, value)
+
+
+def words(sql: str) -> str:
+    """Return the boolean that a text is, in PostgreSQL's words; NULL where it is none."""
+    word = f"lower(trim({sql}, E' \\t\\r\\n\\f'))"
+    true, false = (", ".join(f"'{w}'" for w in sorted(each)) for each in (types.TRUE, types.FALSE))
+    return f"CASE WHEN {word} IN ({true}) THEN true WHEN {word} IN ({false}) THEN false END"
+
+
+def moment(sql: str, kind: str) -> str:
+    """Return a column of timestamps as TIMESTAMP: in the session's zone, nanoseconds cut off."""
+    if kind == "TIMESTAMP_NS":
+        count = f"epoch_ns({sql})"
+        return f"make_timestamp(({count} - (({count} % 1000) + 1000) % 1000) // 1000)"
+    return f"CAST({sql} AS TIMESTAMP)"

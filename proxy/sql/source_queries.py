@@ -1,0 +1,335 @@
+"""The records of a policy's source: its table, view or ``query`` as one SELECT of DuckDB.
+
+One record must stay one record, or a single one could move many cells: a query is SELECT … FROM
+one table WHERE ….  Where the privacy unit is a column, tables may be joined, by equality of that
+column in all of them (USING, or ON a.unit = b.unit AND …).  A view of the source is read as the
+query that it is, where it only joins and filters; a subquery in FROM likewise.
+
+Invariant: each record comes from rows of one unit, its own, so that the rows of other units
+neither make, change nor remove it, whatever the tables hold.  By induction over joins: the rows
+that a join puts together agree in the unit, and those that an outer join fills up with NULL have no
+partner of their unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import count
+
+from sqlglot import exp
+
+from proxy.errors import AmbiguousColumnError, Error, NotSupportedError, UndefinedTableError
+from proxy.policy.kinds import nearest
+from proxy.sql.parse.deep_stack import deeply
+from proxy.sql.bind.names import Names, name_of, output_name
+from proxy.sql.expression.lowering import flat
+from proxy.sql.source_expressions import Field, Record, identifier, select, typed
+
+EXACT = (  # types of a unit: equal values are the same value, also after a conversion
+    *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER"),
+    *("UBIGINT", "DECIMAL", "VARCHAR", "UUID", "ENUM", "DATE", "BOOLEAN"),
+)
+CLAUSES = {"with_": "WITH", "group": "GROUP BY", "order": "ORDER BY", "locks": "FOR UPDATE"}
+SOURCE = {"this", "db", "catalog", "alias"}  # what is known of a table, a join, a *
+JOIN = {"this", "side", "kind", "on", "using"}
+STAR = {"except_", "replace"}
+SIDES, KINDS = ("", "LEFT", "RIGHT", "FULL"), ("", "INNER", "CROSS", "OUTER")
+MAX_DEPTH = 16  # of views and subqueries within one another
+SIMPLE = "a query is SELECT … FROM one table WHERE …; anything else needs a privacy unit"
+JOINED = "a query is SELECT … FROM tables WHERE …, joined by USING ({0}) or ON a.{0} = b.{0}"
+Group = frozenset[str]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the source: its DuckDB name, its columns with DuckDB's types."""
+
+    sql: str
+    columns: Mapping[str, str]
+    view: str | None = None  # the statement that makes it
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What FROM or a SELECT gives: DuckDB text and columns, and whose rows are in it."""
+
+    sql: str
+    names: Names[Field]
+    groups: tuple[Group, ...]  # of the tables in FROM: those whose rows agree in the unit
+    units: Mapping[str, str | None]  # by table of the source, the column that is its unit
+    several: bool = False  # its rows are made of rows of several tables
+
+
+def records(
+    tables: Mapping[str, Table], unit: str | None, *, query: str | None = None, table: str = ""
+) -> tuple[str, Mapping[str, str | None]]:
+    """Return the SELECT of the records, and by the tables that it reads the column of the unit.
+
+    Raises:
+        UndefinedTableError, UndefinedColumnError: the source has none of this name.
+        Error: a record may depend on rows of another unit, or more of SQL is used than is known.
+    """
+    text = (query or "").strip().removesuffix(";")
+    reader = _Reader(tables, unit.lower() if unit else None, text)
+
+    def work() -> Relation:
+        if query is None:
+            return reader.named(table, "")
+        return reader.select(select(f"{text}\n"))
+
+    made = deeply(work)
+    return made.sql if query is not None else f"SELECT * FROM {made.sql}", made.units
+
+
+def shortest(tables: Mapping[str, Table], sql: str) -> str:
+    """Return the name of a table of which the DuckDB name is given."""
+    return min((name for name, table in tables.items() if table.sql == sql), key=len)
+
+
+class _Reader:
+    """The reading of one query."""
+
+    def __init__(self, tables: Mapping[str, Table], unit: str | None, text: str) -> None:
+        self.tables = tables
+        self.unit = unit
+        self.text = text
+        self.count = 0  # tables in FROM, so far
+        self.depth = 0
+        self.plain = False  # it is a view that is read, whose SQL is DuckDB's
+
+    def refused(self, message: str) -> NotSupportedError:
+        """Return the error for what is not row by row, or not unit by unit."""
+        hint = JOINED.format(identifier(self.unit)) if self.unit else SIMPLE
+        return NotSupportedError(message, hint=hint)
+
+    def select(self, tree: exp.Select) -> Relation:
+        """Return what a SELECT gives."""
+        for key, value in tree.args.items():
+            if value and key not in ("expressions", "from_", "joins", "where"):
+                raise self.refused(f"{CLAUSES.get(key, key).upper()} is not row by row")
+        if tree.args.get("from_") is None:
+            raise self.refused("it reads from no table")
+        rows = self._joined(tree.args["from_"].this, tree.args.get("joins"))
+        condition = ""
+        if tree.args.get("where") is not None:
+            where = tree.args["where"].this
+            condition = f" WHERE {self._condition(rows.names, where)}"
+            rows = replace(rows, groups=_linked(rows.groups, rows.names, where))
+        self._check(rows)
+        fields = dict(self._outputs(tree, rows))
+        units = rows.units
+        if not rows.several:  # the one table's unit is what the query calls so
+            found = fields.get(self.unit or "")
+            units = dict.fromkeys(units, found.column if found else None)
+        items = ", ".join(f"{field.sql} AS {identifier(name)}" for name, field in fields.items())
+        sql = f"SELECT {items} FROM {rows.sql}{condition}"
+        return Relation(sql, Names({"": list(fields.items())}), (), units, rows.several)
+
+    def _check(self, rows: Relation) -> None:
+        """Refuse joins of rows of several units."""
+        if len(rows.names.tables) == 1:
+            return
+        if self.unit is None:
+            raise self.refused("it reads from exactly one table")
+        for sql, column in rows.units.items():
+            if column is None:
+                name = shortest(self.tables, sql)
+                raise self.refused(f"the table {name} has no column {self.unit}, the privacy unit")
+        if len(rows.groups) > 1:
+            apart = " and ".join(min(group) for group in rows.groups[:2])
+            raise self.refused(f"{apart} are not joined by equality of {self.unit} in both")
+
+    def _outputs(self, tree: exp.Select, rows: Relation) -> Iterator[tuple[str, Field]]:
+        """Yield the columns of a SELECT."""
+        record = Record(rows.names, self.plain)
+        seen: set[str] = set()
+        for item in tree.expressions:
+            star = isinstance(item, exp.Star) or isinstance(item.this, exp.Star)
+            if star:
+                found = self._star(record, item)
+            else:
+                name = output_name(item, self.text).lower()
+                if name == "?column?":
+                    raise NotSupportedError("a column has no name", hint="write expression AS name")
+                inner = item.this if isinstance(item, exp.Alias) else item
+                found = [(name, record.field(inner))]
+            for name, field in found:
+                if star and name in seen:  # as DuckDB calls it
+                    name = next(n for i in count(1) if (n := f"{name}_{i}") not in seen)
+                if name in seen:
+                    raise AmbiguousColumnError(
+                        f'the column "{name}" is there twice', hint="name the columns in SELECT"
+                    )
+                seen.add(name)
+                if name == self.unit and rows.several and not field.unit:
+                    raise self.refused(f"{name} is not the column {name} of the tables joined")
+                yield name, replace(field, unit=name == self.unit)
+
+    def _star(self, record: Record, item: exp.Expr) -> list[tuple[str, Field]]:
+        """Return the columns of *, EXCLUDE and REPLACE regarded."""
+        star = item if isinstance(item, exp.Star) else item.this
+        table = item.args.get("table") and exp.to_identifier(item.args["table"].name.lower(), True)
+        found = record.names.all(exp.Column(this=exp.Star(), table=table) if table else star)
+        for column in star.args.get("except_") or []:
+            record.find(exp.Column(this=exp.to_identifier(column.name, True)))
+        left_out = {column.name.lower() for column in star.args.get("except_") or []}
+        changed = {
+            name_of(each.args["alias"]).lower(): record.field(each.this)
+            for each in star.args.get("replace") or []
+        }
+        strange = [key for key, value in star.args.items() if value and key not in STAR]
+        if strange or not isinstance(item, exp.Star | exp.Column) or changed.keys() - dict(found):
+            raise NotSupportedError("* is changed by EXCLUDE and REPLACE only")
+        return [(n, changed.get(n, field)) for n, field in found if n not in left_out]
+
+    def _joined(self, node: exp.Expr, joins: list[exp.Expr] | None) -> Relation:
+        """Return what FROM gives."""
+        rows = self._source(node)
+        for join in joins or []:
+            rows = self._join(rows, join)
+        return rows
+
+    def _source(self, node: exp.Expr) -> Relation:
+        """Return a table, a subquery, or joins in brackets."""
+        joins = node.args.get("joins")
+        if joins:
+            node = node.copy()
+            node.set("joins", None)
+            return self._joined(node, joins)
+        alias = node.args.get("alias")
+        strange = [key for key, value in node.args.items() if value and key not in SOURCE]
+        if strange or (alias and alias.args.get("columns")):
+            raise self.refused("FROM takes tables and their names, nothing else")
+        shown = name_of(alias.this).lower() if alias else ""
+        if isinstance(node, exp.Subquery):
+            inner = node.this
+            if isinstance(inner, exp.Select):
+                return self._nested(inner, shown, self.plain)
+            if isinstance(inner, exp.Table | exp.Subquery) and not shown:
+                return self._source(inner)
+        if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+            raise self.refused("FROM takes tables and their names, nothing else")
+        if node.args.get("catalog"):
+            raise self.refused("a table is written as table or schema.table")
+        return self.named(".".join(part.name for part in node.parts), shown)
+
+    def named(self, name: str, shown: str) -> Relation:
+        """Return a table or a view, by name."""
+        known = {each.lower(): each for each in self.tables}
+        if name.lower() not in known:
+            raise UndefinedTableError(
+                f'the source has no table "{name}"{nearest(name, known.values())}'
+            )
+        table = self.tables[known[name.lower()]]
+        shown = shown or name.lower().rpartition(".")[2]
+        if table.view is not None:
+            return self._view(table, shown)
+        self.count += 1
+        alias = f"t{self.count}"
+        fields = []
+        for column, kind in table.columns.items():
+            lower = column.lower()
+            text = f"{alias}.{identifier(column)}"
+            fields.append((lower, Field(text, kind, shown, lower, lower == self.unit)))
+        units = {table.sql: self.unit if self.unit in dict(fields) else None}
+        groups = (frozenset({shown}),)
+        return Relation(f"{table.sql} AS {alias}", Names({shown: fields}), groups, units)
+
+    def _view(self, table: Table, shown: str) -> Relation:
+        """Return a view as the query that it is."""
+        assert table.view is not None
+        try:
+            return self._nested(select(table.view, "duckdb"), shown, plain=True)
+        except Error as error:
+            raise NotSupportedError(
+                f"the view {table.sql} is not read: {error.message}",
+                hint=f"write what it does as source.query, where it can be: {error.hint or ''}",
+            ) from None
+
+    def _nested(self, tree: exp.Select, shown: str, plain: bool) -> Relation:
+        """Return a SELECT as a table of FROM."""
+        if self.depth >= MAX_DEPTH:
+            raise self.refused("views and subqueries are nested too deeply")
+        before = self.plain
+        self.depth, self.plain = self.depth + 1, plain
+        made = self.select(tree)
+        self.depth, self.plain = self.depth - 1, before
+        self.count += 1
+        alias = f"t{self.count}"
+        fields = [
+            (name, replace(field, sql=f"{alias}.{identifier(name)}", table=shown))
+            for name, field in made.names.tables[""]
+        ]
+        return replace(
+            made,
+            sql=f"({made.sql}) AS {alias}",
+            names=Names({shown: fields}),
+            groups=(frozenset({shown}),),
+        )
+
+    def _join(self, left: Relation, join: exp.Expr) -> Relation:
+        """Return two relations, joined."""
+        right = self._source(join.this)
+        side, kind = (str(join.args.get(key) or "").upper() for key in ("side", "kind"))
+        strange = [key for key, value in join.args.items() if value and key not in JOIN]
+        if strange or side not in SIDES or kind not in KINDS:
+            raise self.refused(f"a {' '.join(strange) or side} {kind} JOIN is not known here")
+        if twice := left.names.tables.keys() & right.names.tables.keys():
+            raise AmbiguousColumnError(f'table name "{min(twice)}" specified more than once')
+        for table in left.units.keys() & right.units.keys():
+            if left.units[table] != right.units[table]:
+                name = shortest(self.tables, table)
+                raise self.refused(f"the table {name} has two privacy units in one query")
+        names = Names(
+            {**left.names.tables, **right.names.tables}, {**left.names.merged, **right.names.merged}
+        )
+        groups = (*left.groups, *right.groups)
+        on, using = join.args.get("on"), join.args.get("using") or []
+        conditions = []
+        for column in using:
+            a, b = (Record(r.names).find(exp.Column(this=column.copy())) for r in (left, right))
+            if a.kind != b.kind:
+                raise self.refused(f"{column.name} is of two types in the tables joined")
+            conditions.append(f"({typed(a).sql} = {typed(b).sql})")
+            groups = _merged(groups, a, b)
+            text = {"FULL": f"COALESCE({a.sql}, {b.sql})", "RIGHT": b.sql}.get(side, a.sql)
+            names.merged[column.name.lower()] = replace(a, sql=text, unit=a.unit and b.unit)
+        if on is not None:
+            conditions.append(self._condition(names, on))
+            groups = _linked(groups, names, on)
+        if side and (len(left.groups), len(right.groups), len(groups)) != (1, 1, 1):
+            raise self.refused(f"an outer JOIN is not by equality of {self.unit or 'a unit'}")
+        other = f"({right.sql})" if len(right.names.tables) > 1 else right.sql
+        text = f"{left.sql} {side} JOIN {other} ON {' AND '.join(conditions) or 'true'}"
+        return Relation(text, names, groups, {**left.units, **right.units}, several=True)
+
+    def _condition(self, names: Names[Field], node: exp.Expr) -> str:
+        return Record(names, self.plain).boolean(node, "WHERE or ON").sql
+
+
+def _linked(groups: tuple[Group, ...], names: Names[Field], node: exp.Expr) -> tuple[Group, ...]:
+    """Return groups of tables, joined where a condition says that their units are equal."""
+    whole = _bare(node)
+    for part in flat(whole) if isinstance(whole, exp.And) else [whole]:
+        equal = _bare(part)
+        sides = [_bare(equal.args[key]) for key in ("this", "expression") if key in equal.args]
+        if isinstance(equal, exp.EQ) and all(isinstance(each, exp.Column) for each in sides):
+            groups = _merged(groups, *(Record(names).find(each) for each in sides))
+    return groups
+
+
+def _merged(groups: tuple[Group, ...], a: Field, b: Field) -> tuple[Group, ...]:
+    """Return groups of tables after columns of two are equal: one, if both say the unit."""
+    exact = a.kind == b.kind and a.kind.startswith(EXACT) and "[" not in a.kind
+    if not (a.unit and b.unit and exact):
+        return groups
+    touched = [group for group in groups if {a.table, b.table} & group]
+    return (frozenset().union(*touched), *(group for group in groups if group not in touched))
+
+
+def _bare(node: exp.Expr) -> exp.Expr:
+    """Return a node without the brackets around it."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
