@@ -37,8 +37,8 @@ from proxy.ledger import Measurement, Reads, Snapshot
 from proxy.policy import Policy
 from proxy.roles import share
 from proxy.sql.compile.release_point import space
-from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.sql.conditions import region
+from proxy.sql.evaluator.evaluator import Evaluator
 
 WIDE, EACH = 8, 100  # what a family that is used alone counts: so many, and one for each EACH rows
 KEPT = 512  # results, and what is left

@@ -62,11 +62,11 @@ from proxy.settings import (
     of_user,
 )
 from proxy.sql.evaluator.evaluator import Evaluator
-from proxy.sql.parse.parameters import bind_parameters
-from proxy.sql.program import Column, Command, Number, Program, Request
 from proxy.sql.evaluator.sandbox import Child
-from proxy.sql.statement import compile_statement, too_complex
+from proxy.sql.parse.parameters import bind_parameters
 from proxy.sql.parse.views import Create, Drop, created, dropped
+from proxy.sql.program import Column, Command, Number, Program, Request
+from proxy.sql.statement import compile_statement, too_complex
 from proxy.state import anchor_path, ledger_path, state_folder
 from proxy.steward import arranged, init, open_cube, same_policy, take_users, upgrade
 

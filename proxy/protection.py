@@ -25,8 +25,8 @@ from proxy.policy.model import VERSION
 from proxy.policy.regions import region_json
 from proxy.policy.weaker import UNLISTED
 from proxy.roles import GROUP, OWN, access
-from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.sql.conditions import region
+from proxy.sql.evaluator.evaluator import Evaluator
 
 CODING = 2  # how records become cells; 1 dropped the offset of a time, and is not kept anywhere
 

@@ -19,8 +19,7 @@ from proxy.goals import Goal
 from proxy.inference.accounting import UNIT
 from proxy.inference.plan import Plan, Wanted
 from proxy.inference.query import Term
-from proxy.sql import Column, Program
-from proxy.sql import privacy_schema
+from proxy.sql import Column, Program, privacy_schema
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from proxy.errors import ProgrammingError, UtilityError
 from proxy.policy import Policy, Utility
 from proxy.policy.kinds import decimal
 from proxy.policy.promise import fault
-from proxy.sql.bind.names import FOLD, nearest
+from proxy.sql.parse.identifiers import FOLD, nearest
+from proxy.sql.parse.views import Views
 from proxy.sql.program import Number, Request
 from proxy.sql.statement import ON
-from proxy.sql.parse.views import Views
 
 UTILITY = "privacy.utility"
 SPEND = "privacy.spend"

@@ -12,7 +12,7 @@ import pytest
 from proxy.engine import Engine, init
 from proxy.errors import UndefinedColumnError
 from proxy.policy import load, scram_verifier
-from proxy.sql.bind.names import quoted
+from proxy.sql.parse.identifiers import quoted
 from proxy.state import state_folder
 from tests.server import serving
 

@@ -20,7 +20,7 @@ from proxy.errors import (
     WrongObjectTypeError,
 )
 from proxy.server import values
-from proxy.sql.bind.names import FOLD, quoted
+from proxy.sql.parse.identifiers import FOLD, quoted
 
 HINT = "let the client write the file: COPY (SELECT …) TO STDOUT, or \\copy in psql"
 

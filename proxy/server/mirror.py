@@ -28,7 +28,7 @@ from proxy.errors import NotSupportedError, OperationalError
 from proxy.policy import User, scram_verifier
 from proxy.server.embedded import Address
 from proxy.settings import TABLE, UTILITY, of_user
-from proxy.sql.bind.names import quoted as identifier
+from proxy.sql.parse.identifiers import quoted as identifier
 from proxy.sql.parse.views import MOST
 
 SCHEMA = "privacy"

@@ -25,7 +25,7 @@ from proxy.server import values
 from proxy.server.copy import taken_apart
 from proxy.settings import Settings
 from proxy.sql.parse import grammar
-from proxy.sql.bind.names import FOLD, name_of
+from proxy.sql.parse.identifiers import FOLD, name_of
 from proxy.sql.parse.views import SCHEMA as TEMPORARY
 from proxy.sql.parse.views import Drop, reads
 

@@ -7,8 +7,8 @@ and ``types`` say what an expression means.  ``postprocess`` is the way back.
 """
 
 from proxy.sql.compile.release_point import space
-from proxy.sql.parse.grammar import split
 from proxy.sql.evaluator.evaluator import Evaluator
+from proxy.sql.parse.grammar import split
 from proxy.sql.parse.parameters import bind_parameters
 from proxy.sql.postprocess import postprocess
 from proxy.sql.program import (

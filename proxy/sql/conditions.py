@@ -7,9 +7,9 @@ import numpy as np
 from proxy.errors import Error, PolicyError
 from proxy.inference.query import COUNT, Factor
 from proxy.policy import CellBudget, Policy
-from proxy.sql.parse.clock import reading
 from proxy.sql.evaluator.evaluator import Evaluator
-from proxy.sql.bind.names import quoted
+from proxy.sql.parse.clock import reading
+from proxy.sql.parse.identifiers import quoted
 from proxy.sql.program import Program
 from proxy.sql.statement import compile_statement
 

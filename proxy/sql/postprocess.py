@@ -14,8 +14,7 @@ from decimal import Decimal
 import numpy as np
 
 from proxy.errors import DataError
-from proxy.sql import types
-from proxy.sql import privacy_schema
+from proxy.sql import privacy_schema, types
 from proxy.sql.evaluator.evaluator import Evaluator, decimal_type
 from proxy.sql.program import (
     DERIVED,

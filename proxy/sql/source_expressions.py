@@ -17,16 +17,13 @@ from sqlglot import exp
 from proxy.errors import NotSupportedError, UndefinedColumnError
 from proxy.policy.kinds import nearest
 from proxy.sql import types
-from proxy.sql.expression import allowlist
-from proxy.sql.expression import casts
-from proxy.sql.parse import grammar
-from proxy.sql.expression import functions
-from proxy.sql.parse import quantifiers
-from proxy.sql.expression.casts import READABLE, sized
-from proxy.sql.parse.deep_stack import deeply
 from proxy.sql.bind.names import Names
-from proxy.sql.expression.lowering import Lowering
+from proxy.sql.expression import allowlist, casts
+from proxy.sql.expression.casts import READABLE, sized
+from proxy.sql.expression.rules import ExpressionLowering
 from proxy.sql.expression.typed import Typed, convert, make
+from proxy.sql.parse import grammar, quantifiers
+from proxy.sql.parse.deep_stack import deeply
 
 WHY_NOT: tuple[tuple[tuple[type[exp.Expr], ...], str], ...] = (
     ((exp.Window,), "a window function"),
@@ -109,7 +106,7 @@ def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-class Record(Lowering):
+class Record(ExpressionLowering):
     """The translation of expressions over the columns of one record, or of joined ones."""
 
     def __init__(self, names: Names[Field], plain: bool = False) -> None:

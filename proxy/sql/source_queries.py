@@ -21,9 +21,10 @@ from sqlglot import exp
 
 from proxy.errors import AmbiguousColumnError, Error, NotSupportedError, UndefinedTableError
 from proxy.policy.kinds import nearest
+from proxy.sql.bind.names import Names
 from proxy.sql.parse.deep_stack import deeply
-from proxy.sql.bind.names import Names, name_of, output_name
-from proxy.sql.expression.lowering import flat
+from proxy.sql.parse.identifiers import name_of, output_name
+from proxy.sql.parse.tree import flat
 from proxy.sql.source_expressions import Field, Record, identifier, select, typed
 
 EXACT = (  # types of a unit: equal values are the same value, also after a conversion

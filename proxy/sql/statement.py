@@ -16,19 +16,16 @@ from sqlglot.tokenizer_core import Token
 from proxy.errors import Error, NotSupportedError, StatementTooComplexError
 from proxy.inference.query import TooLargeError, TooWideError
 from proxy.policy import Policy
-from proxy.sql.parse import clock
-from proxy.sql.parse import grammar
-from proxy.sql.parse import quantifiers
-from proxy.sql.parse import utility_clause
 from proxy.sql.bind.query import Binder
+from proxy.sql.bind.relations import Context, Cte, Env
+from proxy.sql.evaluator.evaluator import Evaluator
+from proxy.sql.parse import clock, grammar, quantifiers, utility_clause
 from proxy.sql.parse.commands import command
 from proxy.sql.parse.deep_stack import deeply
-from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.sql.parse.parameters import Parameters, bind_parameters
+from proxy.sql.parse.views import Create, Views, before, placeless, used
 from proxy.sql.postprocess import relation
 from proxy.sql.program import Column, Command, Program
-from proxy.sql.bind.relations import Context, Cte, Env
-from proxy.sql.parse.views import Create, Views, before, placeless, used
 
 ON = ("on", "true", "yes", "1")  # what turns a setting on
 

@@ -14,8 +14,8 @@ import proxy.cube
 import proxy.policy.document
 from proxy.cube.file import digest
 from proxy.errors import IntegrityError, SourceError, StateError
-from proxy.sql.evaluator.worker import Database
 from proxy.sql.evaluator.evaluator import Evaluator
+from proxy.sql.evaluator.worker import Database
 from tests.privacy.documents import Force, Unreadable
 
 KEPT = 24  # evaluators, documents

@@ -6,12 +6,11 @@ import pytest
 from sqlglot import exp
 
 from proxy.errors import UndefinedFunctionError
+from proxy.sql.compile.columns import Axis, Branched, MeasureColumn, Public
 from proxy.sql.expression import allowlist
-from proxy.sql.parse import grammar
 from proxy.sql.expression.aggregates import AGGREGATES, WINDOWS
-from proxy.sql.compile.bins import Axis, MeasureColumn, Public
-from proxy.sql.bind.union_all import Branched
 from proxy.sql.expression.lowering import RULES
+from proxy.sql.parse import grammar
 from tests.sql.compare import close
 from tests.sql.survey import plain, run
 

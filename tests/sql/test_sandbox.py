@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 from proxy.engine import Engine, init
 from proxy.errors import OperationalError, QueryCanceledError, StatementTooComplexError
 from proxy.sql import Evaluator
-from proxy.sql.evaluator import worker
-from proxy.sql.evaluator import sandbox
+from proxy.sql.evaluator import sandbox, worker
 from proxy.sql.evaluator.sandbox import Child, Here
 from tests.sql.survey import policy
 
@@ -394,7 +393,7 @@ def test_messages_are_bounded(monkeypatch, shared):
     """
     An argument that is too long is refused here, a result in the child, and one all the same here.
     """
-    for module in (sandbox, database):
+    for module in (sandbox, worker):
         monkeypatch.setattr(module, "MESSAGE", 1000)
     with pytest.raises(duckdb.OutOfMemoryException, match="too long"):
         shared.rows("SELECT $a", {"a": "x" * 1000}, 10)

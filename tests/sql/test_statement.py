@@ -17,8 +17,8 @@ from proxy.errors import (
     StatementTooComplexError,
 )
 from proxy.sql import Command, Evaluator, Program, compile_statement, postprocess, split
-from proxy.sql.parse import grammar
 from proxy.sql.evaluator.sandbox import Here
+from proxy.sql.parse import grammar
 from tests.sql.survey import evaluator, policy, program, run
 
 

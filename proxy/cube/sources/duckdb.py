@@ -33,8 +33,8 @@ from proxy.errors import (
     UndefinedTableError,
 )
 from proxy.policy import Policy
-from proxy.sql.source_queries import Table, records, shortest
 from proxy.sql.source_expressions import identifier as name
+from proxy.sql.source_queries import Table, records, shortest
 
 RECORDS = '"the records"'
 FILE = "source"  # what a query calls the table of a CSV or Parquet file

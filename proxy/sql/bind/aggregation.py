@@ -17,19 +17,25 @@ from sqlglot import exp
 from proxy.errors import DataError, GroupingError, NotSupportedError, ProgrammingError
 from proxy.sql import types
 from proxy.sql.bind import derived
-from proxy.sql.expression.aggregates import OTHER_AGGREGATES, aggregates, is_aggregate, only_argument
-from proxy.sql.bind.render import Body, assembled
-from proxy.sql.expression.casts import cast
 from proxy.sql.bind.claims import credible
-from proxy.sql.compile.release_point import NUMBERS, Average, Linear, Point
-from proxy.sql.compile.groups import Key
-from proxy.sql.bind.names import output_name
+from proxy.sql.bind.grouping_sets import grouping_sets
 from proxy.sql.bind.outer import Outer
 from proxy.sql.bind.relations import Bound
+from proxy.sql.bind.render import Body, assembled
 from proxy.sql.bind.results import ungrouped
+from proxy.sql.compile.groups import Key
+from proxy.sql.compile.release_point import NUMBERS, Average, Linear, Point
+from proxy.sql.expression.aggregates import (
+    OTHER_AGGREGATES,
+    aggregates,
+    is_aggregate,
+    only_argument,
+)
+from proxy.sql.expression.casts import cast
 from proxy.sql.expression.lowering import signed
-from proxy.sql.bind.grouping_sets import grouping_sets
-from proxy.sql.expression.typed import Typed, position, worded
+from proxy.sql.expression.typed import Typed
+from proxy.sql.parse.identifiers import output_name
+from proxy.sql.parse.tree import position, worded
 
 if TYPE_CHECKING:
     from proxy.sql.bind.select import Select

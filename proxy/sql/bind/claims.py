@@ -15,9 +15,9 @@ from sqlglot import exp
 from proxy.errors import NotSupportedError
 from proxy.inference.query import next_multiple
 from proxy.sql.compile.release_point import DIGITS, LARGEST, NUMBERS
+from proxy.sql.expression.typed import Typed
+from proxy.sql.parse.tree import COMPARISONS, flat, position
 from proxy.sql.program import Extra, Number
-from proxy.sql.expression.lowering import COMPARISONS, flat
-from proxy.sql.expression.typed import Typed, position
 
 if TYPE_CHECKING:
     from proxy.sql.bind.aggregation import Grouped

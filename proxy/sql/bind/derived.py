@@ -15,13 +15,14 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError
 from proxy.sql import types
-from proxy.sql.expression.aggregates import SPREADS, fraction, only_argument, sole
-from proxy.sql.compile.release_point import NUMBERS
 from proxy.sql.compile.groups import Key
 from proxy.sql.compile.moments import has_measure
-from proxy.sql.program import DERIVED, Derived, Extra
+from proxy.sql.compile.release_point import NUMBERS
+from proxy.sql.expression.aggregates import SPREADS, fraction, only_argument, sole
 from proxy.sql.expression.lowering import numeric
-from proxy.sql.expression.typed import Typed, convert, position, worded
+from proxy.sql.expression.typed import Typed, convert
+from proxy.sql.parse.tree import position, worded
+from proxy.sql.program import DERIVED, Derived, Extra
 
 if TYPE_CHECKING:
     from proxy.sql.bind.aggregation import Grouped

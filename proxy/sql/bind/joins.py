@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError, StatementTooComplexError
-from proxy.sql.compile.bins import Public
-from proxy.sql.bind.union_all import MAX_BRANCHES, Branched, pick, repeated
+from proxy.sql.bind.names import Names
 from proxy.sql.bind.protected_rows import Inputs
-from proxy.sql.bind.names import Names, name_of
 from proxy.sql.bind.relations import Protected, Relation
-from proxy.sql.expression.lowering import flat
-from proxy.sql.expression.typed import Typed, position
+from proxy.sql.bind.union_all import MAX_BRANCHES
+from proxy.sql.compile.columns import Branched, Public, pick, repeated
+from proxy.sql.expression.typed import Typed
+from proxy.sql.parse.identifiers import name_of
+from proxy.sql.parse.tree import flat, position
 
 Pair = tuple[exp.Expr, Typed]  # what of a record equals which column of the public table
 

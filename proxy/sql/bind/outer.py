@@ -10,12 +10,15 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError
 from proxy.sql import types
-from proxy.sql.expression.aggregates import WINDOWS, aggregate, convert_result
-from proxy.sql.bind.render import direction
-from proxy.sql.bind.names import Names, name_of
+from proxy.sql.bind.names import Names
 from proxy.sql.bind.relations import Bound, Context
-from proxy.sql.expression.lowering import Lowering, compared, signed
-from proxy.sql.expression.typed import Typed, convert, make, position
+from proxy.sql.bind.render import direction
+from proxy.sql.expression.aggregates import WINDOWS, aggregate, convert_result
+from proxy.sql.expression.lowering import compared, signed
+from proxy.sql.expression.rules import ExpressionLowering
+from proxy.sql.expression.typed import Typed, convert, make
+from proxy.sql.parse.identifiers import name_of
+from proxy.sql.parse.tree import position
 
 if TYPE_CHECKING:
     from proxy.sql.bind.query import Binder
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 CONSTANTS = 64  # of a statement are tried beforehand
 
 
-class Outer(Lowering):
+class Outer(ExpressionLowering):
     """What all expressions outside of aggregations may have: subqueries of results, windows."""
 
     def __init__(self, binder: Binder, context: Context, windows: Sequence[exp.Expr] = ()) -> None:

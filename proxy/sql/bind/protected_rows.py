@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError, StatementTooComplexError
-from proxy.sql.compile.bins import Public
 from proxy.sql.bind.relations import Context, Protected
-from proxy.sql.expression.typed import position
+from proxy.sql.compile.columns import Public
+from proxy.sql.parse.tree import position
 
 if TYPE_CHECKING:
     from proxy.sql.bind.query import Binder

@@ -21,17 +21,8 @@ from proxy.errors import (
     UndefinedTableError,
 )
 from proxy.policy import Policy
-from proxy.sql import types
-from proxy.sql import privacy_schema
-from proxy.sql.bind.render import modified
-from proxy.sql.compile.bins import Axis, MeasureColumn, Public
-from proxy.sql.bind.union_all import Branched, pick, united
-from proxy.sql.compile.coefficients import Coefficients
-from proxy.sql.compile.release_point import NUMBERS, Point, conjuncts
-from proxy.sql.evaluator.evaluator import Evaluator
-from proxy.sql.compile.groups import Key
-from proxy.sql.bind.names import Names, name_of, nearest
-from proxy.sql.program import Derived, Request
+from proxy.sql import privacy_schema, types
+from proxy.sql.bind.names import Names
 from proxy.sql.bind.relations import (
     Bound,
     Context,
@@ -43,11 +34,21 @@ from proxy.sql.bind.relations import (
     columns_of,
     renamed,
 )
+from proxy.sql.bind.render import modified
 from proxy.sql.bind.select import WORDS, Select
-from proxy.sql.expression.typed import Typed, position, worded
 from proxy.sql.bind.set_operations import set_operation, values
+from proxy.sql.bind.union_all import united
+from proxy.sql.compile.coefficients import Coefficients
+from proxy.sql.compile.columns import Axis, Branched, MeasureColumn, Public, pick
+from proxy.sql.compile.groups import Key
+from proxy.sql.compile.release_point import NUMBERS, Point
+from proxy.sql.evaluator.evaluator import Evaluator
+from proxy.sql.expression.typed import Typed
+from proxy.sql.parse.identifiers import name_of, nearest
+from proxy.sql.parse.tree import conjuncts, position, worded
 from proxy.sql.parse.utility_clause import Utility, requests
 from proxy.sql.parse.views import SCHEMA as TEMPORARY
+from proxy.sql.program import Derived, Request
 
 MAX_POINTS = 200
 

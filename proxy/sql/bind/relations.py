@@ -9,8 +9,9 @@ from sqlglot import exp
 
 from proxy.errors import ProgrammingError
 from proxy.sql.bind.names import Names
+from proxy.sql.expression.typed import Typed
+from proxy.sql.parse.tree import position
 from proxy.sql.program import Request
-from proxy.sql.expression.typed import Typed, position
 
 
 @dataclass

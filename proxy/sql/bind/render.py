@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError, TypeMismatchError
-from proxy.sql.bind.names import name_of
 from proxy.sql.bind.relations import Bound, Output
-from proxy.sql.expression.typed import Typed, position
+from proxy.sql.expression.typed import Typed
+from proxy.sql.parse.identifiers import name_of
+from proxy.sql.parse.tree import position
 
 if TYPE_CHECKING:
     pass

@@ -15,11 +15,13 @@ from proxy.errors import (
     GroupingError,
     NotSupportedError,
 )
-from proxy.sql.expression.aggregates import aggregate, aggregates, convert_result, is_aggregate
-from proxy.sql.bind.names import Names, name_of
+from proxy.sql.bind.names import Names
 from proxy.sql.bind.outer import Outer
 from proxy.sql.bind.relations import Context
-from proxy.sql.expression.typed import Typed, make, position
+from proxy.sql.expression.aggregates import aggregate, aggregates, convert_result, is_aggregate
+from proxy.sql.expression.typed import Typed, make
+from proxy.sql.parse.identifiers import name_of
+from proxy.sql.parse.tree import position
 
 if TYPE_CHECKING:
     from proxy.sql.bind.query import Binder

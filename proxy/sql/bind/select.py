@@ -18,18 +18,20 @@ from proxy.errors import (
     NotSupportedError,
     SQLSyntaxError,
 )
-from proxy.sql.expression.aggregates import aggregates
-from proxy.sql.bind.render import Body, assembled
 from proxy.sql.bind.aggregation import release
-from proxy.sql.bind.protected_rows import Inputs
-from proxy.sql.bind.joins import joined
-from proxy.sql.compile.moments import has_measure
-from proxy.sql.bind.names import Names, name_of, output_name, quoted
-from proxy.sql.bind.outer import Outer
-from proxy.sql.bind.relations import Bound, Context, Output, Protected, Relation
-from proxy.sql.bind.results import Results
 from proxy.sql.bind.grouping_sets import grouping_sets
-from proxy.sql.expression.typed import Typed, convert, position, together, worded
+from proxy.sql.bind.joins import joined
+from proxy.sql.bind.names import Names
+from proxy.sql.bind.outer import Outer
+from proxy.sql.bind.protected_rows import Inputs
+from proxy.sql.bind.relations import Bound, Context, Output, Protected, Relation
+from proxy.sql.bind.render import Body, assembled
+from proxy.sql.bind.results import Results
+from proxy.sql.compile.moments import has_measure
+from proxy.sql.expression.aggregates import aggregates
+from proxy.sql.expression.typed import Typed, convert, together
+from proxy.sql.parse.identifiers import name_of, output_name, quoted
+from proxy.sql.parse.tree import position, worded
 
 if TYPE_CHECKING:
     from proxy.sql.bind.query import Binder

@@ -12,7 +12,8 @@ from proxy.sql import types
 from proxy.sql.bind.names import Names
 from proxy.sql.bind.relations import Bound, Context, Output
 from proxy.sql.bind.results import Results
-from proxy.sql.expression.typed import Typed, convert, position, widest
+from proxy.sql.expression.typed import Typed, convert, widest
+from proxy.sql.parse.tree import position
 
 if TYPE_CHECKING:
     from proxy.sql.bind.query import Binder

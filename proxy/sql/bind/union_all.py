@@ -8,7 +8,7 @@ Invariant: its expressions are as many as the rows have branches, of one type, a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -16,43 +16,13 @@ from proxy.errors import NotSupportedError, SQLSyntaxError, StatementTooComplexE
 from proxy.sql import types
 from proxy.sql.bind.names import Names
 from proxy.sql.bind.relations import Bound, Protected
-from proxy.sql.expression.lowering import RULES, Lowering
-from proxy.sql.expression.typed import Typed, position
+from proxy.sql.compile.columns import Branched, pick
+from proxy.sql.parse.tree import position
 
 if TYPE_CHECKING:
     from proxy.sql.bind.query import Binder
 
 MAX_BRANCHES = 64
-
-
-class Branched(exp.Expression):
-    """What an expression is in each branch: ``expressions``."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
-
-
-def pick(node: exp.Expr, branch: int) -> exp.Expr:
-    """Return an expression as it is in one branch."""
-    if isinstance(node, Branched):
-        return node.expressions[branch]  # type: ignore[no-any-return]
-    if node.find(Branched) is None:
-        return node
-    return node.transform(
-        lambda n: exp.Paren(this=n.expressions[branch].copy()) if isinstance(n, Branched) else n
-    )
-
-
-def repeated(node: exp.Expr, times: int) -> exp.Expr:
-    """Return an expression where each branch has become so many, one after the other."""
-    if times == 1 or node.find(Branched) is None:
-        return node
-
-    def more(n: exp.Expr) -> exp.Expr:
-        if not isinstance(n, Branched):
-            return n
-        return Branched(expressions=[e.copy() for e in n.expressions for _ in range(times)])
-
-    return node.transform(more)
 
 
 def united(binder: Binder, parts: Sequence[Protected | Bound], node: exp.Expr) -> Protected:
@@ -106,16 +76,3 @@ def _alike(binder: Binder, meanings: Sequence[exp.Expr]) -> list[exp.Expr]:
 def _joined(meanings: Sequence[exp.Expr]) -> exp.Expr:
     same = all(meaning == meanings[0] for meaning in meanings)
     return meanings[0] if same else Branched(expressions=[m.copy() for m in meanings])
-
-
-def _refused(_: Lowering, node: exp.Expr) -> Typed:
-    raise NotSupportedError(
-        "a record may have several values of this column: in parts of UNION ALL, or in rows of a "
-        "public table with the same key",
-        hint="it can be counted, summed and compared; to group by it, group in each part, or join "
-        "with one row for each key",
-        position=position(node),
-    )
-
-
-RULES[Branched] = _refused

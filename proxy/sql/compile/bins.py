@@ -11,39 +11,16 @@ import datetime
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 from sqlglot import exp
 
 from proxy.domain import Attribute, Value
 from proxy.errors import NotSupportedError
-from proxy.sql.expression.lowering import COMPARISONS
+from proxy.sql.compile.columns import Axis
+from proxy.sql.parse.tree import COMPARISONS
 
 ENUMERABLE = 2**17  # values in the bins of an axis, up to which all are tried
-
-
-class Axis(exp.Expression):
-    """A resolved column that is an axis: ``this`` is its index."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"this": True}
-
-
-class MeasureColumn(exp.Expression):
-    """A resolved column that is a measure: ``this`` is its index."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"this": True}
-
-
-class Public(exp.Expression):
-    """What an expression reads of public tables, by DuckDB text.
-
-    ``meaning`` is (text of a query of one column, its type); ``keys`` (of a lookup) the columns,
-    with their types, that equal the ``expressions``; ``member``: whether the expression is in it.
-    """
-
-    arg_types: ClassVar[dict[str, bool]] = {
-        "meaning": True, "expressions": False, "keys": False, "member": False
-    }  # fmt: skip
 
 
 def compared_axes(node: exp.Expr) -> list[tuple[Axis, list[exp.Expr]]]:

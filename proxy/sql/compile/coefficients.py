@@ -23,21 +23,19 @@ from proxy.domain import Domain, Value
 from proxy.errors import DataError, NotSupportedError, StatementTooComplexError, TypeMismatchError
 from proxy.inference.query import MAX_CELLS, Factor
 from proxy.sql import types
-from proxy.sql.expression import functions  # noqa: F401  # functions add their rules
 from proxy.sql.compile.bins import (
     ENUMERABLE,
-    Axis,
-    MeasureColumn,
-    Public,
     boundaries,
     calendar,
     compared_axes,
     edges_for,
     points_between,
 )
+from proxy.sql.compile.columns import Axis
+from proxy.sql.compile.domain_lowering import DomainLowering, MeasureLowering
 from proxy.sql.evaluator.evaluator import Evaluator, Points, Values, inside
-from proxy.sql.expression.lowering import ARGUMENTS, RULES, Lowering, compared, flat
-from proxy.sql.expression.typed import Typed, convert, make, position
+from proxy.sql.expression.typed import Typed, convert
+from proxy.sql.parse.tree import flat, position
 
 MAX_EFFORT = 2**28  # cells evaluated for one statement
 TOGETHER = 2**12  # cells on which a whole condition is evaluated at once
@@ -307,69 +305,3 @@ def integers(array: NDArray[Any], scale: int) -> tuple[Fraction, NDArray[np.int6
             return Fraction(1, denominator), whole.astype(np.int64)
     exponent = math.frexp(largest)[1] - 40
     return Fraction(2) ** exponent, np.rint(np.ldexp(array, -exponent)).astype(np.int64)
-
-
-class DomainLowering(Lowering):
-    """Columns are axes: axis i is ``di.v``."""
-
-    def __init__(self, domain: Domain) -> None:
-        self.domain = domain
-
-    def column(self, node: exp.Expr) -> Typed:
-        """Return an axis; a measure has no value of its own."""
-        if isinstance(node, MeasureColumn):
-            name = self.domain.measures[int(node.this)].name
-            raise NotSupportedError(
-                f"{name} is a measure: it can be summed, averaged and counted, and nothing else",
-                hint=f"only attributes may be compared or grouped by; SUM({name}) is allowed",
-            )
-        index = int(node.this)
-        kind = types.of_attribute(self.domain.attributes[index])
-        width = _width(self.domain, index)
-        scale = _scale(self.domain, index)
-        return Typed(f"d{index}.v", kind, frozenset([index]), width=width, scale=scale)
-
-
-class MeasureLowering(DomainLowering):
-    """Measures have a type, and no value: for the types of what is made of them."""
-
-    def column(self, node: exp.Expr) -> Typed:
-        """Return an axis, or something of the type of a measure."""
-        if not isinstance(node, MeasureColumn):
-            return super().column(node)
-        return Typed("m", types.of_measure(self.domain.measures[int(node.this)]))
-
-
-def _public(lowering: Lowering, node: exp.Expr) -> Typed:
-    text, kind = node.args["meaning"]
-    operands = [lowering.lower(operand) for operand in node.expressions]
-    if node.args.get("member"):
-        left, right = compared(operands[0], Typed("c0", kind), "=")
-        return make(f"({left.sql} IN (SELECT {right.sql} FROM {text}))", "boolean", left)
-    if not node.args.get("keys"):
-        return Typed(text, kind)
-    pairs = [
-        compared(operand, Typed(*key), "=")
-        for operand, key in zip(operands, node.args["keys"], strict=True)
-    ]
-    where = " AND ".join(f"{left.sql} = {right.sql}" for left, right in pairs)
-    return make(f"({text} WHERE {where})", kind, *operands)
-
-
-def _width(domain: Domain, axis: int) -> int:
-    """Return the most bytes that a value of an axis has."""
-    attribute = domain.attributes[axis]
-    if attribute.type != "text":
-        return 64
-    return max((len(str(value).encode()) for value in attribute.values), default=1)
-
-
-def _scale(domain: Domain, axis: int) -> int | None:
-    """Return the decimals of a numeric axis."""
-    values = [value for value in domain.attributes[axis].values if isinstance(value, Decimal)]
-    return max((-int(value.as_tuple().exponent) for value in values), default=None)
-
-
-RULES[Axis] = RULES[MeasureColumn] = lambda lowering, node: lowering.column(node)
-RULES[Public] = _public
-ARGUMENTS[Public] = frozenset({"meaning", "expressions", "keys", "member"})

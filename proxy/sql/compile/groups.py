@@ -19,11 +19,11 @@ from sqlglot import exp
 
 from proxy.errors import StatementTooComplexError
 from proxy.inference.query import MAX_CELLS, Factor, Term
-from proxy.sql.compile.bins import Axis
 from proxy.sql.compile.coefficients import Coefficients
+from proxy.sql.compile.columns import Axis
 from proxy.sql.evaluator.evaluator import Values
-from proxy.sql.program import Cell
 from proxy.sql.expression.typed import Typed
+from proxy.sql.program import Cell
 
 MAX_GROUPS = 100_000
 

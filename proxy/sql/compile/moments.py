@@ -17,9 +17,9 @@ from proxy.domain import Domain
 from proxy.errors import NotSupportedError
 from proxy.inference.query import COUNT, present_part, sum_part
 from proxy.sql import types
-from proxy.sql.compile.bins import Axis, MeasureColumn, Public
-from proxy.sql.compile.coefficients import MeasureLowering
-from proxy.sql.expression.typed import position
+from proxy.sql.compile.columns import Axis, MeasureColumn, Public
+from proxy.sql.compile.domain_lowering import MeasureLowering
+from proxy.sql.parse.tree import position
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,12 @@ from proxy.errors import DataError, NotSupportedError
 from proxy.inference.family import Family
 from proxy.inference.query import Box, Factor, LinearQuery, Space, Term
 from proxy.sql import types
-from proxy.sql.bind.union_all import pick
 from proxy.sql.compile.coefficients import Coefficients
+from proxy.sql.compile.columns import pick
 from proxy.sql.compile.groups import Groups, Key, groups
 from proxy.sql.compile.moments import Moments, has_measure, moments, present, settle
+from proxy.sql.parse.tree import conjuncts, position
 from proxy.sql.program import Extra, GroupColumn, Number, Release, Request
-from proxy.sql.expression.lowering import flat
-from proxy.sql.expression.typed import position
 
 DIGITS = 38  # of the largest number, as of DuckDB's decimals
 LARGEST = Fraction(10**DIGITS)
@@ -305,12 +304,3 @@ def _decimals(what: Linear) -> int:
         if (what.query.grid * 10**scale).denominator == 1 == (what.shift * 10**scale).denominator:
             return scale
     return types.DECIMALS
-
-
-def conjuncts(node: exp.Expr) -> list[exp.Expr]:
-    """Return the conditions that a condition joins by AND."""
-    while isinstance(node, exp.Paren):
-        node = node.this
-    if not isinstance(node, exp.And):
-        return [node]
-    return [inner for part in flat(node) for inner in conjuncts(part)]

@@ -1,1 +1,1 @@
-"""The evaluator: DuckDB, in this process or in a child with bounds, for domain and results alike."""
+"""The evaluator: DuckDB, here or in a child with bounds, for the domain and for results."""

@@ -13,7 +13,8 @@ from sqlglot import exp
 from proxy.errors import ProgrammingError, TypeMismatchError, UndefinedFunctionError
 from proxy.sql import types
 from proxy.sql.expression.lowering import numeric
-from proxy.sql.expression.typed import Typed, convert, make, position, widest, worded
+from proxy.sql.expression.typed import Typed, convert, make, widest
+from proxy.sql.parse.tree import position, worded
 
 DOUBLE = "double precision"
 OTHER_AGGREGATES = {"credible_low", "credible_high", "confidence", "probability"}

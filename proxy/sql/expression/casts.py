@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError, TypeMismatchError
 from proxy.sql import types
-from proxy.sql.expression.lowering import RULES, Lowering, signed
+from proxy.sql.expression.lowering import Lowering, Rules, signed
 from proxy.sql.expression.typed import Typed, convert, make
 
 WHOLE = r"\s*[-+]?[0-9]+\s*"
@@ -95,4 +95,4 @@ def sized(value: Typed, target: exp.DataType) -> Typed:
     return make(text, "numeric", value, scale=scale)
 
 
-RULES[exp.Cast] = _cast
+RULES: Rules = {exp.Cast: _cast}

@@ -11,7 +11,7 @@ from proxy.errors import DataError, NotSupportedError
 from proxy.sql import types
 from proxy.sql.expression.arguments import wrong
 from proxy.sql.expression.casts import cast
-from proxy.sql.expression.lowering import ARGUMENTS, PLAIN, RULES, Lowering
+from proxy.sql.expression.lowering import PLAIN, Arguments, Lowering, Rules
 from proxy.sql.expression.typed import Typed, convert, make
 
 NUMERIC, TEXT = "numeric", "text"
@@ -113,25 +113,21 @@ def _interval(_: Lowering, node: exp.Expr) -> Typed:
     return Typed(f"({sums})", "interval")
 
 
-RULES.update(
-    {
-        exp.TimestampTrunc: _trunc,
-        exp.DateTrunc: _trunc,
-        exp.Extract: _extract,
-        exp.TimeToStr: _to_char,
-        exp.StrToDate: _read,
-        exp.StrToTime: _read,
-        exp.Date: _date,
-        exp.Interval: _interval,
-    }
-)
-ARGUMENTS.update(
-    {
-        exp.TimestampTrunc: PLAIN | {"unit"},
-        exp.DateTrunc: PLAIN | {"unit"},
-        exp.TimeToStr: PLAIN | {"format"},
-        exp.StrToDate: PLAIN | {"format"},
-        exp.StrToTime: PLAIN | {"format"},
-        exp.Interval: PLAIN | {"unit"},
-    }
-)
+RULES: Rules = {
+    exp.TimestampTrunc: _trunc,
+    exp.DateTrunc: _trunc,
+    exp.Extract: _extract,
+    exp.TimeToStr: _to_char,
+    exp.StrToDate: _read,
+    exp.StrToTime: _read,
+    exp.Date: _date,
+    exp.Interval: _interval,
+}
+ARGUMENTS: Arguments = {
+    exp.TimestampTrunc: PLAIN | {"unit"},
+    exp.DateTrunc: PLAIN | {"unit"},
+    exp.TimeToStr: PLAIN | {"format"},
+    exp.StrToDate: PLAIN | {"format"},
+    exp.StrToTime: PLAIN | {"format"},
+    exp.Interval: PLAIN | {"unit"},
+}

@@ -13,16 +13,13 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError, TypeMismatchError
 from proxy.sql import types
-from proxy.sql.expression import casts
-from proxy.sql.expression import date_functions
-from proxy.sql.expression import text_functions  # noqa: F401  # they add their rules
 from proxy.sql.expression.arguments import all_texts, arguments, number, required, whole, wrong
 from proxy.sql.expression.casts import cast
 from proxy.sql.expression.lowering import (
-    ARGUMENTS,
     PLAIN,
-    RULES,
+    Arguments,
     Lowering,
+    Rules,
     checked,
     guarded,
     numbers,
@@ -191,33 +188,29 @@ def _if(lowering: Lowering, node: exp.Expr) -> Typed:
     )
 
 
-RULES.update(
-    {
-        exp.Abs: _abs,
-        exp.Floor: _floor,
-        exp.Ceil: _floor,
-        exp.Sign: _sign,
-        exp.Round: _round,
-        exp.Trunc: _round,
-        exp.Log: _log,
-        exp.Ln: _log,
-        exp.Sqrt: _root,
-        exp.Cbrt: _cube_root,
-        exp.Exp: _exponential,
-        exp.Pow: _power,
-        exp.Greatest: _greatest,
-        exp.Least: _greatest,
-        exp.IntDiv: _integer_division,
-        exp.Anonymous: _anonymous,
-        exp.If: _if,
-    }
-)
-ARGUMENTS.update(
-    {
-        exp.Round: PLAIN | {"decimals"},
-        exp.Trunc: PLAIN | {"decimals"},
-        exp.Greatest: PLAIN | {"ignore_nulls"},
-        exp.Least: PLAIN | {"ignore_nulls"},
-        exp.If: PLAIN | {"true", "false"},
-    }
-)
+RULES: Rules = {
+    exp.Abs: _abs,
+    exp.Floor: _floor,
+    exp.Ceil: _floor,
+    exp.Sign: _sign,
+    exp.Round: _round,
+    exp.Trunc: _round,
+    exp.Log: _log,
+    exp.Ln: _log,
+    exp.Sqrt: _root,
+    exp.Cbrt: _cube_root,
+    exp.Exp: _exponential,
+    exp.Pow: _power,
+    exp.Greatest: _greatest,
+    exp.Least: _greatest,
+    exp.IntDiv: _integer_division,
+    exp.Anonymous: _anonymous,
+    exp.If: _if,
+}
+ARGUMENTS: Arguments = {
+    exp.Round: PLAIN | {"decimals"},
+    exp.Trunc: PLAIN | {"decimals"},
+    exp.Greatest: PLAIN | {"ignore_nulls"},
+    exp.Least: PLAIN | {"ignore_nulls"},
+    exp.If: PLAIN | {"true", "false"},
+}

@@ -9,9 +9,10 @@ Invariant: the DuckDB type of the text is the one of ``type``.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal
+from typing import ClassVar
 
 from sqlglot import exp
 
@@ -24,14 +25,20 @@ from proxy.errors import (
 )
 from proxy.sql import types
 from proxy.sql.expression import allowlist
-from proxy.sql.expression.typed import NULL, Typed, convert, make, position, together, widest, worded
+from proxy.sql.expression.typed import NULL, Typed, convert, make, together, widest
+from proxy.sql.parse.tree import COMPARISONS, flat, position, worded
 
 
 class Lowering:
     """The translation of expressions, for one way of resolving columns.
 
     ``column`` gives the meaning of a name; ``before`` may give that of any node beforehand.
+    ``rules`` and ``arguments`` say what each kind of node means, and what it may have;
+    ``proxy.sql.expression.rules`` has all of them.
     """
+
+    rules: ClassVar[Mapping[type[exp.Expr], Rule]]
+    arguments: ClassVar[Mapping[type[exp.Expr], frozenset[str]]]
 
     def column(self, node: exp.Expr) -> Typed:
         """Return the meaning of a column."""
@@ -54,10 +61,10 @@ class Lowering:
             known = self.before(node)
             if known is not None:
                 return known
-            rule = RULES.get(type(node))
+            rule = self.rules.get(type(node))
             if rule is None:
                 raise refusal(node)
-            allowed = ARGUMENTS.get(type(node), PLAIN)
+            allowed = self.arguments.get(type(node), PLAIN)
             for name, value in node.args.items():
                 if value and name not in allowed:
                     raise NotSupportedError(f"{name.upper()} is not supported in {node.key}")
@@ -129,6 +136,8 @@ def refusal(node: exp.Expr) -> NotSupportedError | UndefinedFunctionError:
 
 
 Rule = Callable[[Lowering, exp.Expr], Typed]
+Rules = dict[type[exp.Expr], Rule]
+Arguments = dict[type[exp.Expr], frozenset[str]]
 
 
 def _literal(_: Lowering, node: exp.Expr) -> Typed:
@@ -173,35 +182,9 @@ def _connector(lowering: Lowering, node: exp.Expr) -> Typed:
     return make(f"({f' {word} '.join(part.sql for part in parts)})", "boolean", *parts)
 
 
-def flat(node: exp.Expr) -> list[exp.Expr]:
-    """Return the operands of a chain of one connector, left to right, without recursion."""
-    kind, stack, out = type(node), [node], []
-    while stack:
-        item = stack.pop()
-        if type(item) is kind:
-            stack += [item.expression, item.this]
-        elif isinstance(item, exp.Paren) and type(item.this) is kind:
-            stack.append(item.this)
-        else:
-            out.append(item)
-    return out
-
-
 def _not(lowering: Lowering, node: exp.Expr) -> Typed:
     value = lowering.boolean(node.this, "NOT")
     return make(f"(NOT {value.sql})", "boolean", value)
-
-
-COMPARISONS: dict[type[exp.Expr], str] = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
-    exp.NullSafeNEQ: "IS DISTINCT FROM",
-}
 
 
 def _comparison(lowering: Lowering, node: exp.Expr) -> Typed:
@@ -461,7 +444,7 @@ def _column(lowering: Lowering, node: exp.Expr) -> Typed:
 
 PLAIN = frozenset({"this", "expression", "expressions"})
 # what sqlglot may put beside these; anything else could change the meaning, and is refused
-ARGUMENTS: dict[type[exp.Expr], frozenset[str]] = {
+ARGUMENTS: Arguments = {
     exp.Literal: PLAIN | {"is_string"},
     exp.Between: PLAIN | {"low", "high", "symmetric"},
     exp.In: PLAIN | {"query"},
@@ -471,7 +454,7 @@ ARGUMENTS: dict[type[exp.Expr], frozenset[str]] = {
     exp.Column: PLAIN | {"table", "db", "catalog"},
     exp.Cast: PLAIN | {"to"},
 }
-RULES: dict[type[exp.Expr], Rule] = {
+RULES: Rules = {
     exp.Literal: _literal,
     exp.Boolean: _boolean,
     exp.Null: lambda _, __: NULL,

@@ -10,10 +10,11 @@ from proxy.errors import DataError, NotSupportedError, UndefinedFunctionError
 from proxy.sql import types
 from proxy.sql.expression.arguments import all_texts, arguments, required, whole, wrong
 from proxy.sql.expression.casts import cast
-from proxy.sql.expression.lowering import ARGUMENTS, PLAIN, RULES, Lowering
+from proxy.sql.expression.lowering import PLAIN, Arguments, Lowering, Rules
 from proxy.sql.expression.typed import Typed, convert, make
 
 TEXT = "text"
+RULES: Rules = {}
 
 
 def _text(name: str, duckdb: str, *args: str, kind: str = TEXT) -> None:
@@ -204,40 +205,36 @@ def _similar(lowering: Lowering, node: exp.Expr) -> Typed:
     return make(f"regexp_full_match({left.sql}, {made}, 's')", "boolean", left, right)
 
 
-RULES.update(
-    {
-        exp.Length: _length,
-        exp.Substring: _substring,
-        exp.Left: _left,
-        exp.Right: _left,
-        exp.Trim: _trim,
-        exp.StrPosition: _position,
-        exp.Replace: _replace,
-        exp.SplitPart: _split_part,
-        exp.Concat: _concat,
-        exp.ConcatWs: _concat,
-        exp.DPipe: _pipe,
-        exp.Pad: _pad,
-        exp.Like: _like,
-        exp.ILike: _like,
-        exp.Escape: _like,
-        exp.SimilarTo: _similar,
-        exp.RegexpLike: _matches,
-        exp.RegexpILike: _matches,
-    }
-)
-ARGUMENTS.update(
-    {
-        exp.Substring: PLAIN | {"start", "length"},
-        exp.Trim: PLAIN | {"position"},
-        exp.StrPosition: PLAIN | {"substr"},
-        exp.Replace: PLAIN | {"replacement"},
-        exp.SplitPart: PLAIN | {"delimiter", "part_index"},
-        exp.Concat: PLAIN | {"safe", "coalesce"},
-        exp.ConcatWs: PLAIN | {"safe", "coalesce"},
-        exp.DPipe: PLAIN | {"safe"},
-        exp.Pad: PLAIN | {"is_left", "fill_pattern"},
-        exp.Like: PLAIN | {"negate"},
-        exp.ILike: PLAIN | {"negate"},
-    }
-)
+RULES |= {
+    exp.Length: _length,
+    exp.Substring: _substring,
+    exp.Left: _left,
+    exp.Right: _left,
+    exp.Trim: _trim,
+    exp.StrPosition: _position,
+    exp.Replace: _replace,
+    exp.SplitPart: _split_part,
+    exp.Concat: _concat,
+    exp.ConcatWs: _concat,
+    exp.DPipe: _pipe,
+    exp.Pad: _pad,
+    exp.Like: _like,
+    exp.ILike: _like,
+    exp.Escape: _like,
+    exp.SimilarTo: _similar,
+    exp.RegexpLike: _matches,
+    exp.RegexpILike: _matches,
+}
+ARGUMENTS: Arguments = {
+    exp.Substring: PLAIN | {"start", "length"},
+    exp.Trim: PLAIN | {"position"},
+    exp.StrPosition: PLAIN | {"substr"},
+    exp.Replace: PLAIN | {"replacement"},
+    exp.SplitPart: PLAIN | {"delimiter", "part_index"},
+    exp.Concat: PLAIN | {"safe", "coalesce"},
+    exp.ConcatWs: PLAIN | {"safe", "coalesce"},
+    exp.DPipe: PLAIN | {"safe"},
+    exp.Pad: PLAIN | {"is_left", "fill_pattern"},
+    exp.Like: PLAIN | {"negate"},
+    exp.ILike: PLAIN | {"negate"},
+}

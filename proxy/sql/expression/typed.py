@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sqlglot import exp
-
 from proxy.errors import StatementTooComplexError, TypeMismatchError
 from proxy.sql import types
 
@@ -57,24 +55,6 @@ def make(
         width=width,
         scale=scale,
     )
-
-
-def position(node: exp.Expr | None) -> int | None:
-    """Return the 1-based character of the statement at which a node begins, if it is known."""
-    if node is None:
-        return None
-    if "start" in node.meta:  # of a column that stands for an expression, its own place
-        return int(node.meta["start"]) + 1
-    starts = [n.meta["start"] for n in node.walk() if "start" in n.meta]
-    return min(starts) + 1 if starts else None
-
-
-def worded(node: exp.Expr) -> str:
-    """Return an expression as PostgreSQL would write it, or the kind of expression it is."""
-    try:
-        return node.sql(dialect="postgres", comments=False)
-    except (ValueError, TypeError, AttributeError):  # it holds resolved columns, or half a tree
-        return node.key.upper()
 
 
 def convert(value: Typed, kind: str) -> Typed:

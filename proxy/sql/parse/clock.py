@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from proxy.errors import DataError
 from proxy.sql import types
-from proxy.sql.expression.typed import position
+from proxy.sql.parse.tree import position
 
 WORDS = re.compile(
     r"\b(?:(now|current_timestamp|localtimestamp|transaction_timestamp|statement_timestamp)"

@@ -9,8 +9,7 @@ from sqlglot import exp
 
 from proxy.errors import DataError, NotSupportedError, StatementTooComplexError
 from proxy.sql.parse.literals import elements
-from proxy.sql.expression.lowering import COMPARISONS
-from proxy.sql.expression.typed import position
+from proxy.sql.parse.tree import COMPARISONS, position
 
 MAX_NODES = 50_000  # of the comparisons with each value of a list, in one statement
 

@@ -26,7 +26,7 @@ from proxy.errors import (
     UndefinedTableError,
 )
 from proxy.sql.parse import grammar
-from proxy.sql.bind.names import FOLD, name_of, output_name
+from proxy.sql.parse.identifiers import FOLD, name_of, output_name
 from proxy.sql.program import Column
 
 MOST, LONGEST = 20, 200_000  # views of a session, and characters of them all

@@ -1,0 +1,77 @@
+"""What a column may be once it is bound: an axis, a measure, public, or several of these."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sqlglot import exp
+
+from proxy.errors import NotSupportedError
+from proxy.sql.expression.lowering import Lowering
+from proxy.sql.expression.typed import Typed
+from proxy.sql.parse.tree import position
+
+
+class Axis(exp.Expression):
+    """A resolved column that is an axis: ``this`` is its index."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class MeasureColumn(exp.Expression):
+    """A resolved column that is a measure: ``this`` is its index."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class Public(exp.Expression):
+    """What an expression reads of public tables, by DuckDB text.
+
+    ``meaning`` is (text of a query of one column, its type); ``keys`` (of a lookup) the columns,
+    with their types, that equal the ``expressions``; ``member``: whether the expression is in it.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "meaning": True, "expressions": False, "keys": False, "member": False
+    }  # fmt: skip
+
+
+class Branched(exp.Expression):
+    """What an expression is in each branch: ``expressions``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
+
+
+def pick(node: exp.Expr, branch: int) -> exp.Expr:
+    """Return an expression as it is in one branch."""
+    if isinstance(node, Branched):
+        return node.expressions[branch]  # type: ignore[no-any-return]
+    if node.find(Branched) is None:
+        return node
+    return node.transform(
+        lambda n: exp.Paren(this=n.expressions[branch].copy()) if isinstance(n, Branched) else n
+    )
+
+
+def repeated(node: exp.Expr, times: int) -> exp.Expr:
+    """Return an expression where each branch has become so many, one after the other."""
+    if times == 1 or node.find(Branched) is None:
+        return node
+
+    def more(n: exp.Expr) -> exp.Expr:
+        if not isinstance(n, Branched):
+            return n
+        return Branched(expressions=[e.copy() for e in n.expressions for _ in range(times)])
+
+    return node.transform(more)
+
+
+def refused_branches(_: Lowering, node: exp.Expr) -> Typed:
+    """Refuse a column of several values where one is needed."""
+    raise NotSupportedError(
+        "a record may have several values of this column: in parts of UNION ALL, or in rows of a "
+        "public table with the same key",
+        hint="it can be counted, summed and compared; to group by it, group in each part, or join "
+        "with one row for each key",
+        position=position(node),
+    )

@@ -1,0 +1,98 @@
+"""Expressions over the public domain: an axis is the column of its values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import ClassVar
+
+from sqlglot import exp
+
+from proxy.domain import Domain
+from proxy.errors import NotSupportedError
+from proxy.sql import types
+from proxy.sql.compile.columns import (
+    Axis,
+    Branched,
+    MeasureColumn,
+    Public,
+    refused_branches,
+)
+from proxy.sql.expression.lowering import Lowering, Rule, compared
+from proxy.sql.expression.rules import ARGUMENTS, RULES, ExpressionLowering
+from proxy.sql.expression.typed import Typed, make
+
+
+def _public(lowering: Lowering, node: exp.Expr) -> Typed:
+    text, kind = node.args["meaning"]
+    operands = [lowering.lower(operand) for operand in node.expressions]
+    if node.args.get("member"):
+        left, right = compared(operands[0], Typed("c0", kind), "=")
+        return make(f"({left.sql} IN (SELECT {right.sql} FROM {text}))", "boolean", left)
+    if not node.args.get("keys"):
+        return Typed(text, kind)
+    pairs = [
+        compared(operand, Typed(*key), "=")
+        for operand, key in zip(operands, node.args["keys"], strict=True)
+    ]
+    where = " AND ".join(f"{left.sql} = {right.sql}" for left, right in pairs)
+    return make(f"({text} WHERE {where})", kind, *operands)
+
+
+def _width(domain: Domain, axis: int) -> int:
+    """Return the most bytes that a value of an axis has."""
+    attribute = domain.attributes[axis]
+    if attribute.type != "text":
+        return 64
+    return max((len(str(value).encode()) for value in attribute.values), default=1)
+
+
+def _scale(domain: Domain, axis: int) -> int | None:
+    """Return the decimals of a numeric axis."""
+    values = [value for value in domain.attributes[axis].values if isinstance(value, Decimal)]
+    return max((-int(value.as_tuple().exponent) for value in values), default=None)
+
+
+def _own(lowering: Lowering, node: exp.Expr) -> Typed:
+    return lowering.column(node)
+
+
+class DomainLowering(ExpressionLowering):
+    """Columns are axes: axis i is ``di.v``."""
+
+    rules: ClassVar[Mapping[type[exp.Expr], Rule]] = RULES | {
+        Axis: _own,
+        MeasureColumn: _own,
+        Public: _public,
+        Branched: refused_branches,
+    }
+    arguments: ClassVar[Mapping[type[exp.Expr], frozenset[str]]] = ARGUMENTS | {
+        Public: frozenset({"meaning", "expressions", "keys", "member"})
+    }
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+
+    def column(self, node: exp.Expr) -> Typed:
+        """Return an axis; a measure has no value of its own."""
+        if isinstance(node, MeasureColumn):
+            name = self.domain.measures[int(node.this)].name
+            raise NotSupportedError(
+                f"{name} is a measure: it can be summed, averaged and counted, and nothing else",
+                hint=f"only attributes may be compared or grouped by; SUM({name}) is allowed",
+            )
+        index = int(node.this)
+        kind = types.of_attribute(self.domain.attributes[index])
+        width = _width(self.domain, index)
+        scale = _scale(self.domain, index)
+        return Typed(f"d{index}.v", kind, frozenset([index]), width=width, scale=scale)
+
+
+class MeasureLowering(DomainLowering):
+    """Measures have a type, and no value: for the types of what is made of them."""
+
+    def column(self, node: exp.Expr) -> Typed:
+        """Return an axis, or something of the type of a measure."""
+        if not isinstance(node, MeasureColumn):
+            return super().column(node)
+        return Typed("m", types.of_measure(self.domain.measures[int(node.this)]))
