@@ -82,7 +82,7 @@ def serve(
         click.echo("well")
         return
     from proxy.server import logs
-    from proxy.server.mirror import Limits
+    from proxy.server.limits import Limits
     from proxy.server.serve import Options, Server
 
     options = Options(
@@ -132,7 +132,7 @@ def _check_files(policies: Sequence[str], state: str | None) -> None:
     """Raise if the next start would not serve all the policies that there are here."""
     if not policies:
         return  # the server is on another machine, perhaps
-    from proxy.server.served import problems
+    from proxy.server.registry import problems
 
     if wrong := problems(policies, Path(state) if state else None):
         for each in wrong[:-1]:

@@ -18,11 +18,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxy.policy import Verifier
-from proxy.server import messages
-from proxy.server.frames import CANCEL, DIRECT, GSS, LOGIN_LIMIT, SSL, FrameError, Frames, frame
-from proxy.server.messages import Report
-from proxy.server.peer import Gone, Peer
 from proxy.server.scram import MECHANISM, Exchange, Proof
+from proxy.server.wire import messages
+from proxy.server.wire.frames import (
+    CANCEL,
+    DIRECT,
+    GSS,
+    LOGIN_LIMIT,
+    SSL,
+    FrameError,
+    Frames,
+    frame,
+)
+from proxy.server.wire.messages import Report
+from proxy.server.wire.transport import Gone, Peer
 
 SECONDS = 15.0  # for all of it
 VERSION = 3 << 16

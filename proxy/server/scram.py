@@ -20,7 +20,7 @@ import secrets
 from collections.abc import Iterable
 
 from proxy.policy import Verifier
-from proxy.server.frames import FrameError
+from proxy.server.wire.frames import FrameError
 
 MECHANISM = b"SCRAM-SHA-256"
 OURS = 4096  # iterations that the mirror may ask of us, at most: others wait meanwhile

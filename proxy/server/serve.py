@@ -24,14 +24,14 @@ from proxy.errors import Error, InsufficientBudgetError, QueryCanceledError
 from proxy.ledger import SHARED
 from proxy.policy import User
 from proxy.server import login, metrics, scram
-from proxy.server.conversation import Conversation
-from proxy.server.desk import Desk
-from proxy.server.embedded import Address
-from proxy.server.frames import CANCEL, SSL, FrameError, Frames
-from proxy.server.link import Link
-from proxy.server.mirror import Limits
-from proxy.server.peer import Gone, Peer
-from proxy.server.served import Now, Place, Served, described
+from proxy.server.limits import Limits
+from proxy.server.mirror.postgres import Address
+from proxy.server.registry import Now, Place, Served, described
+from proxy.server.session.conversation import Conversation
+from proxy.server.session.engine_sessions import Desk
+from proxy.server.session.relay import Link
+from proxy.server.wire.frames import CANCEL, SSL, FrameError, Frames
+from proxy.server.wire.transport import Gone, Peer
 
 log = logging.getLogger("proxy.server")
 WORKERS = 16  # threads for the engines

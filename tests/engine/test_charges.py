@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from proxy.cli import run
 from proxy.errors import DataError, InsufficientBudgetError
 from proxy.inference.accounting import UNIT, charge
-from proxy.server import answer
+from proxy.server.session import result_text
 from tests.small import DOMAIN, Small
 
 MEASURES = """\
@@ -102,7 +102,7 @@ def test_every_charge_is_told(master, texts):
             if (budget - before)[dearest] == left * UNIT:
                 assert left - result.cost == result.left
             assert (result.measured > 0) == (result.cost > 0)
-            told = [report.message for report in answer.notices(result, False)]
+            told = [report.message for report in result_text.notices(result, False)]
             said = [x for x in told if x.startswith("privacy: ")]
             assert len(said) == (result.numbers > 0)
             if result.cost:
@@ -242,9 +242,9 @@ def test_left_says_of_what(master, capsys):
     ) as engine:
         result = engine.session("ann").execute("SELECT COUNT(*) FROM people")
         assert (result.left, result.left_of) == (0.5 - result.cost, "analyst ann")
-        assert answer.summary(result).endswith(f"left {0.5 - result.cost:.4g} (analyst ann)")
+        assert result_text.summary(result).endswith(f"left {0.5 - result.cost:.4g} (analyst ann)")
         again = engine.session().execute("SELECT COUNT(*) FROM people")
-        assert answer.summary(again).endswith(f"left {1 - result.cost:.4g}")
+        assert result_text.summary(again).endswith(f"left {1 - result.cost:.4g}")
         assert again.left_of == "the budget of the cells"
         reader = engine.session("bi").execute("SELECT COUNT(*) FROM people")
         assert (reader.left, reader.left_of) == (0, "analyst bi, who may only infer")

@@ -15,7 +15,7 @@ import psycopg
 
 from proxy.engine import init
 from proxy.policy import scram_verifier
-from proxy.server.mirror import Limits
+from proxy.server.limits import Limits
 from proxy.server.serve import Options, Server
 
 ROOT = Path(__file__).parents[2]

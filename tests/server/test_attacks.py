@@ -12,8 +12,9 @@ import time
 import psycopg
 import pytest
 
-from proxy.server import login, messages
-from proxy.server.frames import frame
+from proxy.server import login
+from proxy.server.wire import messages
+from proxy.server.wire.frames import frame
 from tests.server import serving
 from tests.server.serving import COUNT, password
 

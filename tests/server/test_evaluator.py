@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from proxy.server.embedded import started
+from proxy.server.mirror.postgres import started
 from tests.server import serving
 from tests.server.serving import COUNT
 

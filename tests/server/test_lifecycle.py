@@ -23,9 +23,9 @@ import pytest
 import proxy
 import proxy.steward as steward
 from proxy.server import logs, serve
-from proxy.server.embedded import Embedded, end_orphans, started
+from proxy.server.limits import Limits
 from proxy.server.metrics import Metrics
-from proxy.server.mirror import Limits
+from proxy.server.mirror.postgres import Embedded, end_orphans, started
 from tests.server import serving
 from tests.server.serving import COUNT, ROOT
 

@@ -16,7 +16,7 @@ import pytest
 
 import proxy
 import proxy.steward as steward
-from proxy.server.embedded import Embedded
+from proxy.server.mirror.postgres import Embedded
 from tests.server import serving
 from tests.server.serving import COUNT, REGIONS, ROOT
 

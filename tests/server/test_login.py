@@ -10,9 +10,10 @@ import pytest
 
 from proxy.errors import OperationalError
 from proxy.policy import Verifier, scram_verifier
-from proxy.server import embedded, scram
-from proxy.server.embedded import ADMIN, Embedded
-from proxy.server.frames import frame
+from proxy.server import scram
+from proxy.server.mirror import postgres
+from proxy.server.mirror.postgres import ADMIN, Embedded
+from proxy.server.wire.frames import frame
 from tests.server import serving
 from tests.server.serving import COUNT, password
 from tests.server.test_attacks import SYNC, memory, opened, startup
@@ -36,7 +37,7 @@ def mirrored(folder, hba, monkeypatch):
             yield running
         return
     with monkeypatch.context() as patched:
-        patched.setattr(embedded, "HBA", hba)
+        patched.setattr(postgres, "HBA", hba)
         mirror = Embedded(folder / "other", 50)
     try:
         with serving.running(folder, mirror=mirror.address.conninfo()) as running:

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.server.frames import FrameError, frame
-from proxy.server.messages import Bind, Parse, query
-from proxy.server.question import Refuse, decide
+from proxy.server.session.routing import Refuse, decide
+from proxy.server.wire.frames import FrameError, frame
+from proxy.server.wire.messages import Bind, Parse, query
 from tests.server.serving import COUNT
 from tests.server.test_attacks import SYNC, memory
 

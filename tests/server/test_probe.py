@@ -5,8 +5,8 @@ import itertools
 import psycopg
 import pytest
 
-from proxy.server.embedded import Embedded
-from proxy.server.probe import gives_no_row
+from proxy.server.mirror.postgres import Embedded
+from proxy.server.session.probe import gives_no_row
 
 PROBES = (
     "SELECT * FROM t LIMIT 0",

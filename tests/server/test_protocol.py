@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import UndefinedColumnError
-from proxy.server import extended, question, simple
-from proxy.server.conversation import Conversation, Do, Send, Settle
-from proxy.server.frames import FrameError, Frames, frame
-from proxy.server.messages import Bind, Parse, Report, fields
-from proxy.server.replies import Replies
+from proxy.server.session import extended_query, routing, simple_query
+from proxy.server.session.conversation import Conversation, Do, Send, Settle
+from proxy.server.wire.frames import FrameError, Frames, frame
+from proxy.server.wire.messages import Bind, Parse, Report, fields
+from proxy.server.wire.replies import Replies
 
 MESSAGES = st.lists(st.tuples(st.sampled_from([b"Q", b"P", b"X", b"d"]), st.binary(max_size=50)))
 
@@ -142,15 +142,15 @@ def test_what_is_sent_after_an_error_is_not_remembered():
     assert behind.done
 
 
-@pytest.mark.parametrize("size, kind", [(10, Send), (question.LONG, Do)], ids=["short", "long"])
+@pytest.mark.parametrize("size, kind", [(10, Send), (routing.LONG, Do)], ids=["short", "long"])
 def test_a_long_statement_is_read_in_a_worker_thread(size, kind):
     """
     What takes long to read is read where no other session waits for it, in both protocols.
     """
     text = "SELECT " + "1 + " * (size // 4) + "1"
     for handle, body in (
-        (simple.query, text.encode() + b"\0"),
-        (extended.parse, Parse(b"", text.encode(), ()).encode()[5:]),
+        (simple_query.query, text.encode() + b"\0"),
+        (extended_query.parse, Parse(b"", text.encode(), ()).encode()[5:]),
     ):
         talk = Conversation(desk=None, datasets=("cps1988",), home="cps1988")
         assert isinstance(next(handle(talk, body)), kind)

@@ -10,7 +10,7 @@ import sqlalchemy
 
 import proxy
 from proxy.errors import PolicyError
-from proxy.server.embedded import Embedded
+from proxy.server.mirror.postgres import Embedded
 from tests.server import serving
 
 REGIONS = (

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.server import values
-from proxy.server.messages import Bind
-from proxy.server.question import Ask, Execute, Forget, Forward, Refuse, decide, plain, split
+from proxy.server.session import parameters
+from proxy.server.session.routing import Ask, Execute, Forget, Forward, Refuse, decide, plain, split
+from proxy.server.wire.messages import Bind
 from proxy.sql.parse import grammar
 
 DATASETS = ("cps1988", "Odd name")
@@ -182,7 +182,7 @@ def test_a_text_parameter_cannot_leave_its_literal(texts):
     """
     text = "SELECT " + ", ".join(f"${i + 1}" for i in range(len(texts)))
     bind = Bind(b"", b"", (), tuple(each.encode() for each in texts), b"")
-    bound = values.fill(text, values.literals(bind, [25] * len(texts), "utf-8"))
+    bound = parameters.fill(text, parameters.literals(bind, [25] * len(texts), "utf-8"))
     tree = grammar.parse(bound.text, grammar.tokens(bound.text))
     assert [each.this for each in tree.expressions] == texts
 
@@ -192,7 +192,7 @@ def test_positions_are_those_of_the_text_with_its_parameters():
     A place behind a filled parameter is told as the client counts it.
     """
     text = "SELECT $1, oh, $2, ah"
-    bound = values.fill(text, ["'a long literal'", "1"])
+    bound = parameters.fill(text, ["'a long literal'", "1"])
     for word in ("oh", "ah"):
         assert bound.original(bound.text.index(word) + 1) == text.index(word) + 1
     assert bound.original(1) == 1

@@ -14,8 +14,8 @@ import pytest
 import proxy
 from proxy.catalog import Relation, relation
 from proxy.engine import init
-from proxy.server.embedded import Embedded
-from proxy.server.mirror import definition
+from proxy.server.mirror.mirror import definition
+from proxy.server.mirror.postgres import Embedded
 from tests.server import serving
 from tests.sql.survey import COLUMNS, policy, records
 from tests.sql.test_cases import HERE, read

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from proxy.policy import Verifier, saslprep, scram_verifier
 from proxy.server import scram
-from proxy.server.frames import FrameError
 from proxy.server.scram import Exchange, Proof, nobody
+from proxy.server.wire.frames import FrameError
 
 NONCE = b"%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")

@@ -6,8 +6,9 @@ import re
 from dataclasses import replace
 
 from proxy.errors import Error
-from proxy.server import answer, messages, question, values
-from proxy.server.conversation import (
+from proxy.server.mirror.mirror import quoted
+from proxy.server.session import parameters, result_text, routing
+from proxy.server.session.conversation import (
     WRONG,
     Conversation,
     Do,
@@ -17,10 +18,10 @@ from proxy.server.conversation import (
     Tell,
     worked,
 )
-from proxy.server.frames import frame
-from proxy.server.mirror import quoted
-from proxy.server.question import Ask, Decision, Execute, Forget, Forward, Refuse
-from proxy.server.replies import Expected
+from proxy.server.session.routing import Ask, Decision, Execute, Forget, Forward, Refuse
+from proxy.server.wire import messages
+from proxy.server.wire.frames import frame
+from proxy.server.wire.replies import Expected
 
 # Columns of catalogs by the names that they had before PostgreSQL 17, as psql 15 and 16 ask for.
 RENAMED = re.compile(rb"\b(d\.dat|c\.coll)iculocale\b")
@@ -35,7 +36,7 @@ def query(talk: Conversation, body: bytes) -> Flow:
     except Error as error:
         yield from _send(talk, WRONG, error=talk.report(error))
         return
-    pieces, plans = yield from worked(lambda: _plans(talk, text), len(text) > question.LONG)
+    pieces, plans = yield from worked(lambda: _plans(talk, text), len(text) > routing.LONG)
     if all(
         isinstance(plan, Forward) and plan.text == piece
         for (plan, _), (piece, _) in zip(plans, pieces, strict=True)
@@ -60,7 +61,7 @@ def _plans(
     talk: Conversation, text: str
 ) -> tuple[list[tuple[str, int]], list[tuple[Decision, int]]]:
     """Return the statements of a text, and what to do with each."""
-    pieces = question.split(text) if ";" in text else [(text, 0)]
+    pieces = routing.split(text) if ";" in text else [(text, 0)]
     return pieces, [(talk.decide(piece), offset) for piece, offset in pieces]
 
 
@@ -73,7 +74,7 @@ def resolved(talk: Conversation, decision: Decision) -> Decision:
         return Forward(decision.text)
     literals = [f"({argument})" for argument in decision.arguments]
     ask = statement.ask
-    text, bare = (values.fill(each, literals).text for each in (ask.text, ask.plain))
+    text, bare = (parameters.fill(each, literals).text for each in (ask.text, ask.plain))
     return replace(ask, text=text, plain=bare, head="", offset=0, tag=None, prepares=None)
 
 
@@ -85,9 +86,9 @@ def forward(talk: Conversation, raw: bytes) -> Flow:
 
 def _several(talk: Conversation, plans: list[tuple[Decision, int]], pieces: list[str]) -> Flow:
     """Handle statement after statement, in one transaction, as PostgreSQL does."""
-    words = {question.first_word(piece) for piece in pieces}
+    words = {routing.first_word(piece) for piece in pieces}
     yield from talk.settle(False)
-    wrap = talk.replies.status == b"I" and not words & question.CONTROL
+    wrap = talk.replies.status == b"I" and not words & routing.CONTROL
     if wrap:
         begun = yield from _send(talk, b"BEGIN", hide=True)
         yield from talk.settle(False)
@@ -117,8 +118,8 @@ def _one(talk: Conversation, decision: Decision, offset: int, last: bool) -> Flo
         return (yield from _ask(talk, decision, offset, last))
     if isinstance(decision, Forget):
         talk.forget(decision.name)
-    word = question.first_word(decision.text)
-    shown = word in question.QUERY and (yield from talk.show_views(decision.text, sync=True))
+    word = routing.first_word(decision.text)
+    shown = word in routing.QUERY and (yield from talk.show_views(decision.text, sync=True))
     talk.dirty = True
     how = {"hide_end": shown or not last, "shift": offset}
     expected = yield from _send(talk, talk.encode(decision.text), **how)
@@ -178,7 +179,7 @@ def _refused(talk: Conversation, ask: Ask, error: Error, offset: int, last: bool
         columns = yield Do(lambda: talk.desk.probe(ask.text, ask.plain))
         if columns is None:
             return (yield from fail(talk, error, offset, last))
-        text = answer.stub(columns, answer.NOTHING)
+        text = result_text.stub(columns, result_text.NOTHING)
     how = {"error": talk.report(error, offset), "hide_end": not last}
     expected = yield from _send(talk, talk.encode(f"{ask.head} {text}"), **how)
     yield from talk.settle(False)
@@ -192,7 +193,7 @@ def _explain(talk: Conversation, ask: Ask, offset: int, last: bool) -> Flow:
         found = yield Do(lambda: talk.desk.prepare(ask.dataset, ask.text, ask.plain, (), settings))
     except Error as error:
         return (yield from fail(talk, error, offset, last))
-    text = f"{ask.head} {answer.stub(found.columns, answer.NOTHING)}"
+    text = f"{ask.head} {result_text.stub(found.columns, result_text.NOTHING)}"
     expected = yield from _send(talk, talk.encode(text), hide_end=not last)
     yield from talk.settle(False)
     return expected.failed
@@ -210,7 +211,7 @@ def _prepare(talk: Conversation, ask: Ask, offset: int, last: bool) -> Flow:
     except Error as error:
         return (yield from fail(talk, error, offset, last))
     listed = f" ({', '.join(names)})" if names else ""
-    text = f"PREPARE {quoted(name)}{listed} AS {answer.stub(found.columns)}"
+    text = f"PREPARE {quoted(name)}{listed} AS {result_text.stub(found.columns)}"
     expected = yield from _send(talk, talk.encode(text), hide_end=not last)
     yield from talk.settle(False)
     if not expected.failed:

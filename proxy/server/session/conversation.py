@@ -20,15 +20,16 @@ from psycopg._encodings import pg2pyenc
 
 from proxy.engine import Column, Result
 from proxy.errors import DataError, Error, StatementTooComplexError
-from proxy.server import answer, messages
-from proxy.server.desk import Desk
-from proxy.server.frames import frame
-from proxy.server.messages import Report
-from proxy.server.mirror import refusal
-from proxy.server.question import Ask, Decision, decide
-from proxy.server.replies import Expected, Replies
-from proxy.server.views import CATALOG, Versions, shown
-from proxy.server.views import SETTING as VIEWS
+from proxy.server.mirror.mirror import refusal
+from proxy.server.mirror.temporary_views import CATALOG, Versions, shown
+from proxy.server.mirror.temporary_views import SETTING as VIEWS
+from proxy.server.session import result_text
+from proxy.server.session.engine_sessions import Desk
+from proxy.server.session.routing import Ask, Decision, decide
+from proxy.server.wire import messages
+from proxy.server.wire.frames import frame
+from proxy.server.wire.messages import Report
+from proxy.server.wire.replies import Expected, Replies
 from proxy.settings import ANSWERS, TABLE
 
 SETTINGS = (*TABLE, "client_min_messages", "statement_timeout", VIEWS)
@@ -299,7 +300,9 @@ class Conversation:
         with_answers = TABLE[ANSWERS].read(settings.get(ANSWERS, ""))
         if with_answers or settings.get("client_min_messages") not in QUIET:
             said = yield from worked(
-                lambda: [n.encode(self.encoding) for n in answer.notices(result, with_answers)],
+                lambda: [
+                    n.encode(self.encoding) for n in result_text.notices(result, with_answers)
+                ],
                 len(result.rows) > MANY,
             )
             yield Tell(b"".join(said))
@@ -310,7 +313,7 @@ class Conversation:
 
         So an option that it refuses costs nothing.
         """
-        none = answer.stub(columns, "WHERE false")
+        none = result_text.stub(columns, "WHERE false")
         begins = f"{ask.head} {none} "
         shift = offset - ask.offset + ask.behind - len(begins)
         expected = yield from self._unseen(begins + ask.tail, sync, shift)
@@ -326,7 +329,7 @@ class Conversation:
             return self.encode(self.views.add(views, self.desk.views, ask.dataset))
         return (
             yield from worked(
-                lambda: self.encode(f"{ask.head} {answer.rows(result, columns)} {ask.tail}"),
+                lambda: self.encode(f"{ask.head} {result_text.rows(result, columns)} {ask.tail}"),
                 len(result.rows) > MANY,
             )
         )

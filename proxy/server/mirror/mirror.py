@@ -26,7 +26,8 @@ from proxy.catalog import Relation
 from proxy.engine import Column
 from proxy.errors import NotSupportedError, OperationalError
 from proxy.policy import User, scram_verifier
-from proxy.server.embedded import Address
+from proxy.server.limits import Limits
+from proxy.server.mirror.postgres import Address
 from proxy.settings import TABLE, UTILITY, of_user
 from proxy.sql.parse.identifiers import quoted as identifier
 from proxy.sql.parse.views import MOST
@@ -85,17 +86,6 @@ $$ DECLARE each record; BEGIN
 EXCEPTION WHEN OTHERS THEN RETURN;
 END $$;
 """
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one user may use at a time."""
-
-    connections: int = 20
-    seconds: float = 60.0  # of a statement
-    rows: int = 1_000_000  # of a result
-    message: int = 16 << 20  # bytes
-    temporary: int = 64  # MB of temporary files
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from psycopg.pq import Format
 from sqlglot.tokenizer_core import Token, TokenType
 
 from proxy.errors import DataError, Error, NotSupportedError, UndefinedParameterError
-from proxy.server.messages import Bind
+from proxy.server.wire.messages import Bind
 from proxy.sql.parse import grammar
 from proxy.sql.parse.parameters import literal
 

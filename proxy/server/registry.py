@@ -26,10 +26,11 @@ from proxy.errors import Error, OperationalError, PolicyError
 from proxy.policy import Users, load_users
 from proxy.policy import load as load_policy
 from proxy.server import login
-from proxy.server.desk import Describer
-from proxy.server.embedded import Address, Embedded, end_orphans
-from proxy.server.mirror import SCHEMA, Limits, Mirror, PublicRows, visibility
-from proxy.server.question import OWN
+from proxy.server.limits import Limits
+from proxy.server.mirror.mirror import SCHEMA, Mirror, PublicRows, visibility
+from proxy.server.mirror.postgres import Address, Embedded, end_orphans
+from proxy.server.mirror.type_lookup import Describer
+from proxy.server.session.routing import OWN
 from proxy.sql.evaluator.public_tables import load as load_public
 from proxy.state import ledger_path, state_folder
 

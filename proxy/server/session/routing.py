@@ -21,8 +21,8 @@ from proxy.errors import (
     NotSupportedError,
     SQLSyntaxError,
 )
-from proxy.server import values
-from proxy.server.copy import taken_apart
+from proxy.server.session import parameters
+from proxy.server.session.copy_to import taken_apart
 from proxy.settings import Settings
 from proxy.sql.parse import grammar
 from proxy.sql.parse.identifiers import FOLD, name_of
@@ -156,7 +156,7 @@ def _read(
     word = first_word(text)
     if LARGE.search(text):
         try:
-            values.check_numbers(text)
+            parameters.check_numbers(text)
         except Error as error:
             return Refuse(error)
     if word in ("EXECUTE", "DEALLOCATE", "DISCARD"):

@@ -8,8 +8,10 @@ Only Execute asks the engine; then a portal with the rows takes the stub's place
 from __future__ import annotations
 
 from proxy.errors import Error, NotSupportedError
-from proxy.server import answer, messages, question, values
-from proxy.server.conversation import (
+from proxy.server.mirror.temporary_views import CATALOG
+from proxy.server.mirror.temporary_views import SETTING as VIEWS
+from proxy.server.session import parameters, result_text, routing
+from proxy.server.session.conversation import (
     WRONG,
     Conversation,
     Do,
@@ -20,12 +22,11 @@ from proxy.server.conversation import (
     Tell,
     worked,
 )
-from proxy.server.frames import frame
-from proxy.server.probe import gives_no_row
-from proxy.server.question import Ask, Forget, Refuse
-from proxy.server.simple import resolved
-from proxy.server.views import CATALOG
-from proxy.server.views import SETTING as VIEWS
+from proxy.server.session.probe import gives_no_row
+from proxy.server.session.routing import Ask, Forget, Refuse
+from proxy.server.session.simple_query import resolved
+from proxy.server.wire import messages
+from proxy.server.wire.frames import frame
 
 NOTHING = f"SET {VIEWS} = ''"  # the stub of what gives no rows
 ROWS = b"privacy.rows"  # the statement that gives the rows, while a portal is made of it
@@ -41,7 +42,7 @@ def parse(talk: Conversation, body: bytes) -> Flow:
         yield from fail(talk, error)
         return
     decision = yield from worked(
-        lambda: resolved(talk, talk.decide(text)), len(text) > question.LONG
+        lambda: resolved(talk, talk.decide(text)), len(text) > routing.LONG
     )
     if isinstance(decision, Refuse):
         yield from fail(talk, decision.error)
@@ -57,7 +58,7 @@ def parse(talk: Conversation, body: bytes) -> Flow:
             talk.forget(decision.name)
         if not name:
             talk.statements.pop(name, None)
-        if CATALOG.search(text) and question.first_word(text) in question.QUERY:
+        if CATALOG.search(text) and routing.first_word(text) in routing.QUERY:
             yield from talk.show_views(text, sync=False)
             talk.browses.add(message.name)
         else:
@@ -84,7 +85,7 @@ def _parse_ask(talk: Conversation, message: messages.Parse, name: str, ask: Ask)
         if found.refusal is not None and (ask.tail or ask.view):
             raise found.refusal
         answered = ask.public and found.refusal is not None  # by the mirror, which has the rows
-        stub = answer.stub(found.columns, answer.NOTHING if ask.explains else "")
+        stub = result_text.stub(found.columns, result_text.NOTHING if ask.explains else "")
         if answered:
             stub = ask.plain
         elif ask.view:
@@ -153,18 +154,20 @@ def _run(talk: Conversation, name: bytes, portal: Portal, limit: int) -> Flow:
         yield Tell(unread)
         return
     settings = dict(talk.settings)
-    bound = values.Bound(ask.text)
+    bound = parameters.Bound(ask.text)
     try:
-        literals = values.literals(portal.bind, statement.types, talk.encoding)
+        literals = parameters.literals(portal.bind, statement.types, talk.encoding)
         bound = yield from worked(
-            lambda: values.fill(ask.text, literals),
-            len(ask.text) + portal.size > question.LONG,
+            lambda: parameters.fill(ask.text, literals),
+            len(ask.text) + portal.size > routing.LONG,
         )
         if statement.refusal is not None:
             if not (yield Do(lambda: gives_no_row(bound.text))):
                 yield from fail(talk, statement.refusal, ask.offset)
                 return
-            raw = talk.encode(f"{ask.head} {answer.stub(statement.columns, answer.NOTHING)}")
+            raw = talk.encode(
+                f"{ask.head} {result_text.stub(statement.columns, result_text.NOTHING)}"
+            )
         else:
             columns = yield Do(lambda: talk.desk.describe(ask.dataset, bound.text, settings))
             if columns != statement.columns:

@@ -12,7 +12,7 @@ import json
 import re
 from dataclasses import dataclass, field
 
-from proxy.server.mirror import SCHEMA, text
+from proxy.server.mirror.mirror import SCHEMA, text
 from proxy.sql.parse.views import Views
 
 SETTING = f"{SCHEMA}.views"

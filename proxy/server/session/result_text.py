@@ -14,8 +14,8 @@ from typing import Any
 
 from proxy.budgets import said
 from proxy.engine import Answer, Column, Result
-from proxy.server.messages import Report
-from proxy.server.mirror import SCHEMA, quoted, text
+from proxy.server.mirror.mirror import SCHEMA, quoted, text
+from proxy.server.wire.messages import Report
 
 FAILS = f"WHERE {SCHEMA}.guard()"
 NOTHING = "WHERE false"

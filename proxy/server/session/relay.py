@@ -15,23 +15,23 @@ from concurrent.futures import Executor
 from typing import Any
 
 from proxy.errors import Error, InternalError
-from proxy.server import extended, simple
-from proxy.server.conversation import Conversation, Do, Flow, Send, Settle, Step, Tell
-from proxy.server.frames import FrameError, frame
-from proxy.server.messages import Report
-from proxy.server.mirror import Limits
-from proxy.server.peer import Gone, Peer
-from proxy.server.replies import flush
+from proxy.server.limits import Limits
+from proxy.server.session import extended_query, simple_query
+from proxy.server.session.conversation import Conversation, Do, Flow, Send, Settle, Step, Tell
+from proxy.server.wire.frames import FrameError, frame
+from proxy.server.wire.messages import Report
+from proxy.server.wire.replies import flush
+from proxy.server.wire.transport import Gone, Peer
 
 log = logging.getLogger(__name__)
 HANDLERS: dict[bytes, Callable[[Conversation, bytes], Flow]] = {
-    b"Q": simple.query,
-    b"P": extended.parse,
-    b"B": extended.bind,
-    b"D": extended.describe,
-    b"E": extended.execute,
-    b"C": extended.close,
-    b"S": extended.sync,
+    b"Q": simple_query.query,
+    b"P": extended_query.parse,
+    b"B": extended_query.bind,
+    b"D": extended_query.describe,
+    b"E": extended_query.execute,
+    b"C": extended_query.close,
+    b"S": extended_query.sync,
 }
 ENDS = (b"Q", b"S", b"F")
 QUERIES = (b"Q", b"F")
@@ -256,4 +256,4 @@ def _guarded(talk: Conversation, kind: bytes, flow: Flow) -> Flow:
     try:
         yield from flow
     except Error as error:
-        yield from (simple.fail if kind == b"Q" else extended.fail)(talk, error)
+        yield from (simple_query.fail if kind == b"Q" else extended_query.fail)(talk, error)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from proxy.errors import Error
-from proxy.server.frames import FrameError, frame
+from proxy.server.wire.frames import FrameError, frame
 
 TEXT = 0
 NULL = -1  # the length of a value that is none

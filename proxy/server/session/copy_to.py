@@ -19,7 +19,7 @@ from proxy.errors import (
     UndefinedParameterError,
     WrongObjectTypeError,
 )
-from proxy.server import values
+from proxy.server.session import parameters
 from proxy.sql.parse.identifiers import FOLD, quoted
 
 HINT = "let the client write the file: COPY (SELECT …) TO STDOUT, or \\copy in psql"
@@ -70,7 +70,7 @@ def taken_apart(text: str, found: Sequence[Token], name: str) -> Copy | Error:
         )
     start, stop = found[0].end + 1, found[end].start
     inner = _blanked(text, [found[0], *found[end:]])
-    if values.places(inner):
+    if parameters.places(inner):
         return UndefinedParameterError("COPY takes no parameters", position=inner.index("$") + 1)
     return Copy(inner, text[:start], text[stop:])
 

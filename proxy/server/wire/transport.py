@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from proxy.server.frames import DIRECT, FrameError, Frames
+from proxy.server.wire.frames import DIRECT, FrameError, Frames
 
 HIGH = 1 << 20  # bytes that may wait
 

@@ -14,8 +14,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.server.frames import frame
-from proxy.server.messages import cstring
+from proxy.server.wire.frames import frame
+from proxy.server.wire.messages import cstring
 
 ENDS = {  # message: the replies that end it
     b"P": b"1",

@@ -1,0 +1,16 @@
+"""What one user, and one session, may use at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one user may use at a time."""
+
+    connections: int = 20
+    seconds: float = 60.0  # of a statement
+    rows: int = 1_000_000  # of a result
+    message: int = 16 << 20  # bytes
+    temporary: int = 64  # MB of temporary files

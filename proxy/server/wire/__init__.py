@@ -1,0 +1,1 @@
+"""PostgreSQL's protocol as bytes: frames, messages, replies, and what carries them."""
