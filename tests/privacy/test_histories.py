@@ -5,12 +5,19 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
 import proxy.policy as policies
+import proxy.protection
 from proxy.cube import Cube, build
+from proxy.domain import Domain
 from proxy.errors import Error
+from proxy.ledger.sqlite import SQLiteLedger
+from proxy.policy.regions import HASH
+from proxy.protection import coding
+from proxy.steward import acts, snapshots
 from tests.privacy import edits
 from tests.privacy.accountant import Violation
 from tests.privacy.builds import Build, Doubles
@@ -121,21 +128,41 @@ def fresh(folder):
 def by_position(monkeypatch):
     """Axes are what they are by their place: two policies in another order are the same."""
 
+    def layout(domain):
+        named = sorted([a.name, sorted(map(str, a.values)), a.null] for a in domain.attributes)
+        return {"attributes": named, "measures": [m.name for m in domain.measures]}
+
+    monkeypatch.setattr(Domain, "layout", property(layout))
+    monkeypatch.setattr(Domain, "ordered_as", lambda domain, _: domain)
+
 
 def by_text(monkeypatch):
     """A condition is its words, white space made alike; its cells are not looked at."""
 
+    def words(rule, *_):
+        return [SimpleNamespace(axes=(), array=" ".join(rule.where.split()))]
+
+    def as_json(tensors, _):
+        return [{"axes": [], "shape": [], "cells": HASH + text} for _, text in tensors]
+
+    monkeypatch.setattr(proxy.protection, "region", words)
+    monkeypatch.setattr(proxy.protection, "region_json", as_json)
+
 
 def without_zone(monkeypatch):
     """The time zone is left out of what decides a record's cell."""
+    for module in (acts, snapshots):
+        monkeypatch.setattr(module, "coding", lambda value: coding(value | {"timezone": ""}))
 
 
 def budget_of_the_file(monkeypatch):
     """A restore charges the budget that the policy's file has."""
+    monkeypatch.setattr(SQLiteLedger, "protections", lambda _: [])
 
 
 def another_source(monkeypatch):
     """The cube of a snapshot is built of whatever the source is now."""
+    monkeypatch.setattr(snapshots, "fingerprinted", lambda policy, folder: "the source")
 
 
 PLANTED = [  # the fault, and a turn that meets it
