@@ -43,13 +43,13 @@ class Recorder:
     """A sampler without noise that tells the accountant what was drawn, for whom."""
 
     def __init__(self, world):
-        self.world = world
+        self.world, self.account = world, world.account
 
     def draw(self, scale, count):
         family, build = self.world.read.pop()
         if family.rows != count:
             raise Violation("crash", "noise for what was not read")
-        self.world.account.measure(family, scale, build, self.world.asking)
+        self.account.measure(family, scale, build, self.world.asking)
         return [0] * count
 
 
@@ -83,6 +83,7 @@ class World:
             "turned.csv": [["v", "v2"], ["y", "x"], ["x", "y"]],
         }
         self.accounts, self.engines, self.asked = {}, [], []
+        self.away = None  # the users file, while it is
         self.read, self.asking = [], ""
         self.victim = self._victim(rng)
         self.trace, self.counts = [], Counter()
@@ -159,9 +160,9 @@ class World:
 
     # --- steps of analysts -----------------------------------------------------------------------
 
-    def ask(self, rng):
+    def ask(self, rng, user=None):
         """A statement by somebody, new or asked before."""
-        user = rng.choice(("", *drafts.USER_NAMES))
+        user = rng.choice(("", *drafts.USER_NAMES)) if user is None else user
         if self.asked and rng.random() < 0.4:
             text, width = rng.choice(self.asked)
         else:
@@ -169,14 +170,22 @@ class World:
             self.asked.append((text, width))
         return self._asked(self.engine(rng), user, text, width)
 
-    def drain(self, rng):
-        """All that the cell of one person has left, by somebody without a cap."""
+    def stale(self, rng, user=None):
+        """A statement by somebody whose connection was opened before others."""
+        if not self.engines:
+            return "there is none"
+        user = rng.choice(("", *drafts.USER_NAMES)) if user is None else user
+        return self._asked(self.engines[0], user, *self.statement(rng, user))
+
+    def drain(self, rng, user=""):
+        """All that the cell of one person has left, by somebody without a cap, or a user."""
         people = self.sources[self.document["source"]["path"]]
         row = people[self.victim % len(people)]
-        text, width = self._about(row, 9, rng), 2.75 / (0.95 * self.force().limit(row))
-        said = [self._asked(self.engine(rng, 0), "", text, width)]
+        limits = [self.force().limit(row), self.force().user_limit(user)]
+        text, width = self._about(row, 9, rng), 2.75 / (0.95 * min(filter(None, limits)))
+        said = [self._asked(self.engine(rng, 0), user, text, width)]
         with suppress(Error):
-            said.append(self._asked(self.engines[-1], "", text, width / 10))
+            said.append(self._asked(self.engines[-1], user, text, width / 10))
         return "; ".join(said)
 
     def _asked(self, engine, user, text, width):
@@ -272,6 +281,12 @@ class World:
         edits.USER_EDITS[key](self.users, rng)
         self._write()
         return f"{key}: {self.users}"
+
+    def users_gone(self, rng):
+        """The users file is away, or there again as it was."""
+        self.users, self.away = self.away, self.users
+        self._write()
+        return f"{self.users}"
 
     def edit_public(self, rng):
         """A public file has other rows, or the same in another order."""
@@ -427,6 +442,9 @@ TURNS = (  # a step may name what: edit:KEY, lose:WHAT; one in two of those with
     (1, ("lose:key", "lose:cube", "move", "init", "drain")),
     (3, ("backup", "drain", "lose:anchor", "edit:privacy.budget", "restore", "undo", "drain")),
     (2, ("backup", "drain", "lose:all", "restore", "edit:privacy.budget", "init", "drain")),
+    (2, ("drain:ann", "edit:analysts", "apply", "drain:ann")),
+    (1, ("drain:ann", "edit_users", "drain:ann", "stale:ann")),
+    (1, ("drain:ann", "users_gone", "drain:ann", "users_gone", "drain:ann")),
 )  # fmt: skip
 
 
