@@ -83,6 +83,7 @@ class World:
             "turned.csv": [["v", "v2"], ["y", "x"], ["x", "y"]],
         }
         self.accounts, self.engines, self.asked = {}, [], []
+        self.sessions = {}  # (engine, user) -> session
         self.away = None  # the users file, while it is
         self.read, self.asking = [], ""
         self.victim = self._victim(rng)
@@ -175,7 +176,11 @@ class World:
         if not self.engines:
             return "there is none"
         user = rng.choice(("", *drafts.USER_NAMES)) if user is None else user
-        return self._asked(self.engines[0], user, *self.statement(rng, user))
+        said = self._asked(self.engines[0], user, *self.statement(rng, user))
+        with suppress(Error):  # what a connection is refused, it is after it looked again
+            self.engines[0].read_users()
+            said += "; " + self._asked(self.engines[0], user, *self.statement(rng, user))
+        return said
 
     def drain(self, rng, user=""):
         """All that the cell of one person has left, by somebody without a cap, or a user."""
@@ -190,7 +195,8 @@ class World:
 
     def _asked(self, engine, user, text, width):
         """Execute a statement; if it is too dear, at what is left."""
-        session = engine.session(user)
+        key = id(engine), user
+        session = self.sessions[key] = self.sessions.get(key) or engine.session(user)
         self.asking = user
         for squeeze in (0.97, 0.8, 0.5, None):
             try:
@@ -399,6 +405,55 @@ class World:
             self.account.accepted = list(accepted)
         return f"{target.name}, anchor {anchor}, weaker {weaker}"
 
+    def rename(self, rng):
+        """An attribute has another name, or its own again; conditions and guards go with it."""
+        axes = self.document["attributes"]
+        old = "c" if "c" in axes else rng.choice(list(axes))
+        new = axes[old].get("column", "a") if old == "c" else "c"
+        if new in axes or (new == "c" and not {"column", "expression"} & axes[old].keys()):
+            if new in axes:
+                return "the name is taken"
+            axes[old]["column"] = old
+        self.document["attributes"] = {new if n == old else n: spec for n, spec in axes.items()}
+        for part in ("cells", "guards"):
+            self.document["privacy"].pop(part, None)
+        self._write()
+        return f"{old} is {new}"
+
+    def copy_cube(self, rng):
+        """The cube of the newest snapshot is kept, or what was kept is put over that of another."""
+        there, kept = sorted(self.state.glob("cube-*")), self.folder / "kept.duckdb"
+        if not there:
+            return "no cube"
+        if kept.exists():
+            shutil.copy(kept, there[-1])
+            kept.unlink()
+            return f"over {there[-1].name}"
+        shutil.copy(there[-1], kept)
+        return f"kept {there[-1].name}"
+
+    def copy_state(self, rng):
+        """The folder of the state is copied."""
+        shutil.rmtree(self.folder / "copied", ignore_errors=True)
+        shutil.copytree(self.state, self.folder / "copied")
+        return "copied"
+
+    def old_state(self, rng):
+        """The copy of the state is put back, with the anchor that there is."""
+        self._close()
+        if not (self.folder / "copied").exists() or not (self.state / "anchor").exists():
+            return "no copy"
+        shutil.copy(self.state / "anchor", self.folder / "anchor")
+        shutil.rmtree(self.state)
+        shutil.copytree(self.folder / "copied", self.state)
+        shutil.copy(self.folder / "anchor", self.state / "anchor")
+        return "put back"
+
+    def restart(self, rng):
+        """All connections end."""
+        self._close()
+        return "ended"
+
     def look(self, rng):
         """The steward looks at things, which changes nothing."""
         steward.guards(self.policy)
@@ -444,6 +499,12 @@ TURNS = (  # a step may name what: edit:KEY, lose:WHAT; one in two of those with
     (2, ("backup", "drain", "lose:all", "restore", "edit:privacy.budget", "init", "drain")),
     (2, ("drain:ann", "edit:analysts", "apply", "drain:ann")),
     (1, ("drain:ann", "edit_users", "drain:ann", "stale:ann")),
+    (1, ("backup", "edit_users", "drain:ann", "lose", "restore", "edit_users", "drain:ann")),
+    (1, ("backup", "edit:groups", "apply", "drain:ann", "lose", "restore", "drain:ann")),
+    (1, ("drain", "rename", "apply", "drain", "rename", "apply", "drain")),
+    (1, ("drain", "copy_cube", "move?", "rebuild", "copy_cube", "drain", "restart", "drain")),
+    (1, ("backup", "drain", "edit", "apply", "rebuild", "drain", "restore", "drain", "restore", "drain")),
+    (1, ("backup", "copy_state", "drain", "drain", "old_state", "drain", "restore", "drain")),
     (1, ("drain:ann", "users_gone", "drain:ann", "users_gone", "drain:ann")),
 )  # fmt: skip
 
