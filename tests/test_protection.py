@@ -299,7 +299,10 @@ def users(tmp_path, **changed):
     ("changed", "gain"),
     [
         ({"ann": "roles: [analyst]"}, "user ann: the cap @few of 0.1 no longer binds"),
-        ({"ann": "roles: [analyst], groups: [some]"}, None),
+        (
+            {"ann": "roles: [analyst], groups: [some]"},  # there, what @few paid does not count
+            "user ann: the cap @few of 0.1 no longer binds",
+        ),
         ({"bob": "roles: [analyst]"}, "user bob: the history is shared, it was own:@some"),
         ({"bob": "roles: [analyst], groups: [few]"}, "user bob: the history is shared"),
         ({"ann": ""}, None),
@@ -320,6 +323,18 @@ def test_what_a_user_gains_is_named(policy, tmp_path, changed, gain):
     said = weaker(before, after)
 
     assert (said == []) if gain is None else (len(said) == 1 and said[0].startswith(gain))
+
+
+def test_without_a_users_file_those_it_listed_gain_what_anybody_may(policy, tmp_path):
+    """
+    Their caps, and that they may not spend, hold only while the file says who they are.
+    """
+    found = policy(rest=LIMITS)
+    before = protection(found, users=users(tmp_path)).protection
+    said = weaker(before, protection(found).protection)
+
+    assert "user ann: the cap @few of 0.1 no longer binds" in said
+    assert weaker(protection(found).protection, before) == []
 
 
 def test_users_are_beside_the_digest(policy, tmp_path):
