@@ -271,6 +271,18 @@ def test_the_time_zone_decides_the_cell_of_a_record(policy):
     assert utc != other
 
 
+def test_records_that_move_with_the_time_zone_leave_the_cells_that_may_lose_less(policy):
+    """
+    Such a change is weaker where some cells may; where all may lose the same, it is not.
+    """
+    for cells, said in (("[]", []), (where(CONDITIONS[0]), ["the budget of records"])):
+        utc, other = (
+            protection(policy(cells, rest=rest)).protection
+            for rest in ("", "timezone: Asia/Tokyo\n")
+        )
+        assert [sentence[:21] for sentence in weaker(utc, other)] == said
+
+
 # --- users ---------------------------------------------------------------------------------------
 
 USERS = {

@@ -148,9 +148,12 @@ def _unit(old: Protection, new: Protection) -> Iterator[str]:
 
 def _cells(old: Protection, new: Protection) -> Iterator[str]:
     """A smaller budget of some cells that is dropped or raised, by the cells that it means."""
+    zones = old["timezone"], new["timezone"]
     domain = old["attributes"].keys() | new["attributes"].keys()
     changed = {
-        name for name in domain if old["attributes"].get(name) != new["attributes"].get(name)
+        name
+        for name in domain
+        if old["attributes"].get(name) != new["attributes"].get(name) or zones[0] != zones[1]
     }
     for rule in old["cells"]:
         now = min(
@@ -162,10 +165,10 @@ def _cells(old: Protection, new: Protection) -> Iterator[str]:
             ]
         )
         if now > Fraction(rule["budget"]):
-            yield (
-                f"the budget of cells where {rule['where']} is {decimal(now)}, "
-                f"it was {_number(rule['budget'])}"
-            )
+            where = f"cells where {rule['where']}"
+            if zones[0] != zones[1]:
+                where = f"records that were in {where} in the time zone {zones[0]}"
+            yield f"the budget of {where} is {decimal(now)}, it was {_number(rule['budget'])}"
 
 
 def _guards(old: Protection, new: Protection) -> Iterator[str]:
