@@ -44,12 +44,12 @@ def test_every_key_has_an_edit():
 
 
 @pytest.mark.parametrize("part", range(8))
-def test_two_hundred_lives(part, lives):
+def test_a_hundred_and_sixty_lives(part, lives):
     """
     Random edits, acts, accidents and statements: no record, unit or user loses more than the
     strictest promise since a weaker one was agreed to, and nothing fails but by refusing.
     """
-    for seed in range(25 * part, 25 * (part + 1)):
+    for seed in range(20 * part, 20 * (part + 1)):
         lives(seed)
 
 
@@ -102,8 +102,7 @@ def test_the_reference_puts_records_where_the_cube_does(part, tmp_path):
         try:
             policy = policies.load(world.policy)
             build(policy, world.folder / "cube", "reference")
-        except Error as error:
-            print(seed, type(error).__name__, error.message)
+        except Error:
             continue
         made = Build(world.force(), world.rows(policy.source.path.name), policy.domain)
         real = Cube.open(world.folder / "cube", policy.domain, "reference")
@@ -185,7 +184,8 @@ def test_a_planted_fault_is_caught(plant, turn, lives, monkeypatch):
     """
     with monkeypatch.context() as planted:
         plant(planted)
-        found = next(seed for seed in range(100) if caught(lives, seed, turn))
+        found = next((seed for seed in range(100) if caught(lives, seed, turn)), None)
+    assert found is not None
     assert not caught(lives, found, turn)
 
 
