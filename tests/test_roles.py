@@ -225,7 +225,7 @@ def test_an_older_connection_pays_only_under_the_users_file_in_force(small):
     small.users(ann="roles: [analyst], groups: [survey]")
     small.engine().close()
     text = "SELECT COUNT(*) FROM people WITH UTILITY (10, 0.1)"
-    with pytest.raises(StateError, match="another users.yaml"):
+    with pytest.raises(StateError, match=r"another users\.yaml"):
         session.execute(text)
     old.read_users()
     with pytest.raises(InsufficientBudgetError, match="group survey"):

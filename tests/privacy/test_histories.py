@@ -21,7 +21,8 @@ from proxy.steward import acts, snapshots
 from tests.privacy import edits
 from tests.privacy.accountant import Violation
 from tests.privacy.builds import Build, Doubles
-from tests.privacy.histories import World, live, turned
+from tests.privacy.histories import World
+from tests.privacy.lives import live, turned
 from tests.privacy.worlds import counts
 
 SHM = Path("/dev/shm")
