@@ -161,7 +161,9 @@ def access(policy: Policy, users: Users | None) -> dict[str, dict[str, Any]]:
     """Return what each user may do, spend and see, as JSON; that of a user not listed by ``*``."""
     names = {*policy.analysts, UNLISTED}
     names |= {n for n, u in (users.users if users else {}).items() if u.may_see(policy.dataset)}
-    return {name: _access(policy, users, name) for name in sorted(names)}
+    found = {name: _access(policy, users, name) for name in sorted(names)}
+    found[UNLISTED]["refused"] = users is not None
+    return found
 
 
 def _access(policy: Policy, users: Users | None, user: str) -> dict[str, Any]:
