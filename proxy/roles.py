@@ -41,6 +41,7 @@ class Cap:
     name: str
     budget: Fraction
     users: tuple[str, ...]
+    group: str | None = None  # whose members they are
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,8 @@ def _caps(
             yield Cap(f"analyst {user}", limit.budget / rows, (user,))
         elif served.get(user, SHARED) == SHARED:
             group = name.removeprefix(GROUP)
-            yield Cap(f"group {group}", limit.budget / rows, _members(users, group, served))
+            members = _members(users, group, served)
+            yield Cap(f"group {group}", limit.budget / rows, members, group)
 
 
 def _members(users: Users | None, group: str, served: Mapping[str, str]) -> tuple[str, ...]:

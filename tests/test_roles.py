@@ -200,6 +200,25 @@ def test_a_cap_rations_what_an_analyst_spends(small):
     assert count(engine, "age < 5", user="bob").cost > 0
 
 
+def test_a_cap_of_a_group_counts_who_is_listed_no_more(small):
+    """
+    Members who come and go do not renew it.
+    """
+    small.users(
+        ann="roles: [analyst], groups: [survey]",
+        bob="roles: [analyst], groups: [survey]",
+    )
+    engine = small.made(privacy(), "groups: {survey: {budget: 0.3}}\n")
+    count(engine, "age = 9", user="ann")
+    small.users(
+        bob="roles: [analyst], groups: [survey]",
+        eve="roles: [analyst], groups: [survey]",
+    )
+    engine.read_users()
+    for user in ("bob", "eve"):
+        refused(engine, "group survey", "age < 5", user=user)
+
+
 def test_a_cap_of_a_group_is_spent_by_its_members_together(small):
     """
     The group is in users.yaml.
