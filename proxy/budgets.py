@@ -16,7 +16,7 @@ from proxy.book import CELLS, Book
 from proxy.inference.accounting import UNIT, budget_units
 from proxy.inference.query import Term
 from proxy.ledger import SHARED, Reads
-from proxy.roles import Standing
+from proxy.roles import Cap, Standing
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def sums(standing: Standing, book: Book, reads: Reads, now: datetime) -> Iterato
     if not standing.spend:
         yield Room(f"analyst {standing.user}, who may only infer", 0, 0)
     for cap in standing.caps:
-        spent = sum(map(reads.spent_by, cap.users)) + reads.spent_unknown()
+        spent = sum(map(reads.spent_by, _bound(cap, reads))) + reads.spent_unknown()
         yield Room(cap.name, budget_units(cap.budget), spent)
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     privacy = book.policy.privacy
@@ -53,6 +53,13 @@ def sums(standing: Standing, book: Book, reads: Reads, now: datetime) -> Iterato
         spent = standing.total(partial(reads.spent_by, since=since))
         spent += 0 if standing.history == SHARED else reads.spent_unknown(since)
         yield Room(f"this {period}", budget_units(part), spent)
+
+
+def _bound(cap: Cap, reads: Reads) -> set[str]:
+    """Return whose statements a cap counts: of a group, also of members who are listed no more."""
+    listed = reads.protection().protection.get("users", {}) if cap.group else {}
+    shared = (name for name, each in listed.items() if each["own"] is None)
+    return {*cap.users, *(name for name in shared if cap.group in listed[name]["groups"])}
 
 
 def rooms(

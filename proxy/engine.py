@@ -50,7 +50,7 @@ from proxy.policy import Policy
 from proxy.protection import protection
 from proxy.reports import COST, STEP, BudgetReport, HistoryLine, RuleReport
 from proxy.result import Numbers, Result, assemble, columns
-from proxy.roles import ANALYST, Standing, honoured, standing, users_of
+from proxy.roles import ANALYST, Standing, access, honoured, standing, users_of
 from proxy.settings import (
     SPEND,
     UTILITY,
@@ -164,7 +164,7 @@ class Engine:
         return Session(self, user or NOBODY, utility, dialect)
 
     def read_users(self) -> None:
-        """Read the users file again: sessions that begin from now on stand as it says.
+        """Read the users file again: statements that begin from now on go by it.
 
         Raises:
             StateError: it gives somebody more than was accepted; the old one stands.
@@ -187,6 +187,7 @@ class Engine:
             return session.command(statement)
         with self._lock, self._runs(session):
             session.check_canceled()
+            session.stand()
             if statement.releases:
                 session.standing.require(ANALYST)
             book = self._book(session.standing)
@@ -502,6 +503,14 @@ class Engine:
 
     def _check(self, book: Book, terms: Sequence[Term], session: Session, tx: Reads) -> None:
         """Refuse what would break a budget: of the cells, of the analyst, of the period."""
+        known = tx.protection().protection.get("users", {})
+        mine = access(self.policy, session.users)
+        if known and any(known.get(name) != each for name, each in mine.items()):
+            raise StateError(  # its caps may be others
+                f"another users.yaml of {self.policy.dataset} has been taken over since this "
+                "connection was opened",
+                hint="connect again; a server takes it over by itself",
+            )
         breach = book.breach(terms)
         if breach is not None:
             raise too_dear(breach)
@@ -644,6 +653,7 @@ class Session:
         self, engine: Engine, user: str, utility: tuple[float, float] | str | None, dialect: str
     ) -> None:
         self.user = user
+        self.users = engine._users
         self.standing = engine.standing(user)
         wish = of_user(self.standing.utility)
         self.settings = Settings(given(utility) if utility is not None else wish, engine.wishes)
@@ -653,6 +663,11 @@ class Session:
         self.thread: int | None = None  # which runs a statement
         self.bill: Bill | None = None  # of the statement that runs
         self._canceled = False
+
+    def stand(self) -> None:
+        """Stand as the users file says by now."""
+        if self.users != self._engine._users:
+            self.users, self.standing = self._engine._users, self._engine.standing(self.user)
 
     def execute(self, text: str, parameters: Any = None) -> Result:
         """Run one statement; in a transaction, an error makes it fail until its end."""

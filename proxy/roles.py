@@ -41,6 +41,7 @@ class Cap:
     name: str
     budget: Fraction
     users: tuple[str, ...]
+    group: str | None = None  # whose members they are
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,8 @@ def _caps(
             yield Cap(f"analyst {user}", limit.budget / rows, (user,))
         elif served.get(user, SHARED) == SHARED:
             group = name.removeprefix(GROUP)
-            yield Cap(f"group {group}", limit.budget / rows, _members(users, group, served))
+            members = _members(users, group, served)
+            yield Cap(f"group {group}", limit.budget / rows, members, group)
 
 
 def _members(users: Users | None, group: str, served: Mapping[str, str]) -> tuple[str, ...]:
@@ -161,7 +163,9 @@ def access(policy: Policy, users: Users | None) -> dict[str, dict[str, Any]]:
     """Return what each user may do, spend and see, as JSON; that of a user not listed by ``*``."""
     names = {*policy.analysts, UNLISTED}
     names |= {n for n, u in (users.users if users else {}).items() if u.may_see(policy.dataset)}
-    return {name: _access(policy, users, name) for name in sorted(names)}
+    found = {name: _access(policy, users, name) for name in sorted(names)}
+    found[UNLISTED]["refused"] = users is not None
+    return found
 
 
 def _access(policy: Policy, users: Users | None, user: str) -> dict[str, Any]:

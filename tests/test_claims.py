@@ -80,9 +80,9 @@ def test_claims_about_means_leave_the_end_out_or_not(over, under, end):
     history.append(Family(counts), small, [under])
     number = Number(
         "AVG", Family(sums), Fraction(0), "avg", None, None, denominator=Family(counts),
-        bounds=(Fraction(-2), Fraction(2)),
+        bounds=(Fraction(-50), Fraction(50)),
     )  # fmt: skip
-    goal = Average(number, Fraction(1), 0.05, 0.01, (-2.0, 2.0))
+    goal = Average(number, Fraction(1), 0.05, 0.01, (-50.0, 50.0))
     goal.answers(history, [], {})
     for sign, (claim, holds) in claims(end).items():
         if sign in ("=", "<>"):

@@ -271,6 +271,18 @@ def test_the_time_zone_decides_the_cell_of_a_record(policy):
     assert utc != other
 
 
+def test_records_that_move_with_the_time_zone_leave_the_cells_that_may_lose_less(policy):
+    """
+    Such a change is weaker where some cells may; where all may lose the same, it is not.
+    """
+    for cells, said in (("[]", []), (where(CONDITIONS[0]), ["the budget of records"])):
+        utc, other = (
+            protection(policy(cells, rest=rest)).protection
+            for rest in ("", "timezone: Asia/Tokyo\n")
+        )
+        assert [sentence[:21] for sentence in weaker(utc, other)] == said
+
+
 # --- users ---------------------------------------------------------------------------------------
 
 USERS = {
@@ -299,7 +311,10 @@ def users(tmp_path, **changed):
     ("changed", "gain"),
     [
         ({"ann": "roles: [analyst]"}, "user ann: the cap @few of 0.1 no longer binds"),
-        ({"ann": "roles: [analyst], groups: [some]"}, None),
+        (
+            {"ann": "roles: [analyst], groups: [some]"},  # there, what @few paid does not count
+            "user ann: the cap @few of 0.1 no longer binds",
+        ),
         ({"bob": "roles: [analyst]"}, "user bob: the history is shared, it was own:@some"),
         ({"bob": "roles: [analyst], groups: [few]"}, "user bob: the history is shared"),
         ({"ann": ""}, None),
@@ -320,6 +335,18 @@ def test_what_a_user_gains_is_named(policy, tmp_path, changed, gain):
     said = weaker(before, after)
 
     assert (said == []) if gain is None else (len(said) == 1 and said[0].startswith(gain))
+
+
+def test_without_a_users_file_those_it_listed_gain_what_anybody_may(policy, tmp_path):
+    """
+    Their caps, and that they may not spend, hold only while the file says who they are.
+    """
+    found = policy(rest=LIMITS)
+    before = protection(found, users=users(tmp_path)).protection
+    said = weaker(before, protection(found).protection)
+
+    assert "user ann: the cap @few of 0.1 no longer binds" in said
+    assert weaker(protection(found).protection, before) == []
 
 
 def test_users_are_beside_the_digest(policy, tmp_path):

@@ -200,6 +200,25 @@ def test_a_cap_rations_what_an_analyst_spends(small):
     assert count(engine, "age < 5", user="bob").cost > 0
 
 
+def test_a_cap_of_a_group_counts_who_is_listed_no_more(small):
+    """
+    Members who come and go do not renew it.
+    """
+    small.users(
+        ann="roles: [analyst], groups: [survey]",
+        bob="roles: [analyst], groups: [survey]",
+    )
+    engine = small.made(privacy(), "groups: {survey: {budget: 0.3}}\n")
+    count(engine, "age = 9", user="ann")
+    small.users(
+        bob="roles: [analyst], groups: [survey]",
+        eve="roles: [analyst], groups: [survey]",
+    )
+    engine.read_users()
+    for user in ("bob", "eve"):
+        refused(engine, "group survey", "age < 5", user=user)
+
+
 def test_a_cap_of_a_group_is_spent_by_its_members_together(small):
     """
     The group is in users.yaml.
@@ -213,6 +232,23 @@ def test_a_cap_of_a_group_is_spent_by_its_members_together(small):
     count(engine, user="ann")
     refused(engine, "group survey", "age < 5", user="bob")
     count(engine, "age < 5", user="eve")
+
+
+def test_an_older_connection_pays_only_under_the_users_file_in_force(small):
+    """
+    It is refused until it looks at the file again; a session that was open then stands as it says.
+    """
+    small.users(ann="roles: [analyst]")
+    old = small.made(privacy(), "groups: {survey: {budget: 0.1}}\n")
+    session = old.session("ann")
+    small.users(ann="roles: [analyst], groups: [survey]")
+    small.engine().close()
+    text = "SELECT COUNT(*) FROM people WITH UTILITY (10, 0.1)"
+    with pytest.raises(StateError, match=r"another users\.yaml"):
+        session.execute(text)
+    old.read_users()
+    with pytest.raises(InsufficientBudgetError, match="group survey"):
+        session.execute(text)
 
 
 @pytest.mark.parametrize(

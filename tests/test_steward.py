@@ -416,6 +416,22 @@ def test_a_restored_backup_charges_what_was_spent_since_and_finds_its_cube(small
     assert verify(small.policy) == []
 
 
+def test_a_restore_takes_over_users_who_gain_nothing(small):
+    """
+    What was taken over of a users file since the backup binds again.
+    """
+    small.users(ann="roles: [analyst]")
+    small.made(rest="groups: {few: {budget: 0.1}}\n").close()
+    backup(small.policy, small.folder / "backup")
+    small.users(ann="roles: [analyst], groups: [few]")
+    small.engine().close()
+    (small.state / "ledger.sqlite").unlink()
+    restore(small.policy, small.folder / "backup")
+    small.users(ann="roles: [analyst]")
+    with pytest.raises(StateError, match="gives more"):
+        small.engine()
+
+
 def test_a_backup_as_new_as_the_ledger_charges_nothing(small):
     """
     Snapshot, cube and answers stay; a cube that a killed rebuild has left is not taken.

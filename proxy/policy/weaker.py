@@ -46,7 +46,9 @@ def gains(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 def _users(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield each gain of a user, after the beginnings of sentences that say the same."""
-    for name, after in new.items():
+    # without a users file, those that it had listed may ask like anybody else
+    gone = {} if new[UNLISTED].get("refused") else dict.fromkeys(old, new[UNLISTED])
+    for name, after in (gone | dict(new)).items():
         before = old.get(name, old[UNLISTED])
         who = "a user who is not listed" if name == UNLISTED else f"user {name}"
         entries = (f"analysts.{name}.", *(f"groups.{group}." for group in before["groups"]))
@@ -63,10 +65,12 @@ def _gains(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]
             yield f"the history's budget is {_number(after['own'])}, it was {before['own']}"
     if after["spend"] and not before["spend"]:
         yield "spending is on, it was off"
-    if after["own"] is None and before["own"] is None:
+    if before["own"] is None:
         for cap, budget in before["caps"].items():
-            # the cap of a group binds what its members spend together; one's own only oneself
-            same = [b for c, b in after["caps"].items() if c == cap or not cap.startswith(GROUP)]
+            # the cap of a group binds what its members spend together; one's own only oneself;
+            # in a history of one's own, what was spent in the shared one does not count
+            caps = after["caps"].items() if after["own"] is None else ()
+            same = [b for c, b in caps if c == cap or not cap.startswith(GROUP)]
             if not any(Fraction(b) <= Fraction(budget) for b in same):
                 yield f"the cap {cap} of {_number(budget)} no longer binds"
 
@@ -144,9 +148,12 @@ def _unit(old: Protection, new: Protection) -> Iterator[str]:
 
 def _cells(old: Protection, new: Protection) -> Iterator[str]:
     """A smaller budget of some cells that is dropped or raised, by the cells that it means."""
+    zones = old["timezone"], new["timezone"]
     domain = old["attributes"].keys() | new["attributes"].keys()
     changed = {
-        name for name in domain if old["attributes"].get(name) != new["attributes"].get(name)
+        name
+        for name in domain
+        if old["attributes"].get(name) != new["attributes"].get(name) or zones[0] != zones[1]
     }
     for rule in old["cells"]:
         now = min(
@@ -158,10 +165,10 @@ def _cells(old: Protection, new: Protection) -> Iterator[str]:
             ]
         )
         if now > Fraction(rule["budget"]):
-            yield (
-                f"the budget of cells where {rule['where']} is {decimal(now)}, "
-                f"it was {_number(rule['budget'])}"
-            )
+            where = f"cells where {rule['where']}"
+            if zones[0] != zones[1]:
+                where = f"records that were in {where} in the time zone {zones[0]}"
+            yield f"the budget of {where} is {decimal(now)}, it was {_number(rule['budget'])}"
 
 
 def _guards(old: Protection, new: Protection) -> Iterator[str]:

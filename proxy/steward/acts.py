@@ -252,6 +252,14 @@ def _with_users(known: Protection, meant: Protection) -> Protection:
     return replace(meant, protection=dict(meant.protection) | {"users": users})
 
 
+def _newer_users(known: Protection, given: Protection) -> Protection | None:
+    """Return a protection with the users of another, if it is the same and they gain nothing."""
+    before, now = known.protection.get("users"), given.protection["users"]
+    if before is None or known.digest != given.digest or gains(before, now):
+        return None
+    return _with_users(known, given)
+
+
 def apply(
     policy: str | Path,
     state: str | Path | None = None,
@@ -362,7 +370,7 @@ def restore(
     def in_force(ledger: SQLiteLedger, digest: str) -> Protection | None:
         known = ledger.protection()
         if digest in ("", known.digest):
-            return None
+            return _newer_users(known, given)
         if given.digest != digest and not accept_weaker:
             raise StateError(
                 f"another policy was in force than {near(found)} and that of the backup",

@@ -85,6 +85,7 @@ def ask(engine, *texts):
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "before", ["", "SELECT k, COUNT(*) FROM d GROUP BY k WITH UTILITY (9, 0.1)"]
 )

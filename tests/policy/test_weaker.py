@@ -42,8 +42,6 @@ ONE_WAY = [
      "analysts.alice.budget is 0.06, it was 0.05"),
     ("{alice: {budget: 0.05, history: own}", "{alice: {history: shared}",
      "analysts.alice.budget is unlimited, it was 0.05"),
-    ("{alice: {budget: 0.05, history: own}", "{alice: {budget: 0.05, history: shared}",
-     "analysts.alice.history is shared, it was own"),
     ("spend: off", "spend: on", "analysts.bi.spend is on, it was off"),
     ("{budget: 0.02, history: own}", "{budget: 0.02, history: shared}",
      "groups.survey.history is shared, it was own"),
@@ -86,6 +84,18 @@ def test_less_protection_is_named_and_more_is_not(policy, old, new, sentence):
     found = differences(policy, STRICT, lowered)
     assert re.search(re.escape(sentence), " ".join(found))
     assert differences(policy, lowered, STRICT) == []
+
+
+def test_a_cap_and_a_history_of_ones_own_are_each_weaker_than_the_other(policy):
+    """
+    What was spent within the one does not count in the other.
+    """
+    own = "{alice: {budget: 0.05, history: own}"
+    shared = changed((own, "{alice: {budget: 0.05, history: shared}"), text=STRICT)
+
+    assert differences(policy, STRICT, shared) == ["analysts.alice.history is shared, it was own"]
+    gained = ["user alice: the cap alice of 0.05 no longer binds"]
+    assert differences(policy, shared, STRICT) == gained
 
 
 @pytest.mark.parametrize(("old", "new", "sentence"), EITHER_WAY)

@@ -57,6 +57,7 @@ class Account:
     parts: Counter = field(default_factory=Counter)  # row -> lost by its own part in the answers
     units: Counter = field(default_factory=Counter)  # (column, unit) -> lost
     users: dict = field(default_factory=lambda: defaultdict(Counter))  # user -> row -> lost
+    own: dict = field(default_factory=lambda: defaultdict(Counter))  # history -> row -> lost
     backup: tuple | None = None  # the file, what was accepted then, whether it is still good
     measured: int = 0
 
@@ -93,6 +94,8 @@ class Account:
         self.parts.update(parts)
         self.units.update(units)
         self.users[user].update(parts)
+        if (history := self.accepted[-1].history(user)) != "shared":
+            self.own[history].update(parts)
         self._check(build, lost, parts, units, user)
 
     def _check(self, build, lost, parts, units, user):
@@ -111,8 +114,10 @@ class Account:
                         and self.units[unit] > force.unit_limit + SLACK
                     ):
                         self._violated("unit", unit, self.units[unit], force.unit_limit, force)
-            cap = force.user_limit(user)
-            most = max((self.users[user][row] for row, more in parts.items() if more), default=0)
+            history, cap = force.history(user), force.user_limit(user)
+            # a budget of one's own is for what is asked of it; a cap, for whatever one asks
+            lost_by = self.users[user] if history == "shared" else self.own[history]
+            most = max((lost_by[row] for row, more in parts.items() if more), default=0)
             if cap is not None and most > cap + SLACK:
                 self._violated("user", user, most, cap, force)
         for cap, members in self.accepted[-1].together(user):

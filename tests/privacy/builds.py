@@ -8,11 +8,13 @@ import json
 import sys
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import proxy.cube
 import proxy.policy.document
 from proxy.cube.file import digest
+from proxy.domain import Domain
 from proxy.errors import IntegrityError, SourceError, StateError
 from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.sql.evaluator.worker import Database
@@ -27,6 +29,7 @@ class Build:
 
     force: Force
     rows: tuple  # raw, each with its "id"
+    domain: Domain  # in the order in which its cells were written
 
     def kept(self, without=lambda row: False):
         """The records of the cube: (row, codes, quanta), at most so many of a unit."""
@@ -41,7 +44,22 @@ class Build:
             units[unit] += 1
             if self.force.unit and (unit is None or units[unit] > self.force.most):
                 continue
-            found.append((raw, codes, self.force.quanta(row)))
+            found.append((raw, self.placed(codes), self.force.quanta(row)))
+        return found
+
+    def placed(self, codes):
+        """Codes in the order of the document as codes in the order of the domain."""
+        return tuple(places[codes[at]] for at, places in self._order)
+
+    @cached_property
+    def _order(self):
+        """Of each axis of the domain: its place in the document, and the code of each code."""
+        names = list(self.force.axes)
+        found = []
+        for axis in self.domain.attributes:
+            texts = [str(value) for value in axis.values]
+            places = [texts.index(str(value)) for value in self.force.axes[axis.name][1]]
+            found.append((names.index(axis.name), [*places, len(texts)]))
         return found
 
     @property
@@ -72,10 +90,11 @@ class Doubles:
 
         class Cube(DoubleCube):
             @classmethod
-            def open(cls, path, domain, ledger_id):
-                return cls(path, domain, ledger_id, doubles)
+            def open(cls, path, domain, ledger_id, origin=""):
+                return cls(path, domain, ledger_id, origin, doubles)
 
         self._replace(proxy.cube.build, self.build)
+        self._replace(proxy.cube.recipe, recipe)
         self._replace(proxy.cube.Cube, Cube)
         self._replace(Evaluator, self.evaluator)
         self._replace(proxy.policy.document.read, self.document)
@@ -95,10 +114,10 @@ class Doubles:
                         self.undo.append((module, key, value))
                         setattr(module, key, new)
 
-    def build(self, policy, path, ledger_id, *_, **__):
+    def build(self, policy, path, ledger_id, progress=None, origin=""):
         """Write a cube of the policy's source as it is now."""
         force = self.world.force(Path(policy.path))
-        build = Build(force, self.world.rows(Path(policy.source.path).name))
+        build = Build(force, self.world.rows(Path(policy.source.path).name), policy.domain)
         try:
             kept = build.kept()
         except Unreadable as error:
@@ -108,6 +127,7 @@ class Doubles:
         self.builds.append(build)
         meta = {
             "ledger": ledger_id,
+            "origin": origin,
             "domain": digest(policy.domain),
             "max_records": policy.max_records,
             "build": len(self.builds) - 1,
@@ -136,6 +156,11 @@ class Doubles:
         return self.documents[key]
 
 
+def recipe(policy):
+    """Return how rows are read; all sources here have the same columns."""
+    return f"recipe {policy.source.table} {policy.source.query}"
+
+
 class Shared(Evaluator):
     """An evaluator that outlives its engine."""
 
@@ -153,9 +178,9 @@ class Shared(Evaluator):
 
 
 class DoubleCube:
-    """A cube file of the double: as the real one, it knows its ledger and its domain."""
+    """A cube file of the double: as the real one, it knows its ledger, domain and origin."""
 
-    def __init__(self, path, domain, ledger_id, doubles):
+    def __init__(self, path, domain, ledger_id, origin, doubles):
         if not path.exists():
             raise StateError("there is no cube yet", hint="privacy-proxy init builds it")
         meta = json.loads(path.read_text())
@@ -163,6 +188,8 @@ class DoubleCube:
             raise IntegrityError("the cube belongs to another ledger")
         if meta["domain"] != digest(domain):
             raise StateError("the cube was built for other attributes or measures")
+        if meta["origin"] != origin:
+            raise StateError("the cube was built from another source than its snapshot says")
         self.id, self.max_records = str(meta["build"]), meta["max_records"]
         self._doubles = doubles
 

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 COLUMNS = ("a", "b", "n", "seen", "pay", "person", "house")
 DAYS = ("2024-03-01", "2024-03-02")
 ZONES = ("UTC", "Asia/Tokyo", "America/New_York")
-SEEN = "CAST(seen AS TIMESTAMPTZ)"
+SEEN = "seen"
 
 
 class Unreadable(Exception):
@@ -124,7 +124,7 @@ EXPRESSIONS = {  # text -> value of a row, in a time zone; by the kind of the ax
     },
     "date": {
         SEEN: local,
-        f"{SEEN} + INTERVAL 9 HOUR": lambda row, zone: (
+        f"{SEEN} + INTERVAL '9 hours'": lambda row, zone: (
             None if row["seen"] is None else local(row, zone) + datetime.timedelta(hours=9)
         ),
     },

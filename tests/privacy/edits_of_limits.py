@@ -8,7 +8,11 @@ from tests.privacy.edits import USER_EDITS, axis_of, edits, toggled
 @edits("privacy", "privacy.budget")
 def _budget(document, rng):
     document["privacy"] = dict(reversed(document["privacy"].items()))
-    document["privacy"]["budget"] = rng.choice((0.01, 0.01, 0.5, 1, 2))
+    budget = document["privacy"]["budget"] = rng.choice((0.01, 0.01, 0.5, 1, 2))
+    parts = [*document["privacy"].get("cells", ()), *document.get("analysts", {}).values()]
+    for part in (*parts, *document.get("groups", {}).values()):
+        if rng.random() < 0.9 and part.get("budget", 0) > budget:  # else it is refused
+            part["budget"] = budget / 4
 
 
 @edits("privacy.unit")

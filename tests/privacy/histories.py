@@ -43,13 +43,13 @@ class Recorder:
     """A sampler without noise that tells the accountant what was drawn, for whom."""
 
     def __init__(self, world):
-        self.world = world
+        self.world, self.account = world, world.account
 
     def draw(self, scale, count):
         family, build = self.world.read.pop()
         if family.rows != count:
             raise Violation("crash", "noise for what was not read")
-        self.world.account.measure(family, scale, build, self.world.asking)
+        self.account.measure(family, scale, build, self.world.asking)
         return [0] * count
 
 
@@ -58,6 +58,13 @@ def _literal(value):
     if isinstance(value, datetime.date):
         return f"DATE '{value}'"
     return f"'{value}'" if isinstance(value, str) else str(value)
+
+
+def _equal(name, value, edges):
+    """That a column is in the cell of a value, as SQL."""
+    if edges is None:
+        return f"{name} = {_literal(value)}"
+    return f"{name} >= {value} AND {name} < {edges[edges.index(value) + 1]}"
 
 
 class World:
@@ -76,6 +83,8 @@ class World:
             "turned.csv": [["v", "v2"], ["y", "x"], ["x", "y"]],
         }
         self.accounts, self.engines, self.asked = {}, [], []
+        self.sessions = {}  # (engine, user) -> session
+        self.away = None  # the users file, while it is
         self.read, self.asking = [], ""
         self.victim = self._victim(rng)
         self.trace, self.counts = [], Counter()
@@ -152,9 +161,9 @@ class World:
 
     # --- steps of analysts -----------------------------------------------------------------------
 
-    def ask(self, rng):
+    def ask(self, rng, user=None):
         """A statement by somebody, new or asked before."""
-        user = rng.choice(("", *drafts.USER_NAMES))
+        user = rng.choice(("", *drafts.USER_NAMES)) if user is None else user
         if self.asked and rng.random() < 0.4:
             text, width = rng.choice(self.asked)
         else:
@@ -162,19 +171,32 @@ class World:
             self.asked.append((text, width))
         return self._asked(self.engine(rng), user, text, width)
 
-    def drain(self, rng):
-        """All that the cell of one person has left, by somebody without a cap."""
+    def stale(self, rng, user=None):
+        """A statement by somebody whose connection was opened before others."""
+        if not self.engines:
+            return "there is none"
+        user = rng.choice(("", *drafts.USER_NAMES)) if user is None else user
+        said = self._asked(self.engines[0], user, *self.statement(rng, user))
+        with suppress(Error):  # what a connection is refused, it is after it looked again
+            self.engines[0].read_users()
+            said += "; " + self._asked(self.engines[0], user, *self.statement(rng, user))
+        return said
+
+    def drain(self, rng, user=""):
+        """All that the cell of one person has left, by somebody without a cap, or a user."""
         people = self.sources[self.document["source"]["path"]]
         row = people[self.victim % len(people)]
-        text, width = self._about(row, 9, rng), 2.75 / (0.95 * self.force().limit(row))
-        said = [self._asked(self.engine(rng, 0), "", text, width)]
+        limits = [self.force().limit(row), self.force().user_limit(user)]
+        text, width = self._about(row, 9, rng), 2.75 / (0.95 * min(filter(None, limits)))
+        said = [self._asked(self.engine(rng, 0), user, text, width)]
         with suppress(Error):
-            said.append(self._asked(self.engines[-1], "", text, width / 10))
+            said.append(self._asked(self.engines[-1], user, text, width / 10))
         return "; ".join(said)
 
     def _asked(self, engine, user, text, width):
         """Execute a statement; if it is too dear, at what is left."""
-        session = engine.session(user)
+        key = id(engine), user
+        session = self.sessions[key] = self.sessions.get(key) or engine.session(user)
         self.asking = user
         for squeeze in (0.97, 0.8, 0.5, None):
             try:
@@ -217,11 +239,12 @@ class World:
     def _about(self, row, most, rng, what="COUNT(*)"):
         """Return a statement about the cells of a row, by so many conditions at most."""
         force, shown = self.force(), {}
+        edges = {name: axis[2] for name, axis in force.axes.items() if axis[2]}
         if rows := force.rows([row]):
             with suppress(Unreadable):
                 shown = force.shown(rows[0]) if force.cell(rows[0]) else {}
         parts = [
-            f"{name} = {_literal(value)}"
+            _equal(name, value, edges.get(name))
             for name, value in shown.items()
             if value is not None and not name.startswith("table")
         ]
@@ -264,6 +287,12 @@ class World:
         edits.USER_EDITS[key](self.users, rng)
         self._write()
         return f"{key}: {self.users}"
+
+    def users_gone(self, rng):
+        """The users file is away, or there again as it was."""
+        self.users, self.away = self.away, self.users
+        self._write()
+        return f"{self.users}"
 
     def edit_public(self, rng):
         """A public file has other rows, or the same in another order."""
@@ -364,9 +393,66 @@ class World:
         if not anchor and not good:
             return "a weaker policy was agreed to since, which nothing remembers"
         self._close()
-        steward.restore(self.policy, target, charge_all=not anchor or rng.random() < 0.3)
-        self.account.accepted = list(accepted)
-        return f"{target.name}, anchor {anchor}"
+        everything, weaker = not anchor or rng.random() < 0.3, False
+        try:
+            steward.restore(self.policy, target, charge_all=everything)
+        except StateError as error:
+            if "another policy was in force" not in error.message or rng.random() < 0.6:
+                raise
+            steward.restore(self.policy, target, charge_all=everything, accept_weaker=True)
+            weaker = True
+        if weaker or not anchor:  # what was agreed to since is forgotten, as the steward is told
+            self.account.accepted = list(accepted)
+        return f"{target.name}, anchor {anchor}, weaker {weaker}"
+
+    def rename(self, rng):
+        """An attribute has another name, or its own again; conditions and guards go with it."""
+        axes = self.document["attributes"]
+        old = "c" if "c" in axes else rng.choice(list(axes))
+        new = axes[old].get("column", "a") if old == "c" else "c"
+        if new in axes or (new == "c" and not {"column", "expression"} & axes[old].keys()):
+            if new in axes:
+                return "the name is taken"
+            axes[old]["column"] = old
+        self.document["attributes"] = {new if n == old else n: spec for n, spec in axes.items()}
+        for part in ("cells", "guards"):
+            self.document["privacy"].pop(part, None)
+        self._write()
+        return f"{old} is {new}"
+
+    def copy_cube(self, rng):
+        """The cube of the newest snapshot is kept, or what was kept is put over that of another."""
+        there, kept = sorted(self.state.glob("cube-*")), self.folder / "kept.duckdb"
+        if not there:
+            return "no cube"
+        if kept.exists():
+            shutil.copy(kept, there[-1])
+            kept.unlink()
+            return f"over {there[-1].name}"
+        shutil.copy(there[-1], kept)
+        return f"kept {there[-1].name}"
+
+    def copy_state(self, rng):
+        """The folder of the state is copied."""
+        shutil.rmtree(self.folder / "copied", ignore_errors=True)
+        shutil.copytree(self.state, self.folder / "copied")
+        return "copied"
+
+    def old_state(self, rng):
+        """The copy of the state is put back, with the anchor that there is."""
+        self._close()
+        if not (self.folder / "copied").exists() or not (self.state / "anchor").exists():
+            return "no copy"
+        shutil.copy(self.state / "anchor", self.folder / "anchor")
+        shutil.rmtree(self.state)
+        shutil.copytree(self.folder / "copied", self.state)
+        shutil.copy(self.folder / "anchor", self.state / "anchor")
+        return "put back"
+
+    def restart(self, rng):
+        """All connections end."""
+        self._close()
+        return "ended"
 
     def look(self, rng):
         """The steward looks at things, which changes nothing."""
@@ -382,86 +468,3 @@ class World:
     def close(self):
         """End the life."""
         self._close()
-
-
-# --- lives ---------------------------------------------------------------------------------------
-
-TURNS = (  # a step may name what: edit:KEY, lose:WHAT; one in two of those with ? is left out
-    (9, ("edit", "apply", "rebuild?", "drain", "ask?")),
-    (5, ("edit", "rebuild", "drain", "ask?")),
-    (3, ("edit", "drain", "ask")),
-    (4, ("edit_public", "apply?", "rebuild?", "drain", "ask?")),
-    (2, ("edit_users", "ask", "ask")),
-    (2, ("move", "rebuild", "drain", "ask?")),
-    (3, ("lose", "move?", "init", "rebuild?", "drain", "ask?")),
-    (2, ("backup", "drain", "lose", "edit_limits", "restore", "undo", "rebuild?", "drain")),
-    (2, ("backup", "drain", "lose", "restore", "edit_limits?", "init?", "apply?", "drain")),
-    (1, ("backup", "ask", "edit", "apply", "ask", "lose", "restore", "undo?", "rebuild", "drain")),
-    (1, ("look", "undo", "apply", "ask")),
-    (3, ("edit:attributes", "apply", "rebuild", "drain")),
-    (3, ("edit:attributes.<attribute>.levels", "apply?", "rebuild?", "drain")),
-    (2, ("edit:attributes.<attribute>.expression", "apply", "rebuild", "drain")),
-    (2, ("edit:privacy.cells[].where", "apply", "drain")),
-    (3, ("edit:timezone", "apply", "rebuild", "drain")),
-    (3, ("edit:source.path", "rebuild", "drain")),
-    (1, ("edit:privacy.unit", "apply", "drain", "ask", "ask")),
-    (2, ("edit:analysts", "apply", "ask", "ask")),
-    (1, ("move", "edit:records", "apply", "rebuild", "drain")),
-    (3, ("lose:cube", "move", "init", "drain")),
-    (1, ("lose:key", "lose:cube", "move", "init", "drain")),
-    (3, ("backup", "drain", "lose:anchor", "edit:privacy.budget", "restore", "undo", "drain")),
-    (2, ("backup", "drain", "lose:all", "restore", "edit:privacy.budget", "init", "drain")),
-)  # fmt: skip
-
-
-def steps(seed):
-    """Return the steps of a life: (name, seed of its choices)."""
-    rng = Random(f"life {seed}")
-    names = ["init", "ask?", "drain?"]
-    for _ in range(rng.choice((2, 3, 4))):
-        names += rng.choices([turn for _, turn in TURNS], [weight for weight, _ in TURNS])[0]
-    kept = [name.removesuffix("?") for name in names if name[-1] != "?" or rng.random() < 0.5]
-    return [(name, rng.randrange(2**32)) for name in kept]
-
-
-def turned(turn, seed):
-    """Return the steps of a life of one turn."""
-    rng = Random(f"turn {seed}")
-    return [(name, rng.randrange(2**32)) for name in ("init", *turn)]
-
-
-def live(folder, seed, doubles, taken=None):
-    """Live one life in an empty folder, of random steps if none are given; return its world.
-
-    Raises:
-        Violation: with what happened, as notes.
-    """
-    folder.mkdir(parents=True)
-    world = World(folder, seed, doubles)
-    first = written(world.document)
-    try:
-        for step, choice in taken or steps(seed):
-            world.run(step, choice)
-    except Violation as violation:
-        violation.trace = world.trace
-        violation.add_note("\n".join([f"life {seed}", first, *world.trace]))
-        raise
-    finally:
-        world.close()
-        shutil.rmtree(folder, ignore_errors=True)
-    return world
-
-
-def shortest(folder, seed, doubles, violation):
-    """Return the fewest steps found that still end in a violation of the kind, and that."""
-    taken, found = steps(seed), violation
-    at = len(taken) - 1
-    while at >= 0:
-        fewer = taken[:at] + taken[at + 1 :]
-        try:
-            live(folder / f"s{at}-{len(taken)}", seed, doubles, fewer)
-        except Violation as again:
-            if again.kind == violation.kind:
-                taken, found = fewer, again
-        at -= 1
-    return taken, found

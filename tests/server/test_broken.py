@@ -34,6 +34,14 @@ def public(folder):
     steward.apply(path, folder / "state")
 
 
+def shadow(folder):
+    """Declare a public table that has the name of the dataset beside it."""
+    path = folder / "meps1996.yaml"
+    (folder / "x.csv").write_text("x\n1\n")
+    path.write_text(path.read_text() + "public: {cps1988: {path: x.csv}}\n")
+    steward.apply(path, folder / "state")
+
+
 BREAKS = {  # what breaks a policy: how, and what is said
     "no YAML": (lambda f: (f / "meps1996.yaml").write_text("dataset: meps1996\n a: [b"), "YAML"),
     "an unknown key": (
@@ -53,6 +61,7 @@ BREAKS = {  # what breaks a policy: how, and what is said
         "",
     ),
     "a damaged public file": (public, "lands"),
+    "a public table with a dataset's name": (shadow, "name of a dataset"),
     "a second policy": (
         lambda f: shutil.copy(f / "cps1988.yaml", f / "zzz.yaml"),
         "has another policy here",

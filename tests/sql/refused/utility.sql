@@ -1,30 +1,30 @@
 -- half_width zero
 -- error: UtilityError
--- says: the half_width of a utility must be more than 0
+-- says: half_width must be more than 0
 -- at: (0, 0.05)
 SELECT COUNT(*) FROM survey WITH UTILITY (0, 0.05)
 
 -- a negative half_width
 -- error: UtilityError
--- says: the half_width of a utility must be more than 0
+-- says: half_width must be more than 0
 -- at: (-5, 0.05)
 SELECT COUNT(*) FROM survey WITH UTILITY (-5, 0.05)
 
 -- delta zero
 -- error: UtilityError
--- says: the delta of a utility must be between 0 and 1
+-- says: delta must be between 0 and 1
 -- at: (50, 0)
 SELECT COUNT(*) FROM survey WITH UTILITY (50, 0)
 
 -- delta one
 -- error: UtilityError
--- says: the delta of a utility must be between 0 and 1
+-- says: delta must be between 0 and 1
 -- at: (50, 1)
 SELECT COUNT(*) FROM survey WITH UTILITY (50, 1)
 
 -- delta in per cent
 -- error: UtilityError
--- says: the delta of a utility must be between 0 and 1
+-- says: delta must be between 0 and 1
 -- at: (50, 5)
 SELECT COUNT(*) FROM survey WITH UTILITY (50, 5)
 
@@ -64,7 +64,7 @@ SELECT COUNT(*) AS total FROM survey WITH UTILITY (50, 0.05), totl (5, 0.05)
 
 -- a hint out of range
 -- error: UtilityError
--- says: the delta of a utility must be between 0 and 1
+-- says: delta must be between 0 and 1
 SELECT /*+ UTILITY(50, 5) */ COUNT(*) FROM survey
 
 -- a hint of three numbers
