@@ -1,9 +1,9 @@
 """SQL to linear queries and back: parse, bind, compile, post-process.  No data, no privacy.
 
-``statement.compile_statement`` is the way in: ``dialect`` parses, ``bind`` resolves names and finds
-the release points, ``compile`` and ``groups`` make linear queries of them, with ``coefficients``
-evaluating the text's own expressions over the public domain in ``evaluate``'s DuckDB; ``scalar``
-and ``types`` say what an expression means.  ``postprocess`` is the way back.
+``statement.compile_statement`` is the way in: ``parse`` makes a tree, ``bind`` resolves names and
+finds the release points, ``compile`` makes linear queries of them, with the text's own expressions
+evaluated over the public domain in the ``evaluator``'s DuckDB; ``expression`` and ``types`` say
+what an expression means.  ``postprocess`` is the way back.
 """
 
 from proxy.sql.compile.release_point import space

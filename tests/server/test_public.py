@@ -7,9 +7,9 @@ import subprocess
 import psycopg
 import pytest
 import sqlalchemy
-from proxy.server.mirror.postgres import Embedded
 
 import proxy
+from proxy.server.mirror.postgres import Embedded
 from tests.server import serving
 
 REGIONS = (

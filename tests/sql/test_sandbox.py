@@ -456,7 +456,7 @@ def test_another_thread_stops_the_call_that_runs(child):
 
 PARENT = """
 import sys, threading, time
-from proxy.sql.sandbox import Child
+from proxy.sql.evaluator.sandbox import Child
 child = Child()
 print(child._ready()._process.pid, flush=True)
 if sys.argv[1]:
@@ -633,7 +633,7 @@ def leave():
     time.sleep(0.001)
 
 threading.Timer.run = run
-from proxy.sql.sandbox import Here
+from proxy.sql.evaluator.sandbox import Here
 
 def use():
     here = Here()
