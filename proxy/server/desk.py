@@ -14,8 +14,8 @@ import psycopg
 from psycopg.pq import ConnStatus, ExecStatus
 from psycopg.pq.abc import PGresult
 
-from proxy.budgets import said
 from proxy.engine import Column, Engine, Result, Session
+from proxy.engine.allowances import said
 from proxy.errors import Error, NotSupportedError, QueryCanceledError, StatementTooComplexError
 from proxy.policy import User
 from proxy.server import values

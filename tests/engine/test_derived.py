@@ -6,8 +6,8 @@ import statistics
 import numpy as np
 import pytest
 
-from proxy.digits import ends
 from proxy.engine import Engine, init
+from proxy.engine.digits import ends
 from proxy.inference.derived import Counts, interval
 from tests.engine.conftest import Memory, Silent
 

@@ -21,7 +21,7 @@ from random import Random
 import numpy as np
 import opendp.measurements
 
-import proxy.engine
+import proxy.engine.engine
 from proxy.engine import Engine
 from proxy.errors import Error
 from proxy.inference.accounting import UNIT
@@ -145,12 +145,14 @@ class Attack:
         self._sessions = {}
 
     def _engine(self):
-        real = proxy.engine.Evaluator
-        proxy.engine.Evaluator = lambda domain: self.world.evaluator  # it knows the domain only
+        real = proxy.engine.engine.Evaluator
+        proxy.engine.engine.Evaluator = lambda domain: (
+            self.world.evaluator
+        )  # it knows the domain only
         try:
             return Engine(self.world.policy, self.ledger, self.side.open, sampler=self.side)
         finally:
-            proxy.engine.Evaluator = real
+            proxy.engine.engine.Evaluator = real
 
     def run(self, steps=STEPS):
         """Let the attacker see one step after the other."""

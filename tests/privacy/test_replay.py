@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import proxy.engine
-from proxy.book import Book
+from proxy.accountant import Book
 from proxy.errors import InsufficientBudgetError
 from proxy.inference.accounting import Account, Table, maximum
 from proxy.ledger import Measurement

@@ -4,9 +4,9 @@ A book follows the ledger: ``catch_up`` adds what other processes committed.  In
 statements the history holds exactly the ledger's rows of its name and current snapshot; what was
 planned and not measured is taken back.
 
-Every limit of the policy is shared out among the histories beforehand (``proxy.roles.share``), so
-that no history's plans and refusals depend on what is asked in another, and all of them together
-stay within it.
+Every limit of the policy is shared out among the histories beforehand
+(``proxy.privileges.share``), so that no history's plans and refusals depend on what is asked in
+another, and all of them together stay within it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from proxy.inference.plan import Measurement as Planned
 from proxy.inference.query import Factor, Space, Term, TooLargeError
 from proxy.ledger import Measurement, Reads, Snapshot
 from proxy.policy import Policy
-from proxy.roles import share
+from proxy.privileges import share
 from proxy.sql.compile.release_point import space
 from proxy.sql.conditions import region
 from proxy.sql.evaluator.evaluator import Evaluator

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from proxy.bill import Bill
-from proxy.book import Book
-from proxy.budgets import Room
-from proxy.digits import upwards
-from proxy.goals import Goal
+from proxy.accountant import Book
+from proxy.engine.allowances import Room
+from proxy.engine.bill import Bill
+from proxy.engine.digits import upwards
+from proxy.engine.goals import Goal
 from proxy.inference.accounting import UNIT
 from proxy.inference.plan import Plan, Wanted
 from proxy.inference.query import Term

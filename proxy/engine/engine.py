@@ -21,13 +21,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import proxy.engine.reports as reports
 import proxy.policy as policies
-import proxy.reports as reports
-from proxy.bill import Bill
-from proxy.block import KINDS, TransactionBlock
-from proxy.book import LEFT, Book, limits, too_dear, weight
-from proxy.budgets import Room, least, rooms, sums
+from proxy.accountant import LEFT, Book, limits, too_dear, weight
 from proxy.cube import Cube
+from proxy.engine.allowances import Room, least, rooms, sums
+from proxy.engine.bill import Bill
+from proxy.engine.goals import Absolute, Answer, Average, Goal, Relative, extras, reaches
+from proxy.engine.reports import COST, STEP, BudgetReport, HistoryLine
+from proxy.engine.result import Numbers, Result, assemble, columns
+from proxy.engine.transaction_block import KINDS, TransactionBlock
 from proxy.errors import (
     Error,
     InsufficientBudgetError,
@@ -37,7 +40,6 @@ from proxy.errors import (
     StatementTooComplexError,
     UtilityError,
 )
-from proxy.goals import Absolute, Answer, Average, Goal, Relative, extras, reaches
 from proxy.inference import plan as planning
 from proxy.inference.accounting import UNIT
 from proxy.inference.history import Block, Estimator
@@ -47,10 +49,8 @@ from proxy.inference.query import Term, TooLargeError
 from proxy.ledger import Ledger, Measurement, Reads, Transaction
 from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy import Policy
+from proxy.privileges import ANALYST, Standing, honoured, standing, users_of
 from proxy.protection import protection
-from proxy.reports import COST, STEP, BudgetReport, HistoryLine, RuleReport
-from proxy.result import Numbers, Result, assemble, columns
-from proxy.roles import ANALYST, Standing, honoured, standing, users_of
 from proxy.settings import (
     SPEND,
     UTILITY,
@@ -68,7 +68,7 @@ from proxy.sql.parse.views import Create, Drop, created, dropped
 from proxy.sql.program import Column, Command, Number, Program, Request
 from proxy.sql.statement import compile_statement, too_complex
 from proxy.state import anchor_path, ledger_path, state_folder
-from proxy.steward import arranged, init, open_cube, same_policy, take_users, upgrade
+from proxy.steward import arranged, open_cube, same_policy, take_users, upgrade
 
 Rows = list[Estimator | None]  # an estimator of every row of a family
 
@@ -760,16 +760,3 @@ class Session:
 
     def close(self) -> None:
         """End the session."""
-
-
-__all__ = [
-    "Answer",
-    "BudgetReport",
-    "Column",
-    "Engine",
-    "HistoryLine",
-    "Result",
-    "RuleReport",
-    "Session",
-    "init",
-]

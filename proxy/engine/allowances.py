@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from proxy.book import CELLS, Book
+from proxy.accountant import CELLS, Book
 from proxy.inference.accounting import UNIT, budget_units
 from proxy.inference.query import Term
 from proxy.ledger import SHARED, Reads
-from proxy.roles import Standing
+from proxy.privileges import Standing
 
 
 @dataclass(frozen=True)

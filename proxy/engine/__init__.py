@@ -1,0 +1,23 @@
+"""A SQL text enters, a result leaves: read ``engine.py`` first.
+
+What the doors use is named here; the modules inside import one another directly.
+"""
+
+from proxy.engine.engine import Engine, Session
+from proxy.engine.goals import Answer
+from proxy.engine.reports import BudgetReport, HistoryLine, RuleReport
+from proxy.engine.result import Result
+from proxy.sql.program import Column
+from proxy.steward import init
+
+__all__ = [
+    "Answer",
+    "BudgetReport",
+    "Column",
+    "Engine",
+    "HistoryLine",
+    "Result",
+    "RuleReport",
+    "Session",
+    "init",
+]
