@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from proxy.accountant import CELLS, Book
+from proxy.accountant import Book
+from proxy.budgets import CELLS
 from proxy.inference.accounting import UNIT, budget_units
 from proxy.inference.query import Term
 from proxy.ledger import SHARED, Reads

@@ -23,7 +23,8 @@ from typing import Any
 
 import proxy.engine.reports as reports
 import proxy.policy as policies
-from proxy.accountant import LEFT, Book, limits, too_dear, weight
+from proxy.accountant import LEFT, Book, too_dear, weight
+from proxy.budgets import limits
 from proxy.cube import Cube
 from proxy.engine.allowances import Room, least, rooms, sums
 from proxy.engine.bill import Bill

@@ -19,7 +19,7 @@ from pathlib import Path
 from secrets import token_hex
 
 import proxy.policy as policies
-from proxy.accountant import limits
+from proxy.budgets import limits
 from proxy.cube import Report
 from proxy.errors import Error, SourceError, StateError
 from proxy.inference.accounting import UNIT, budget_units

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import proxy.policy as policies
-from proxy.accountant import accounts
+from proxy.budgets import accounts
 from proxy.cube import Report, survey
 from proxy.errors import PolicyError
 from proxy.inference.accounting import UNIT, Account
