@@ -18,7 +18,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus as Status
 
 import proxy.errors as errors
-from proxy.engine.goals import Answer
+from proxy.engine.answers import Answer
 from proxy.engine.result import Result
 from proxy.errors import Error, InsufficientBudgetError, NotSupportedError, SQLSyntaxError
 from proxy.settings import ANSWERS, UTILITY, given

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.engine.goals import Average, probability
+from proxy.engine.averages import Average
+from proxy.engine.claims import probability
 from proxy.inference.family import Family
 from proxy.inference.history import History
 from proxy.inference.query import COUNT, Box, LinearQuery, Space, Term

@@ -3,10 +3,11 @@
 What the doors use is named here; the modules inside import one another directly.
 """
 
-from proxy.engine.engine import Engine, Session
-from proxy.engine.goals import Answer
+from proxy.engine.answers import Answer
+from proxy.engine.engine import Engine
 from proxy.engine.reports import BudgetReport, HistoryLine, RuleReport
 from proxy.engine.result import Result
+from proxy.engine.session import Session
 from proxy.sql.program import Column
 from proxy.steward import init
 
