@@ -87,6 +87,10 @@ class Book:
         self.sequence = sequence
         self.kept.clear()
 
+    def forget(self) -> None:
+        """Know nothing any more: the next ``catch_up`` reads it all from the ledger."""
+        self.sequence, self.snapshot = -1, 0
+
     @contextmanager
     def watched(self, check: Callable[[], None]) -> Iterator[None]:
         """Let ``check`` stop, by raising, what is worked out of the history."""

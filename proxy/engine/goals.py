@@ -10,18 +10,21 @@ and costs the others nothing.  Invariant: a goal reads the history, never the da
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Protocol
 
 from proxy.engine.answers import Answer
-from proxy.engine.linear_goals import Linear
+from proxy.engine.averages import Average
+from proxy.engine.linear_goals import Absolute, Linear, Relative
 from proxy.engine.stepwise import Expected, Found
+from proxy.errors import NotSupportedError, UtilityError
 from proxy.inference import plan as planning
 from proxy.inference.history import Block, Estimator, History, correlation
 from proxy.inference.plan import Wanted
 from proxy.inference.steps import Look
-from proxy.sql.program import Extra, Number
+from proxy.settings import UTILITY, Wishes, checked
+from proxy.sql.program import Extra, Number, Request
 
 
 class Goal(Protocol):
@@ -50,6 +53,61 @@ class Goal(Protocol):
 
     def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
         """Return source, cost and half-width of every row, if what is planned were measured."""
+
+
+def goal_for(number: Number, budget: float, asked: Callable[[], Wishes], default: Wishes) -> Goal:
+    """Return how good a number must be: the nearest request wins.
+
+    That is the number's own, then what the session ``asked`` for, then the policy's ``default``;
+    ``budget`` is the alpha of a cell.
+    """
+    request = number.utility or asked().of(number)
+    stepwise = number.kind == "avg" or (request is not None and request.relative)
+    if stepwise and number.family.rows > planning.QUICK_ROWS:
+        raise NotSupportedError(
+            f"{number.label} is met in steps, which more than {planning.QUICK_ROWS} groups "
+            "are too many for",
+            hint="group by fewer columns, or ask for COUNT and SUM with a half_width",
+            position=number.position,
+        )
+    if request is not None and request.relative:
+        if number.kind not in ("count", "sum"):
+            raise NotSupportedError(
+                f"{number.label} takes no relative utility (PERCENT)",
+                hint="give half_width in the units of the number",
+                position=number.position,
+            )
+        wish = checked(request.half_width, request.delta, True, number.position)
+        return Relative(number, wish.half_width, float(wish.delta), budget)
+    if request is not None:
+        wish = checked(request.half_width, request.delta, False, number.position)
+    else:
+        wish = _default(number, asked, default)
+    if number.kind == "avg":
+        assert number.bounds is not None
+        clip = float(number.bounds[0]), float(number.bounds[1])
+        return Average(number, wish.half_width, float(wish.delta), budget, clip)
+    return Absolute(number, wish.half_width, float(wish.delta))
+
+
+def _default(number: Number, asked: Callable[[], Wishes], default: Wishes) -> Request:
+    """Return the policy's default for a number that the session says nothing of.
+
+    What is good enough for a sum says nothing of a mean, which has its own or the session's.
+    """
+    found = default.of(number)
+    if found is None and number.kind == "avg":
+        found = asked().counts
+    if found is None or found.relative:
+        name = number.label if number.kind == "avg" else number.measure or number.label
+        raise UtilityError(
+            f"how good must {number.label} be? The query does not say, and there is no default "
+            "for it; a pair of numbers without a name is the default of counts",
+            hint="add WITH UTILITY (half_width, delta), for example WITH UTILITY (100, 0.05), "
+            f"or name it: SET {UTILITY} = '{name} half_width, delta'",
+            position=number.position,
+        )
+    return found
 
 
 def reaches(goal: Goal) -> tuple[list[float], list[float]]:

@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import proxy.engine
 from proxy.accountant import Book
+from proxy.engine import measure
 from proxy.errors import InsufficientBudgetError
 from proxy.inference.accounting import Account, Table, maximum
 from proxy.ledger import Measurement
@@ -178,7 +178,7 @@ def test_half_the_noise_is_caught(audited, monkeypatch):
 
         return draw
 
-    replaced(monkeypatch, proxy.engine.Engine, "_draw", halved)
+    replaced(monkeypatch, measure.Curator, "draw", halved)
     caught(audited, "a measurement loses")
 
 
@@ -209,7 +209,7 @@ def test_noise_halved_after_it_was_drawn_is_caught(audited, monkeypatch):
 
         return draw
 
-    replaced(monkeypatch, proxy.engine.Engine, "_draw", halved)
+    replaced(monkeypatch, measure.Curator, "draw", halved)
     caught(audited, "shows the data|other answers|on the neighbour")
 
 
@@ -228,7 +228,7 @@ def test_a_path_without_noise_is_caught(audited, monkeypatch):
 
         return draw
 
-    replaced(monkeypatch, proxy.engine.Engine, "_draw", bare)
+    replaced(monkeypatch, measure.Curator, "draw", bare)
     caught(audited, "shows the data|not in the ledger|on the neighbour")
 
 
@@ -251,7 +251,7 @@ def test_a_refusal_that_looks_at_the_data_is_caught(audited, monkeypatch):
 
     def curious(real):
         def check(self, book, terms, *rest):
-            cube = self._open_cube(book.snapshot)._cube
+            cube = self.curator._open_cube(book.snapshot)._cube
             for block in book.history.blocks[-len(terms) :]:
                 if min(cube.answer(block.family)) == 0:
                     raise InsufficientBudgetError("too few", requested=0, spent=0, left=0)
@@ -259,7 +259,7 @@ def test_a_refusal_that_looks_at_the_data_is_caught(audited, monkeypatch):
 
         return check
 
-    replaced(monkeypatch, proxy.engine.Engine, "_check", curious)
+    replaced(monkeypatch, measure.Measurer, "_check", curious)
     caught(audited, "shows the data|on the neighbour")
 
 

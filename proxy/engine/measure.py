@@ -1,0 +1,192 @@
+"""One transaction: check every budget, draw the noise, commit.
+
+This module alone reads exact answers off the cube and draws noise.  Invariant: nothing of an exact
+answer leaves it but its sum with noise, in a measurement that is charged and committed; plans and
+refusals depend on public things and released answers only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import chain
+
+from proxy.accountant import Book, too_dear, weight
+from proxy.cube import Cube
+from proxy.engine.allowances import sums
+from proxy.engine.reports import COST, STEP
+from proxy.engine.session import Session
+from proxy.errors import InsufficientBudgetError, NotSupportedError, StatementTooComplexError
+from proxy.inference import plan as planning
+from proxy.inference.accounting import UNIT
+from proxy.inference.history import Block, Estimator
+from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
+from proxy.inference.plan import Allocation, Plan, Wanted
+from proxy.inference.query import Term, TooLargeError
+from proxy.ledger import Ledger, Measurement, Reads, Transaction
+from proxy.settings import SPEND
+from proxy.sql.statement import too_complex
+
+Rows = list[Estimator | None]  # an estimator of every row of a family
+
+NO_MORE = (InsufficientBudgetError, NotSupportedError, StatementTooComplexError)  # of a plan
+
+__all__ = ["NO_MORE", "Cube", "Curator", "Measurer", "Rows", "Sampler"]
+
+
+class Curator:
+    """Who holds the exact answers, and gives none without noise."""
+
+    def __init__(self, cube: Callable[[int], Cube], sampler: Sampler | None) -> None:
+        self._open_cube = cube  # of a snapshot
+        self._cube: tuple[int, Cube] | None = None
+        self._sampler = sampler or GeometricSampler()
+
+    def draw(self, planned: planning.Measurement, book: Book, tx: Transaction) -> Measurement:
+        """Read the exact answers, add the noise, and put the sum, alone, into the ledger."""
+        if self._cube is None or self._cube[0] != book.snapshot:
+            self._cube = book.snapshot, self._open_cube(book.snapshot)
+        exact = self._cube[1].answer(planned.family)
+        noise = self._sampler.draw(planned.scale, planned.family.rows)
+        noisy = tuple(a + k for a, k in zip(exact, noise, strict=True))
+        row = Measurement(planned.family, planned.scale, noisy, book.name, book.snapshot)
+        return Measurement(
+            row.family, row.scale, row.answers, row.history, row.snapshot, id=tx.append(row)
+        )
+
+
+@dataclass(frozen=True)
+class Measurer:
+    """What measures for one statement: who asks, who draws, and where it is written down."""
+
+    curator: Curator
+    ledger: Ledger
+    session: Session
+    text: str
+    now: Callable[[], datetime]  # in the policy's time zone
+
+    def measure(
+        self, book: Book, wants: Sequence[Sequence[Wanted]]
+    ) -> tuple[list[Block], Sequence[Rows]]:
+        """Measure what cannot be inferred of each number, all or nothing; return the new blocks."""
+        book.catch_up(self.ledger)
+        kept, bill, user = len(book.history.blocks), self.session.bill, self.session.user
+        assert bill is not None
+        bill.owners = [place for place, each in enumerate(wants) for _ in each]
+        try:
+            plan = self.plan(book, list(chain(*wants)))
+            if not plan.measurements:
+                return [], plan.estimators
+            self._permit(book, plan)
+            self.session.check_canceled()
+            with self.ledger.transaction() as tx:
+                if tx.sequence() != book.sequence:  # somebody was faster: plan again, in the lock
+                    book.history.truncate(kept)
+                    book.catch_up(tx)
+                    kept = len(book.history.blocks)
+                    plan = self.plan(book, list(chain(*wants)))
+                terms = book.charges(plan.measurements)
+                self._check(book, terms, tx)
+                self._check_rows(book, plan)
+                cost = book.cost(terms)
+                rows = [self.curator.draw(each, book, tx) for each in plan.measurements]
+                sequence = tx.sequence()
+                if rows:
+                    spent = {book.name: book.account.spent((), terms).value}
+                    step = {STEP: bill.first, COST: bill.cost(terms)} if bill.first else None
+                    sequence = tx.audit("measured", user, self.text, cost, step, spent)
+            blocks = book.history.blocks[kept:]
+            bill.add(blocks, sequence, [each.wanted for each in plan.measurements])
+            book.measured(rows, blocks, sequence)
+            return blocks, plan.estimators
+        except NO_MORE as error:  # nothing was measured: the plan is taken back
+            book.history.truncate(kept)
+            self.ledger.note("refused", user, self.text, {"reason": error.message})
+            raise
+        except BaseException:  # whatever was or was not committed: the ledger knows
+            book.forget()
+            raise
+
+    def plan(self, book: Book, wants: Sequence[Wanted]) -> Plan:
+        """Return what would be measured, and what each row is then inferred from."""
+        privacy = book.policy.privacy
+        allocation = Allocation(privacy.allocation == "topup", float(privacy.floor))
+        try:
+            plan = planning.plan(book.history, wants, allocation)
+            for each in plan.measurements:
+                book.chargeable(each)
+                check_safe(each.family, each.scale, book.policy.max_records)
+        except TooLargeError as error:
+            raise too_complex("a number", error) from error
+        except UnsafeNoiseError as error:
+            raise NotSupportedError(
+                f"this number cannot be measured safely: {error}", hint=error.hint
+            ) from error
+        return plan
+
+    def refusal(self, book: Book, wants: Sequence[Wanted]) -> str:
+        """Return why what is wanted may not be measured; nothing, where it may."""
+        kept = len(book.history.blocks)
+        try:
+            plan = self.plan(book, wants)
+            if plan.measurements:
+                self._permit(book, plan)
+                self._check(book, book.charges(plan.measurements), self.ledger)
+                self._check_rows(book, plan)
+        except NO_MORE as error:
+            return error.message
+        finally:
+            book.history.truncate(kept)
+        return ""
+
+    def _permit(self, book: Book, plan: Plan) -> None:
+        """Refuse to spend where the session or the analyst must not, before any lock."""
+        session = self.session
+        if not (session.settings.value(SPEND) and session.standing.spend):
+            who = "this session" if session.standing.spend else f"analyst {session.user}"
+            raise InsufficientBudgetError(
+                f"refused: {who} may only infer (spend: off), and this must be measured",
+                requested=book.cost(book.charges(plan.measurements)) / UNIT,
+                spent=0.0,
+                left=0.0,
+                hint="ask for a wider interval, or for what follows from earlier answers",
+            )
+
+    def _check(self, book: Book, terms: Sequence[Term], reads: Reads) -> None:
+        """Refuse what would break a budget: of the cells, of the analyst, of the period."""
+        breach = book.breach(terms)
+        if breach is not None:
+            raise too_dear(breach)
+        cost = book.cost(terms)
+        for room in sums(self.session.standing, book, reads, self.now()):
+            if room.spent + cost > room.budget:
+                raise InsufficientBudgetError(
+                    f"refused: the statement costs more than {room.name} has left",
+                    requested=cost / UNIT,
+                    spent=room.spent / UNIT,
+                    left=room.left,
+                    hint="ask for a wider interval, or ask the data steward",
+                )
+
+    def _check_rows(self, book: Book, plan: Plan) -> None:
+        """Refuse what would make the history longer than the policy allows."""
+        more = sum(weight(each.family.rows) for each in plan.measurements)
+        limits, user = book.policy.privacy.rows, self.session.user
+        total = int(limits.total * self.session.standing.share)
+        found = [("the history", sum(book.weights.values()), total)]
+        if limits.analyst < total:
+            mine = {line.seq for line in self.ledger.audit() if line.user == user}
+            there = sum(each for line, each in book.weights.items() if line in mine)
+            found.append((f"the history of {user or 'this user'}", there, limits.analyst))
+        for who, there, limit in found:
+            if there + more > limit:
+                left = max(limit - there, 0)
+                raise InsufficientBudgetError(
+                    f"refused: {who} is full: {limit:,} numbers, and this statement adds {more:,}",
+                    requested=more,
+                    spent=there,
+                    left=left,
+                    hint="ask for what follows from earlier answers, or ask the data steward "
+                    "(privacy.rows); a GROUP BY of more than 128 groups counts a hundredth of them",
+                )
