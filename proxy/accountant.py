@@ -1,8 +1,8 @@
 """One history as the engine keeps it in memory: the rows, what they charged, and its rules.
 
-A book follows the ledger: ``catch_up`` adds what other processes committed.  Invariant: between
-statements the history holds exactly the ledger's rows of its name and current snapshot; what was
-planned and not measured is taken back.
+The accountant follows the ledger: ``catch_up`` adds what other processes committed.  Invariant:
+between statements the history holds exactly the ledger's rows of its name and current snapshot;
+what was planned and not measured is taken back.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LEFT = "left"
 
 
 @dataclass(eq=False)
-class Book:
+class Accountant:
     """A history, the account of its charges, and the rules that hold for it."""
 
     name: str

@@ -240,11 +240,11 @@ def warm():
             ]
             for sql in inferred:  # compiled once; those that are measured are new each time
                 cursor.execute(sql)
-            book = connection._engine._books["shared"]
+            accountant = connection._engine._accountants["shared"]
 
             def anew():
-                forget(book.history)
-                book.kept.clear()
+                forget(accountant.history)
+                accountant.kept.clear()
 
             _statements("inferred", cursor, inferred * 2, rows, 5, anew)
             _statements("inferred", cursor, inferred * 2, rows, 5, lambda: None, " (asked again)")

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from proxy.accountant import Book
+from proxy.accountant import Accountant
 from proxy.budgets import CELLS
 from proxy.inference.accounting import UNIT, budget_units
 from proxy.inference.query import Term
 from proxy.ledger import SHARED, Reads
-from proxy.privileges import Standing
+from proxy.privileges import Privileges
 
 
 @dataclass(frozen=True)
@@ -38,35 +38,41 @@ class Room:
         return said(self.left, self.name)
 
 
-def sums(standing: Standing, book: Book, reads: Reads, now: datetime) -> Iterator[Room]:
+def sums(
+    privileges: Privileges, accountant: Accountant, reads: Reads, now: datetime
+) -> Iterator[Room]:
     """Yield the limits on what statements spend together; ``now`` is in the policy's time zone."""
-    if not standing.spend:
-        yield Room(f"analyst {standing.user}, who may only infer", 0, 0)
-    for cap in standing.caps:
+    if not privileges.spend:
+        yield Room(f"analyst {privileges.user}, who may only infer", 0, 0)
+    for cap in privileges.caps:
         spent = sum(map(reads.spent_by, cap.users)) + reads.spent_unknown()
         yield Room(cap.name, budget_units(cap.budget), spent)
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    privacy = book.policy.privacy
+    privacy = accountant.policy.privacy
     for period, budget in privacy.per.items():
         days = today.weekday() if period == "week" else 0
         since = (today - timedelta(days=days)).astimezone(UTC)
-        part = budget / privacy.unit.max_rows * standing.share
-        spent = standing.total(partial(reads.spent_by, since=since))
-        spent += 0 if standing.history == SHARED else reads.spent_unknown(since)
+        part = budget / privacy.unit.max_rows * privileges.share
+        spent = privileges.total(partial(reads.spent_by, since=since))
+        spent += 0 if privileges.history == SHARED else reads.spent_unknown(since)
         yield Room(f"this {period}", budget_units(part), spent)
 
 
 def rooms(
-    standing: Standing, book: Book, reads: Reads, now: datetime, more: Sequence[Term] = ()
+    privileges: Privileges,
+    accountant: Accountant,
+    reads: Reads,
+    now: datetime,
+    more: Sequence[Term] = (),
 ) -> list[Room]:
     """Return every limit that binds a user, with the charges of a further statement added."""
-    cells = [(rule, book.account.spent(rule.within, more)) for rule in book.rules]
-    cost = book.cost(more) if more else 0
+    cells = [(rule, accountant.account.spent(rule.within, more)) for rule in accountant.rules]
+    cost = accountant.cost(more) if more else 0
     return [
         *(Room(rule.name, rule.budget, spent.value, spent.exact) for rule, spent in cells),
         *(
             Room(room.name, room.budget, room.spent + cost)
-            for room in sums(standing, book, reads, now)
+            for room in sums(privileges, accountant, reads, now)
         ),
     ]
 

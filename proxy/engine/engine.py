@@ -23,7 +23,7 @@ from typing import Any
 
 import proxy.engine.reports as reports
 import proxy.policy as policies
-from proxy.accountant import LEFT, Book
+from proxy.accountant import LEFT, Accountant
 from proxy.budgets import limits
 from proxy.engine.allowances import Room, least, rooms, sums
 from proxy.engine.bill import Bill
@@ -39,7 +39,7 @@ from proxy.inference.query import Term
 from proxy.ledger import Ledger
 from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy import Policy
-from proxy.privileges import ANALYST, Standing, honoured, standing, users_of
+from proxy.privileges import ANALYST, Privileges, privileges_of, require_supported, users_of
 from proxy.protection import protection
 from proxy.settings import defaults
 from proxy.sql.evaluator.evaluator import Evaluator
@@ -74,7 +74,7 @@ class Engine:
         self._limits = limits(policy, self._evaluator)
         self.wishes = defaults(policy)
         self._lock = threading.RLock()
-        self._books: dict[str, Book] = {}
+        self._accountants: dict[str, Accountant] = {}
         self._users = users_of(policy)
         self.protection = protection(policy, self._evaluator, self._users)
 
@@ -96,7 +96,7 @@ class Engine:
             StateError: there is no state yet, or it is not of this policy.
         """
         loaded = policies.load(policy)
-        honoured(loaded)
+        require_supported(loaded)
         folder = state_folder(loaded, state)
         ledger = SQLiteLedger.open(
             ledger_path(folder), dataset=loaded.dataset, anchor=anchor_path(folder)
@@ -158,25 +158,27 @@ class Engine:
         with self._lock, self._runs(session):
             session.check_canceled()
             if statement.releases:
-                session.standing.require(ANALYST)
-            book = self._book(session.standing)
+                session.privileges.require(ANALYST)
+            accountant = self._accountant(session.privileges)
             key = _key(statement, session)
-            if again := self._again(book, statement, key, session):
+            if again := self._again(accountant, statement, key, session):
                 return again
             goals = self._goals(statement, session)
-            session.bill = Bill(book.space)
-            with self._telling(book, session):
-                with book.watched(session.check_canceled):
-                    inference = self._answer(book, goals, statement.text, session)
-                result = self._present(book, statement, goals, inference, session)
+            session.bill = Bill(accountant.space)
+            with self._telling(accountant, session):
+                with accountant.watched(session.check_canceled):
+                    inference = self._answer(accountant, goals, statement.text, session)
+                result = self._present(accountant, statement, goals, inference, session)
             free = not inference.cost and not inference.notices  # an unmet request may be met later
             if free and not statement.systems and len(result.rows) + len(statement.text) < KEPT:
-                book.keep(key, (statement, result))
+                accountant.keep(key, (statement, result))
             return result
 
-    def _answer(self, book: Book, goals: Sequence[Goal], text: str, session: Session) -> Inference:
+    def _answer(
+        self, accountant: Accountant, goals: Sequence[Goal], text: str, session: Session
+    ) -> Inference:
         """Plan, measure and infer every number."""
-        return infer(book, goals, self._measurer(text, session))
+        return infer(accountant, goals, self._measurer(text, session))
 
     def _measurer(self, text: str, session: Session) -> Measurer:
         """Return what measures for one statement."""
@@ -184,7 +186,7 @@ class Engine:
 
     def _present(
         self,
-        book: Book,
+        accountant: Accountant,
         statement: Program,
         goals: Sequence[Goal],
         inference: Inference,
@@ -192,7 +194,7 @@ class Engine:
     ) -> Result:
         """Run the outer SQL on the numbers, and return the rows with all that is told of them."""
         answers = inference.answers
-        more = [extras(g, a, book.history) for g, a in zip(goals, answers, strict=True)]
+        more = [extras(g, a, accountant.history) for g, a in zip(goals, answers, strict=True)]
         reached = [reaches(goal) for goal in goals] if statement.derived else []
         rows, shown, places, drowned = assemble(
             statement,
@@ -201,7 +203,7 @@ class Engine:
             session.settings,
             self._evaluator,
         )
-        room = self._left(book, session)
+        room = self._left(accountant, session)
         sources = [answer.source for each in answers for answer in each]
         return Result(
             tuple(rows.columns),
@@ -215,19 +217,19 @@ class Engine:
             room.name,
             len(sources),
             sources.count("measured"),
-            book.left(),
+            accountant.left(),
         )
 
     def _again(
-        self, book: Book, statement: Program, key: Hashable, session: Session
+        self, accountant: Accountant, statement: Program, key: Hashable, session: Session
     ) -> Result | None:
         """Return what the same statement gave, if it was free and the history is as it was."""
-        book.catch_up(self.ledger)
-        kept: tuple[Program, Result] | None = book.kept.get(key)
+        accountant.catch_up(self.ledger)
+        kept: tuple[Program, Result] | None = accountant.kept.get(key)
         if kept is None or kept[0] is not statement:  # an id may be that of another by now
             return None
         self.ledger.note("inferred", session.user, statement.text)
-        room = self._left(book, session)  # another day may have begun
+        room = self._left(accountant, session)  # another day may have begun
         return replace(kept[1], rows=list(kept[1].rows), left=room.left, left_of=room.name)
 
     def compile(self, text: str, session: Session) -> Program | Command:
@@ -243,7 +245,7 @@ class Engine:
             )
 
     @contextmanager
-    def _telling(self, book: Book, session: Session) -> Iterator[None]:
+    def _telling(self, accountant: Accountant, session: Session) -> Iterator[None]:
         """Let an error say what the statement has paid before it failed."""
         try:
             yield
@@ -252,7 +254,7 @@ class Engine:
                 error.cost = session.bill.cost() / UNIT
                 told = (
                     f"what it measured before is kept, and free to ask again: cost "
-                    f"{error.cost:.4g}, left {self._left(book, session)}"
+                    f"{error.cost:.4g}, left {self._left(accountant, session)}"
                 )
                 error.hint = f"{error.hint}; {told}" if error.hint else told
             raise
@@ -286,25 +288,27 @@ class Engine:
 
     # --- budgets and reports ---------------------------------------------------------------------
 
-    def _book(self, standing: Standing) -> Book:
+    def _accountant(self, privileges: Privileges) -> Accountant:
         """Return the history that serves a user: their own, or the shared one."""
-        name = standing.history
-        if name not in self._books:
-            self._books[name] = Book(name, self.policy, self._limits, self.protection.digest)
-        return self._books[name]
+        name = privileges.history
+        if name not in self._accountants:
+            self._accountants[name] = Accountant(
+                name, self.policy, self._limits, self.protection.digest
+            )
+        return self._accountants[name]
 
-    def standing(self, user: str) -> Standing:
+    def privileges(self, user: str) -> Privileges:
         """Return what a user may do, see and spend."""
-        return standing(self.policy, self._users, user)
+        return privileges_of(self.policy, self._users, user)
 
     def budget(self, user: str = NOBODY) -> BudgetReport:
         """Return every budget of the history that serves a user, and what is left of it."""
         with self._lock:
-            book = self._book(self.standing(user))
-            book.catch_up(self.ledger)
+            accountant = self._accountant(self.privileges(user))
+            accountant.catch_up(self.ledger)
             now = self._now()
-            found = rooms(self.standing(user), book, self.ledger, now)
-            return reports.budget(self.policy.dataset, book, found)
+            found = rooms(self.privileges(user), accountant, self.ledger, now)
+            return reports.budget(self.policy.dataset, accountant, found)
 
     def history(self, user: str | None = None) -> list[HistoryLine]:
         """Return the statements that were paid for, oldest first; of one user, or of all."""
@@ -313,25 +317,25 @@ class Engine:
     def left(self, session: Session) -> Room:
         """Return the limit that has least left for a session's user."""
         with self._lock:
-            book = self._book(session.standing)
-            book.catch_up(self.ledger)
-            return self._left(book, session)
+            accountant = self._accountant(session.privileges)
+            accountant.catch_up(self.ledger)
+            return self._left(accountant, session)
 
-    def _left(self, book: Book, session: Session) -> Room:
+    def _left(self, accountant: Accountant, session: Session) -> Room:
         """Return the limit that has least left; worked out once while nothing changes."""
         now = self._now()
         key = LEFT, session.user, now.date()
-        if key not in book.kept:
-            book.keep(key, least(rooms(session.standing, book, self.ledger, now)))
-        room: Room = book.kept[key]
+        if key not in accountant.kept:
+            accountant.keep(key, least(rooms(session.privileges, accountant, self.ledger, now)))
+        room: Room = accountant.kept[key]
         return room
 
     def left_in_cells(self) -> float:
         """Return the alpha that the shared history has left in the cell that has least."""
         with self._lock:
-            book = self._book(self.standing(NOBODY))
-            book.catch_up(self.ledger)
-            return book.left()
+            accountant = self._accountant(self.privileges(NOBODY))
+            accountant.catch_up(self.ledger)
+            return accountant.left()
 
     def explain(
         self, program: Program, session: Session
@@ -339,25 +343,25 @@ class Engine:
         """Return what each number of a statement would cost, and notices; measure nothing."""
         with self._lock:
             goals = self._goals(program, session)
-            book = self._book(session.standing)
+            accountant = self._accountant(session.privileges)
             now = self._now()
-            book.catch_up(self.ledger)
+            accountant.catch_up(self.ledger)
             measurer = self._measurer(program.text, session)
-            why = refusal(book, goals, measurer)
-            refused = bool(why) and not leave_out(book, goals, measurer)
+            why = refusal(accountant, goals, measurer)
+            refused = bool(why) and not leave_out(accountant, goals, measurer)
             if refused:
                 for goal in goals:
                     goal.left_out.clear()
 
             def after(terms: Sequence[Term]) -> float:
                 more = () if refused else terms
-                return least(rooms(session.standing, book, self.ledger, now, more)).left
+                return least(rooms(session.privileges, accountant, self.ledger, now, more)).left
 
-            rows = reports.explain(program, goals, book, measurer.plan, after)
+            rows = reports.explain(program, goals, accountant, measurer.plan, after)
             if refused:
                 return rows, (f"the statement would be refused: {why}",)
-            most = book.most_left()
-            for room in sums(session.standing, book, self.ledger, now):
+            most = accountant.most_left()
+            for room in sums(session.privileges, accountant, self.ledger, now):
                 most = min(most, max(room.budget - room.spent, 0))
             return rows, tuple(chain(*(reports.foreseen(goal, why, most) for goal in goals)))
 
@@ -367,7 +371,7 @@ class Engine:
         if "budget" in program.systems:
             rows["budget"] = reports.budget_rows(self.budget(session.user))
         if "history" in program.systems:
-            rows["history"] = list(reports.history_rows(self.history(session.standing.sees)))
+            rows["history"] = list(reports.history_rows(self.history(session.privileges.sees)))
         return rows
 
 

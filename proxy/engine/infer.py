@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from proxy.accountant import Book
+from proxy.accountant import Accountant
 from proxy.engine.answers import Answer
 from proxy.engine.bill import Bill
 from proxy.engine.goals import Goal
@@ -31,28 +31,28 @@ class Inference(NamedTuple):
     notices: tuple[str, ...]
 
 
-def infer(book: Book, goals: Sequence[Goal], measurer: Measurer) -> Inference:
+def infer(accountant: Accountant, goals: Sequence[Goal], measurer: Measurer) -> Inference:
     """Measure what is needed, in steps where a goal needs them, and infer every number."""
     bill = measurer.session.bill
     assert bill is not None
-    wants, found, end, more = _meet(book, goals, measurer, bill)
+    wants, found, end, more = _meet(accountant, goals, measurer, bill)
     if bill.paid or found is None:  # the history is longer than it was when that was planned
-        wants = [goal.wants(book.history) for goal in goals]
-        found = [planning.estimators(book.history, wanted) for wanted in chain(*wants)]
+        wants = [goal.wants(accountant.history) for goal in goals]
+        found = [planning.estimators(accountant.history, wanted) for wanted in chain(*wants)]
     if not bill.paid:
         measurer.ledger.note("inferred", measurer.session.user, measurer.text)
     rows = iter(found)
     answers = []
     for place, (goal, each) in enumerate(zip(goals, wants, strict=True)):
         rests = bill.rests(place)
-        known = goal.answers(book.history, [next(rows) for _ in each], rests)
+        known = goal.answers(accountant.history, [next(rows) for _ in each], rests)
         answers.append(bill.priced(goal.number, known, rests))
     notices = chain(*(unmet(goal, end, more) for goal in goals))
     return Inference(answers, bill.cost(), tuple(notices))
 
 
 def _meet(
-    book: Book, goals: Sequence[Goal], measurer: Measurer, bill: Bill
+    accountant: Accountant, goals: Sequence[Goal], measurer: Measurer, bill: Bill
 ) -> tuple[list[list[Wanted]], Sequence[Rows] | None, str, bool]:
     """Measure, step by step, until nothing more is needed or possible.
 
@@ -64,17 +64,17 @@ def _meet(
     wants: list[list[Wanted]] = []
     for _ in range(max((goal.steps for goal in goals), default=1)):
         measurer.session.check_canceled()
-        book.catch_up(measurer.ledger)
-        wants = [goal.wants(book.history) for goal in goals]
+        accountant.catch_up(measurer.ledger)
+        wants = [goal.wants(accountant.history) for goal in goals]
         try:
-            blocks, found = measurer.measure(book, wants)
+            blocks, found = measurer.measure(accountant, wants)
         except NO_MORE as error:
             end = error.message
-            if not leave_out(book, goals, measurer) and not bill.paid:
+            if not leave_out(accountant, goals, measurer) and not bill.paid:
                 raise
-            wants = [goal.wants(book.history) for goal in goals]
+            wants = [goal.wants(accountant.history) for goal in goals]
             try:
-                blocks, found = measurer.measure(book, wants)
+                blocks, found = measurer.measure(accountant, wants)
             except NO_MORE:  # somebody was faster
                 if not bill.paid:
                     raise
@@ -85,7 +85,7 @@ def _meet(
     return wants, found, end, more
 
 
-def leave_out(book: Book, goals: Sequence[Goal], measurer: Measurer) -> bool:
+def leave_out(accountant: Accountant, goals: Sequence[Goal], measurer: Measurer) -> bool:
     """Leave out of the next step the rows that it cannot measure, so that all others are met.
 
     Cheap rows come first, and what is tried is bounded: what was not tried is left out.  Return
@@ -99,7 +99,7 @@ def leave_out(book: Book, goals: Sequence[Goal], measurer: Measurer) -> bool:
     ]
     for _, index, row in rows:
         goals[index].left_out.add(row)
-    if not rows or refusal(book, goals, measurer):
+    if not rows or refusal(accountant, goals, measurer):
         return False
     chunks = [sorted(rows)]
     for _ in range(TRIES):
@@ -108,15 +108,17 @@ def leave_out(book: Book, goals: Sequence[Goal], measurer: Measurer) -> bool:
         chunk = chunks.pop()
         for _, index, row in chunk:
             goals[index].left_out.discard(row)
-        if refusal(book, goals, measurer):
+        if refusal(accountant, goals, measurer):
             for _, index, row in chunk:
                 goals[index].left_out.add(row)
             half = len(chunk) // 2
             chunks += [part for part in (chunk[half:], chunk[:half]) if half]
     wholly = [g for g in goals if len(g.left_out) == g.number.family.rows]
-    return all(goal.known(book.history) for goal in wholly)
+    return all(goal.known(accountant.history) for goal in wholly)
 
 
-def refusal(book: Book, goals: Sequence[Goal], measurer: Measurer) -> str:
+def refusal(accountant: Accountant, goals: Sequence[Goal], measurer: Measurer) -> str:
     """Return why what the goals want now may not be measured; nothing, where it may."""
-    return measurer.refusal(book, list(chain(*(goal.wants(book.history) for goal in goals))))
+    return measurer.refusal(
+        accountant, list(chain(*(goal.wants(accountant.history) for goal in goals)))
+    )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 
-from proxy.accountant import Book, too_dear, weight
+from proxy.accountant import Accountant, too_dear, weight
 from proxy.cube import Cube
 from proxy.engine.allowances import sums
 from proxy.engine.reports import COST, STEP
@@ -43,14 +43,18 @@ class Curator:
         self._cube: tuple[int, Cube] | None = None
         self._sampler = sampler or GeometricSampler()
 
-    def draw(self, planned: planning.Measurement, book: Book, tx: Transaction) -> Measurement:
+    def draw(
+        self, planned: planning.Measurement, accountant: Accountant, tx: Transaction
+    ) -> Measurement:
         """Read the exact answers, add the noise, and put the sum, alone, into the ledger."""
-        if self._cube is None or self._cube[0] != book.snapshot:
-            self._cube = book.snapshot, self._open_cube(book.snapshot)
+        if self._cube is None or self._cube[0] != accountant.snapshot:
+            self._cube = accountant.snapshot, self._open_cube(accountant.snapshot)
         exact = self._cube[1].answer(planned.family)
         noise = self._sampler.draw(planned.scale, planned.family.rows)
         noisy = tuple(a + k for a, k in zip(exact, noise, strict=True))
-        row = Measurement(planned.family, planned.scale, noisy, book.name, book.snapshot)
+        row = Measurement(
+            planned.family, planned.scale, noisy, accountant.name, accountant.snapshot
+        )
         return Measurement(
             row.family, row.scale, row.answers, row.history, row.snapshot, id=tx.append(row)
         )
@@ -67,56 +71,57 @@ class Measurer:
     now: Callable[[], datetime]  # in the policy's time zone
 
     def measure(
-        self, book: Book, wants: Sequence[Sequence[Wanted]]
+        self, accountant: Accountant, wants: Sequence[Sequence[Wanted]]
     ) -> tuple[list[Block], Sequence[Rows]]:
         """Measure what cannot be inferred of each number, all or nothing; return the new blocks."""
-        book.catch_up(self.ledger)
-        kept, bill, user = len(book.history.blocks), self.session.bill, self.session.user
+        accountant.catch_up(self.ledger)
+        kept, bill, user = len(accountant.history.blocks), self.session.bill, self.session.user
         assert bill is not None
         bill.owners = [place for place, each in enumerate(wants) for _ in each]
         try:
-            plan = self.plan(book, list(chain(*wants)))
+            plan = self.plan(accountant, list(chain(*wants)))
             if not plan.measurements:
                 return [], plan.estimators
-            self._permit(book, plan)
+            self._permit(accountant, plan)
             self.session.check_canceled()
             with self.ledger.transaction() as tx:
-                if tx.sequence() != book.sequence:  # somebody was faster: plan again, in the lock
-                    book.history.truncate(kept)
-                    book.catch_up(tx)
-                    kept = len(book.history.blocks)
-                    plan = self.plan(book, list(chain(*wants)))
-                terms = book.charges(plan.measurements)
-                self._check(book, terms, tx)
-                self._check_rows(book, plan)
-                cost = book.cost(terms)
-                rows = [self.curator.draw(each, book, tx) for each in plan.measurements]
+                # somebody was faster: plan again, in the lock
+                if tx.sequence() != accountant.sequence:
+                    accountant.history.truncate(kept)
+                    accountant.catch_up(tx)
+                    kept = len(accountant.history.blocks)
+                    plan = self.plan(accountant, list(chain(*wants)))
+                terms = accountant.charges(plan.measurements)
+                self._check(accountant, terms, tx)
+                self._check_rows(accountant, plan)
+                cost = accountant.cost(terms)
+                rows = [self.curator.draw(each, accountant, tx) for each in plan.measurements]
                 sequence = tx.sequence()
                 if rows:
-                    spent = {book.name: book.account.spent((), terms).value}
+                    spent = {accountant.name: accountant.account.spent((), terms).value}
                     step = {STEP: bill.first, COST: bill.cost(terms)} if bill.first else None
                     sequence = tx.audit("measured", user, self.text, cost, step, spent)
-            blocks = book.history.blocks[kept:]
+            blocks = accountant.history.blocks[kept:]
             bill.add(blocks, sequence, [each.wanted for each in plan.measurements])
-            book.measured(rows, blocks, sequence)
+            accountant.measured(rows, blocks, sequence)
             return blocks, plan.estimators
         except NO_MORE as error:  # nothing was measured: the plan is taken back
-            book.history.truncate(kept)
+            accountant.history.truncate(kept)
             self.ledger.note("refused", user, self.text, {"reason": error.message})
             raise
         except BaseException:  # whatever was or was not committed: the ledger knows
-            book.forget()
+            accountant.forget()
             raise
 
-    def plan(self, book: Book, wants: Sequence[Wanted]) -> Plan:
+    def plan(self, accountant: Accountant, wants: Sequence[Wanted]) -> Plan:
         """Return what would be measured, and what each row is then inferred from."""
-        privacy = book.policy.privacy
+        privacy = accountant.policy.privacy
         allocation = Allocation(privacy.allocation == "topup", float(privacy.floor))
         try:
-            plan = planning.plan(book.history, wants, allocation)
+            plan = planning.plan(accountant.history, wants, allocation)
             for each in plan.measurements:
-                book.chargeable(each)
-                check_safe(each.family, each.scale, book.policy.max_records)
+                accountant.chargeable(each)
+                check_safe(each.family, each.scale, accountant.policy.max_records)
         except TooLargeError as error:
             raise too_complex("a number", error) from error
         except UnsafeNoiseError as error:
@@ -125,41 +130,41 @@ class Measurer:
             ) from error
         return plan
 
-    def refusal(self, book: Book, wants: Sequence[Wanted]) -> str:
+    def refusal(self, accountant: Accountant, wants: Sequence[Wanted]) -> str:
         """Return why what is wanted may not be measured; nothing, where it may."""
-        kept = len(book.history.blocks)
+        kept = len(accountant.history.blocks)
         try:
-            plan = self.plan(book, wants)
+            plan = self.plan(accountant, wants)
             if plan.measurements:
-                self._permit(book, plan)
-                self._check(book, book.charges(plan.measurements), self.ledger)
-                self._check_rows(book, plan)
+                self._permit(accountant, plan)
+                self._check(accountant, accountant.charges(plan.measurements), self.ledger)
+                self._check_rows(accountant, plan)
         except NO_MORE as error:
             return error.message
         finally:
-            book.history.truncate(kept)
+            accountant.history.truncate(kept)
         return ""
 
-    def _permit(self, book: Book, plan: Plan) -> None:
+    def _permit(self, accountant: Accountant, plan: Plan) -> None:
         """Refuse to spend where the session or the analyst must not, before any lock."""
         session = self.session
-        if not (session.settings.value(SPEND) and session.standing.spend):
-            who = "this session" if session.standing.spend else f"analyst {session.user}"
+        if not (session.settings.value(SPEND) and session.privileges.spend):
+            who = "this session" if session.privileges.spend else f"analyst {session.user}"
             raise InsufficientBudgetError(
                 f"refused: {who} may only infer (spend: off), and this must be measured",
-                requested=book.cost(book.charges(plan.measurements)) / UNIT,
+                requested=accountant.cost(accountant.charges(plan.measurements)) / UNIT,
                 spent=0.0,
                 left=0.0,
                 hint="ask for a wider interval, or for what follows from earlier answers",
             )
 
-    def _check(self, book: Book, terms: Sequence[Term], reads: Reads) -> None:
+    def _check(self, accountant: Accountant, terms: Sequence[Term], reads: Reads) -> None:
         """Refuse what would break a budget: of the cells, of the analyst, of the period."""
-        breach = book.breach(terms)
+        breach = accountant.breach(terms)
         if breach is not None:
             raise too_dear(breach)
-        cost = book.cost(terms)
-        for room in sums(self.session.standing, book, reads, self.now()):
+        cost = accountant.cost(terms)
+        for room in sums(self.session.privileges, accountant, reads, self.now()):
             if room.spent + cost > room.budget:
                 raise InsufficientBudgetError(
                     f"refused: the statement costs more than {room.name} has left",
@@ -169,15 +174,15 @@ class Measurer:
                     hint="ask for a wider interval, or ask the data steward",
                 )
 
-    def _check_rows(self, book: Book, plan: Plan) -> None:
+    def _check_rows(self, accountant: Accountant, plan: Plan) -> None:
         """Refuse what would make the history longer than the policy allows."""
         more = sum(weight(each.family.rows) for each in plan.measurements)
-        limits, user = book.policy.privacy.rows, self.session.user
-        total = int(limits.total * self.session.standing.share)
-        found = [("the history", sum(book.weights.values()), total)]
+        limits, user = accountant.policy.privacy.rows, self.session.user
+        total = int(limits.total * self.session.privileges.share)
+        found = [("the history", sum(accountant.weights.values()), total)]
         if limits.analyst < total:
             mine = {line.seq for line in self.ledger.audit() if line.user == user}
-            there = sum(each for line, each in book.weights.items() if line in mine)
+            there = sum(each for line, each in accountant.weights.items() if line in mine)
             found.append((f"the history of {user or 'this user'}", there, limits.analyst))
         for who, there, limit in found:
             if there + more > limit:

@@ -12,7 +12,7 @@ from proxy.engine.result import Result, columns
 from proxy.engine.transaction_block import KINDS, TransactionBlock
 from proxy.errors import Error, NotSupportedError, QueryCanceledError
 from proxy.policy import Policy
-from proxy.privileges import Standing
+from proxy.privileges import Privileges
 from proxy.settings import UTILITY, Settings, Wishes, given, of_user
 from proxy.sql.parse.parameters import bind_parameters
 from proxy.sql.parse.views import Create, Drop, created, dropped
@@ -38,7 +38,7 @@ class Engine(Protocol):
     ) -> tuple[list[tuple[Any, ...]], tuple[str, ...]]:
         """Return what each number of a statement would cost, and notices; measure nothing."""
 
-    def standing(self, user: str) -> Standing:
+    def privileges(self, user: str) -> Privileges:
         """Return what a user may do, see and spend."""
 
     def budget(self, user: str) -> reports.BudgetReport:
@@ -61,8 +61,8 @@ class Session:
         self, engine: Engine, user: str, utility: tuple[float, float] | str | None, dialect: str
     ) -> None:
         self.user = user
-        self.standing = engine.standing(user)
-        wish = of_user(self.standing.utility)
+        self.privileges = engine.privileges(user)
+        wish = of_user(self.privileges.utility)
         self.settings = Settings(given(utility) if utility is not None else wish, engine.wishes)
         self.block = TransactionBlock(self.settings)
         self._engine = engine
@@ -171,7 +171,7 @@ class Session:
             return reports.BUDGET, reports.budget_rows(self._engine.budget(self.user))
         if name == "history":
             return reports.HISTORY, list(
-                reports.history_rows(self._engine.history(self.standing.sees))
+                reports.history_rows(self._engine.history(self.privileges.sees))
             )
         return (Column(name, "text"),), [(self.settings.text(name),)]
 

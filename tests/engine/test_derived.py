@@ -78,7 +78,7 @@ def silent(policy):
 
 def ask(engine, *texts):
     """Run statements on a ledger of their own; return the last one's result."""
-    engine.ledger, engine._books = Memory(engine.ledger.protection()), {}
+    engine.ledger, engine._accountants = Memory(engine.ledger.protection()), {}
     session = engine.session()
     for text in texts:
         result = session.execute(text)

@@ -285,14 +285,14 @@ def _budgets(world, pair, attack, lost):
     """Compare the losses with what the cells have paid by the proxy's own account."""
     cells = set(pair.cells)
     total, paid = dict.fromkeys(cells, 0), 0
-    books = {}
+    accountants = {}
     for user in world.users:
-        book = attack.engines[0]._book(attack.engines[0].standing(user))
-        book.catch_up(attack.ledger)
-        books[book.name] = book
-    need(lost.keys() <= books.keys(), "a history that no user has")
-    for name, book in books.items():
-        mine = {cell: book.account.spent(_only(cell, world)).value for cell in cells}
+        accountant = attack.engines[0]._accountant(attack.engines[0].privileges(user))
+        accountant.catch_up(attack.ledger)
+        accountants[accountant.name] = accountant
+    need(lost.keys() <= accountants.keys(), "a history that no user has")
+    for name, accountant in accountants.items():
+        mine = {cell: accountant.account.spent(_only(cell, world)).value for cell in cells}
         need(max(mine.values()) <= attack.ledger.spent().get(name, 0), "the ledger says less")
         most = sum(mine[cell] for cell in pair.cells)
         need(
