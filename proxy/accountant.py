@@ -27,7 +27,7 @@ from proxy.policy import Policy
 from proxy.sql.compile.release_point import space
 
 WIDE, EACH = 8, 100  # what a family that is used alone counts: so many, and one for each EACH rows
-KEPT = 512  # results, and what is left
+MAX_CACHED_RESULTS = 512  # results, and what is left
 LEFT = "left"
 
 
@@ -45,7 +45,7 @@ class Accountant:
     history: History = field(init=False)
     account: Account = field(init=False)
     rules: tuple[Rule, ...] = ()
-    kept: dict[Hashable, Any] = field(default_factory=dict)  # what was made of this history
+    cache: dict[Hashable, Any] = field(default_factory=dict)  # what was made of this history
     weights: dict[int, int] = field(default_factory=dict)  # audit line -> what its rows count
     _blocks: dict[int, Block] = field(init=False, default_factory=dict)  # by the ledger's id
     _charges: dict[int, Term] = field(init=False, default_factory=dict)
@@ -85,7 +85,7 @@ class Accountant:
             if row.history == self.name and row.snapshot == snapshot.id:
                 self._take(row)
         self.sequence = sequence
-        self.kept.clear()
+        self.cache.clear()
 
     def forget(self) -> None:
         """Know nothing any more: the next ``catch_up`` reads it all from the ledger."""
@@ -140,16 +140,16 @@ class Accountant:
             self._charges[row.id] = charge(row.family, row.scale)
             self.account.add([self._charges[row.id]])
         self.sequence = sequence
-        self.kept.clear()
+        self.cache.clear()
 
     def _weigh(self, sequence: int, rows: int) -> None:
         self.weights[sequence] = self.weights.get(sequence, 0) + weight(rows)
 
-    def keep(self, key: Hashable, made: object) -> None:
+    def remember(self, key: Hashable, made: object) -> None:
         """Keep what was made of the history, until it grows."""
-        if len(self.kept) >= KEPT:
-            del self.kept[next(iter(self.kept))]
-        self.kept[key] = made
+        if len(self.cache) >= MAX_CACHED_RESULTS:
+            del self.cache[next(iter(self.cache))]
+        self.cache[key] = made
 
     def charges(self, planned: Iterable[Planned]) -> list[Term]:
         """Return what measurements would charge each cell."""
@@ -188,9 +188,9 @@ class Accountant:
         """Return the alpha that is left in the cell that has least, after further charges."""
         if more:
             return self._least(more)
-        if LEFT not in self.kept:
-            self.keep(LEFT, self._least(()))
-        return float(self.kept[LEFT])
+        if LEFT not in self.cache:
+            self.remember(LEFT, self._least(()))
+        return float(self.cache[LEFT])
 
     def most_left(self) -> int:
         """Return what no cell has more left than, in 2⁻⁴⁰ alpha."""

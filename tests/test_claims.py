@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.engine.averages import Average
+from proxy.engine.averages import AverageGoal
 from proxy.engine.claims import probability
 from proxy.inference.family import Family
 from proxy.inference.history import History
@@ -83,7 +83,7 @@ def test_claims_about_means_leave_the_end_out_or_not(over, under, end):
         "AVG", Family(sums), Fraction(0), "avg", None, None, denominator=Family(counts),
         bounds=(Fraction(-2), Fraction(2)),
     )  # fmt: skip
-    goal = Average(number, Fraction(1), 0.05, 0.01, (-2.0, 2.0))
+    goal = AverageGoal(number, Fraction(1), 0.05, 0.01, (-2.0, 2.0))
     goal.answers(history, [], {})
     for sign, (claim, holds) in claims(end).items():
         if sign in ("=", "<>"):

@@ -244,7 +244,7 @@ def warm():
 
             def anew():
                 forget(accountant.history)
-                accountant.kept.clear()
+                accountant.cache.clear()
 
             _statements("inferred", cursor, inferred * 2, rows, 5, anew)
             _statements("inferred", cursor, inferred * 2, rows, 5, lambda: None, " (asked again)")

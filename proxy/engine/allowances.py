@@ -21,7 +21,7 @@ from proxy.privileges import Privileges
 
 
 @dataclass(frozen=True)
-class Room:
+class Allowance:
     """One limit, in 2⁻⁴⁰ alpha: what its dearest cell, or its statements together, have spent."""
 
     name: str
@@ -38,15 +38,15 @@ class Room:
         return said(self.left, self.name)
 
 
-def sums(
+def spending_allowances(
     privileges: Privileges, accountant: Accountant, reads: Reads, now: datetime
-) -> Iterator[Room]:
+) -> Iterator[Allowance]:
     """Yield the limits on what statements spend together; ``now`` is in the policy's time zone."""
     if not privileges.spend:
-        yield Room(f"analyst {privileges.user}, who may only infer", 0, 0)
+        yield Allowance(f"analyst {privileges.user}, who may only infer", 0, 0)
     for cap in privileges.caps:
         spent = sum(map(reads.spent_by, cap.users)) + reads.spent_unknown()
-        yield Room(cap.name, budget_units(cap.budget), spent)
+        yield Allowance(cap.name, budget_units(cap.budget), spent)
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     privacy = accountant.policy.privacy
     for period, budget in privacy.per.items():
@@ -55,24 +55,24 @@ def sums(
         part = budget / privacy.unit.max_rows * privileges.share
         spent = privileges.total(partial(reads.spent_by, since=since))
         spent += 0 if privileges.history == SHARED else reads.spent_unknown(since)
-        yield Room(f"this {period}", budget_units(part), spent)
+        yield Allowance(f"this {period}", budget_units(part), spent)
 
 
-def rooms(
+def allowances(
     privileges: Privileges,
     accountant: Accountant,
     reads: Reads,
     now: datetime,
     more: Sequence[Term] = (),
-) -> list[Room]:
+) -> list[Allowance]:
     """Return every limit that binds a user, with the charges of a further statement added."""
     cells = [(rule, accountant.account.spent(rule.within, more)) for rule in accountant.rules]
     cost = accountant.cost(more) if more else 0
     return [
-        *(Room(rule.name, rule.budget, spent.value, spent.exact) for rule, spent in cells),
+        *(Allowance(rule.name, rule.budget, spent.value, spent.exact) for rule, spent in cells),
         *(
-            Room(room.name, room.budget, room.spent + cost)
-            for room in sums(privileges, accountant, reads, now)
+            Allowance(allowance.name, allowance.budget, allowance.spent + cost)
+            for allowance in spending_allowances(privileges, accountant, reads, now)
         ),
     ]
 
@@ -82,6 +82,6 @@ def said(left: float, of: str) -> str:
     return f"{left:.4g}" if of in ("", CELLS) else f"{left:.4g} ({of})"
 
 
-def least(found: Sequence[Room]) -> Room:
+def least(found: Sequence[Allowance]) -> Allowance:
     """Return the limit that has least left, the first of them."""
-    return min(found, key=lambda room: room.left)
+    return min(found, key=lambda allowance: allowance.left)

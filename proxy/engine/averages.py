@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from proxy.engine.answers import Answer, source
-from proxy.engine.claims import _open, below
-from proxy.engine.stepwise import Found, Stepwise
+from proxy.engine.claims import below, open_ended
+from proxy.engine.stepwise import Found, StepwiseGoal
 from proxy.inference import plan as planning
 from proxy.inference import steps
 from proxy.inference.history import Block, Estimator, History
 from proxy.inference.query import common_grid
-from proxy.inference.ratio import _edge, difference
+from proxy.inference.ratio import difference, hull_end
 from proxy.inference.steps import STEPS, Look
 from proxy.sql.program import Extra, Number
 
@@ -27,7 +27,7 @@ RARE = 1e-6  # the chance that is left of a ratio's denominator being nothing
 
 
 @dataclass(eq=False)
-class Average(Stepwise):
+class AverageGoal(StepwiseGoal):
     """AVG(measure) = mid + U / C, U = SUM - mid · COUNT, within ``half_width``, in steps."""
 
     number: Number
@@ -103,7 +103,7 @@ class Average(Stepwise):
         under = history.estimate(bottom)
         if planning.law(bottom).cdf(-under / float(bottom.unit)).upper > RARE:
             return None
-        claim = _open(claim, self.clip)
+        claim = open_ended(claim, self.clip)
         inside, outside = -RARE, RARE
         for end, sign, strict in zip((claim.least, claim.most), (1, -1), claim.strict, strict=True):
             if end is not None:  # sign · (U - (end - mid) C) is a multiple of its grid
@@ -159,7 +159,7 @@ class Average(Stepwise):
             outside = self._outside(history, top, bottom)
             middle = float(self.number.shift) + history.estimate(top) / under
             middle = min(max(middle, low), high)
-            low, high = _edge(outside, middle, low), _edge(outside, middle, high)
+            low, high = hull_end(outside, middle, low), hull_end(outside, middle, high)
             if under > planning.half_width(bottom, self._delta):  # else it may be of nobody
                 estimate = middle
         return Answer(estimate, low, high, 1 - self.delta, *source([top, bottom], paid))

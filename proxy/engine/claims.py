@@ -12,7 +12,7 @@ from proxy.inference.query import next_multiple
 from proxy.sql.program import Extra, Number
 
 
-def _open(claim: Extra, possible: tuple[float, float]) -> Extra:
+def open_ended(claim: Extra, possible: tuple[float, float]) -> Extra:
     """Return a claim without the ends that nothing can be beyond."""
     low, high = possible
     least, most = claim.least, claim.most

@@ -25,7 +25,7 @@ import proxy.engine.reports as reports
 import proxy.policy as policies
 from proxy.accountant import LEFT, Accountant
 from proxy.budgets import limits
-from proxy.engine.allowances import Room, least, rooms, sums
+from proxy.engine.allowances import Allowance, allowances, least, spending_allowances
 from proxy.engine.bill import Bill
 from proxy.engine.goals import Goal, extras, goal_for, reaches
 from proxy.engine.infer import Inference, infer, leave_out, refusal
@@ -49,8 +49,8 @@ from proxy.sql.statement import compile_statement
 from proxy.state import anchor_path, ledger_path, state_folder
 from proxy.steward import arranged, open_cube, same_policy, take_users, upgrade
 
-KEPT = 10_000  # rows and characters: what has more is worked out anew when it is asked for again
-NOBODY = ""  # the user of an embedded connection that names none
+MAX_CACHED_SIZE = 10_000  # rows and characters: what has more is worked out anew when asked again
+EMBEDDED_USER = ""  # the user of an embedded connection that names none
 
 
 class Engine:
@@ -131,7 +131,7 @@ class Engine:
         dialect: str = "postgres",
     ) -> Session:
         """Return a new session of a user, with a default utility."""
-        return Session(self, user or NOBODY, utility, dialect)
+        return Session(self, user or EMBEDDED_USER, utility, dialect)
 
     def read_users(self) -> None:
         """Read the users file again: sessions that begin from now on stand as it says.
@@ -155,23 +155,23 @@ class Engine:
         statement = self.compile(text, session)
         if isinstance(statement, Command):
             return session.command(statement)
-        with self._lock, self._runs(session):
+        with self._lock, self._running(session):
             session.check_canceled()
             if statement.releases:
                 session.privileges.require(ANALYST)
             accountant = self._accountant(session.privileges)
             key = _key(statement, session)
-            if again := self._again(accountant, statement, key, session):
-                return again
+            if remembered := self._recall(accountant, statement, key, session):
+                return remembered
             goals = self._goals(statement, session)
             session.bill = Bill(accountant.space)
             with self._telling(accountant, session):
                 with accountant.watched(session.check_canceled):
                     inference = self._answer(accountant, goals, statement.text, session)
                 result = self._present(accountant, statement, goals, inference, session)
-            free = not inference.cost and not inference.notices  # an unmet request may be met later
-            if free and not statement.systems and len(result.rows) + len(statement.text) < KEPT:
-                accountant.keep(key, (statement, result))
+            size = len(result.rows) + len(statement.text)
+            if inference.final and not statement.systems and size < MAX_CACHED_SIZE:
+                accountant.remember(key, (statement, result))
             return result
 
     def _answer(
@@ -203,38 +203,40 @@ class Engine:
             session.settings,
             self._evaluator,
         )
-        room = self._left(accountant, session)
+        allowance = self._left(accountant, session)
         sources = [answer.source for each in answers for answer in each]
         return Result(
             tuple(rows.columns),
             list(rows.rows),
             shown,
             inference.cost / UNIT,
-            room.left,
+            allowance.left,
             statement.notices + inference.notices + drowned,
             f"SELECT {len(rows.rows)}",
             places,
-            room.name,
+            allowance.name,
             len(sources),
             sources.count("measured"),
             accountant.left(),
         )
 
-    def _again(
+    def _recall(
         self, accountant: Accountant, statement: Program, key: Hashable, session: Session
     ) -> Result | None:
         """Return what the same statement gave, if it was free and the history is as it was."""
         accountant.catch_up(self.ledger)
-        kept: tuple[Program, Result] | None = accountant.kept.get(key)
+        kept: tuple[Program, Result] | None = accountant.cache.get(key)
         if kept is None or kept[0] is not statement:  # an id may be that of another by now
             return None
         self.ledger.note("inferred", session.user, statement.text)
-        room = self._left(accountant, session)  # another day may have begun
-        return replace(kept[1], rows=list(kept[1].rows), left=room.left, left_of=room.name)
+        allowance = self._left(accountant, session)  # another day may have begun
+        return replace(
+            kept[1], rows=list(kept[1].rows), left=allowance.left, left_of=allowance.name
+        )
 
     def compile(self, text: str, session: Session) -> Program | Command:
         """Return what a statement means, without running it."""
-        with self._runs(session):
+        with self._running(session):
             return compile_statement(
                 text,
                 self.policy,
@@ -260,7 +262,7 @@ class Engine:
             raise
 
     @contextmanager
-    def _runs(self, session: Session) -> Iterator[None]:
+    def _running(self, session: Session) -> Iterator[None]:
         """Mark whose statement a thread runs, so that a cancellation stops no other."""
         session.thread = threading.get_ident()
         try:
@@ -301,39 +303,41 @@ class Engine:
         """Return what a user may do, see and spend."""
         return privileges_of(self.policy, self._users, user)
 
-    def budget(self, user: str = NOBODY) -> BudgetReport:
+    def budget(self, user: str = EMBEDDED_USER) -> BudgetReport:
         """Return every budget of the history that serves a user, and what is left of it."""
         with self._lock:
             accountant = self._accountant(self.privileges(user))
             accountant.catch_up(self.ledger)
             now = self._now()
-            found = rooms(self.privileges(user), accountant, self.ledger, now)
+            found = allowances(self.privileges(user), accountant, self.ledger, now)
             return reports.budget(self.policy.dataset, accountant, found)
 
     def history(self, user: str | None = None) -> list[HistoryLine]:
         """Return the statements that were paid for, oldest first; of one user, or of all."""
         return reports.history(self.ledger, user)
 
-    def left(self, session: Session) -> Room:
+    def left(self, session: Session) -> Allowance:
         """Return the limit that has least left for a session's user."""
         with self._lock:
             accountant = self._accountant(session.privileges)
             accountant.catch_up(self.ledger)
             return self._left(accountant, session)
 
-    def _left(self, accountant: Accountant, session: Session) -> Room:
+    def _left(self, accountant: Accountant, session: Session) -> Allowance:
         """Return the limit that has least left; worked out once while nothing changes."""
         now = self._now()
         key = LEFT, session.user, now.date()
-        if key not in accountant.kept:
-            accountant.keep(key, least(rooms(session.privileges, accountant, self.ledger, now)))
-        room: Room = accountant.kept[key]
-        return room
+        if key not in accountant.cache:
+            accountant.remember(
+                key, least(allowances(session.privileges, accountant, self.ledger, now))
+            )
+        allowance: Allowance = accountant.cache[key]
+        return allowance
 
     def left_in_cells(self) -> float:
         """Return the alpha that the shared history has left in the cell that has least."""
         with self._lock:
-            accountant = self._accountant(self.privileges(NOBODY))
+            accountant = self._accountant(self.privileges(EMBEDDED_USER))
             accountant.catch_up(self.ledger)
             return accountant.left()
 
@@ -355,14 +359,16 @@ class Engine:
 
             def after(terms: Sequence[Term]) -> float:
                 more = () if refused else terms
-                return least(rooms(session.privileges, accountant, self.ledger, now, more)).left
+                return least(
+                    allowances(session.privileges, accountant, self.ledger, now, more)
+                ).left
 
             rows = reports.explain(program, goals, accountant, measurer.plan, after)
             if refused:
                 return rows, (f"the statement would be refused: {why}",)
             most = accountant.most_left()
-            for room in sums(session.privileges, accountant, self.ledger, now):
-                most = min(most, max(room.budget - room.spent, 0))
+            for allowance in spending_allowances(session.privileges, accountant, self.ledger, now):
+                most = min(most, max(allowance.budget - allowance.spent, 0))
             return rows, tuple(chain(*(reports.foreseen(goal, why, most) for goal in goals)))
 
     def _systems(self, program: Program, session: Session) -> dict[str, list[tuple[Any, ...]]]:

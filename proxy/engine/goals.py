@@ -15,8 +15,8 @@ from fractions import Fraction
 from typing import Protocol
 
 from proxy.engine.answers import Answer
-from proxy.engine.averages import Average
-from proxy.engine.linear_goals import Absolute, Linear, Relative
+from proxy.engine.averages import AverageGoal
+from proxy.engine.linear_goals import AbsoluteGoal, LinearGoal, RelativeGoal
 from proxy.engine.stepwise import Expected, Found
 from proxy.errors import NotSupportedError, UtilityError
 from proxy.inference import plan as planning
@@ -78,7 +78,7 @@ def goal_for(number: Number, budget: float, asked: Callable[[], Wishes], default
                 position=number.position,
             )
         wish = checked(request.half_width, request.delta, True, number.position)
-        return Relative(number, wish.half_width, float(wish.delta), budget)
+        return RelativeGoal(number, wish.half_width, float(wish.delta), budget)
     if request is not None:
         wish = checked(request.half_width, request.delta, False, number.position)
     else:
@@ -86,8 +86,8 @@ def goal_for(number: Number, budget: float, asked: Callable[[], Wishes], default
     if number.kind == "avg":
         assert number.bounds is not None
         clip = float(number.bounds[0]), float(number.bounds[1])
-        return Average(number, wish.half_width, float(wish.delta), budget, clip)
-    return Absolute(number, wish.half_width, float(wish.delta))
+        return AverageGoal(number, wish.half_width, float(wish.delta), budget, clip)
+    return AbsoluteGoal(number, wish.half_width, float(wish.delta))
 
 
 def _default(number: Number, asked: Callable[[], Wishes], default: Wishes) -> Request:
@@ -116,7 +116,7 @@ def reaches(goal: Goal) -> tuple[list[float], list[float]]:
     Where rows rest on the same measurements, their noises are correlated, and those are widened so
     that √Σ (g · near)² still holds for sums Σ g n of rows.
     """
-    used = goal._used if isinstance(goal, Linear) else []
+    used = goal._used if isinstance(goal, LinearGoal) else []
     if None in used or not used:
         return [math.inf] * goal.number.family.rows, [math.inf] * goal.number.family.rows
     found = [each for each in used if each is not None]

@@ -15,7 +15,7 @@ from proxy.accountant import Accountant
 from proxy.engine.answers import Answer
 from proxy.engine.bill import Bill
 from proxy.engine.goals import Goal
-from proxy.engine.measure import NO_MORE, Measurer, Rows
+from proxy.engine.measure import REFUSALS, Measurer, Rows
 from proxy.engine.reports import unmet
 from proxy.inference import plan as planning
 from proxy.inference.plan import Wanted
@@ -29,6 +29,11 @@ class Inference(NamedTuple):
     answers: list[list[Answer]]  # [number][row]
     cost: int
     notices: tuple[str, ...]
+
+    @property
+    def final(self) -> bool:
+        """Whether it is so again: free, and no unmet request that more budget may meet."""
+        return not self.cost and not self.notices
 
 
 def infer(accountant: Accountant, goals: Sequence[Goal], measurer: Measurer) -> Inference:
@@ -68,14 +73,14 @@ def _meet(
         wants = [goal.wants(accountant.history) for goal in goals]
         try:
             blocks, found = measurer.measure(accountant, wants)
-        except NO_MORE as error:
+        except REFUSALS as error:
             end = error.message
             if not leave_out(accountant, goals, measurer) and not bill.paid:
                 raise
             wants = [goal.wants(accountant.history) for goal in goals]
             try:
                 blocks, found = measurer.measure(accountant, wants)
-            except NO_MORE:  # somebody was faster
+            except REFUSALS:  # somebody was faster
                 if not bill.paid:
                     raise
                 break

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from proxy.engine.answers import Answer, source
-from proxy.engine.claims import _open, probability
-from proxy.engine.stepwise import Expected, Found, Looked, Stepwise
+from proxy.engine.claims import open_ended, probability
+from proxy.engine.stepwise import Expected, Found, Looked, StepwiseGoal
 from proxy.errors import OperationalError
 from proxy.inference import plan as planning
 from proxy.inference import steps
@@ -21,7 +21,7 @@ from proxy.sql.program import Extra, Number
 AGAIN = "send the statement again"
 
 
-class Linear(Looked):
+class LinearGoal(Looked):
     """What counts and sums share: each row is one linear query, with one estimator."""
 
     number: Number
@@ -33,7 +33,7 @@ class Linear(Looked):
         used = self._used[row]
         if used is None:
             return None
-        claim = _open(claim, self._possible(history, row))
+        claim = open_ended(claim, self._possible(history, row))
         return probability(used, history.exact(used), self.number, claim)
 
     def _answers(self, history: History, paid: Mapping[int, Block]) -> list[Answer]:
@@ -72,7 +72,7 @@ class Linear(Looked):
 
 
 @dataclass(eq=False)
-class Absolute(Linear):
+class AbsoluteGoal(LinearGoal):
     """A count or sum within ``half_width`` with confidence 1 - delta."""
 
     number: Number
@@ -125,7 +125,7 @@ class Absolute(Linear):
 
 
 @dataclass(eq=False)
-class Relative(Stepwise, Linear):
+class RelativeGoal(StepwiseGoal, LinearGoal):
     """A count or sum within ``percent`` of its estimate, with confidence 1 - delta, in steps."""
 
     number: Number
@@ -135,12 +135,12 @@ class Relative(Stepwise, Linear):
     steps: int = STEPS
     looks: dict[int, Look] = field(default_factory=dict)
     left_out: set[int] = field(default_factory=set)
-    _absolute: Absolute = field(init=False)
+    _absolute: AbsoluteGoal = field(init=False)
     _used: list[Estimator | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.families = (self.number.family,)
-        self._absolute = Absolute(self.number, Fraction(1), self._delta)
+        self._absolute = AbsoluteGoal(self.number, Fraction(1), self._delta)
 
     def _look(self, history: History, row: int, *found: Estimator | None) -> Look:
         (known,) = found

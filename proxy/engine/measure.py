@@ -14,7 +14,7 @@ from itertools import chain
 
 from proxy.accountant import Accountant, too_dear, weight
 from proxy.cube import Cube
-from proxy.engine.allowances import sums
+from proxy.engine.allowances import spending_allowances
 from proxy.engine.reports import COST, STEP
 from proxy.engine.session import Session
 from proxy.errors import InsufficientBudgetError, NotSupportedError, StatementTooComplexError
@@ -30,9 +30,9 @@ from proxy.sql.statement import too_complex
 
 Rows = list[Estimator | None]  # an estimator of every row of a family
 
-NO_MORE = (InsufficientBudgetError, NotSupportedError, StatementTooComplexError)  # of a plan
+REFUSALS = (InsufficientBudgetError, NotSupportedError, StatementTooComplexError)  # of a plan
 
-__all__ = ["NO_MORE", "Cube", "Curator", "Measurer", "Rows", "Sampler"]
+__all__ = ["REFUSALS", "Cube", "Curator", "Measurer", "Rows", "Sampler"]
 
 
 class Curator:
@@ -82,7 +82,7 @@ class Measurer:
             plan = self.plan(accountant, list(chain(*wants)))
             if not plan.measurements:
                 return [], plan.estimators
-            self._permit(accountant, plan)
+            self._require_spending(accountant, plan)
             self.session.check_canceled()
             with self.ledger.transaction() as tx:
                 # somebody was faster: plan again, in the lock
@@ -92,8 +92,8 @@ class Measurer:
                     kept = len(accountant.history.blocks)
                     plan = self.plan(accountant, list(chain(*wants)))
                 terms = accountant.charges(plan.measurements)
-                self._check(accountant, terms, tx)
-                self._check_rows(accountant, plan)
+                self._require_budget(accountant, terms, tx)
+                self._require_rows(accountant, plan)
                 cost = accountant.cost(terms)
                 rows = [self.curator.draw(each, accountant, tx) for each in plan.measurements]
                 sequence = tx.sequence()
@@ -105,7 +105,7 @@ class Measurer:
             bill.add(blocks, sequence, [each.wanted for each in plan.measurements])
             accountant.measured(rows, blocks, sequence)
             return blocks, plan.estimators
-        except NO_MORE as error:  # nothing was measured: the plan is taken back
+        except REFUSALS as error:  # nothing was measured: the plan is taken back
             accountant.history.truncate(kept)
             self.ledger.note("refused", user, self.text, {"reason": error.message})
             raise
@@ -136,16 +136,16 @@ class Measurer:
         try:
             plan = self.plan(accountant, wants)
             if plan.measurements:
-                self._permit(accountant, plan)
-                self._check(accountant, accountant.charges(plan.measurements), self.ledger)
-                self._check_rows(accountant, plan)
-        except NO_MORE as error:
+                self._require_spending(accountant, plan)
+                self._require_budget(accountant, accountant.charges(plan.measurements), self.ledger)
+                self._require_rows(accountant, plan)
+        except REFUSALS as error:
             return error.message
         finally:
             accountant.history.truncate(kept)
         return ""
 
-    def _permit(self, accountant: Accountant, plan: Plan) -> None:
+    def _require_spending(self, accountant: Accountant, plan: Plan) -> None:
         """Refuse to spend where the session or the analyst must not, before any lock."""
         session = self.session
         if not (session.settings.value(SPEND) and session.privileges.spend):
@@ -158,23 +158,25 @@ class Measurer:
                 hint="ask for a wider interval, or for what follows from earlier answers",
             )
 
-    def _check(self, accountant: Accountant, terms: Sequence[Term], reads: Reads) -> None:
+    def _require_budget(self, accountant: Accountant, terms: Sequence[Term], reads: Reads) -> None:
         """Refuse what would break a budget: of the cells, of the analyst, of the period."""
         breach = accountant.breach(terms)
         if breach is not None:
             raise too_dear(breach)
         cost = accountant.cost(terms)
-        for room in sums(self.session.privileges, accountant, reads, self.now()):
-            if room.spent + cost > room.budget:
+        for allowance in spending_allowances(
+            self.session.privileges, accountant, reads, self.now()
+        ):
+            if allowance.spent + cost > allowance.budget:
                 raise InsufficientBudgetError(
-                    f"refused: the statement costs more than {room.name} has left",
+                    f"refused: the statement costs more than {allowance.name} has left",
                     requested=cost / UNIT,
-                    spent=room.spent / UNIT,
-                    left=room.left,
+                    spent=allowance.spent / UNIT,
+                    left=allowance.left,
                     hint="ask for a wider interval, or ask the data steward",
                 )
 
-    def _check_rows(self, accountant: Accountant, plan: Plan) -> None:
+    def _require_rows(self, accountant: Accountant, plan: Plan) -> None:
         """Refuse what would make the history longer than the policy allows."""
         more = sum(weight(each.family.rows) for each in plan.measurements)
         limits, user = accountant.policy.privacy.rows, self.session.user

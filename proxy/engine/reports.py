@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from proxy.accountant import Accountant
-from proxy.engine.allowances import Room
+from proxy.engine.allowances import Allowance
 from proxy.engine.bill import Bill
 from proxy.engine.digits import upwards
 from proxy.engine.goals import Goal
@@ -55,11 +55,17 @@ class HistoryLine:
     numbers: int
 
 
-def budget(dataset: str, accountant: Accountant, rooms: Sequence[Room]) -> BudgetReport:
+def budget(dataset: str, accountant: Accountant, allowances: Sequence[Allowance]) -> BudgetReport:
     """Return every limit that binds a user, and what is left of it."""
     lines = [
-        RuleReport(room.name, room.budget / UNIT, room.spent / UNIT, room.left, room.exact)
-        for room in rooms
+        RuleReport(
+            allowance.name,
+            allowance.budget / UNIT,
+            allowance.spent / UNIT,
+            allowance.left,
+            allowance.exact,
+        )
+        for allowance in allowances
     ]
     return BudgetReport(
         dataset, tuple(lines), len(accountant.history.blocks), len(accountant.history)

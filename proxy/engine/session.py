@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import proxy.engine.reports as reports
-from proxy.engine.allowances import Room
+from proxy.engine.allowances import Allowance
 from proxy.engine.bill import Bill
 from proxy.engine.result import Result, columns
 from proxy.engine.transaction_block import KINDS, TransactionBlock
@@ -18,7 +18,7 @@ from proxy.sql.parse.parameters import bind_parameters
 from proxy.sql.parse.views import Create, Drop, created, dropped
 from proxy.sql.program import Column, Command, Program
 
-HARMLESS = ("set", "reset")
+IGNORED_COMMANDS = ("set", "reset")
 
 
 class Engine(Protocol):
@@ -47,7 +47,7 @@ class Engine(Protocol):
     def history(self, user: str | None) -> Sequence[reports.HistoryLine]:
         """Return the statements that were paid for, oldest first; of one user, or of all."""
 
-    def left(self, session: Session) -> Room:
+    def left(self, session: Session) -> Allowance:
         """Return the limit that has least left for a session's user."""
 
     def interrupt(self, session: Session) -> None:
@@ -154,16 +154,16 @@ class Session:
         elif command.kind == "explain" and command.program is not None:
             columns = reports.EXPLAINED
             rows, notices = self._engine.explain(command.program, self)
-        elif command.kind not in HARMLESS:
+        elif command.kind not in IGNORED_COMMANDS:
             raise NotSupportedError(
                 f"{command.kind.upper()} is not supported",
                 hint="EXPLAIN UTILITY SELECT … says what a statement would cost"
                 if command.kind == "explain"
                 else None,
             )
-        room = self._engine.left(self)
+        allowance = self._engine.left(self)
         none: list[list[Any]] = [[] for _ in rows]
-        return Result(columns, rows, none, 0.0, room.left, notices, tag, none, room.name)
+        return Result(columns, rows, none, 0.0, allowance.left, notices, tag, none, allowance.name)
 
     def _shown(self, name: str) -> tuple[tuple[Column, ...], list[tuple[Any, ...]]]:
         """Return what SHOW shows."""

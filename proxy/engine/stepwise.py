@@ -28,7 +28,7 @@ class Looked:
         return len(self.left_out), lost, len(rest) - lost
 
 
-class Stepwise(Looked):
+class StepwiseGoal(Looked):
     """What is met in steps: a look at every row says what the next one wants of it."""
 
     families: tuple[Family, ...]

@@ -34,7 +34,7 @@ def difference(left: Estimator, right: Estimator, times: Fraction) -> Estimator:
     )
 
 
-def _edge(outside: Callable[[float], bool], inner: float, outer: float) -> float:
+def hull_end(outside: Callable[[float], bool], inner: float, outer: float) -> float:
     """Return the end of the set of inner points towards ``outer``: its hull, never less."""
     if not outside(outer):
         return outer

@@ -261,7 +261,7 @@ def test_a_refusal_that_looks_at_the_data_is_caught(audited, monkeypatch):
 
         return check
 
-    replaced(monkeypatch, measure.Measurer, "_check", curious)
+    replaced(monkeypatch, measure.Measurer, "_require_budget", curious)
     caught(audited, "shows the data|on the neighbour")
 
 
