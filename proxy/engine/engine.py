@@ -1,10 +1,11 @@
 """A SQL text enters, a result leaves: read this first.
 
-    parse, bind, compile   the text becomes releases of linear queries over the public domain
-    plan                   each number: inferred from the history, or measured with least budget
-    measure                one ledger transaction: check every budget, draw the noise, commit
-    infer                  estimate and interval of every number from the (now longer) history
-    post-process           the outer SQL runs on the noisy relation
+    sql/         parse, bind, compile: the text becomes releases of linear queries over the domain
+    goals.py     how good each number must be
+    infer.py     plan: each number inferred from the history, or measured with least budget
+    measure.py   one ledger transaction: check every budget, draw the noise, commit
+    infer.py     estimate and interval of every number from the (now longer) history
+    result.py    post-process: the outer SQL runs on the noisy relation
 
 Invariants (the proxy's promise): nothing computed from the data leaves except through a committed,
 charged measurement; plans, refusals and errors depend on public things and released answers only.

@@ -21,7 +21,7 @@ from proxy.sql.program import Column, Command, Program
 IGNORED_COMMANDS = ("set", "reset")
 
 
-class Engine(Protocol):
+class Backend(Protocol):
     """What a session asks of the engine that serves it."""
 
     policy: Policy
@@ -58,7 +58,7 @@ class Session:
     """One client's statements, on one user's account, with settings of their own."""
 
     def __init__(
-        self, engine: Engine, user: str, utility: tuple[float, float] | str | None, dialect: str
+        self, engine: Backend, user: str, utility: tuple[float, float] | str | None, dialect: str
     ) -> None:
         self.user = user
         self.privileges = engine.privileges(user)
