@@ -303,7 +303,7 @@ def _profiled(profile, calls):
     stages = [
         (total, name)
         for name, _, total, callers in named
-        if any(Path(file).name == "engine.py" for file, _, _ in callers)
+        if any(Path(file).name in ("engine.py", "infer.py", "measure.py") for file, _, _ in callers)
         and not name.startswith(("engine.py:execute", "~"))
         and total > 0.2
     ]
