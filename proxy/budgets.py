@@ -1,87 +1,85 @@
-"""Every limit that binds a user now: what decides a refusal is what is shown as left.
+"""The limits of a policy, as the rules of one history.
 
-A limit is of the cells (budgets, guards, of the history that serves the user), or of what
-statements spend together (caps of analysts and groups, of this day and week).  Invariant: a
-statement that costs no more than the least that is left is not refused for want of budget.
+Every limit is shared out among the histories beforehand (``proxy.privileges.share``), so that no
+history's plans and refusals depend on what is asked in another, and all of them together stay
+within it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from fractions import Fraction
 
-from proxy.book import CELLS, Book
-from proxy.inference.accounting import UNIT, budget_units
-from proxy.inference.query import Term
-from proxy.ledger import SHARED, Reads
-from proxy.roles import Cap, Standing
+from proxy.inference.accounting import Account, Rule, budget_units, charge
+from proxy.inference.query import Factor, Space
+from proxy.ledger import Reads
+from proxy.policy import Policy
+from proxy.privileges import share
+from proxy.sql.compile.release_point import space
+from proxy.sql.conditions import region
+from proxy.sql.evaluator.evaluator import Evaluator
+
+CELLS = "the budget of the cells"
 
 
 @dataclass(frozen=True)
-class Room:
-    """One limit, in 2⁻⁴⁰ alpha: what its dearest cell, or its statements together, have spent."""
+class Limit:
+    """What the cells inside ``within`` (0/1 factors; none: all) may pay in all histories, alpha."""
 
+    budget: Fraction  # for one row
+    within: tuple[Factor, ...]
     name: str
-    budget: int
-    spent: int
-    exact: bool = True
-
-    @property
-    def left(self) -> float:
-        """What is left of it, in alpha."""
-        return max(self.budget - self.spent, 0) / UNIT
-
-    def __str__(self) -> str:
-        return said(self.left, self.name)
 
 
-def sums(standing: Standing, book: Book, reads: Reads, now: datetime) -> Iterator[Room]:
-    """Yield the limits on what statements spend together; ``now`` is in the policy's time zone."""
-    if not standing.spend:
-        yield Room(f"analyst {standing.user}, who may only infer", 0, 0)
-    for cap in standing.caps:
-        spent = sum(map(reads.spent_by, _bound(cap, reads))) + reads.spent_unknown()
-        yield Room(cap.name, budget_units(cap.budget), spent)
-    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    privacy = book.policy.privacy
-    for period, budget in privacy.per.items():
-        days = today.weekday() if period == "week" else 0
-        since = (today - timedelta(days=days)).astimezone(UTC)
-        part = budget / privacy.unit.max_rows * standing.share
-        spent = standing.total(partial(reads.spent_by, since=since))
-        spent += 0 if standing.history == SHARED else reads.spent_unknown(since)
-        yield Room(f"this {period}", budget_units(part), spent)
+def limits(policy: Policy, evaluator: Evaluator) -> tuple[Limit, ...]:
+    """Return what the policy lets cells pay.
+
+    A unit of up to k rows pays k times; limits of single cells protect rows.  A guard is a cap on
+    every cell: it bounds what the posterior of its claim can become.
+
+    Raises:
+        PolicyError: a condition is none over the policy's attributes.
+    """
+    privacy = policy.privacy
+    rows = privacy.unit.max_rows
+    name = CELLS
+    if rows > 1:
+        name += f" (1/{rows} of the policy's, for each of {rows} rows)"
+    found = [Limit(privacy.budget / rows, (), name)]
+    for cell in privacy.cells:
+        name = f"the budget of the cells where {cell.where}"
+        found.append(Limit(cell.budget, region(cell, policy, evaluator), name))
+    for guard in privacy.guards:
+        name = f"the guard COUNT(*) BETWEEN {guard.low} AND {guard.high}"
+        found.append(Limit(Fraction(guard.cap), (), name))
+    return tuple(found)
 
 
-def _bound(cap: Cap, reads: Reads) -> set[str]:
-    """Return whose statements a cap counts: of a group, also of members who are listed no more."""
-    listed = reads.protection().protection.get("users", {}) if cap.group else {}
-    shared = (name for name, each in listed.items() if each["own"] is None)
-    return {*cap.users, *(name for name in shared if cap.group in listed[name]["groups"])}
+def shared_out(limits: Iterable[Limit], name: str, policy: Policy, ledger: Reads) -> Iterable[Rule]:
+    """Yield the rules of one history: its share of each limit.
+
+    What another history has paid beyond its own share, since the policy was another then, or in a
+    snapshot that began with it everywhere, is taken from this one's.  That history can pay no
+    more, so the difference does not move with what is asked there.
+    """
+    others = accounts(ledger, space(policy.domain), but=name)
+    for limit in limits:
+        beyond = 0
+        for other, account in others.items():
+            part = budget_units(limit.budget * share(policy, other))
+            beyond += max(account.spent(limit.within).value - part, 0)
+        own = budget_units(limit.budget * share(policy, name))
+        yield Rule(max(own - beyond, 0), limit.within, limit.name)
 
 
-def rooms(
-    standing: Standing, book: Book, reads: Reads, now: datetime, more: Sequence[Term] = ()
-) -> list[Room]:
-    """Return every limit that binds a user, with the charges of a further statement added."""
-    cells = [(rule, book.account.spent(rule.within, more)) for rule in book.rules]
-    cost = book.cost(more) if more else 0
-    return [
-        *(Room(rule.name, rule.budget, spent.value, spent.exact) for rule, spent in cells),
-        *(
-            Room(room.name, room.budget, room.spent + cost)
-            for room in sums(standing, book, reads, now)
-        ),
-    ]
-
-
-def said(left: float, of: str) -> str:
-    """Return what is left in words: of what, unless it is the budget that all cells have."""
-    return f"{left:.4g}" if of in ("", CELLS) else f"{left:.4g} ({of})"
-
-
-def least(found: Sequence[Room]) -> Room:
-    """Return the limit that has least left, the first of them."""
-    return min(found, key=lambda room: room.left)
+def accounts(ledger: Reads, shape: Space, but: str = "") -> dict[str, Account]:
+    """Return what each history (``but`` for one) has charged in the current snapshot, by name."""
+    snapshot = ledger.snapshot()
+    bases = snapshot.bases.items()
+    found = {name: Account(shape, base) for name, base in bases if name != but}
+    for row in ledger.measurements():
+        if snapshot.charges(row) and row.history != but:
+            account = found.setdefault(row.history, Account(shape, 0))
+            account.add([charge(row.family, row.scale)])
+    return found

@@ -24,7 +24,7 @@ from proxy.policy import Policy, Users
 from proxy.policy.model import VERSION
 from proxy.policy.regions import region_json
 from proxy.policy.weaker import UNLISTED
-from proxy.roles import GROUP, OWN, access
+from proxy.privileges import GROUP, OWN, access
 from proxy.sql.conditions import region
 from proxy.sql.evaluator.evaluator import Evaluator
 

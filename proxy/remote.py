@@ -18,9 +18,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus as Status
 
 import proxy.errors as errors
+from proxy.engine.answers import Answer
+from proxy.engine.result import Result
 from proxy.errors import Error, InsufficientBudgetError, NotSupportedError, SQLSyntaxError
-from proxy.goals import Answer
-from proxy.result import Result
 from proxy.settings import ANSWERS, UTILITY, given
 from proxy.sql.parse import grammar as language
 from proxy.sql.parse.parameters import bind_parameters

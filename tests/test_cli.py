@@ -9,6 +9,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 from decimal import Decimal
+from importlib.util import find_spec
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -76,6 +77,7 @@ class FakeEngine:
 def engine(monkeypatch):
     """The engine is replaced by one that answers with ``result()``."""
     module = ModuleType("proxy.engine")
+    module.__path__ = find_spec("proxy.engine").submodule_search_locations
     fake = type("Fake", (FakeEngine,), {"answer": result()})
     module.Engine = fake
     monkeypatch.setitem(sys.modules, "proxy.engine", module)

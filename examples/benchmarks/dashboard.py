@@ -23,7 +23,7 @@ from pathlib import Path
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 from proxy.engine import Engine, init
-from proxy.goals import Absolute
+from proxy.engine.linear_goals import AbsoluteGoal
 from proxy.inference import plan as planning
 from proxy.inference.accounting import UNIT, charge, maximum
 from proxy.inference.history import History
@@ -167,12 +167,12 @@ def apart(folder, days, every):
     always = []
     for day in range(days):
         for text in charts(START + datetime.timedelta(days=60 + day)):
-            program = engine.compile(text, None, session)
+            program = engine.compile(text, session)
             wants = []
             for release in program.releases:
                 for number in release.numbers:
                     half, delta = number.utility.half_width, float(number.utility.delta)
-                    wants += Absolute(number, half, delta).wants(None)
+                    wants += AbsoluteGoal(number, half, delta).wants(None)
             new = History(shape, engine.policy.max_records)
             plan = planning.plan(new, wants, Allocation(False, float(engine.policy.privacy.floor)))
             terms = [charge(each.family, each.scale) for each in plan.measurements]

@@ -240,11 +240,11 @@ def warm():
             ]
             for sql in inferred:  # compiled once; those that are measured are new each time
                 cursor.execute(sql)
-            book = connection._engine._books["shared"]
+            accountant = connection._engine._accountants["shared"]
 
             def anew():
-                forget(book.history)
-                book.kept.clear()
+                forget(accountant.history)
+                accountant.cache.clear()
 
             _statements("inferred", cursor, inferred * 2, rows, 5, anew)
             _statements("inferred", cursor, inferred * 2, rows, 5, lambda: None, " (asked again)")
@@ -303,7 +303,7 @@ def _profiled(profile, calls):
     stages = [
         (total, name)
         for name, _, total, callers in named
-        if any(Path(file).name == "engine.py" for file, _, _ in callers)
+        if any(Path(file).name in ("engine.py", "infer.py", "measure.py") for file, _, _ in callers)
         and not name.startswith(("engine.py:execute", "~"))
         and total > 0.2
     ]

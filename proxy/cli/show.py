@@ -188,14 +188,14 @@ def number(value: float | Decimal | None, places: int) -> str:
 
 def decimals(answer: Answer) -> int:
     """Return how many decimals are worth showing."""
-    from proxy.digits import decimals as places
+    from proxy.engine.digits import decimals as places
 
     return places(answer.high - answer.low)
 
 
 def interval(answer: Answer) -> str:
     """Return an answer's interval, rounded outwards, and its confidence, rounded down."""
-    from proxy.digits import ends
+    from proxy.engine.digits import ends
 
     places, (low, high) = decimals(answer), ends(answer)
     confidence = math.floor(answer.confidence * 10_000 + 1e-6) / 100
@@ -204,7 +204,7 @@ def interval(answer: Answer) -> str:
 
 def left(result: Result) -> str:
     """Return what is left, and of what."""
-    from proxy.budgets import said
+    from proxy.engine.allowances import said
 
     return said(result.left, result.left_of)
 

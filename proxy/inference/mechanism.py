@@ -8,7 +8,6 @@ Source: the discrete analogue of the Laplace mechanism (Xiao & Xiong, Section 2)
 
 from __future__ import annotations
 
-import math
 from typing import Protocol
 
 from proxy.inference.family import Family
@@ -47,11 +46,6 @@ class GeometricSampler:
             dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64"), scale=scale
         )
         return [int(value) for value in measurement([0] * count)]
-
-
-def scale_of(rate: float) -> float:
-    """Return the noise scale for a privacy loss per grid unit, so that 1 / scale ≤ rate exactly."""
-    return math.nextafter(1 / rate, math.inf)
 
 
 def check_safe(family: Family, scale: float, records: int) -> None:

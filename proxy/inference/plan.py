@@ -23,7 +23,6 @@ import numpy as np
 from proxy.inference.family import Family
 from proxy.inference.geometric import GeometricSum
 from proxy.inference.history import Estimator, History
-from proxy.inference.mechanism import scale_of
 from proxy.inference.query import LinearQuery
 
 THOROUGH_ROWS = 200  # in a larger family the first estimator that is enough is taken
@@ -243,3 +242,8 @@ def half_width(estimator: Estimator, delta: float) -> float:
     """Return half the length of the narrowest interval of confidence 1 - delta."""
     within = _half_width(law(estimator), 1 - delta) + estimator.slack
     return math.nextafter(within * float(estimator.unit), math.inf)
+
+
+def scale_of(rate: float) -> float:
+    """Return the noise scale for a privacy loss per grid unit, so that 1 / scale ≤ rate exactly."""
+    return math.nextafter(1 / rate, math.inf)

@@ -355,7 +355,7 @@ class Server:
         else:
             what, cost = _success(outcome), outcome.cost
             if cost and (engine := self.served.now.engines.get(dataset)):
-                history = engine.standing(user).history
+                history = engine.privileges(user).history
                 left = outcome.left_in_cells
                 self.metrics.set("budget_left", left, dataset=dataset, history=history)
         self.metrics.add("statements_total", dataset=dataset, outcome=what)

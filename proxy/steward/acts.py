@@ -19,7 +19,7 @@ from pathlib import Path
 from secrets import token_hex
 
 import proxy.policy as policies
-from proxy.book import limits
+from proxy.budgets import limits
 from proxy.cube import Report
 from proxy.errors import Error, SourceError, StateError
 from proxy.inference.accounting import UNIT, budget_units
@@ -29,8 +29,8 @@ from proxy.ledger.restore import restore as restore_ledger
 from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy import Policy, Users
 from proxy.policy.weaker import gains
+from proxy.privileges import access, require_supported, users_of
 from proxy.protection import coding, first_version, protection, shares, upgraded
-from proxy.roles import access, honoured, users_of
 from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.state import (
     anchor_path,
@@ -90,7 +90,7 @@ def loaded(policy: str | Path) -> Policy:
         PolicyError: it is wrong, or asks for what nothing here does yet.
     """
     found = policies.load(policy)
-    honoured(found)
+    require_supported(found)
     with closing(Evaluator(found.domain)) as evaluator:
         limits(found, evaluator)  # what does not compile fails here, not later
     return found

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import proxy.policy as policies
-from proxy.book import accounts
+from proxy.budgets import accounts
 from proxy.cube import Report, survey
 from proxy.errors import PolicyError
 from proxy.inference.accounting import UNIT, Account
 from proxy.ledger import AuditLine
 from proxy.policy import Policy
+from proxy.privileges import users_of
 from proxy.protection import protection, upgraded
-from proxy.roles import users_of
 from proxy.sql.compile.release_point import space
 from proxy.state import ledger_path, state_folder
 from proxy.steward.acts import arranged, loaded, opened, same_policy

@@ -24,7 +24,7 @@ from pathlib import Path
 from secrets import token_bytes, token_hex
 from typing import Any
 
-from proxy.book import accounts
+from proxy.budgets import accounts
 from proxy.cube import Cube, Report, build, fingerprint, recipe
 from proxy.errors import Error, SourceError, StateError
 from proxy.inference.accounting import UNIT

@@ -20,9 +20,9 @@ def asked(engine, monkeypatch):
     texts = []
     real = Engine._answer
 
-    def answer(self, book, goals, text, session):
+    def answer(self, accountant, goals, text, session):
         texts.append(text)
-        return real(self, book, goals, text, session)
+        return real(self, accountant, goals, text, session)
 
     monkeypatch.setattr(Engine, "_answer", answer)
     return engine, texts
@@ -92,7 +92,7 @@ def test_who_may_not_ask_is_not_told(engine):
     analyst, steward = engine.session(), engine.session()
     for _ in range(3):
         analyst.execute(TEXT)
-    steward.standing = replace(steward.standing, roles=frozenset({"steward"}))
+    steward.privileges = replace(steward.privileges, roles=frozenset({"steward"}))
     with pytest.raises(InsufficientPrivilegeError):
         steward.execute(TEXT)
 
@@ -103,8 +103,8 @@ def test_a_cancellation_stops_the_inference_of_many_groups(engine, monkeypatch):
     """
     session, seen = engine.session(), []
     groups = "SELECT education, COUNT(*) FROM cps1988 GROUP BY education"
-    book = engine._book(session.standing)
-    real, before = type(book.history).singles, engine.ledger.sequence()
+    accountant = engine._accountant(session.privileges)
+    real, before = type(accountant.history).singles, engine.ledger.sequence()
 
     def singles(self, query):
         seen.append(query)
@@ -112,7 +112,7 @@ def test_a_cancellation_stops_the_inference_of_many_groups(engine, monkeypatch):
             session.cancel()
         return real(self, query)
 
-    monkeypatch.setattr(type(book.history), "singles", singles)
+    monkeypatch.setattr(type(accountant.history), "singles", singles)
     with pytest.raises(QueryCanceledError):
         session.execute(groups)
     assert len(seen) == 3

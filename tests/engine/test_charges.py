@@ -65,7 +65,7 @@ def begun(small, **policy):
 
 def paid(engine):
     """What each cell has paid, by the ledger alone [cells], in 2⁻⁴⁰ alpha."""
-    space = engine._book(engine.standing("")).space
+    space = engine._accountant(engine.privileges("")).space
     axes = range(len(space.sizes))
     total = np.zeros(space.sizes, dtype=np.int64)
     for row in engine.ledger.measurements():

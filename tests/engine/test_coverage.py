@@ -54,7 +54,7 @@ INFERRED = [
 
 def ask(engine, *texts):
     """Run statements on a ledger of their own; return the last one's first answer."""
-    engine.ledger, engine._books = Memory(engine.ledger.protection()), {}
+    engine.ledger, engine._accountants = Memory(engine.ledger.protection()), {}
     session = engine.session()
     for text in texts:
         result = session.execute(text)

@@ -6,8 +6,8 @@ import statistics
 import numpy as np
 import pytest
 
-from proxy.digits import ends
 from proxy.engine import Engine, init
+from proxy.engine.digits import ends
 from proxy.inference.derived import Counts, interval
 from tests.engine.conftest import Memory, Silent
 
@@ -78,7 +78,7 @@ def silent(policy):
 
 def ask(engine, *texts):
     """Run statements on a ledger of their own; return the last one's result."""
-    engine.ledger, engine._books = Memory(engine.ledger.protection()), {}
+    engine.ledger, engine._accountants = Memory(engine.ledger.protection()), {}
     session = engine.session()
     for text in texts:
         result = session.execute(text)

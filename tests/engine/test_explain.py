@@ -92,7 +92,7 @@ def test_a_statement_does_what_was_explained(engine, seed):
     """
     draw, seen = random.Random(seed), set()
     for _ in range(3):
-        engine.ledger, engine._books = Memory(engine.ledger.protection()), {}
+        engine.ledger, engine._accountants = Memory(engine.ledger.protection()), {}
         for _ in range(8):
             user = draw.choice((None, None, None, "bi"))
             seen.add(compare(engine.session(user), *statement(draw)))
@@ -103,7 +103,7 @@ def test_a_mean_that_is_known_as_well_as_it_can_be_is_explained_as_free(engine):
     """
     After AVG by group has met what the budget allows, the same costs nothing more, and is said to.
     """
-    engine.ledger, engine._books = Memory(engine.ledger.protection()), {}
+    engine.ledger, engine._accountants = Memory(engine.ledger.protection()), {}
     session = engine.session()
     text = "SELECT g, AVG(x) FROM d GROUP BY g WITH UTILITY (2, 0.05)"
     assert session.execute(text).cost > 0.3

@@ -180,7 +180,7 @@ class Run:
         return maximum(terms, self._space()).value
 
     def _space(self):
-        return self.engine._book(self.engine.standing("")).space
+        return self.engine._accountant(self.engine.privileges("")).space
 
     def _check_numbers(self, paid, said):
         """A number is measured if and only if there is a charge."""

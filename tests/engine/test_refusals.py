@@ -173,7 +173,7 @@ def test_a_plan_that_fails_leaves_nothing_behind(engine, monkeypatch):
 
     session = engine.session()
     with monkeypatch.context() as patch:
-        patch.setattr("proxy.engine.check_safe", unsafe)
+        patch.setattr("proxy.engine.measure.check_safe", unsafe)
         with pytest.raises(errors.NotSupportedError, match="measured safely"):
             session.execute("SELECT COUNT(*) FROM cps1988")
     assert session.execute("SELECT COUNT(*) FROM cps1988").answers[0][0].source == "measured"

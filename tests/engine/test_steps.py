@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-import proxy.engine
+import proxy.engine.measure
 from proxy import errors
 from proxy.inference.mechanism import UnsafeNoiseError, check_safe
 from tests.small import DOMAIN, Small
@@ -139,7 +139,7 @@ def test_noise_that_cannot_be_drawn_ends_the_steps_too(engine, monkeypatch):
             raise UnsafeNoiseError("too fine")
         check_safe(family, scale, records)
 
-    monkeypatch.setattr(proxy.engine, "check_safe", unsafe)
+    monkeypatch.setattr(proxy.engine.measure, "check_safe", unsafe)
     text = "SELECT COUNT(*) FROM people WITH UTILITY (20 PERCENT, 0.1)"
     first, again = (engine.session().execute(text) for _ in range(2))
     assert (again.cost, again.rows) == (0, first.rows)

@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-import proxy.engine
+import proxy.engine.engine
 from proxy.inference import plan as planning
 from tests.privacy import worlds as making
 from tests.privacy.double import START
@@ -27,7 +27,7 @@ def worlds(tmp_path_factory):
 @pytest.fixture
 def audited(worlds, monkeypatch):
     """The worlds, the clock stopped, the law of an estimator worked out once for its arguments."""
-    monkeypatch.setattr(proxy.engine, "datetime", Frozen)
+    monkeypatch.setattr(proxy.engine.engine, "datetime", Frozen)
     for name in ("meets", "half_width"):
         monkeypatch.setattr(planning, name, remembered(getattr(planning, name)))
     return worlds

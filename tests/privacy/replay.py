@@ -21,7 +21,7 @@ from random import Random
 import numpy as np
 import opendp.measurements
 
-import proxy.engine
+import proxy.engine.engine
 from proxy.engine import Engine
 from proxy.errors import Error
 from proxy.inference.accounting import UNIT
@@ -145,12 +145,14 @@ class Attack:
         self._sessions = {}
 
     def _engine(self):
-        real = proxy.engine.Evaluator
-        proxy.engine.Evaluator = lambda domain: self.world.evaluator  # it knows the domain only
+        real = proxy.engine.engine.Evaluator
+        proxy.engine.engine.Evaluator = lambda domain: (
+            self.world.evaluator
+        )  # it knows the domain only
         try:
             return Engine(self.world.policy, self.ledger, self.side.open, sampler=self.side)
         finally:
-            proxy.engine.Evaluator = real
+            proxy.engine.engine.Evaluator = real
 
     def run(self, steps=STEPS):
         """Let the attacker see one step after the other."""
@@ -283,14 +285,14 @@ def _budgets(world, pair, attack, lost):
     """Compare the losses with what the cells have paid by the proxy's own account."""
     cells = set(pair.cells)
     total, paid = dict.fromkeys(cells, 0), 0
-    books = {}
+    accountants = {}
     for user in world.users:
-        book = attack.engines[0]._book(attack.engines[0].standing(user))
-        book.catch_up(attack.ledger)
-        books[book.name] = book
-    need(lost.keys() <= books.keys(), "a history that no user has")
-    for name, book in books.items():
-        mine = {cell: book.account.spent(_only(cell, world)).value for cell in cells}
+        accountant = attack.engines[0]._accountant(attack.engines[0].privileges(user))
+        accountant.catch_up(attack.ledger)
+        accountants[accountant.name] = accountant
+    need(lost.keys() <= accountants.keys(), "a history that no user has")
+    for name, accountant in accountants.items():
+        mine = {cell: accountant.account.spent(_only(cell, world)).value for cell in cells}
         need(max(mine.values()) <= attack.ledger.spent().get(name, 0), "the ledger says less")
         most = sum(mine[cell] for cell in pair.cells)
         need(

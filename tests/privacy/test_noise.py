@@ -10,7 +10,8 @@ from scipy.stats import binomtest, chi2
 import proxy.policy as policies
 from proxy.engine import Engine
 from proxy.inference.accounting import UNIT
-from proxy.inference.mechanism import GeometricSampler, scale_of
+from proxy.inference.mechanism import GeometricSampler
+from proxy.inference.plan import scale_of
 from tests.privacy.double import MemoryLedger
 
 FEW = 100  # draws expected in a bin

@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import proxy.engine
-from proxy.book import Book
+from proxy.accountant import Accountant
+from proxy.engine import measure
 from proxy.errors import InsufficientBudgetError
 from proxy.inference.accounting import Account, Table, maximum
 from proxy.ledger import Measurement
@@ -171,14 +171,14 @@ def test_half_the_noise_is_caught(audited, monkeypatch):
     """
 
     def halved(real):
-        def draw(self, planned, book, tx):
-            row = real(self, replace(planned, scale=planned.scale / 2), book, tx)
+        def draw(self, planned, accountant, tx):
+            row = real(self, replace(planned, scale=planned.scale / 2), accountant, tx)
             tx._rows[-1] = replace(row, scale=planned.scale, sequence=tx._rows[-1].sequence)
             return tx._rows[-1]
 
         return draw
 
-    replaced(monkeypatch, proxy.engine.Engine, "_draw", halved)
+    replaced(monkeypatch, measure.Curator, "draw", halved)
     caught(audited, "a measurement loses")
 
 
@@ -200,8 +200,8 @@ def test_noise_halved_after_it_was_drawn_is_caught(audited, monkeypatch):
     """
 
     def halved(real):
-        def draw(self, planned, book, tx):
-            noisy = real(self, planned, book, tx)
+        def draw(self, planned, accountant, tx):
+            noisy = real(self, planned, accountant, tx)
             exact = self._cube[1]._cube.answer(planned.family)
             mixed = tuple((a + y) // 2 for a, y in zip(exact, noisy.answers, strict=True))
             tx._rows[-1] = replace(tx._rows[-1], answers=mixed)
@@ -209,7 +209,7 @@ def test_noise_halved_after_it_was_drawn_is_caught(audited, monkeypatch):
 
         return draw
 
-    replaced(monkeypatch, proxy.engine.Engine, "_draw", halved)
+    replaced(monkeypatch, measure.Curator, "draw", halved)
     caught(audited, "shows the data|other answers|on the neighbour")
 
 
@@ -219,16 +219,18 @@ def test_a_path_without_noise_is_caught(audited, monkeypatch):
     """
 
     def bare(real):
-        def draw(self, planned, book, tx):
+        def draw(self, planned, accountant, tx):
             if planned.family.rows == 1:
-                return real(self, planned, book, tx)
-            exact = self._open_cube(book.snapshot)._cube.answer(planned.family)
-            row = Measurement(planned.family, planned.scale, tuple(exact), book.name, book.snapshot)
+                return real(self, planned, accountant, tx)
+            exact = self._open_cube(accountant.snapshot)._cube.answer(planned.family)
+            row = Measurement(
+                planned.family, planned.scale, tuple(exact), accountant.name, accountant.snapshot
+            )
             return replace(row, id=tx.append(row))
 
         return draw
 
-    replaced(monkeypatch, proxy.engine.Engine, "_draw", bare)
+    replaced(monkeypatch, measure.Curator, "draw", bare)
     caught(audited, "shows the data|not in the ledger|on the neighbour")
 
 
@@ -240,7 +242,7 @@ def test_a_forgotten_aggregate_is_caught(audited, monkeypatch):
     def forgetful(real):
         return lambda self, planned: real(self, list(planned)[: max(len(planned) - 1, 1)])
 
-    replaced(monkeypatch, Book, "charges", forgetful)
+    replaced(monkeypatch, Accountant, "charges", forgetful)
     caught(audited, "too cheap")
 
 
@@ -250,16 +252,16 @@ def test_a_refusal_that_looks_at_the_data_is_caught(audited, monkeypatch):
     """
 
     def curious(real):
-        def check(self, book, terms, *rest):
-            cube = self._open_cube(book.snapshot)._cube
-            for block in book.history.blocks[-len(terms) :]:
+        def check(self, accountant, terms, *rest):
+            cube = self.curator._open_cube(accountant.snapshot)._cube
+            for block in accountant.history.blocks[-len(terms) :]:
                 if min(cube.answer(block.family)) == 0:
                     raise InsufficientBudgetError("too few", requested=0, spent=0, left=0)
-            return real(self, book, terms, *rest)
+            return real(self, accountant, terms, *rest)
 
         return check
 
-    replaced(monkeypatch, proxy.engine.Engine, "_check", curious)
+    replaced(monkeypatch, measure.Measurer, "_require_budget", curious)
     caught(audited, "shows the data|on the neighbour")
 
 
@@ -274,7 +276,7 @@ def test_a_maximum_for_a_sum_is_caught_in_a_statement(audited, monkeypatch):
 
         return cost
 
-    replaced(monkeypatch, Book, "cost", dearest)
+    replaced(monkeypatch, Accountant, "cost", dearest)
     caught(audited, "too cheap")
 
 

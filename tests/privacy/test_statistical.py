@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-import proxy.engine
+import proxy.engine.engine
 from proxy.engine import Engine
 from proxy.inference import plan as planning
 from proxy.inference.accounting import UNIT
@@ -49,7 +49,10 @@ def statement(cell):
 def seen(world, cube, text, sampler, runs):
     """Run the attack on new ledgers; return what it saw [runs, numbers] and what the cell paid."""
     found, spent = [], set()
-    real, proxy.engine.Evaluator = proxy.engine.Evaluator, lambda domain: world.evaluator
+    real, proxy.engine.engine.Evaluator = (
+        proxy.engine.engine.Evaluator,
+        lambda domain: world.evaluator,
+    )
     try:
         for _ in range(runs):
             ledger = MemoryLedger(world.policy)
@@ -59,7 +62,7 @@ def seen(world, cube, text, sampler, runs):
             assert len(ledger.measurements()) == 2
             spent |= set(ledger.spent().values())
     finally:
-        proxy.engine.Evaluator = real
+        proxy.engine.engine.Evaluator = real
     (paid,) = spent
     return np.array(found), paid / UNIT
 

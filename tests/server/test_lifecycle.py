@@ -460,12 +460,12 @@ class Slow:
         engine = running.server.served.now.engines["cps1988"]
         original = engine._answer
 
-        def answer(book, goals, text, session):
+        def answer(accountant, goals, text, session):
             self.session = session
             self.entered.set()
             while not self.go_on.wait(0.01):
                 session.check_canceled()
-            return original(book, goals, text, session)
+            return original(accountant, goals, text, session)
 
         engine._answer = answer
 

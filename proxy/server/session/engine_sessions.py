@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from proxy.budgets import said
 from proxy.engine import Column, Engine, Result, Session
+from proxy.engine.allowances import said
 from proxy.errors import Error, NotSupportedError, QueryCanceledError, StatementTooComplexError
 from proxy.policy import User
 from proxy.server.limits import Limits

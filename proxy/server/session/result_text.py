@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from proxy.budgets import said
 from proxy.engine import Answer, Column, Result
+from proxy.engine.allowances import said
 from proxy.server.mirror.mirror import SCHEMA, quoted, text
 from proxy.server.wire.messages import Report
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from proxy.goals import Answer
+from proxy.engine.answers import Answer
 from proxy.inference.derived import Counts, Ends, guess, interval
 from proxy.sql import Program, Release, Rows
 from proxy.sql.program import Cell, Derived

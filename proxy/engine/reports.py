@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from proxy.bill import Bill
-from proxy.book import Book
-from proxy.budgets import Room
-from proxy.digits import upwards
-from proxy.goals import Goal
+from proxy.accountant import Accountant
+from proxy.engine.allowances import Allowance
+from proxy.engine.bill import Bill
+from proxy.engine.digits import upwards
+from proxy.engine.goals import Goal
 from proxy.inference.accounting import UNIT
 from proxy.inference.plan import Plan, Wanted
 from proxy.inference.query import Term
@@ -55,13 +55,21 @@ class HistoryLine:
     numbers: int
 
 
-def budget(dataset: str, book: Book, rooms: Sequence[Room]) -> BudgetReport:
+def budget(dataset: str, accountant: Accountant, allowances: Sequence[Allowance]) -> BudgetReport:
     """Return every limit that binds a user, and what is left of it."""
     lines = [
-        RuleReport(room.name, room.budget / UNIT, room.spent / UNIT, room.left, room.exact)
-        for room in rooms
+        RuleReport(
+            allowance.name,
+            allowance.budget / UNIT,
+            allowance.spent / UNIT,
+            allowance.left,
+            allowance.exact,
+        )
+        for allowance in allowances
     ]
-    return BudgetReport(dataset, tuple(lines), len(book.history.blocks), len(book.history))
+    return BudgetReport(
+        dataset, tuple(lines), len(accountant.history.blocks), len(accountant.history)
+    )
 
 
 def history(ledger: Any, user: str | None = None) -> list[HistoryLine]:
@@ -104,8 +112,8 @@ EXPLAINED = (
 def explain(
     program: Program,
     goals: Sequence[Goal],
-    book: Book,
-    make: Callable[[Book, Sequence[Wanted]], Plan],
+    accountant: Accountant,
+    make: Callable[[Accountant, Sequence[Wanted]], Plan],
     after: Callable[[Sequence[Term]], float],
 ) -> list[tuple[Any, ...]]:
     """Return one row for each number: free, or its cost; the interval to expect; what is left.
@@ -113,19 +121,19 @@ def explain(
     ``left_after`` is what the whole statement would leave, as ``after`` says it of its charges.  A
     number that is met in steps shows its first.
     """
-    kept = len(book.history.blocks)
+    kept = len(accountant.history.blocks)
     try:
-        wants = [goal.wants(book.history) for goal in goals]
-        plan = make(book, [w for each in wants for w in each])
-        left = after(book.charges(plan.measurements))
-        bill = Bill(book.space)
-        bill.add(book.history.blocks[kept:])
+        wants = [goal.wants(accountant.history) for goal in goals]
+        plan = make(accountant, [w for each in wants for w in each])
+        left = after(accountant.charges(plan.measurements))
+        bill = Bill(accountant.space)
+        bill.add(accountant.history.blocks[kept:])
         rows: list[tuple[Any, ...]] = []
         for release in program.releases:
             labels = list(zip(*(group.values for group in release.groups), strict=True))
             for goal in [goal for goal in goals if goal.number in release.numbers]:
                 rests = bill.rests()
-                expected = goal.expected(book.history, rests)
+                expected = goal.expected(accountant.history, rests)
                 costs = bill.costs(goal.number, rests)
                 for row, (source, paid, half) in enumerate(expected):
                     cost = costs[row] if paid else 0.0
@@ -133,7 +141,7 @@ def explain(
                     rows.append((goal.number.label, group, source, cost, upwards(half), left))
         return rows
     finally:
-        book.history.truncate(kept)
+        accountant.history.truncate(kept)
 
 
 def _written(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from proxy.goals import Answer
+from proxy.engine.answers import Answer
 
 
 def decimals(length: float) -> int:

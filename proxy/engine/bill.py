@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from proxy.goals import Answer
+from proxy.engine.answers import Answer
 from proxy.inference.accounting import TABLE, UNIT, Table, charge, maximum
 from proxy.inference.family import Family
 from proxy.inference.history import Block

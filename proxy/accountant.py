@@ -1,12 +1,8 @@
 """One history as the engine keeps it in memory: the rows, what they charged, and its rules.
 
-A book follows the ledger: ``catch_up`` adds what other processes committed.  Invariant: between
-statements the history holds exactly the ledger's rows of its name and current snapshot; what was
-planned and not measured is taken back.
-
-Every limit of the policy is shared out among the histories beforehand (``proxy.roles.share``), so
-that no history's plans and refusals depend on what is asked in another, and all of them together
-stay within it.
+The accountant follows the ledger: ``catch_up`` adds what other processes committed.  Invariant:
+between statements the history holds exactly the ledger's rows of its name and current snapshot;
+what was planned and not measured is taken back.
 """
 
 from __future__ import annotations
@@ -20,43 +16,23 @@ from typing import Any
 
 import numpy as np
 
+from proxy.budgets import Limit, shared_out
 from proxy.errors import InsufficientBudgetError, StateError
-from proxy.inference.accounting import (
-    UNIT,
-    Account,
-    Breach,
-    Rule,
-    budget_units,
-    charge,
-    maximum,
-)
+from proxy.inference.accounting import UNIT, Account, Breach, Rule, charge, maximum
 from proxy.inference.history import DENSE_FAMILY, Block, History, unwatched
 from proxy.inference.plan import Measurement as Planned
 from proxy.inference.query import Factor, Space, Term, TooLargeError
 from proxy.ledger import Measurement, Reads, Snapshot
 from proxy.policy import Policy
-from proxy.roles import share
 from proxy.sql.compile.release_point import space
-from proxy.sql.conditions import region
-from proxy.sql.evaluator.evaluator import Evaluator
 
 WIDE, EACH = 8, 100  # what a family that is used alone counts: so many, and one for each EACH rows
-KEPT = 512  # results, and what is left
+MAX_CACHED_RESULTS = 512  # results, and what is left
 LEFT = "left"
-CELLS = "the budget of the cells"
-
-
-@dataclass(frozen=True)
-class Limit:
-    """What the cells inside ``within`` (0/1 factors; none: all) may pay in all histories, alpha."""
-
-    budget: Fraction  # for one row
-    within: tuple[Factor, ...]
-    name: str
 
 
 @dataclass(eq=False)
-class Book:
+class Accountant:
     """A history, the account of its charges, and the rules that hold for it."""
 
     name: str
@@ -69,7 +45,7 @@ class Book:
     history: History = field(init=False)
     account: Account = field(init=False)
     rules: tuple[Rule, ...] = ()
-    kept: dict[Hashable, Any] = field(default_factory=dict)  # what was made of this history
+    cache: dict[Hashable, Any] = field(default_factory=dict)  # what was made of this history
     weights: dict[int, int] = field(default_factory=dict)  # audit line -> what its rows count
     _blocks: dict[int, Block] = field(init=False, default_factory=dict)  # by the ledger's id
     _charges: dict[int, Term] = field(init=False, default_factory=dict)
@@ -109,7 +85,11 @@ class Book:
             if row.history == self.name and row.snapshot == snapshot.id:
                 self._take(row)
         self.sequence = sequence
-        self.kept.clear()
+        self.cache.clear()
+
+    def forget(self) -> None:
+        """Know nothing any more: the next ``catch_up`` reads it all from the ledger."""
+        self.sequence, self.snapshot = -1, 0
 
     @contextmanager
     def watched(self, check: Callable[[], None]) -> Iterator[None]:
@@ -160,16 +140,16 @@ class Book:
             self._charges[row.id] = charge(row.family, row.scale)
             self.account.add([self._charges[row.id]])
         self.sequence = sequence
-        self.kept.clear()
+        self.cache.clear()
 
     def _weigh(self, sequence: int, rows: int) -> None:
         self.weights[sequence] = self.weights.get(sequence, 0) + weight(rows)
 
-    def keep(self, key: Hashable, made: object) -> None:
+    def remember(self, key: Hashable, made: object) -> None:
         """Keep what was made of the history, until it grows."""
-        if len(self.kept) >= KEPT:
-            del self.kept[next(iter(self.kept))]
-        self.kept[key] = made
+        if len(self.cache) >= MAX_CACHED_RESULTS:
+            del self.cache[next(iter(self.cache))]
+        self.cache[key] = made
 
     def charges(self, planned: Iterable[Planned]) -> list[Term]:
         """Return what measurements would charge each cell."""
@@ -208,9 +188,9 @@ class Book:
         """Return the alpha that is left in the cell that has least, after further charges."""
         if more:
             return self._least(more)
-        if LEFT not in self.kept:
-            self.keep(LEFT, self._least(()))
-        return float(self.kept[LEFT])
+        if LEFT not in self.cache:
+            self.remember(LEFT, self._least(()))
+        return float(self.cache[LEFT])
 
     def most_left(self) -> int:
         """Return what no cell has more left than, in 2⁻⁴⁰ alpha."""
@@ -236,56 +216,3 @@ def too_dear(breach: Breach) -> InsufficientBudgetError:
         hint="ask for a wider interval (larger half_width or delta), for fewer numbers, "
         "or for what follows from earlier answers",
     )
-
-
-def limits(policy: Policy, evaluator: Evaluator) -> tuple[Limit, ...]:
-    """Return what the policy lets cells pay.
-
-    A unit of up to k rows pays k times; limits of single cells protect rows.  A guard is a cap on
-    every cell: it bounds what the posterior of its claim can become.
-
-    Raises:
-        PolicyError: a condition is none over the policy's attributes.
-    """
-    privacy = policy.privacy
-    rows = privacy.unit.max_rows
-    name = CELLS
-    if rows > 1:
-        name += f" (1/{rows} of the policy's, for each of {rows} rows)"
-    found = [Limit(privacy.budget / rows, (), name)]
-    for cell in privacy.cells:
-        name = f"the budget of the cells where {cell.where}"
-        found.append(Limit(cell.budget, region(cell, policy, evaluator), name))
-    for guard in privacy.guards:
-        name = f"the guard COUNT(*) BETWEEN {guard.low} AND {guard.high}"
-        found.append(Limit(Fraction(guard.cap), (), name))
-    return tuple(found)
-
-
-def shared_out(limits: Iterable[Limit], name: str, policy: Policy, ledger: Reads) -> Iterable[Rule]:
-    """Yield the rules of one history: its share of each limit.
-
-    What another history has paid beyond its own share, since the policy was another then, or in a
-    snapshot that began with it everywhere, is taken from this one's.  That history can pay no
-    more, so the difference does not move with what is asked there.
-    """
-    others = accounts(ledger, space(policy.domain), but=name)
-    for limit in limits:
-        beyond = 0
-        for other, account in others.items():
-            part = budget_units(limit.budget * share(policy, other))
-            beyond += max(account.spent(limit.within).value - part, 0)
-        own = budget_units(limit.budget * share(policy, name))
-        yield Rule(max(own - beyond, 0), limit.within, limit.name)
-
-
-def accounts(ledger: Reads, shape: Space, but: str = "") -> dict[str, Account]:
-    """Return what each history (``but`` for one) has charged in the current snapshot, by name."""
-    snapshot = ledger.snapshot()
-    bases = snapshot.bases.items()
-    found = {name: Account(shape, base) for name, base in bases if name != but}
-    for row in ledger.measurements():
-        if snapshot.charges(row) and row.history != but:
-            account = found.setdefault(row.history, Account(shape, 0))
-            account.add([charge(row.family, row.scale)])
-    return found

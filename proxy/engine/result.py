@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from proxy.derived import intervals, settled
-from proxy.digits import ends
-from proxy.goals import Answer
+from proxy.engine.answers import Answer
+from proxy.engine.derived import intervals, settled
+from proxy.engine.digits import ends
 from proxy.inference.query import LinearQuery
 from proxy.settings import COLUMNS, NONNEGATIVE, Settings
 from proxy.sql import Column, Evaluator, Number, Origin, Program, Rows, postprocess

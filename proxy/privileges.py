@@ -45,7 +45,7 @@ class Cap:
 
 
 @dataclass(frozen=True)
-class Standing:
+class Privileges:
     """What a user may do, see and spend."""
 
     user: str
@@ -89,8 +89,8 @@ def users_of(policy: Policy) -> Users | None:
     return load_users(path) if path.exists() else None
 
 
-def standing(policy: Policy, users: Users | None, user: str) -> Standing:
-    """Return the standing of a user in a dataset.
+def privileges_of(policy: Policy, users: Users | None, user: str) -> Privileges:
+    """Return the privileges of a user in a dataset.
 
     Raises:
         InsufficientPrivilegeError: nobody knows the user, or the dataset is not open to them.
@@ -106,7 +106,7 @@ def standing(policy: Policy, users: Users | None, user: str) -> Standing:
     names = {*policy.analysts, *(users.users if users else ())}
     served = {name: _history(policy, users, name) for name in sorted(names | {user} - {""})}
     shared = history == SHARED
-    return Standing(
+    return Privileges(
         user,
         known.roles if known else frozenset({ANALYST}) if user else ALL,
         history,
@@ -207,7 +207,7 @@ def share(policy: Policy, history: str) -> Fraction:
     return budget / policy.privacy.budget
 
 
-def honoured(policy: Policy) -> None:
+def require_supported(policy: Policy) -> None:
     """Refuse what a policy asks for and nothing here does yet.
 
     Raises:

@@ -1,0 +1,165 @@
+"""AVG: within a half-width, in steps.
+
+AVG is a ratio S / C: its interval is the hull of {t in the clip: |Ŝ - tĈ| ≤ half_width(S - tC)},
+right for every C ≥ 1, since S - tC is itself a linear query with a posterior of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from proxy.engine.answers import Answer, source
+from proxy.engine.claims import below, open_ended
+from proxy.engine.stepwise import Found, StepwiseGoal
+from proxy.inference import plan as planning
+from proxy.inference import steps
+from proxy.inference.history import Block, Estimator, History
+from proxy.inference.query import common_grid
+from proxy.inference.ratio import difference, hull_end
+from proxy.inference.steps import STEPS, Look
+from proxy.sql.program import Extra, Number
+
+SHARE = 0.7  # of an average's half-width: for its sum, and for its count; they rarely add up
+RARE = 1e-6  # the chance that is left of a ratio's denominator being nothing
+
+
+@dataclass(eq=False)
+class AverageGoal(StepwiseGoal):
+    """AVG(measure) = mid + U / C, U = SUM - mid · COUNT, within ``half_width``, in steps."""
+
+    number: Number
+    half_width: Fraction
+    delta: float
+    budget: float  # alpha of a cell
+    clip: tuple[float, float]
+    steps: int = STEPS
+    looks: dict[int, Look] = field(default_factory=dict)
+    left_out: set[int] = field(default_factory=set)
+    _used: list[tuple[Estimator | None, Estimator | None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        assert self.number.denominator is not None
+        self.families = (self.number.denominator, self.number.family)
+
+    def _look(self, history: History, row: int, *found: Estimator | None) -> Look:
+        """Return what is wanted of count and sum, given the count known so far."""
+        bottom, top = found
+        if bottom is None:
+            return self._first()
+        if not bottom.rows.size:  # nobody can be in it, so it is NULL
+            return steps.MET
+        width, under = planning.half_width(bottom, self._delta), history.estimate(bottom)
+        if under <= width:
+            most = SHARE * float(self.half_width) * (under + width)
+            sums = (self.families[1], Fraction(max(most, 0.0)), self._delta)
+            if under + width < 1 or steps.price(*sums) > self.budget:
+                return steps.LOST
+            return steps.closer(self.families[0], width, self._delta)
+        size, middle = max(under, 1.0), float(self.number.shift)
+        distance = max(self.clip[1] - middle, middle - self.clip[0])
+        if top is not None:
+            if self._enough(history, top, bottom):
+                return steps.MET
+            ratio = abs(history.estimate(top)) / size
+            distance = min(distance, ratio + 2 * float(self.half_width))
+        goal = float(self.half_width) * size
+        count = Fraction(max(SHARE * goal / max(distance, 1e-9), 1e-6))
+        return self._asked(history, row, top is None, count, Fraction(SHARE * goal))
+
+    def _asked(
+        self, history: History, row: int, new: bool, count: Fraction, total: Fraction
+    ) -> Look:
+        """Return what is asked of count and sum: more than is known, since that was not enough.
+
+        Where each is known within what the step asks for, with all of its delta, the ratio need not
+        be: then they share the delta.
+        """
+        delta = self._delta
+        for _ in range(steps.TIGHTENED):
+            near = steps.inferred(history, self.families[0], row, count, delta)
+            if new or not (near and steps.inferred(history, self.families[1], row, total, delta)):
+                break
+            delta, count, total = delta / 2, count * steps.TIGHTER, total * steps.TIGHTER
+        wanted = ((0, count, delta),) if not near else ()
+        return steps.priced(self.families, *wanted, (1, total, delta))
+
+    def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
+        """Return ratio and interval of every row from the history as it now is."""
+        bottoms, tops = (steps.known(history, each, self._delta) for each in self.families)
+        self._used = list(zip(tops, bottoms, strict=True))
+        return [self._answer(history, top, bottom, paid) for top, bottom in self._used]
+
+    def probability(self, history: History, row: int, claim: Extra) -> float | None:
+        """Return a lower bound on P(least ≤ AVG ≤ most); None where C may well be 0.
+
+        AVG ≤ t iff U - (t - mid) C ≤ 0, a linear query, where C > 0.
+        """
+        top, bottom = self._used[row]
+        if top is None or bottom is None:
+            return None
+        under = history.estimate(bottom)
+        if planning.law(bottom).cdf(-under / float(bottom.unit)).upper > RARE:
+            return None
+        claim = open_ended(claim, self.clip)
+        inside, outside = -RARE, RARE
+        for end, sign, strict in zip((claim.least, claim.most), (1, -1), claim.strict, strict=True):
+            if end is not None:  # sign · (U - (end - mid) C) is a multiple of its grid
+                times = end - self.number.shift
+                grid = abs(times) * self.families[0].grid
+                half = common_grid(self.number.family.grid, grid) / 2
+                value = sign * (history.exact(top) - times * history.exact(bottom))
+                distance = value - half if strict else value + half
+                law = difference(top, bottom, times)
+                inside += below(law, -distance)
+                outside += 1 - below(law, distance)
+        if claim.negated:
+            return max(inside, 0.0)
+        return max(1 - outside, 0.0)
+
+    def _outside(
+        self, history: History, top: Estimator, bottom: Estimator
+    ) -> Callable[[float], bool]:
+        """Return whether |Û - (t - mid) Ĉ| is more than the half-width of U - (t - mid) C."""
+        middle, delta = float(self.number.shift), self.delta / self.steps
+        over, under = history.estimate(top), history.estimate(bottom)
+
+        def outside(t: float) -> bool:
+            posterior = difference(top, bottom, Fraction(t - middle))
+            value = abs(over - (t - middle) * under) / float(posterior.unit) - posterior.slack
+            return value > 0 and planning.law(posterior).meets(value * (1 - 1e-9), 1 - delta)
+
+        return outside
+
+    def _enough(self, history: History, top: Estimator, bottom: Estimator) -> bool:
+        """Return whether the interval is no longer than was asked for."""
+        under = history.estimate(bottom)
+        if under <= 0:  # NULL, somewhere in the clip
+            return self.clip[1] - self.clip[0] <= 2 * float(self.half_width)
+        ratio = float(self.number.shift) + history.estimate(top) / under
+        outside, half = self._outside(history, top, bottom), float(self.half_width)
+        ends = (ratio - half, ratio + half)
+        return all(not self.clip[0] < end < self.clip[1] or outside(end) for end in ends)
+
+    def _answer(
+        self,
+        history: History,
+        top: Estimator | None,
+        bottom: Estimator | None,
+        paid: Mapping[int, Block],
+    ) -> Answer:
+        low, high = self.clip
+        if top is None or bottom is None:
+            used = [each for each in (top, bottom) if each]
+            return Answer(math.nan, low, high, 1 - self.delta, *source(used, paid))
+        estimate, under = math.nan, history.estimate(bottom)
+        if under > 0:
+            outside = self._outside(history, top, bottom)
+            middle = float(self.number.shift) + history.estimate(top) / under
+            middle = min(max(middle, low), high)
+            low, high = hull_end(outside, middle, low), hull_end(outside, middle, high)
+            if under > planning.half_width(bottom, self._delta):  # else it may be of nobody
+                estimate = middle
+        return Answer(estimate, low, high, 1 - self.delta, *source([top, bottom], paid))

@@ -1,0 +1,218 @@
+"""One transaction: check every budget, draw the noise, commit.
+
+This module alone reads exact answers off the cube and draws noise.  Invariant: nothing of an exact
+answer leaves it but its sum with noise, in a measurement that is charged and committed; plans and
+refusals depend on public things and released answers only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import chain
+
+from proxy.accountant import Accountant, too_dear, weight
+from proxy.cube import Cube
+from proxy.engine.allowances import spending_allowances
+from proxy.engine.reports import COST, STEP
+from proxy.engine.session import Session
+from proxy.errors import (
+    InsufficientBudgetError,
+    NotSupportedError,
+    StateError,
+    StatementTooComplexError,
+)
+from proxy.inference import plan as planning
+from proxy.inference.accounting import UNIT
+from proxy.inference.history import Block, Estimator
+from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
+from proxy.inference.plan import Allocation, Plan, Wanted
+from proxy.inference.query import Term, TooLargeError
+from proxy.ledger import Ledger, Measurement, Reads, Transaction
+from proxy.policy import Policy
+from proxy.privileges import access
+from proxy.settings import SPEND
+from proxy.sql.statement import too_complex
+
+Rows = list[Estimator | None]  # an estimator of every row of a family
+
+REFUSALS = (InsufficientBudgetError, NotSupportedError, StatementTooComplexError)  # of a plan
+
+__all__ = ["REFUSALS", "Cube", "Curator", "Measurer", "Rows", "Sampler"]
+
+
+class Curator:
+    """Who holds the exact answers, and gives none without noise."""
+
+    def __init__(self, cube: Callable[[int], Cube], sampler: Sampler | None) -> None:
+        self._open_cube = cube  # of a snapshot
+        self._cube: tuple[int, Cube] | None = None
+        self._sampler = sampler or GeometricSampler()
+
+    def draw(
+        self, planned: planning.Measurement, accountant: Accountant, tx: Transaction
+    ) -> Measurement:
+        """Read the exact answers, add the noise, and put the sum, alone, into the ledger."""
+        if self._cube is None or self._cube[0] != accountant.snapshot:
+            self._cube = accountant.snapshot, self._open_cube(accountant.snapshot)
+        exact = self._cube[1].answer(planned.family)
+        noise = self._sampler.draw(planned.scale, planned.family.rows)
+        noisy = tuple(a + k for a, k in zip(exact, noise, strict=True))
+        row = Measurement(
+            planned.family, planned.scale, noisy, accountant.name, accountant.snapshot
+        )
+        return Measurement(
+            row.family, row.scale, row.answers, row.history, row.snapshot, id=tx.append(row)
+        )
+
+
+@dataclass(frozen=True)
+class Measurer:
+    """What measures for one statement: who asks, who draws, and where it is written down."""
+
+    curator: Curator
+    ledger: Ledger
+    session: Session
+    text: str
+    now: Callable[[], datetime]  # in the policy's time zone
+
+    def measure(
+        self, accountant: Accountant, wants: Sequence[Sequence[Wanted]]
+    ) -> tuple[list[Block], Sequence[Rows]]:
+        """Measure what cannot be inferred of each number, all or nothing; return the new blocks."""
+        accountant.catch_up(self.ledger)
+        kept, bill, user = len(accountant.history.blocks), self.session.bill, self.session.user
+        assert bill is not None
+        bill.owners = [place for place, each in enumerate(wants) for _ in each]
+        try:
+            plan = self.plan(accountant, list(chain(*wants)))
+            if not plan.measurements:
+                return [], plan.estimators
+            self._require_spending(accountant, plan)
+            self.session.check_canceled()
+            with self.ledger.transaction() as tx:
+                # somebody was faster: plan again, in the lock
+                if tx.sequence() != accountant.sequence:
+                    accountant.history.truncate(kept)
+                    accountant.catch_up(tx)
+                    kept = len(accountant.history.blocks)
+                    plan = self.plan(accountant, list(chain(*wants)))
+                terms = accountant.charges(plan.measurements)
+                self._require_budget(accountant, terms, tx)
+                self._require_rows(accountant, plan)
+                cost = accountant.cost(terms)
+                rows = [self.curator.draw(each, accountant, tx) for each in plan.measurements]
+                sequence = tx.sequence()
+                if rows:
+                    spent = {accountant.name: accountant.account.spent((), terms).value}
+                    step = {STEP: bill.first, COST: bill.cost(terms)} if bill.first else None
+                    sequence = tx.audit("measured", user, self.text, cost, step, spent)
+            blocks = accountant.history.blocks[kept:]
+            bill.add(blocks, sequence, [each.wanted for each in plan.measurements])
+            accountant.measured(rows, blocks, sequence)
+            return blocks, plan.estimators
+        except REFUSALS as error:  # nothing was measured: the plan is taken back
+            accountant.history.truncate(kept)
+            self.ledger.note("refused", user, self.text, {"reason": error.message})
+            raise
+        except BaseException:  # whatever was or was not committed: the ledger knows
+            accountant.forget()
+            raise
+
+    def plan(self, accountant: Accountant, wants: Sequence[Wanted]) -> Plan:
+        """Return what would be measured, and what each row is then inferred from."""
+        privacy = accountant.policy.privacy
+        allocation = Allocation(privacy.allocation == "topup", float(privacy.floor))
+        try:
+            plan = planning.plan(accountant.history, wants, allocation)
+            for each in plan.measurements:
+                accountant.chargeable(each)
+                check_safe(each.family, each.scale, accountant.policy.max_records)
+        except TooLargeError as error:
+            raise too_complex("a number", error) from error
+        except UnsafeNoiseError as error:
+            raise NotSupportedError(
+                f"this number cannot be measured safely: {error}", hint=error.hint
+            ) from error
+        return plan
+
+    def refusal(self, accountant: Accountant, wants: Sequence[Wanted]) -> str:
+        """Return why what is wanted may not be measured; nothing, where it may."""
+        kept = len(accountant.history.blocks)
+        try:
+            plan = self.plan(accountant, wants)
+            if plan.measurements:
+                self._require_spending(accountant, plan)
+                self._require_budget(accountant, accountant.charges(plan.measurements), self.ledger)
+                self._require_rows(accountant, plan)
+        except REFUSALS as error:
+            return error.message
+        finally:
+            accountant.history.truncate(kept)
+        return ""
+
+    def _require_spending(self, accountant: Accountant, plan: Plan) -> None:
+        """Refuse to spend where the session or the analyst must not, before any lock."""
+        session = self.session
+        if not (session.settings.value(SPEND) and session.privileges.spend):
+            who = "this session" if session.privileges.spend else f"analyst {session.user}"
+            raise InsufficientBudgetError(
+                f"refused: {who} may only infer (spend: off), and this must be measured",
+                requested=accountant.cost(accountant.charges(plan.measurements)) / UNIT,
+                spent=0.0,
+                left=0.0,
+                hint="ask for a wider interval, or for what follows from earlier answers",
+            )
+
+    def _require_budget(self, accountant: Accountant, terms: Sequence[Term], reads: Reads) -> None:
+        """Refuse what would break a budget: of the cells, of the analyst, of the period."""
+        self._require_users(accountant.policy, reads)
+        breach = accountant.breach(terms)
+        if breach is not None:
+            raise too_dear(breach)
+        cost = accountant.cost(terms)
+        for allowance in spending_allowances(
+            self.session.privileges, accountant, reads, self.now()
+        ):
+            if allowance.spent + cost > allowance.budget:
+                raise InsufficientBudgetError(
+                    f"refused: the statement costs more than {allowance.name} has left",
+                    requested=cost / UNIT,
+                    spent=allowance.spent / UNIT,
+                    left=allowance.left,
+                    hint="ask for a wider interval, or ask the data steward",
+                )
+
+    def _require_users(self, policy: Policy, reads: Reads) -> None:
+        """Refuse to spend under another users file than the ledger was told: its caps differ."""
+        known = reads.protection().protection.get("users", {})
+        mine = access(policy, self.session.users)
+        if known and any(known.get(name) != each for name, each in mine.items()):
+            raise StateError(
+                f"another users.yaml of {policy.dataset} has been taken over since this "
+                "connection was opened",
+                hint="connect again; a server takes it over by itself",
+            )
+
+    def _require_rows(self, accountant: Accountant, plan: Plan) -> None:
+        """Refuse what would make the history longer than the policy allows."""
+        more = sum(weight(each.family.rows) for each in plan.measurements)
+        limits, user = accountant.policy.privacy.rows, self.session.user
+        total = int(limits.total * self.session.privileges.share)
+        found = [("the history", sum(accountant.weights.values()), total)]
+        if limits.analyst < total:
+            mine = {line.seq for line in self.ledger.audit() if line.user == user}
+            there = sum(each for line, each in accountant.weights.items() if line in mine)
+            found.append((f"the history of {user or 'this user'}", there, limits.analyst))
+        for who, there, limit in found:
+            if there + more > limit:
+                left = max(limit - there, 0)
+                raise InsufficientBudgetError(
+                    f"refused: {who} is full: {limit:,} numbers, and this statement adds {more:,}",
+                    requested=more,
+                    spent=there,
+                    left=left,
+                    hint="ask for what follows from earlier answers, or ask the data steward "
+                    "(privacy.rows); a GROUP BY of more than 128 groups counts a hundredth of them",
+                )

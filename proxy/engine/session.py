@@ -1,0 +1,186 @@
+"""One client's statements: settings, transaction block, commands, cancellation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import proxy.engine.reports as reports
+from proxy.engine.allowances import Allowance
+from proxy.engine.bill import Bill
+from proxy.engine.result import Result, columns
+from proxy.engine.transaction_block import KINDS, TransactionBlock
+from proxy.errors import Error, NotSupportedError, QueryCanceledError
+from proxy.policy import Policy, Users
+from proxy.privileges import Privileges
+from proxy.settings import UTILITY, Settings, Wishes, given, of_user
+from proxy.sql.parse.parameters import bind_parameters
+from proxy.sql.parse.views import Create, Drop, created, dropped
+from proxy.sql.program import Column, Command, Program
+
+IGNORED_COMMANDS = ("set", "reset")
+
+
+class Backend(Protocol):
+    """What a session asks of the engine that serves it."""
+
+    policy: Policy
+    wishes: Wishes
+    users: Users | None
+
+    def execute(self, text: str, session: Session) -> Result:
+        """Run one statement."""
+
+    def compile(self, text: str, session: Session) -> Program | Command:
+        """Return what a statement means, without running it."""
+
+    def explain(
+        self, program: Program, session: Session
+    ) -> tuple[list[tuple[Any, ...]], tuple[str, ...]]:
+        """Return what each number of a statement would cost, and notices; measure nothing."""
+
+    def privileges(self, user: str) -> Privileges:
+        """Return what a user may do, see and spend."""
+
+    def budget(self, user: str) -> reports.BudgetReport:
+        """Return every budget of the history that serves a user, and what is left of it."""
+
+    def history(self, user: str | None) -> Sequence[reports.HistoryLine]:
+        """Return the statements that were paid for, oldest first; of one user, or of all."""
+
+    def left(self, session: Session) -> Allowance:
+        """Return the limit that has least left for a session's user."""
+
+    def interrupt(self, session: Session) -> None:
+        """Stop what runs for a session, from another thread."""
+
+
+class Session:
+    """One client's statements, on one user's account, with settings of their own."""
+
+    def __init__(
+        self, engine: Backend, user: str, utility: tuple[float, float] | str | None, dialect: str
+    ) -> None:
+        self.user = user
+        self.users = engine.users
+        self.privileges = engine.privileges(user)
+        wish = of_user(self.privileges.utility)
+        self.settings = Settings(given(utility) if utility is not None else wish, engine.wishes)
+        self.block = TransactionBlock(self.settings)
+        self._engine = engine
+        self.dialect = dialect
+        self.thread: int | None = None  # which runs a statement
+        self.bill: Bill | None = None  # of the statement that runs
+        self._canceled = False
+
+    def renew_privileges(self) -> None:
+        """Have the privileges that the users file gives by now."""
+        if self.users != self._engine.users:
+            self.users, self.privileges = self._engine.users, self._engine.privileges(self.user)
+
+    def execute(self, text: str, parameters: Any = None) -> Result:
+        """Run one statement; in a transaction, an error makes it fail until its end."""
+        self._canceled = False
+        if parameters is not None:  # wrong ones are no statement yet, and fail no transaction
+            text = bind_parameters(text, parameters)
+        try:
+            if self.block.failed:
+                self.block.check(self._kind(text))
+            return self._engine.execute(text, self)
+        except Exception:
+            self.block.fail()
+            raise
+
+    def _kind(self, text: str) -> str | None:
+        """Return which command a text is; None for all else, and for what is none."""
+        try:
+            statement = self._engine.compile(text, self)
+        except Error:
+            return None
+        return statement.kind if isinstance(statement, Command) else None
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a BEGIN has no end yet."""
+        return self.block.open
+
+    def explain(self, text: str) -> Result:
+        """Return what a query would cost, and measure nothing: EXPLAIN UTILITY."""
+        program = self._engine.compile(text, self)
+        if not isinstance(program, Program):
+            raise NotSupportedError(f"EXPLAIN UTILITY takes a query, not {program.kind.upper()}")
+        return self.command(Command("explain", "utility", text, program=program))
+
+    def describe(self, text: str) -> tuple[Column, ...]:
+        """Return the columns that a statement would give: it is compiled, and releases nothing."""
+        statement = self._engine.compile(text, self)
+        if isinstance(statement, Program):
+            return columns(statement, self.settings)
+        return self.command(statement).columns if statement.kind in ("show", "explain") else ()
+
+    def cancel(self) -> None:
+        """Stop the statement that runs, from another thread, if it is not yet committed."""
+        self._canceled = True
+        self._engine.interrupt(self)
+
+    def check_canceled(self) -> None:
+        """Raise if the statement that runs is to stop."""
+        if self._canceled:
+            raise QueryCanceledError("canceling statement due to user request")
+
+    def wishes(self) -> Wishes:
+        """Return the session's own defaults: SET privacy.utility, or what it was opened with."""
+        chosen: Wishes = self.settings.value(UTILITY)
+        chosen.check(self._engine.policy)
+        return chosen
+
+    def command(self, command: Command) -> Result:
+        """Run a statement that releases nothing."""
+        columns: tuple[Column, ...] = ()
+        rows: list[tuple[Any, ...]] = []
+        notices: tuple[str, ...] = ()
+        tag = command.kind.upper()
+        if command.kind in ("set", "reset") and command.name.startswith("privacy."):
+            notices = self.block.set(command.name, command.value, command.local)
+        elif command.kind == "reset" and command.name == "all":
+            self.block.reset_all()
+        elif command.kind == "discard":
+            tag = self.block.discard(command.name)
+        elif command.kind == "empty":
+            tag = ""
+        elif command.kind in KINDS:
+            tag, notices = self.block.command(command.kind, command.name)
+        elif isinstance(command.change, Create):
+            assert command.program is not None
+            there = self.settings.views
+            self.settings.views = created(there, command.change, command.program.columns)
+        elif isinstance(command.change, Drop):
+            self.settings.views, notices = dropped(self.settings.views, command.change)
+        elif command.kind == "show":
+            columns, rows = self._shown(command.name)
+        elif command.kind == "explain" and command.program is not None:
+            columns = reports.EXPLAINED
+            rows, notices = self._engine.explain(command.program, self)
+        elif command.kind not in IGNORED_COMMANDS:
+            raise NotSupportedError(
+                f"{command.kind.upper()} is not supported",
+                hint="EXPLAIN UTILITY SELECT … says what a statement would cost"
+                if command.kind == "explain"
+                else None,
+            )
+        allowance = self._engine.left(self)
+        none: list[list[Any]] = [[] for _ in rows]
+        return Result(columns, rows, none, 0.0, allowance.left, notices, tag, none, allowance.name)
+
+    def _shown(self, name: str) -> tuple[tuple[Column, ...], list[tuple[Any, ...]]]:
+        """Return what SHOW shows."""
+        if name == "budget":
+            return reports.BUDGET, reports.budget_rows(self._engine.budget(self.user))
+        if name == "history":
+            return reports.HISTORY, list(
+                reports.history_rows(self._engine.history(self.privileges.sees))
+            )
+        return (Column(name, "text"),), [(self.settings.text(name),)]
+
+    def close(self) -> None:
+        """End the session."""
