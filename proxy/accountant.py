@@ -19,9 +19,11 @@ import numpy as np
 from proxy.budgets import Limit, shared_out
 from proxy.errors import InsufficientBudgetError, StateError
 from proxy.inference.accounting import UNIT, Account, Breach, Rule, charge, maximum
-from proxy.inference.history import DENSE_FAMILY, Block, History, unwatched
+from proxy.inference.dense_system import Block
+from proxy.inference.history import DENSE_FAMILY, History, unwatched
 from proxy.inference.plan import Measurement as Planned
-from proxy.inference.query import Factor, Space, Term, TooLargeError
+from proxy.inference.query import Factor, Term, TooLargeError
+from proxy.inference.space import Space
 from proxy.ledger import Measurement, Reads, Snapshot
 from proxy.policy import Policy
 from proxy.sql.compile.release_point import space

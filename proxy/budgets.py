@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from proxy.inference.accounting import Account, Rule, budget_units, charge
-from proxy.inference.query import Factor, Space
+from proxy.inference.query import Factor
+from proxy.inference.space import Space
 from proxy.ledger import Reads
 from proxy.policy import Policy
 from proxy.privileges import share

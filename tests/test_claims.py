@@ -12,7 +12,8 @@ from proxy.engine.averages import AverageGoal
 from proxy.engine.claims import probability
 from proxy.inference.family import Family
 from proxy.inference.history import History
-from proxy.inference.query import COUNT, Box, LinearQuery, Space, Term
+from proxy.inference.query import COUNT, LinearQuery, Term
+from proxy.inference.space import Box, Space
 from proxy.sql.program import Extra, Number
 
 SPACE = Space((3,), (Box(-100, 100),))

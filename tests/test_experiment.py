@@ -24,7 +24,8 @@ from proxy.experiment.workload import (
 )
 from proxy.inference.blue import blue
 from proxy.inference.family import Family
-from proxy.inference.query import Factor, LinearQuery, Space
+from proxy.inference.query import Factor, LinearQuery
+from proxy.inference.space import Space
 
 CELLS = np.array([7, 1, 5, 30], dtype=np.int64)
 

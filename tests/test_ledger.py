@@ -10,7 +10,8 @@ import pytest
 
 from proxy.errors import IntegrityError, OperationalError, StateError
 from proxy.inference.family import Family
-from proxy.inference.query import Factor, LinearQuery, Space
+from proxy.inference.query import Factor, LinearQuery
+from proxy.inference.space import Space
 from proxy.ledger import Measurement
 from proxy.ledger.sqlite import SQLiteLedger
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from proxy.errors import IntegrityError
 from proxy.inference.family import Family
-from proxy.inference.query import Box, Factor, LinearQuery, Space, Term
+from proxy.inference.query import Factor, LinearQuery, Term
+from proxy.inference.space import Box, Space
 from proxy.ledger.record import decode, encode, pack, unpack
 from tests.inference.test_family import families
 

@@ -10,7 +10,8 @@ import pytest
 
 from proxy.errors import StateError
 from proxy.inference.family import Family
-from proxy.inference.query import LinearQuery, Space
+from proxy.inference.query import LinearQuery
+from proxy.inference.space import Space
 from proxy.ledger import Measurement
 from proxy.ledger.anchor import FileAnchor, Mark
 from proxy.ledger.record import encode

@@ -29,7 +29,8 @@ from proxy.inference import plan
 from proxy.inference.family import Family
 from proxy.inference.history import History
 from proxy.inference.laplace import LaplaceSum
-from proxy.inference.query import Factor, LinearQuery, Space
+from proxy.inference.query import Factor, LinearQuery
+from proxy.inference.space import Space
 
 ROOT = Path(__file__).parents[2]
 RECORDS = 1_000_000

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from proxy.inference.history import Block, Estimator
+from proxy.inference.dense_system import Block
+from proxy.inference.estimator import Estimator
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,10 @@ from proxy.engine.claims import below, open_ended
 from proxy.engine.stepwise import Found, StepwiseGoal
 from proxy.inference import plan as planning
 from proxy.inference import steps
-from proxy.inference.history import Block, Estimator, History
-from proxy.inference.query import common_grid
+from proxy.inference.dense_system import Block
+from proxy.inference.estimator import Estimator
+from proxy.inference.history import History
+from proxy.inference.lattice import common_grid
 from proxy.inference.ratio import difference, hull_end
 from proxy.inference.steps import STEPS, Look
 from proxy.sql.program import Extra, Number

@@ -16,9 +16,10 @@ import numpy as np
 
 from proxy.engine.answers import Answer
 from proxy.inference.accounting import TABLE, UNIT, Table, charge, maximum
+from proxy.inference.dense_system import Block
 from proxy.inference.family import Family
-from proxy.inference.history import Block
-from proxy.inference.query import Factor, Integers, Space, Term
+from proxy.inference.query import Factor, Integers, Term
+from proxy.inference.space import Space
 from proxy.sql.program import Number
 
 

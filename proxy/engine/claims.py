@@ -7,8 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from proxy.inference import plan as planning
-from proxy.inference.history import Estimator
-from proxy.inference.query import next_multiple
+from proxy.inference.estimator import Estimator
+from proxy.inference.lattice import next_multiple
 from proxy.sql.program import Extra, Number
 
 

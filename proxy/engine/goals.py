@@ -20,7 +20,9 @@ from proxy.engine.linear_goals import AbsoluteGoal, LinearGoal, RelativeGoal
 from proxy.engine.stepwise import Expected, Found
 from proxy.errors import NotSupportedError, UtilityError
 from proxy.inference import plan as planning
-from proxy.inference.history import Block, Estimator, History, correlation
+from proxy.inference.dense_system import Block
+from proxy.inference.estimator import Estimator, correlation
+from proxy.inference.history import History
 from proxy.inference.plan import Wanted
 from proxy.inference.steps import Look
 from proxy.settings import UTILITY, Wishes, checked

@@ -13,7 +13,9 @@ from proxy.engine.stepwise import Expected, Found, Looked, StepwiseGoal
 from proxy.errors import OperationalError
 from proxy.inference import plan as planning
 from proxy.inference import steps
-from proxy.inference.history import Block, Estimator, History
+from proxy.inference.dense_system import Block
+from proxy.inference.estimator import Estimator
+from proxy.inference.history import History
 from proxy.inference.plan import Wanted
 from proxy.inference.steps import STEPS, Look
 from proxy.sql.program import Extra, Number

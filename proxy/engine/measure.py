@@ -25,7 +25,8 @@ from proxy.errors import (
 )
 from proxy.inference import plan as planning
 from proxy.inference.accounting import UNIT
-from proxy.inference.history import Block, Estimator
+from proxy.inference.dense_system import Block
+from proxy.inference.estimator import Estimator
 from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
 from proxy.inference.plan import Allocation, Plan, Wanted
 from proxy.inference.query import Term, TooLargeError

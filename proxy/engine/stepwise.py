@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from proxy.engine.answers import source
 from proxy.inference import steps
+from proxy.inference.dense_system import Block
+from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
-from proxy.inference.history import Block, Estimator, History
+from proxy.inference.history import History
 from proxy.inference.plan import Wanted
 from proxy.inference.steps import SCOUT, Look
 

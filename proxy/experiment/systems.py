@@ -32,7 +32,8 @@ from proxy.inference.family import Family
 from proxy.inference.history import History
 from proxy.inference.laplace import LaplaceSum
 from proxy.inference.plan import Allocation, Wanted
-from proxy.inference.query import Factor, LinearQuery, Space
+from proxy.inference.query import Factor, LinearQuery
+from proxy.inference.space import Space
 
 Floats = NDArray[np.float64]
 

@@ -28,7 +28,8 @@ from proxy.experiment.study import Outcome
 from proxy.inference.family import Family
 from proxy.inference.history import History
 from proxy.inference.laplace import LaplaceSum
-from proxy.inference.query import Factor, LinearQuery, Space
+from proxy.inference.query import Factor, LinearQuery
+from proxy.inference.space import Space
 
 Floats = NDArray[np.float64]
 Method = Literal["exact", "pc", "mc"]

@@ -16,11 +16,13 @@ posterior.  Source: Xiao & Xiong, Bayesian Inference under Differential Privacy.
 
 from proxy.inference.accounting import Account, charge
 from proxy.inference.blue import Estimate, blue
+from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
 from proxy.inference.geometric import GeometricSum
-from proxy.inference.history import Estimator, History
+from proxy.inference.history import History
 from proxy.inference.laplace import LaplaceSum
-from proxy.inference.query import Box, Factor, LinearQuery, Space, Term, TooLargeError
+from proxy.inference.query import Factor, LinearQuery, Term, TooLargeError
+from proxy.inference.space import Box, Space
 
 __all__ = [
     "Account",

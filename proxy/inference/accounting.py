@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxy.inference.family import Family
-from proxy.inference.query import Factor, Integers, Space, Term, TooWideError
+from proxy.inference.query import Factor, Integers, Term, TooWideError
+from proxy.inference.space import Space
 
 UNIT = 2**40  # charges per alpha
 TABLE = 2**22  # cells of the largest table

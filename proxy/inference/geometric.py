@@ -45,7 +45,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from proxy.inference.circle import (
+from proxy.inference.brackets import (
     Atoms,
     Bracket,
     Terms,

@@ -26,160 +26,25 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import reduce
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from proxy.inference.cholesky import Cholesky
+from proxy.inference.dense_system import Block, Dense, _fixed_point, _key
 from proxy.inference.estimability import Independence
+from proxy.inference.estimator import Estimator, Floats, denominator, omega, whole_multiples
 from proxy.inference.family import Family
 from proxy.inference.products import Products, Stack, Structure, exact, stack, structure, wrap
-from proxy.inference.query import LinearQuery, Space, common_grid
-from proxy.inference.triangle import Triangle
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from proxy.inference.query import LinearQuery
+from proxy.inference.space import Space
 
 DENSE_ROWS = 2000  # rows in the dense system
 DENSE_FAMILY = 128  # a larger family is used alone
 DENSE_CELLS = 2**22  # coefficients of all its rows: so is one of more
 KEPT = 10_000  # estimators that were good enough
 STEPS = 5  # of refinement
-SMALL = 1000  # denominators of coefficients that are looked for
-NEARLY = 1e-9  # how near to whole a float is that may stand for a whole number
 REMEMBERED = 10_000  # queries whose estimators are kept while the history is as it is
-
-
-@dataclass(frozen=True, eq=False)
-class Estimator:
-    """θ̂ = unit · Σ coefficients · answers of ``rows``; |bias| ≤ unit · ``slack``.
-
-    ``unit`` is the grid of the query, so that a row that is the query itself has the coefficient 1
-    exactly; answers are in grid units of their rows; ``rates`` [k] = 1 / scale.
-    """
-
-    unit: Fraction
-    rows: Integers
-    coefficients: Floats
-    rates: Floats
-    slack: float = 0.0
-
-    @property
-    def noise(self) -> Floats:
-        """[k] The coefficients c on unit noise, in answer units: the variance is 2‖c‖²."""
-        return float(self.unit) * self.coefficients / omega(self.rates)
-
-    @property
-    def variance(self) -> float:
-        """The variance of θ̂ - θ, in answer units squared."""
-        return float(2 * np.sum(self.noise**2))
-
-
-def correlation(estimators: Sequence[Estimator]) -> float:
-    """Return the factor by which Var(Σ g θ̂) may pass Σ g² Var(θ̂): 1 where no two share a row."""
-    rows = np.concatenate([each.rows for each in estimators])
-    names, places = np.unique(rows, return_inverse=True)
-    if len(names) == len(rows):
-        return 1.0
-    noise = np.zeros((len(estimators), len(names)))
-    owner = np.repeat(np.arange(len(estimators)), [len(each.rows) for each in estimators])
-    noise[owner, places] = np.concatenate([each.noise for each in estimators])
-    norms = np.linalg.norm(noise, axis=1, keepdims=True)
-    noise = noise / np.where(norms > 0, norms, 1.0)
-    return max(float(np.linalg.norm(noise, 2)) ** 2, 1.0)
-
-
-def omega(rates: Floats) -> Floats:
-    """Return ω = 2 sinh(rate / 2): the geometric noise has variance 2 / ω²."""
-    return np.asarray(2 * np.sinh(np.minimum(rates, 500.0) / 2))
-
-
-@dataclass(eq=False)
-class Block:
-    """One measurement: a family's rows from ``start`` on, all at one noise scale."""
-
-    family: Family
-    start: int
-    scale: float
-    norms: list[int] = field(default_factory=list)  # ⟨h, h⟩ of each row, where used alone
-    cells: int = 0  # coefficients that its rows hold in the dense system
-
-    @property
-    def rows(self) -> range:
-        """The numbers of its rows in the history."""
-        return range(self.start, self.start + self.family.rows)
-
-
-@dataclass(eq=False)
-class Dense:
-    """The rows of the dense system, by place, and the Gram matrix of the independent ones."""
-
-    number: list[int] = field(default_factory=list)  # place -> row of the history
-    unit: list[int] = field(default_factory=list)  # canonical grid / family grid
-    reach: list[float] = field(default_factory=list)  # sensitivity, in canonical grid units
-    basis: list[int] = field(default_factory=list)  # places of the independent rows
-    others: list[int] = field(default_factory=list)  # places of the dependent rows
-    coordinates: Floats = field(default_factory=lambda: np.zeros((16, 16)))  # T, with room
-    gram: Gram = field(default_factory=lambda: Gram())  # ⟨basis, basis⟩
-    cross: Gram = field(default_factory=lambda: Gram())  # ⟨basis, others⟩
-
-    def truncate(self, places: int) -> None:
-        """Forget the rows from a place on."""
-        for kept in (self.number, self.unit, self.reach):
-            del kept[places:]
-        self.basis = [place for place in self.basis if place < places]
-        self.others = [place for place in self.others if place < places]
-        self.coordinates[len(self.others) :] = 0.0
-
-    @property
-    def transform(self) -> Floats:
-        """T [others, rank]: the dependent rows on the independent ones."""
-        self._make_room(len(self.others), len(self.basis))
-        return self.coordinates[: len(self.others), : len(self.basis)]
-
-    def add_other(self, place: int, coordinates: Floats) -> None:
-        """Add a dependent row."""
-        self._make_room(len(self.others) + 1, len(self.basis))
-        self.coordinates[len(self.others), : len(coordinates)] = coordinates
-        self.others.append(place)
-
-    def _make_room(self, rows: int, columns: int) -> None:
-        have = self.coordinates.shape
-        if rows > have[0] or columns > have[1]:
-            room = [max(old, 2 * new) for old, new in zip(have, (rows, columns), strict=True)]
-            grown = np.zeros(room)
-            grown[: have[0], : have[1]] = self.coordinates
-            self.coordinates = grown
-
-
-class Gram:
-    """A growing matrix of inner products: rounded, and modulo 2**64."""
-
-    def __init__(self) -> None:
-        self.real: Floats = np.zeros((16, 16))
-        self.wrapped: Integers = np.zeros((16, 16), dtype=np.int64)
-
-    def grow(self, rows: int, columns: int) -> None:
-        """Make room."""
-        have = self.real.shape
-        want = [
-            n if n <= old else max(n, 2 * old) for n, old in zip((rows, columns), have, strict=True)
-        ]
-        want = [max(n, old) for n, old in zip(want, have, strict=True)]
-        if tuple(want) != have:
-            for name in ("real", "wrapped"):
-                old = getattr(self, name)
-                new = np.zeros(want, dtype=old.dtype)
-                new[: have[0], : have[1]] = old
-                setattr(self, name, new)
-
-    def put(self, where: tuple[Any, Any], products: Products) -> None:
-        """Write inner products."""
-        self.real[where] = products.real
-        self.wrapped[where] = products.wrapped
 
 
 def unwatched() -> None:
@@ -204,8 +69,8 @@ class History:
         self._wide: dict[bytes, Block] = {}  # families that are used alone, the newest of each
         self._dense = Dense()
         self._norms: Floats = np.zeros(0)  # [places] ‖h‖
-        self._triangle = Triangle()  # of the Gram matrix of the independent rows
-        self._weights = Triangle()  # of Ω_D⁻² + T Ω_B⁻² Tᵀ
+        self._triangle = Cholesky()  # of the Gram matrix of the independent rows
+        self._weights = Cholesky()  # of Ω_D⁻² + T Ω_B⁻² Tᵀ
 
     def __len__(self) -> int:
         return len(self.answers)
@@ -597,39 +462,3 @@ class History:
             total += np.einsum("ij,j->i", cross.wrapped[:rank, :count], d.astype(np.int64))
         exact_residual = column.wrapped * wrap(1 << k) - total
         return np.ldexp(a, -k), np.ldexp(d, -k), np.ldexp(exact_residual.astype(np.float64), -k)
-
-
-def whole_multiples(ratios: Sequence[Fraction]) -> tuple[Fraction, Floats, bool]:
-    """Return a step, the whole multiples of it that the ratios are, and true.
-
-    Where one would not be exact in floats: 1, the ratios, rounded, and false.
-    """
-    step = reduce(common_grid, {abs(ratio) for ratio in ratios}, Fraction(0))
-    whole = bool(step) and max(abs(ratio) for ratio in ratios) / step < 2**53
-    step = step if whole else Fraction(1)
-    return step, np.array([float(ratio / step) for ratio in ratios]), whole
-
-
-def denominator(values: Floats) -> int | None:
-    """Return the least D with D · values all but whole, if they are fractions of small ones."""
-    below = 1
-    for value in np.unique(np.abs(values)).tolist():
-        if abs(value * below - round(value * below)) > NEARLY * max(1.0, value * below):
-            below = math.lcm(below, Fraction(value).limit_denominator(SMALL).denominator)
-        if below > SMALL**2 or value * below >= 2**50:
-            return None
-        if abs(value * below - round(value * below)) > NEARLY * max(1.0, value * below):
-            return None
-    return below
-
-
-def _key(query: LinearQuery) -> tuple[bytes, Fraction]:
-    return query.direction, query.grid * query.sign
-
-
-def _fixed_point(largest: float, residual: float) -> int | None:
-    """Return the k for which a · 2ᵏ is exact in floats and residual · 2ᵏ in int64, if there is."""
-    if not math.isfinite(largest + residual):
-        return None
-    k = min(52 - math.frexp(largest)[1], 61 - math.frexp(residual)[1], 62)
-    return k if k >= 0 else None

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincc
 
-from proxy.inference import mass as paper
+from proxy.inference import monte_carlo as paper
 from proxy.inference.contour import Contour, Moment
 
 Vector = NDArray[np.float64]

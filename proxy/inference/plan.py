@@ -20,9 +20,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
 from proxy.inference.geometric import GeometricSum
-from proxy.inference.history import Estimator, History
+from proxy.inference.history import History
 from proxy.inference.query import LinearQuery
 
 THOROUGH_ROWS = 200  # in a larger family the first estimator that is enough is taken

@@ -19,7 +19,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from proxy.inference.query import Factor, Integers, LinearQuery, Space, Term, contract
+from proxy.inference.query import Factor, Integers, LinearQuery, Term, contract
+from proxy.inference.space import Space
 
 Floats = NDArray[np.float64]
 Structure = tuple[object, ...]

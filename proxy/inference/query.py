@@ -28,6 +28,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from proxy.inference.lattice import common_grid
+from proxy.inference.space import Space
+
 Integers = NDArray[np.int64]
 
 COUNT = 0  # the part of the cell counts
@@ -52,31 +55,6 @@ def sum_part(measure: int) -> int:
 def present_part(measure: int) -> int:
     """Return the part of the counts of records whose measure is not NULL."""
     return 2 + 2 * measure
-
-
-@dataclass(frozen=True)
-class Box:
-    """What one record can add to a measure's sum: an integer of quanta in [low, high], or NULL."""
-
-    low: int
-    high: int
-    nullable: bool = False
-
-
-@dataclass(frozen=True)
-class Space:
-    """The public shape of a cube: the size of each axis, the box of each measure."""
-
-    sizes: tuple[int, ...]
-    boxes: tuple[Box, ...] = ()
-
-    def cells(self, axes: Iterable[int]) -> int:
-        """Return the number of cells over some axes."""
-        return math.prod(self.sizes[axis] for axis in axes)
-
-    def reach(self, measure: int) -> int:
-        """Return the largest absolute value of a measure, in quanta."""
-        return max(abs(self.boxes[measure].low), abs(self.boxes[measure].high))
 
 
 @dataclass(frozen=True, eq=False)
@@ -389,20 +367,6 @@ class LinearQuery:
             for part, term in self.parts.items()
             if part in other.parts
         )
-
-
-def common_grid(one: Fraction, two: Fraction) -> Fraction:
-    """Return the largest fraction of which both are whole multiples; 0 is one of all."""
-    return Fraction(
-        math.gcd(one.numerator * two.denominator, two.numerator * one.denominator),
-        one.denominator * two.denominator,
-    )
-
-
-def next_multiple(end: Fraction, strict: bool, shift: Fraction, grid: Fraction) -> Fraction:
-    """Return the least shift + k · grid above ``end``, or at it where not ``strict``."""
-    steps = (end - shift) / grid
-    return shift + grid * (math.floor(steps) + 1 if strict else math.ceil(steps))
 
 
 def _add(left: Term | None, one: int, right: Term | None, two: int, space: Space) -> Term | None:

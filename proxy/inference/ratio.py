@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from proxy.inference.history import Estimator, whole_multiples
+from proxy.inference.estimator import Estimator, whole_multiples
 
 POINTS = 4  # at which the interval of a ratio is looked for, to either side
 

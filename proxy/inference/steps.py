@@ -19,8 +19,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from proxy.inference import plan as planning
+from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
-from proxy.inference.history import Estimator, History
+from proxy.inference.history import History
 from proxy.inference.plan import Wanted
 
 STEPS = 5  # of a goal

@@ -21,15 +21,8 @@ from numpy.typing import NDArray
 
 from proxy.errors import IntegrityError
 from proxy.inference.family import Family
-from proxy.inference.query import (
-    MAX_CELLS,
-    MAX_COEFFICIENT,
-    Box,
-    Factor,
-    LinearQuery,
-    Space,
-    Term,
-)
+from proxy.inference.query import MAX_CELLS, MAX_COEFFICIENT, Factor, LinearQuery, Term
+from proxy.inference.space import Box, Space
 
 VERSION = 1
 MAX_HEADER = 2**20  # bytes

@@ -11,10 +11,7 @@ import duckdb
 
 from proxy.cube import Cube, Report, build
 from proxy.domain import Attribute, Domain, Measure
-from proxy.inference.query import (
-    Box,
-    Space,
-)
+from proxy.inference.space import Box, Space
 from proxy.policy import Policy, Privacy, Rows, Source, Unit
 
 ROOT = Path(__file__).parent.parent.parent

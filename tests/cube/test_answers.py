@@ -17,15 +17,8 @@ from hypothesis import strategies as st
 from proxy.cube import Cube, Report, build
 from proxy.domain import Attribute, Measure
 from proxy.inference.family import Family
-from proxy.inference.query import (
-    COUNT,
-    Factor,
-    LinearQuery,
-    Space,
-    Term,
-    present_part,
-    sum_part,
-)
+from proxy.inference.query import COUNT, Factor, LinearQuery, Term, present_part, sum_part
+from proxy.inference.space import Space
 from proxy.policy import Policy, load
 from tests.cube.making import (
     ROOT,

@@ -15,10 +15,8 @@ from proxy.cube import Cube, build
 from proxy.domain import Domain
 from proxy.errors import IntegrityError, SourceError, StateError
 from proxy.inference.family import Family
-from proxy.inference.query import (
-    LinearQuery,
-    Space,
-)
+from proxy.inference.query import LinearQuery
+from proxy.inference.space import Space
 from tests.cube.making import (
     a_policy,
     built,

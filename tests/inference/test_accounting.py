@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from proxy.inference.accounting import UNIT, Account, Rule, budget_units, charge, maximum
 from proxy.inference.family import Family
-from proxy.inference.query import Factor, LinearQuery, Space, Term
+from proxy.inference.query import Factor, LinearQuery, Term
+from proxy.inference.space import Space
 from tests.inference.test_blue import ALPHA, H
 from tests.inference.test_family import families
 from tests.inference.test_query import SPACE, factors

@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from proxy.inference.blue import blue
+from proxy.inference.estimator import omega
 from proxy.inference.family import Family
-from proxy.inference.history import History, omega
-from proxy.inference.query import Factor, LinearQuery, Space
+from proxy.inference.history import History
+from proxy.inference.query import Factor, LinearQuery
+from proxy.inference.space import Space
 
 H = np.array(
     [

@@ -6,9 +6,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.inference.estimator import denominator, whole_multiples
 from proxy.inference.family import Family
-from proxy.inference.history import History, denominator, whole_multiples
-from proxy.inference.query import Box, Factor, LinearQuery, Space, Term
+from proxy.inference.history import History
+from proxy.inference.query import Factor, LinearQuery, Term
+from proxy.inference.space import Box, Space
 
 SPACE = Space((3, 2), (Box(-100, 100),))
 grids = st.fractions(Fraction(1, 1000), 1000, max_denominator=1000).filter(bool)

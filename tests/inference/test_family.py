@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from proxy.inference.family import Family
-from proxy.inference.query import Factor, LinearQuery, Space
+from proxy.inference.query import Factor, LinearQuery
+from proxy.inference.space import Space
 from tests.inference.test_query import SPACE, dense, queries
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.inference import circle, geometric
+from proxy.inference import brackets, geometric
 from proxy.inference.geometric import SHIFTS, SHORTFALL, SLACK, GeometricSum
 
 TIGHT = 0.007
@@ -182,7 +182,7 @@ def test_a_circle_that_is_too_short_costs_but_does_not_lie(monkeypatch):
         for method in (x._by_lattice, x._by_arcs(2048)):
             lower, upper = method(k + 0.5, True, 0.0)
             assert lower <= truth <= upper
-    wrapped = circle.arcs(x._terms, 12.0, 2048).bracket(4.5, 4.5)
+    wrapped = brackets.arcs(x._terms, 12.0, 2048).bracket(4.5, 4.5)
     assert wrapped.lower > on_lattice(np.array([1, 2]), np.array([0.3, 0.3]), 4)
 
 
@@ -401,8 +401,8 @@ def test_the_lattice_law_is_exact(k, rate, n):
     """
     The Fourier sum modulo M is the convolution, to the error that it states.
     """
-    terms = circle.Terms(np.array([n, 1.0]), np.array([rate, 1.0]), np.array([1.0, 2.0]))
-    found = circle.lattice(terms, 2 ** math.ceil(math.log2(2 * (k + 60 * n / rate + 60))))
+    terms = brackets.Terms(np.array([n, 1.0]), np.array([rate, 1.0]), np.array([1.0, 2.0]))
+    found = brackets.lattice(terms, 2 ** math.ceil(math.log2(2 * (k + 60 * n / rate + 60))))
     truth = on_lattice(np.array([n, 1, 1]), np.array([rate, 1.0, 1.0]), k)
 
     assert found.error < 1e-10
@@ -413,12 +413,12 @@ def test_common_steps():
     """
     A common step is found up to a divisor of 64, and not where there is none.
     """
-    eta, whole, off = circle.common_step(np.array([0.5, 0.75, 2.0]))
+    eta, whole, off = brackets.common_step(np.array([0.5, 0.75, 2.0]))
 
     assert (eta, whole.tolist(), off) == (0.25, [2, 3, 8], 0)
-    assert circle.common_step(np.array([1.0, math.sqrt(2)])) is None
-    assert circle.common_step(np.array([1.0, 5000.0])) is None
-    assert circle.common_step(np.array([0.1, 0.2, 0.3]))[1].tolist() == [1, 2, 3]
+    assert brackets.common_step(np.array([1.0, math.sqrt(2)])) is None
+    assert brackets.common_step(np.array([1.0, 5000.0])) is None
+    assert brackets.common_step(np.array([0.1, 0.2, 0.3]))[1].tolist() == [1, 2, 3]
 
 
 def test_ties_that_floats_cannot_settle():

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.inference.query import COUNT, Box, Factor, LinearQuery, Space, Term, TooLargeError
+from proxy.inference.query import COUNT, Factor, LinearQuery, Term, TooLargeError
+from proxy.inference.space import Box, Space
 
 SPACE = Space((3, 2, 4), (Box(-2, 5, True), Box(1, 3)))
 AXES = [axes for k in range(4) for axes in itertools.combinations(range(3), k)]

@@ -19,7 +19,7 @@ from proxy.sql.compile.groups import Key
 from proxy.sql.compile.moments import has_measure
 from proxy.sql.compile.release_point import NUMBERS
 from proxy.sql.expression.aggregates import SPREADS, fraction, only_argument, sole
-from proxy.sql.expression.lowering import numeric
+from proxy.sql.expression.guards import numeric
 from proxy.sql.expression.typed import Typed, convert
 from proxy.sql.parse.tree import position, worded
 from proxy.sql.program import DERIVED, Derived, Extra

@@ -18,7 +18,8 @@ from sqlglot import exp
 from proxy.domain import Domain
 from proxy.errors import DataError, NotSupportedError
 from proxy.inference.family import Family
-from proxy.inference.query import Box, Factor, LinearQuery, Space, Term
+from proxy.inference.query import Factor, LinearQuery, Term
+from proxy.inference.space import Box, Space
 from proxy.sql import types
 from proxy.sql.compile.coefficients import Coefficients
 from proxy.sql.compile.columns import pick

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from proxy.errors import ProgrammingError, TypeMismatchError, UndefinedFunctionError
 from proxy.sql import types
-from proxy.sql.expression.lowering import numeric
+from proxy.sql.expression.guards import numeric
 from proxy.sql.expression.typed import Typed, convert, make, widest
 from proxy.sql.parse.tree import position, worded
 

@@ -15,17 +15,8 @@ from proxy.errors import NotSupportedError, TypeMismatchError
 from proxy.sql import types
 from proxy.sql.expression.arguments import all_texts, arguments, number, required, whole, wrong
 from proxy.sql.expression.casts import cast
-from proxy.sql.expression.lowering import (
-    PLAIN,
-    Arguments,
-    Lowering,
-    Rules,
-    checked,
-    guarded,
-    numbers,
-    numeric,
-    unknown,
-)
+from proxy.sql.expression.guards import checked, guarded, numeric
+from proxy.sql.expression.lowering import PLAIN, Arguments, Lowering, Rules, numbers, unknown
 from proxy.sql.expression.typed import Typed, convert, make, together, widest
 
 DOUBLE, NUMERIC, TEXT = "double precision", "numeric", "text"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from decimal import Decimal
 from typing import ClassVar
 
@@ -25,6 +24,7 @@ from proxy.errors import (
 )
 from proxy.sql import types
 from proxy.sql.expression import allowlist
+from proxy.sql.expression.guards import EXACT, finite, guarded, numeric, wide
 from proxy.sql.expression.typed import NULL, Typed, convert, make, together, widest
 from proxy.sql.parse.tree import COMPARISONS, flat, position, worded
 
@@ -310,33 +310,6 @@ def arithmetic(sign: str, left: Typed, right: Typed) -> Typed:
     return numeric(product, left, right)
 
 
-def wide(value: Typed) -> Typed:
-    """Return a numeric that has room: DuckDB gives a sum the width that its operands have."""
-    value = convert(value, "numeric")
-    if value.scale is None:
-        return value
-    return replace(value, sql=f"CAST({value.sql} AS DECIMAL(38, {value.scale}))")
-
-
-def finite(text: str, operand: Typed) -> str:
-    """Return a result that fails where it is infinite; a long one is looked at when it is shown."""
-    if operand.type not in types.FLOATS or len(text) > CHECKED:
-        return text
-    return checked(f"isinf({text})", "value out of range: overflow", text)
-
-
-CHECKED = 200  # characters: each check writes an expression twice
-EXACT = 18  # decimals of a product of numerics that is exact
-
-
-def numeric(text: str, *parts: Typed) -> Typed:
-    """Return a double as a numeric."""
-    scale = types.QUOTIENT
-    return make(
-        f"CAST(round({text}, {scale}) AS DECIMAL(38, {scale}))", "numeric", *parts, scale=scale
-    )
-
-
 DAYS = ("smallint", "integer")
 DATES: dict[tuple[str, str, str], tuple[str, str]] = {
     ("date", "-", "date"): ("CAST({} - {} AS INTEGER)", "integer"),
@@ -350,25 +323,6 @@ DATES: dict[tuple[str, str, str], tuple[str, str]] = {
     ("interval", "+", "date"): ("(CAST({1} AS TIMESTAMP) + {0})", "timestamp"),
     ("interval", "+", "timestamp"): ("({1} + {0})", "timestamp"),
 }
-
-
-def guarded(left: Typed, divisor: Typed, text: str) -> str:
-    """Return a division that fails where the divisor is 0 and there is something to divide."""
-    if divisor.nonzero:
-        return text
-    wrong = f"{divisor.sql} = 0 AND {left.sql} IS NOT NULL"
-    return checked(wrong, "division by zero", text, divisor)
-
-
-def checked(wrong: str, message: str, text: str, *parts: Typed) -> str:
-    """Return a text that fails with a message, as PostgreSQL does, where a condition holds.
-
-    Where noise may make it hold the result is NULL: a statement must not fail by chance.  What is
-    past the range of its type fails all the same.
-    """
-    noisy = any(part.numbers for part in parts) and not message.startswith("value out of range")
-    failed = "NULL" if noisy else f"error('{message}')"
-    return f"CASE WHEN {wrong} THEN {failed} ELSE {text} END"
 
 
 def _divide(lowering: Lowering, node: exp.Expr) -> Typed:

@@ -14,7 +14,7 @@ from scipy.linalg.blas import dtrsv
 Floats = NDArray[np.float64]
 
 
-class Triangle:
+class Cholesky:
     """L of a growing matrix, scaled by 1 / sqrt(diagonal)."""
 
     def __init__(self) -> None:

@@ -1,0 +1,115 @@
+"""The rows that are solved together: their Gram matrix, and which of them depend on the others."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from proxy.inference.estimator import (
+    Floats,
+    Integers,
+)
+from proxy.inference.family import Family
+from proxy.inference.products import Products
+from proxy.inference.query import LinearQuery
+
+
+@dataclass(eq=False)
+class Dense:
+    """The rows of the dense system, by place, and the Gram matrix of the independent ones."""
+
+    number: list[int] = field(default_factory=list)  # place -> row of the history
+    unit: list[int] = field(default_factory=list)  # canonical grid / family grid
+    reach: list[float] = field(default_factory=list)  # sensitivity, in canonical grid units
+    basis: list[int] = field(default_factory=list)  # places of the independent rows
+    others: list[int] = field(default_factory=list)  # places of the dependent rows
+    coordinates: Floats = field(default_factory=lambda: np.zeros((16, 16)))  # T, with room
+    gram: Gram = field(default_factory=lambda: Gram())  # ⟨basis, basis⟩
+    cross: Gram = field(default_factory=lambda: Gram())  # ⟨basis, others⟩
+
+    def truncate(self, places: int) -> None:
+        """Forget the rows from a place on."""
+        for kept in (self.number, self.unit, self.reach):
+            del kept[places:]
+        self.basis = [place for place in self.basis if place < places]
+        self.others = [place for place in self.others if place < places]
+        self.coordinates[len(self.others) :] = 0.0
+
+    @property
+    def transform(self) -> Floats:
+        """T [others, rank]: the dependent rows on the independent ones."""
+        self._make_room(len(self.others), len(self.basis))
+        return self.coordinates[: len(self.others), : len(self.basis)]
+
+    def add_other(self, place: int, coordinates: Floats) -> None:
+        """Add a dependent row."""
+        self._make_room(len(self.others) + 1, len(self.basis))
+        self.coordinates[len(self.others), : len(coordinates)] = coordinates
+        self.others.append(place)
+
+    def _make_room(self, rows: int, columns: int) -> None:
+        have = self.coordinates.shape
+        if rows > have[0] or columns > have[1]:
+            room = [max(old, 2 * new) for old, new in zip(have, (rows, columns), strict=True)]
+            grown = np.zeros(room)
+            grown[: have[0], : have[1]] = self.coordinates
+            self.coordinates = grown
+
+
+class Gram:
+    """A growing matrix of inner products: rounded, and modulo 2**64."""
+
+    def __init__(self) -> None:
+        self.real: Floats = np.zeros((16, 16))
+        self.wrapped: Integers = np.zeros((16, 16), dtype=np.int64)
+
+    def grow(self, rows: int, columns: int) -> None:
+        """Make room."""
+        have = self.real.shape
+        want = [
+            n if n <= old else max(n, 2 * old) for n, old in zip((rows, columns), have, strict=True)
+        ]
+        want = [max(n, old) for n, old in zip(want, have, strict=True)]
+        if tuple(want) != have:
+            for name in ("real", "wrapped"):
+                old = getattr(self, name)
+                new = np.zeros(want, dtype=old.dtype)
+                new[: have[0], : have[1]] = old
+                setattr(self, name, new)
+
+    def put(self, where: tuple[Any, Any], products: Products) -> None:
+        """Write inner products."""
+        self.real[where] = products.real
+        self.wrapped[where] = products.wrapped
+
+
+@dataclass(eq=False)
+class Block:
+    """One measurement: a family's rows from ``start`` on, all at one noise scale."""
+
+    family: Family
+    start: int
+    scale: float
+    norms: list[int] = field(default_factory=list)  # ⟨h, h⟩ of each row, where used alone
+    cells: int = 0  # coefficients that its rows hold in the dense system
+
+    @property
+    def rows(self) -> range:
+        """The numbers of its rows in the history."""
+        return range(self.start, self.start + self.family.rows)
+
+
+def _key(query: LinearQuery) -> tuple[bytes, Fraction]:
+    return query.direction, query.grid * query.sign
+
+
+def _fixed_point(largest: float, residual: float) -> int | None:
+    """Return the k for which a · 2ᵏ is exact in floats and residual · 2ᵏ in int64, if there is."""
+    if not math.isfinite(largest + residual):
+        return None
+    k = min(52 - math.frexp(largest)[1], 61 - math.frexp(residual)[1], 62)
+    return k if k >= 0 else None

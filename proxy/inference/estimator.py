@@ -1,0 +1,91 @@
+"""An estimator of one query: the answers that it adds up, their coefficients, and its error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxy.inference.lattice import common_grid
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+SMALL = 1000  # denominators of coefficients that are looked for
+
+
+NEARLY = 1e-9  # how near to whole a float is that may stand for a whole number
+
+
+@dataclass(frozen=True, eq=False)
+class Estimator:
+    """θ̂ = unit · Σ coefficients · answers of ``rows``; |bias| ≤ unit · ``slack``.
+
+    ``unit`` is the grid of the query, so that a row that is the query itself has the coefficient 1
+    exactly; answers are in grid units of their rows; ``rates`` [k] = 1 / scale.
+    """
+
+    unit: Fraction
+    rows: Integers
+    coefficients: Floats
+    rates: Floats
+    slack: float = 0.0
+
+    @property
+    def noise(self) -> Floats:
+        """[k] The coefficients c on unit noise, in answer units: the variance is 2‖c‖²."""
+        return float(self.unit) * self.coefficients / omega(self.rates)
+
+    @property
+    def variance(self) -> float:
+        """The variance of θ̂ - θ, in answer units squared."""
+        return float(2 * np.sum(self.noise**2))
+
+
+def correlation(estimators: Sequence[Estimator]) -> float:
+    """Return the factor by which Var(Σ g θ̂) may pass Σ g² Var(θ̂): 1 where no two share a row."""
+    rows = np.concatenate([each.rows for each in estimators])
+    names, places = np.unique(rows, return_inverse=True)
+    if len(names) == len(rows):
+        return 1.0
+    noise = np.zeros((len(estimators), len(names)))
+    owner = np.repeat(np.arange(len(estimators)), [len(each.rows) for each in estimators])
+    noise[owner, places] = np.concatenate([each.noise for each in estimators])
+    norms = np.linalg.norm(noise, axis=1, keepdims=True)
+    noise = noise / np.where(norms > 0, norms, 1.0)
+    return max(float(np.linalg.norm(noise, 2)) ** 2, 1.0)
+
+
+def omega(rates: Floats) -> Floats:
+    """Return ω = 2 sinh(rate / 2): the geometric noise has variance 2 / ω²."""
+    return np.asarray(2 * np.sinh(np.minimum(rates, 500.0) / 2))
+
+
+def whole_multiples(ratios: Sequence[Fraction]) -> tuple[Fraction, Floats, bool]:
+    """Return a step, the whole multiples of it that the ratios are, and true.
+
+    Where one would not be exact in floats: 1, the ratios, rounded, and false.
+    """
+    step = reduce(common_grid, {abs(ratio) for ratio in ratios}, Fraction(0))
+    whole = bool(step) and max(abs(ratio) for ratio in ratios) / step < 2**53
+    step = step if whole else Fraction(1)
+    return step, np.array([float(ratio / step) for ratio in ratios]), whole
+
+
+def denominator(values: Floats) -> int | None:
+    """Return the least D with D · values all but whole, if they are fractions of small ones."""
+    below = 1
+    for value in np.unique(np.abs(values)).tolist():
+        if abs(value * below - round(value * below)) > NEARLY * max(1.0, value * below):
+            below = math.lcm(below, Fraction(value).limit_denominator(SMALL).denominator)
+        if below > SMALL**2 or value * below >= 2**50:
+            return None
+        if abs(value * below - round(value * below)) > NEARLY * max(1.0, value * below):
+            return None
+    return below

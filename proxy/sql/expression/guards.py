@@ -1,0 +1,56 @@
+"""What keeps an expression within its type: checks that raise where a value leaves the range."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from proxy.sql import types
+from proxy.sql.expression.typed import Typed, convert, make
+
+
+def wide(value: Typed) -> Typed:
+    """Return a numeric that has room: DuckDB gives a sum the width that its operands have."""
+    value = convert(value, "numeric")
+    if value.scale is None:
+        return value
+    return replace(value, sql=f"CAST({value.sql} AS DECIMAL(38, {value.scale}))")
+
+
+def finite(text: str, operand: Typed) -> str:
+    """Return a result that fails where it is infinite; a long one is looked at when it is shown."""
+    if operand.type not in types.FLOATS or len(text) > CHECKED:
+        return text
+    return checked(f"isinf({text})", "value out of range: overflow", text)
+
+
+CHECKED = 200  # characters: each check writes an expression twice
+
+
+EXACT = 18  # decimals of a product of numerics that is exact
+
+
+def numeric(text: str, *parts: Typed) -> Typed:
+    """Return a double as a numeric."""
+    scale = types.QUOTIENT
+    return make(
+        f"CAST(round({text}, {scale}) AS DECIMAL(38, {scale}))", "numeric", *parts, scale=scale
+    )
+
+
+def guarded(left: Typed, divisor: Typed, text: str) -> str:
+    """Return a division that fails where the divisor is 0 and there is something to divide."""
+    if divisor.nonzero:
+        return text
+    wrong = f"{divisor.sql} = 0 AND {left.sql} IS NOT NULL"
+    return checked(wrong, "division by zero", text, divisor)
+
+
+def checked(wrong: str, message: str, text: str, *parts: Typed) -> str:
+    """Return a text that fails with a message, as PostgreSQL does, where a condition holds.
+
+    Where noise may make it hold the result is NULL: a statement must not fail by chance.  What is
+    past the range of its type fails all the same.
+    """
+    noisy = any(part.numbers for part in parts) and not message.startswith("value out of range")
+    failed = "NULL" if noisy else f"error('{message}')"
+    return f"CASE WHEN {wrong} THEN {failed} ELSE {text} END"
