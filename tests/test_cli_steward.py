@@ -25,7 +25,7 @@ def small(tmp_path, monkeypatch):
     small.data((0, "a", 5), (5, "a", 4), (9, "b", 7))
     small.made(f"privacy: {{budget: 1, unit: row, guards: [{claim}]}}\n").close()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("proxy.steward.acts.me", lambda: "sam")
+    monkeypatch.setattr("proxy.steward.changes.me", lambda: "sam")
     return small
 
 

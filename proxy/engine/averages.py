@@ -19,8 +19,8 @@ from proxy.inference import steps
 from proxy.inference.dense_system import Block
 from proxy.inference.estimator import Estimator
 from proxy.inference.history import History
-from proxy.inference.lattice import common_grid
 from proxy.inference.ratio import difference, hull_end
+from proxy.inference.space import common_grid
 from proxy.inference.steps import STEPS, Look
 from proxy.sql.program import Extra, Number
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from proxy.inference import plan as planning
 from proxy.inference.estimator import Estimator
-from proxy.inference.lattice import next_multiple
+from proxy.inference.space import next_multiple
 from proxy.sql.program import Extra, Number
 
 

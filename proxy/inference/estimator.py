@@ -11,7 +11,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from proxy.inference.lattice import common_grid
+from proxy.inference.space import common_grid
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -28,8 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxy.inference.lattice import common_grid
-from proxy.inference.space import Space
+from proxy.inference.space import Space, common_grid
 
 Integers = NDArray[np.int64]
 

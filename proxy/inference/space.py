@@ -1,10 +1,11 @@
-"""The public shape of a cube: the size of each axis, and what a record can add to a measure."""
+"""The public shape of a cube: its axes, what a record can add, and the lattice of its answers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 
 
 @dataclass(frozen=True)
@@ -30,3 +31,17 @@ class Space:
     def reach(self, measure: int) -> int:
         """Return the largest absolute value of a measure, in quanta."""
         return max(abs(self.boxes[measure].low), abs(self.boxes[measure].high))
+
+
+def common_grid(one: Fraction, two: Fraction) -> Fraction:
+    """Return the largest fraction of which both are whole multiples; 0 is one of all."""
+    return Fraction(
+        math.gcd(one.numerator * two.denominator, two.numerator * one.denominator),
+        one.denominator * two.denominator,
+    )
+
+
+def next_multiple(end: Fraction, strict: bool, shift: Fraction, grid: Fraction) -> Fraction:
+    """Return the least shift + k · grid above ``end``, or at it where not ``strict``."""
+    steps = (end - shift) / grid
+    return shift + grid * (math.floor(steps) + 1 if strict else math.ceil(steps))

@@ -63,15 +63,9 @@ def restore(
             "what was spent since the backup is not known: the anchor is missing",
             hint="Charge the whole budget of each history: --charge-all.",
         )
-    if not backup.exists():
-        raise StateError(f"there is no backup {backup}")
     draft = path.with_name(f"{path.name}.{token_hex(4)}")
     try:
-        try:
-            with closing(sqlite3.connect(backup)) as source:
-                copy(source, draft)
-        except sqlite3.DatabaseError as error:
-            raise StateError(f"{backup} is no backup of a ledger: {error}") from error
+        _copy(backup, draft)
         files = take_files(draft)
         folder = path.with_name(path.name + ".notes")
         notes = {name: files.pop(name) for name in list(files) if name.startswith(FOLDER)}
@@ -95,6 +89,17 @@ def restore(
     witness.advance(new)
     ledger = SQLiteLedger.open(path, dataset=dataset, anchor=anchor, timeout=timeout, clock=clock)
     return ledger, files, missed or mark is None
+
+
+def _copy(backup: Path, draft: Path) -> None:
+    """Copy a backup."""
+    if not backup.exists():
+        raise StateError(f"there is no backup {backup}")
+    try:
+        with closing(sqlite3.connect(backup)) as source:
+            copy(source, draft)
+    except sqlite3.DatabaseError as error:
+        raise StateError(f"{backup} is no backup of a ledger: {error}") from error
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,18 @@
 """What a data steward does to a dataset's state, and sees of it."""
 
 from proxy.cube import Report
-from proxy.steward.acts import (
+from proxy.steward.changes import (
     ApplyReport,
-    RestoreReport,
     apply,
     arranged,
-    backup,
     init,
     rebuild,
-    restore,
     same_policy,
     take_users,
     upgrade,
 )
-from proxy.steward.looks import CheckReport, GuardReport, audit, check, guards, verify
+from proxy.steward.inspection import CheckReport, GuardReport, audit, check, guards, verify
+from proxy.steward.recovery import RestoreReport, backup, restore
 from proxy.steward.snapshots import RebuildReport, open_cube
 
 __all__ = [

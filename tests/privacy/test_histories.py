@@ -17,7 +17,7 @@ from proxy.errors import Error
 from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy.regions import HASH
 from proxy.protection import coding
-from proxy.steward import acts, snapshots
+from proxy.steward import snapshots
 from tests.privacy import edits
 from tests.privacy.accountant import Violation
 from tests.privacy.builds import Build, Doubles

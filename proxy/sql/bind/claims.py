@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError
-from proxy.inference.lattice import next_multiple
+from proxy.inference.space import next_multiple
 from proxy.sql.compile.release_point import DIGITS, LARGEST, NUMBERS
 from proxy.sql.expression.typed import Typed
 from proxy.sql.parse.tree import COMPARISONS, flat, position

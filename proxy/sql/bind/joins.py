@@ -54,13 +54,7 @@ def joined(
         )
     found = _Found(relation, pairs)
     most, alike = _repetitions(inputs, found)
-    if protected.branches * most > MAX_BRANCHES:
-        raise StatementTooComplexError(
-            f"a record meets {protected.branches * most:,} rows of {name}; "
-            f"{MAX_BRANCHES} are allowed",
-            hint="join by a key of the public table, or aggregate it first",
-            position=position(join),
-        )
+    _require_few(protected.branches * most, name, join)
 
     def each(made: Sequence[exp.Expr]) -> exp.Expr:
         """Return what a record meets in each of the rows that it finds."""
@@ -89,6 +83,16 @@ def joined(
     rows = Protected(names, (*conditions, each(kept)), protected.branches * most)
     more = Inputs(inputs.binder, rows, inputs.context)
     return replace(rows, where=(*rows.where, *(more.resolve(part) for part in rest)))
+
+
+def _require_few(branches: int, name: str, join: exp.Expr) -> None:
+    """Refuse a join in which a record meets too many rows."""
+    if branches > MAX_BRANCHES:
+        raise StatementTooComplexError(
+            f"a record meets {branches:,} rows of {name}; {MAX_BRANCHES} are allowed",
+            hint="join by a key of the public table, or aggregate it first",
+            position=position(join),
+        )
 
 
 @dataclass(frozen=True)

@@ -11,31 +11,27 @@ from __future__ import annotations
 import getpass
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 from secrets import token_hex
 
 import proxy.policy as policies
 from proxy.budgets import limits
 from proxy.cube import Report
-from proxy.errors import Error, SourceError, StateError
-from proxy.inference.accounting import UNIT, budget_units
+from proxy.errors import Error, StateError
 from proxy.ledger import Ledger, Protection, Reads
 from proxy.ledger.anchor import sync_folder
-from proxy.ledger.restore import restore as restore_ledger
 from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy import Policy, Users
 from proxy.policy.weaker import gains
 from proxy.privileges import access, require_supported, users_of
-from proxy.protection import coding, first_version, protection, shares, upgraded
+from proxy.protection import coding, first_version, protection, upgraded
 from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.state import (
     anchor_path,
     cube_path,
-    key_path,
     ledger_path,
     make_folder,
     near,
@@ -44,7 +40,6 @@ from proxy.state import (
 from proxy.steward.snapshots import (
     Progress,
     RebuildReport,
-    adopt_cube,
     built,
     cubes,
     new_snapshot,
@@ -61,17 +56,6 @@ class ApplyReport:
     dataset: str
     applied: bool  # False: it was in force already
     changes: tuple[str, ...]  # how it protects less
-    rebuilt: RebuildReport | None = None
-
-
-@dataclass(frozen=True)
-class RestoreReport:
-    """What putting back a backup charged, and what became of its cube."""
-
-    dataset: str
-    missed: bool  # whether the backup was older than the anchor
-    charged: Mapping[str, float]  # alpha that the dearest cell has paid now, by history
-    cube: str = "kept"  # kept | built | missing: why
     rebuilt: RebuildReport | None = None
 
 
@@ -241,23 +225,15 @@ def take_users(policy: Policy, users: Users | None, ledger: Ledger) -> None:
     with ledger.transaction() as tx:
         unchanged(tx, known.digest)
         meant = Protection(known.digest, dict(known.protection) | {"users": now})
-        tx.apply_policy(meant.digest, _with_users(known, meant).protection)
+        tx.apply_policy(meant.digest, with_users(known, meant).protection)
         changed = sorted(name for name, each in now.items() if before.get(name) != each)
         tx.audit("users", me(), detail={"changed": changed})
 
 
-def _with_users(known: Protection, meant: Protection) -> Protection:
+def with_users(known: Protection, meant: Protection) -> Protection:
     """Return a protection that remembers who is no longer listed as they were."""
     users = known.protection.get("users", {}) | meant.protection["users"]
     return replace(meant, protection=dict(meant.protection) | {"users": users})
-
-
-def _newer_users(known: Protection, given: Protection) -> Protection | None:
-    """Return a protection with the users of another, if it is the same and they gain nothing."""
-    before, now = known.protection.get("users"), given.protection["users"]
-    if before is None or known.digest != given.digest or gains(before, now):
-        return None
-    return _with_users(known, given)
 
 
 def apply(
@@ -289,7 +265,7 @@ def apply(
                 detail="; ".join(changes),
                 hint=f"to apply it all the same: privacy-proxy apply --accept-weaker {near(new)}",
             )
-        meant = _with_users(known, meant)
+        meant = with_users(known, meant)
         detail = {"digest": meant.digest, "weaker": list(changes)}
         if not fits:
             rebuilt = new_snapshot(new, meant, folder, ledger, me(), progress, detail)
@@ -327,102 +303,3 @@ def rebuild(
         meant = protection(found, users=users_of(found))
         same_policy(found, meant, ledger)
         return new_snapshot(found, meant, folder, ledger, me(), progress)
-
-
-def backup(policy: str | Path, target: Path, state: str | Path | None = None) -> None:
-    """Copy the ledger, with all that only its folder has, to a new file, while it is in use."""
-    found = policies.load(policy)
-    folder = state_folder(found, state)
-    key = key_path(folder)
-    with opened(found, folder) as ledger:
-        ledger.backup(target, {key.name: key.read_bytes()} if key.exists() else {})
-
-
-def restore(
-    policy: str | Path,
-    source: Path,
-    state: str | Path | None = None,
-    *,
-    charge_all: bool = False,
-    accept_weaker: bool = False,
-    progress: Progress | None = None,
-) -> RestoreReport:
-    """Put a backup in the place of the ledger; what was spent since is charged in full.
-
-    With ``charge_all`` the whole budget is, which a lost anchor needs: the largest that the policy
-    or any that was ever in force gives.  A cube that is missing is built again.  Where a policy
-    was applied since the backup, the policy file must be that one, and is put in force again.
-
-    Raises:
-        StateError: there is no backup of this dataset, or the anchor is missing, or the policy
-            that was in force is not this one, which was not accepted.
-        IntegrityError: the backup does not verify, or is not of the history that the anchor saw.
-        OperationalError: the ledger is in use.
-    """
-    found = loaded(policy)
-    folder = state_folder(found, state)
-    if not source.exists():
-        raise StateError(f"there is no backup {source}")
-    make_folder(folder)
-    before = cubes(folder)
-    given = protection(found, users=users_of(found))
-
-    def in_force(ledger: SQLiteLedger, digest: str) -> Protection | None:
-        known = ledger.protection()
-        if digest in ("", known.digest):
-            return _newer_users(known, given)
-        if given.digest != digest and not accept_weaker:
-            raise StateError(
-                f"another policy was in force than {near(found)} and that of the backup",
-                hint="put the policy file back as it was applied last, or accept that of the "
-                "backup, whatever it lets pass: --accept-weaker",
-            )
-        return _with_users(known, given) if given.digest == digest else None
-
-    def whole(ledger: SQLiteLedger) -> dict[str, int]:
-        most: dict[str, Fraction] = {}
-        for value in (given.protection, *(each.protection for each in ledger.protections())):
-            for history, budget in shares(value).items():
-                most[history] = max(budget, most.get(history, Fraction(0)))
-        return {history: budget_units(budget) for history, budget in most.items()}
-
-    ledger, files, missed = restore_ledger(
-        ledger_path(folder),
-        source,
-        dataset=found.dataset,
-        anchor=anchor_path(folder),
-        user=me(),
-        charge=whole if charge_all else None,
-        in_force=in_force,
-    )
-    try:
-        key = key_path(folder)
-        if key.name in files and not key.exists():
-            key.touch(0o600)
-            key.write_bytes(files[key.name])
-        spent = {name: value / UNIT for name, value in ledger.spent().items()}
-        cube, rebuilt = _restored_cube(found, folder, ledger, before, progress)
-        return RestoreReport(found.dataset, missed, spent, cube, rebuilt)
-    finally:
-        ledger.close()
-
-
-def _restored_cube(
-    policy: Policy,
-    folder: Path,
-    ledger: SQLiteLedger,
-    there: list[Path],
-    progress: Progress | None,
-) -> tuple[str, RebuildReport | None]:
-    """Find or build the cube of the snapshot that is the current one after a restore."""
-    try:
-        adopted = adopt_cube(arranged(policy, ledger), folder, ledger, there)
-        upgrade(policy, folder, ledger)
-        policy = arranged(policy, ledger)
-        if adopted:
-            return "kept", None
-        meant = protection(policy, users=users_of(policy))
-        same_policy(policy, meant, ledger)
-        return "built", recover_cube(policy, meant, folder, ledger, me(), progress)
-    except (StateError, SourceError) as error:
-        return f"missing: {error.message}", None

@@ -21,7 +21,7 @@ from proxy.privileges import users_of
 from proxy.protection import protection, upgraded
 from proxy.sql.compile.release_point import space
 from proxy.state import ledger_path, state_folder
-from proxy.steward.acts import arranged, loaded, opened, same_policy
+from proxy.steward.changes import arranged, loaded, opened, same_policy
 from proxy.steward.snapshots import fingerprinted
 
 
