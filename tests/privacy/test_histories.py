@@ -17,7 +17,7 @@ from proxy.errors import Error
 from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy.regions import HASH
 from proxy.protection import coding
-from proxy.steward import snapshots
+from proxy.steward import changes, snapshots
 from tests.privacy import edits
 from tests.privacy.accountant import Violation
 from tests.privacy.builds import Build, Doubles
@@ -151,7 +151,7 @@ def by_text(monkeypatch):
 
 def without_zone(monkeypatch):
     """The time zone is left out of what decides a record's cell."""
-    for module in (acts, snapshots):
+    for module in (changes, snapshots):
         monkeypatch.setattr(module, "coding", lambda value: coding(value | {"timezone": ""}))
 
 
