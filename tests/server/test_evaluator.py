@@ -30,7 +30,7 @@ def evaluators(server):
             command = (folder / "cmdline").read_bytes()
         except OSError:
             continue
-        if parent == str(server.process.pid) and b"database.py" in command:
+        if parent == str(server.process.pid) and b"worker.py" in command:
             found.append(int(folder.name))
     return found
 
