@@ -13,7 +13,8 @@ from proxy.engine import Engine
 
 ASK = """
 import json, random, sys
-from proxy.engine import Engine, InsufficientBudgetError
+from proxy.engine import Engine
+from proxy.errors import InsufficientBudgetError
 engine = Engine.open(sys.argv[1], sys.argv[2])
 session, rng = engine.session(), random.Random(int(sys.argv[3]))
 print("ready", flush=True)
