@@ -15,7 +15,7 @@ from proxy.errors import NotSupportedError, ProgrammingError, TypeMismatchError
 from proxy.sql.bind.relations import Bound, Output
 from proxy.sql.expression.typed import Typed
 from proxy.sql.parse.identifiers import name_of
-from proxy.sql.parse.tree import position
+from proxy.sql.parse.tree import position, refuse_constant
 
 if TYPE_CHECKING:
     pass
@@ -90,6 +90,7 @@ def _ordered(
 
 def output_at(node: exp.Expr, outputs: Sequence[Output]) -> int | None:
     """Return which output an item of ORDER BY names by its ordinal or its name."""
+    refuse_constant(node, "ORDER BY")
     if isinstance(node, exp.Literal) and not node.is_string:
         at = int(node.name) if node.name.isdigit() else 0
         if not 1 <= at <= len(outputs):

@@ -31,7 +31,7 @@ from proxy.sql.compile.moments import has_measure
 from proxy.sql.expression.aggregates import aggregates
 from proxy.sql.expression.typed import Typed, convert, together
 from proxy.sql.parse.identifiers import name_of, output_name, quoted
-from proxy.sql.parse.tree import position, worded
+from proxy.sql.parse.tree import position, refuse_constant, worded
 
 if TYPE_CHECKING:
     from proxy.sql.bind.query import Binder
@@ -323,6 +323,7 @@ class Select:
     def key(self, item: exp.Expr, names: Names[Typed] | Names[exp.Expr]) -> exp.Expr:
         """Return what an item of GROUP BY stands for: an ordinal, an alias, an expression."""
         outputs = self.node.expressions
+        refuse_constant(item, "GROUP BY")
         if isinstance(item, exp.Literal) and not item.is_string:
             at = int(item.name) if item.name.isdigit() else 0
             if not 1 <= at <= len(outputs):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from proxy.errors import SQLSyntaxError
+
 
 def position(node: exp.Expr | None) -> int | None:
     """Return the 1-based character of the statement at which a node begins, if it is known."""
@@ -56,3 +58,17 @@ def conjuncts(node: exp.Expr) -> list[exp.Expr]:
     if not isinstance(node, exp.And):
         return [node]
     return [inner for part in flat(node) for inner in conjuncts(part)]
+
+
+def refuse_constant(node: exp.Expr, clause: str) -> None:
+    """Refuse what stands for no column and orders nothing: a constant that is no ordinal.
+
+    Raises:
+        SQLSyntaxError: it is one, as PostgreSQL says.
+    """
+    bare = node
+    while isinstance(bare, exp.Paren):
+        bare = bare.this
+    number = isinstance(bare, exp.Literal) and not bare.is_string and bare.name.isdigit()
+    if isinstance(bare, exp.Literal | exp.Boolean | exp.Null) and not number:
+        raise SQLSyntaxError(f"non-integer constant in {clause}", position=position(node))

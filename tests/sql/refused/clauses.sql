@@ -118,3 +118,25 @@ SELECT joined, age, children, score, region, COUNT(*) FROM survey GROUP BY joine
 -- says: a condition ties age, income, region, Job Title, children, score, joined, month, seen together: 347,328,000 cells, and 16,777,216 are allowed
 -- at: joined = m
 SELECT COUNT(*) FROM survey WHERE joined = month OR age = children OR seen IS NULL OR income > 0 OR region = "Job Title" OR score > 1
+
+-- a text to order by
+-- at: 'x'
+-- error: SQLSyntaxError
+-- says: non-integer constant in ORDER BY
+SELECT region, COUNT(*) FROM survey GROUP BY region ORDER BY 'x'
+
+-- nothing to order by
+-- error: SQLSyntaxError
+-- says: non-integer constant in ORDER BY
+SELECT region, COUNT(*) FROM survey GROUP BY region ORDER BY NULL DESC
+
+-- a truth in brackets to order by
+-- error: SQLSyntaxError
+-- says: non-integer constant in ORDER BY
+SELECT region, COUNT(*) FROM survey GROUP BY region ORDER BY (true)
+
+-- a text to group by
+-- at: 'x'
+-- error: SQLSyntaxError
+-- says: non-integer constant in GROUP BY
+SELECT COUNT(*) FROM survey GROUP BY 'x'
