@@ -69,7 +69,7 @@ class Accountant:
         snapshot = ledger.snapshot()
         new = snapshot.id != self.snapshot
         rows = ledger.measurements(0 if new else self.sequence)
-        if ledger.protection().digest != self.digest:  # its rows may mean other cells
+        if ledger.policy() != self.digest:  # its rows may mean other cells
             raise StateError(
                 f"another policy of {self.policy.dataset} has been applied since this connection "
                 "was opened",

@@ -114,6 +114,9 @@ class Reads(Protocol):
     def protection(self) -> Protection:
         """Return the policy that was applied last."""
 
+    def policy(self) -> str:
+        """Return its digest alone, without reading the rest."""
+
     def protections(self) -> list[Protection]:
         """Return every policy that was ever in force, oldest first."""
 

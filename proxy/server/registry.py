@@ -313,7 +313,7 @@ class Served:
             engines = list(self.now.engines.values()) if self._now else []
             users = {path.with_name(USERS) for path in paths}
             public = [file for engine in engines for file in _public_files(engine)]
-            applied = [engine.ledger.protection().digest for engine in engines]
+            applied = [engine.ledger.policy() for engine in engines]
             alive = [place.alive() for place in self.places()] if self._now else []
             states = [file for each in self._missing() for file in each.state()]
             files = _files([*paths, *sorted(users), *public, *states])
@@ -354,7 +354,7 @@ def _public_files(engine: Engine | None) -> list[Path]:
 
 def _in_force(engine: Engine) -> bool:
     try:
-        return engine.ledger.protection().digest == engine.protection.digest
+        return engine.ledger.policy() == engine.protection.digest
     except Error:
         return False
 

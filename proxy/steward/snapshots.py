@@ -123,7 +123,7 @@ def cubes(folder: Path) -> list[Path]:
 
 def unchanged(tx: Reads, digest: str) -> None:
     """Refuse to go on where somebody else has applied a policy meanwhile."""
-    if tx.protection().digest != digest:
+    if tx.policy() != digest:
         raise StateError("another policy has been applied meanwhile; nothing was changed")
 
 

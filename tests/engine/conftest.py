@@ -40,6 +40,9 @@ class Memory:
     def protection(self):
         return self.known
 
+    def policy(self):
+        return self.known.digest
+
     def spent_by(self, user=None, since=None):
         return 0
 

@@ -37,6 +37,9 @@ class MemoryLedger:
     def protection(self):
         return self._policies[-1]
 
+    def policy(self):
+        return self._policies[-1].digest
+
     def spent(self):
         return dict(self._spent)
 
