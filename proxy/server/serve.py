@@ -31,7 +31,7 @@ from proxy.server.session.conversation import Conversation
 from proxy.server.session.engine_sessions import Desk
 from proxy.server.session.relay import Link
 from proxy.server.wire.frames import CANCEL, SSL, FrameError, Frames
-from proxy.server.wire.transport import Gone, Peer
+from proxy.server.wire.transport import ConnectionClosed, Transport
 
 log = logging.getLogger("proxy.server")
 WORKERS = 16  # threads for the engines
@@ -70,7 +70,7 @@ class Server:
         self._pool = ThreadPoolExecutor(WORKERS, "engine")
         self._links: dict[bytes, Link] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._logins: dict[Peer, None] = {}  # that have not logged in yet, oldest first
+        self._logins: dict[Transport, None] = {}  # that have not logged in yet, oldest first
         self._server: asyncio.Server | None = None
         self._metrics_server: asyncio.Server | None = None
         self._cancels: set[bytes] = set()
@@ -199,10 +199,10 @@ class Server:
 
     # --- connections -----------------------------------------------------------------------------
 
-    def _new_client(self) -> Peer:
-        return Peer(login.new_client_frames(), self._accept)
+    def _new_client(self) -> Transport:
+        return Transport(login.new_client_frames(), self._accept)
 
-    def _accept(self, client: Peer) -> None:
+    def _accept(self, client: Transport) -> None:
         """Begin with a connection; if too many have not logged in, the oldest of them goes."""
         if len(self._logins) >= LOGINS:
             oldest = next(iter(self._logins))
@@ -217,9 +217,9 @@ class Server:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _serve(self, client: Peer) -> None:
+    async def _serve(self, client: Transport) -> None:
         """Serve one connection from its first byte to its last."""
-        mirror: Peer | None = None
+        mirror: Transport | None = None
         link: Link | None = None
         key = b""
         try:
@@ -243,7 +243,7 @@ class Server:
         except FrameError as error:
             self.metrics.add("logins_total", outcome="failed")
             client.write(login.fatal(error.sqlstate, error.message).report.encode("utf-8"))
-        except (Gone, TimeoutError, ConnectionError, FileNotFoundError):
+        except (ConnectionClosed, TimeoutError, ConnectionError, FileNotFoundError):
             if client.broken is not None and link is None:
                 report = login.fatal(client.broken.sqlstate, client.broken.message).report
                 client.write(report.encode("utf-8"))
@@ -258,7 +258,7 @@ class Server:
             if mirror is not None:
                 mirror.close()
 
-    async def _login(self, client: Peer, wish: login.Startup) -> tuple[Peer, Link, bytes]:
+    async def _login(self, client: Transport, wish: login.Startup) -> tuple[Transport, Link, bytes]:
         if wish.check:
             await self._tell_health(client)
         if len(self._links) >= self.options.connections:
@@ -298,8 +298,8 @@ class Server:
 
     def _link(
         self,
-        client: Peer,
-        mirror: Peer,
+        client: Transport,
+        mirror: Transport,
         key: bytes,
         user: User,
         home: str,
@@ -341,7 +341,7 @@ class Server:
             hint = f"a dataset is a database; there are {', '.join(place.mirror.datasets)}"
         return login.fatal("3D000", f'database "{wish.database}" does not exist', hint)
 
-    async def _tell_health(self, client: Peer) -> None:
+    async def _tell_health(self, client: Transport) -> None:
         """Answer ``serve --check``, which sends no password: the log has the reasons."""
         if not await self.healthy():
             raise login.fatal("57P03", "a mirror has ended, or timed out")
@@ -386,11 +386,11 @@ class Server:
             self._start(self._send_cancel(address, key))
 
     async def _send_cancel(self, address: Address, key: bytes) -> None:
-        with suppress(OSError, Gone, TimeoutError):
+        with suppress(OSError, ConnectionClosed, TimeoutError):
             async with asyncio.timeout(5):
                 mirror = await _connect(address)
                 mirror.write(struct.pack("!ii", len(key) + 8, CANCEL) + key)
-                await mirror.gone
+                await mirror.closed
                 mirror.close()
         self._cancels.discard(key)
 
@@ -433,15 +433,15 @@ async def _answers(address: Address) -> bool:
         return False
 
 
-async def _connect(address: Address) -> Peer:
+async def _connect(address: Address) -> Transport:
     """Connect to a mirror."""
     loop = asyncio.get_running_loop()
 
-    def made() -> Peer:
-        return Peer(Frames(1 << 20))
+    def new_transport() -> Transport:
+        return Transport(Frames(1 << 20))
 
     if address.socket is not None:
-        _, peer = await loop.create_unix_connection(made, address.socket)
+        _, transport = await loop.create_unix_connection(new_transport, address.socket)
     else:
-        _, peer = await loop.create_connection(made, address.host, address.port)
-    return peer
+        _, transport = await loop.create_connection(new_transport, address.host, address.port)
+    return transport

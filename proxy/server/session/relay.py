@@ -21,7 +21,7 @@ from proxy.server.session.conversation import Conversation, Do, Flow, Send, Sett
 from proxy.server.wire.frames import FrameError, frame
 from proxy.server.wire.messages import Report
 from proxy.server.wire.replies import flush
-from proxy.server.wire.transport import Gone, Peer
+from proxy.server.wire.transport import ConnectionClosed, Transport
 
 log = logging.getLogger(__name__)
 HANDLERS: dict[bytes, Callable[[Conversation, bytes], Flow]] = {
@@ -47,8 +47,8 @@ class Link:
 
     def __init__(
         self,
-        client: Peer,
-        mirror: Peer,
+        client: Transport,
+        mirror: Transport,
         talk: Conversation,
         limits: Limits,
         pool: Executor,
@@ -67,9 +67,9 @@ class Link:
         self._between = True  # the client is not in the midst of messages that end with a Sync
         self._last = b""  # the kind of the mirror's last message
         self.waits_since: float | None = None  # for the mirror
-        for peer in (client, mirror):
-            peer.gone.add_done_callback(lambda _: self._settled.set())
-        mirror.gone.add_done_callback(lambda _: self._mirror_gone())
+        for transport in (client, mirror):
+            transport.closed.add_done_callback(lambda _: self._settled.set())
+        mirror.closed.add_done_callback(lambda _: self._mirror_gone())
         client.frames.limit = mirror.frames.limit = limits.message
         mirror.on_message = self._mirrored
         client.on_writable = lambda writable: mirror.pause(not writable)
@@ -95,7 +95,7 @@ class Link:
                 self._between = False
                 await self._handle(kind, body)
                 self._between = kind in ENDS
-        except (Gone, FrameError) as error:
+        except (ConnectionClosed, FrameError) as error:
             broken = error if isinstance(error, FrameError) else self._client.broken
             if broken is not None:
                 self._fatal(broken.sqlstate, f"protocol violation: {broken}")
@@ -126,7 +126,7 @@ class Link:
             await self._mirror.drain()
         else:
             self._fatal("08P01", f"invalid frontend message type {kind[0]}")
-            raise Gone
+            raise ConnectionClosed
 
     async def _skips(self) -> bool:
         """Whether the mirror skips all messages up to the next Sync, after an error."""
@@ -180,8 +180,8 @@ class Link:
 
     async def _wait_settled(self) -> None:
         while not self.talk.replies.settled:
-            if self._mirror.gone.done() or self._client.gone.done():
-                raise Gone
+            if self._mirror.closed.done() or self._client.closed.done():
+                raise ConnectionClosed
             self._settled.clear()
             await self._settled.wait()
 
@@ -195,13 +195,13 @@ class Link:
         future = loop.run_in_executor(self._pool, call)
         try:
             await asyncio.wait(
-                {future, self._client.gone},
+                {future, self._client.closed},
                 timeout=self._seconds(),
                 return_when=asyncio.FIRST_COMPLETED,
             )
             if not future.done():
-                gone = self._client.gone.done()
-                self.talk.desk.cancel(REQUEST if gone else TIMEOUT)
+                closed = self._client.closed.done()
+                self.talk.desk.cancel(REQUEST if closed else TIMEOUT)
             return await future
         except Error:
             raise
@@ -212,8 +212,8 @@ class Link:
             ) from None
         finally:
             self.engine_runs = False
-            if self._client.gone.done():
-                raise Gone
+            if self._client.closed.done():
+                raise ConnectionClosed
 
     def _seconds(self) -> float:
         """Return how long a statement may run: the limit, or less where the client set less."""
