@@ -26,7 +26,7 @@ from proxy.policy import User
 from proxy.server import login, metrics, scram
 from proxy.server.limits import Limits
 from proxy.server.mirror.postgres import Address
-from proxy.server.registry import Now, Place, Served, described
+from proxy.server.registry import Generation, MirrorInstance, Registry, described
 from proxy.server.session.conversation import Conversation
 from proxy.server.session.engine_sessions import Desk
 from proxy.server.session.relay import Link
@@ -57,12 +57,12 @@ class Options:
 
 
 class Server:
-    """All of it.  ``start`` and ``stop`` may block; ``run`` does both and waits between."""
+    """The server.  ``run`` starts it, waits for a signal, and stops it."""
 
     def __init__(self, policies: Sequence[str | Path], options: Options) -> None:
         self.options = options
         self.metrics = metrics.Metrics()
-        self.served = Served(
+        self.registry = Registry(
             policies, options.state, options.mirror, options.connections, options.limits
         )
         self._retired: list[Engine] = []  # that may still run a statement
@@ -86,7 +86,7 @@ class Server:
             PolicyError, StateError, OperationalError: something of it is not as it must be.
         """
         try:
-            await asyncio.to_thread(self.served.load)
+            await asyncio.to_thread(self.registry.load)
             await asyncio.to_thread(self._count_budgets)
             loop = asyncio.get_running_loop()
             self._server = await loop.create_server(
@@ -108,13 +108,13 @@ class Server:
 
     async def healthy(self) -> bool:
         """Whether every mirror takes connections."""
-        places = await asyncio.to_thread(self.served.places)
-        found = await asyncio.gather(*(_answers(place.mirror.address) for place in places))
-        self.metrics.set("mirrors_up", sum(found))
-        return all(found)
+        instances = await asyncio.to_thread(self.registry.instances)
+        up = await asyncio.gather(*(_answers(each.mirror.address) for each in instances))
+        self.metrics.set("mirrors_up", sum(up))
+        return all(up)
 
     async def stop(self) -> None:
-        """Stop listening, let running statements end, cancel those that do not, and clean up."""
+        """Stop listening, let running statements end, cancel the rest, and clean up."""
         for server in (self._server, self._metrics_server):
             if server is not None:
                 server.close()
@@ -138,7 +138,7 @@ class Server:
 
     def _clean_up(self) -> None:
         self._pool.shutdown(wait=True)
-        self.served.close()
+        self.registry.close()
         for engine in self._retired:
             engine.close()
 
@@ -159,29 +159,29 @@ class Server:
     # --- what is served --------------------------------------------------------------------------
 
     async def _watch_files(self) -> None:
-        """Read again what has changed; what cannot be read stays as it was."""
-        told = ""
+        """Reload when files have changed; where that fails, the current generation stays."""
+        logged = ""
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._hangup.wait(), LOOK)
-            if not self._hangup.is_set() and not await asyncio.to_thread(self.served.changed):
+            if not self._hangup.is_set() and not await asyncio.to_thread(self.registry.changed):
                 continue
             self._hangup.clear()
             try:
                 await self._reload()
-                told = ""
+                logged = ""
             except Exception as error:
                 why = error.message if isinstance(error, Error) else type(error).__name__
                 self.metrics.add("reloads_total", outcome="failed")
-                if why != told:  # it is tried again and again
+                if why != logged:  # the reload is tried again and again
                     more = described(error) if isinstance(error, Error) else {"reason": why}
                     log.error("cannot read again", extra=more)
-                told = why
+                logged = why
                 await asyncio.sleep(LOOK)
 
     async def _reload(self) -> None:
-        """Serve what there is now; engines that were replaced end with the statements they run."""
-        replaced = await asyncio.to_thread(self.served.load)
+        """Load the files again; a replaced engine closes once its statements have ended."""
+        replaced = await asyncio.to_thread(self.registry.load)
         await asyncio.to_thread(self._count_budgets)
         self.metrics.add("reloads_total", outcome="done")
         log.info("read again", extra={"count": len(replaced)})
@@ -203,7 +203,7 @@ class Server:
         return Transport(login.new_client_frames(), self._accept)
 
     def _accept(self, client: Transport) -> None:
-        """Begin with a connection; if too many have not logged in, the oldest of them goes."""
+        """Serve a new connection; beyond ``LOGINS`` logins under way, drop the oldest."""
         if len(self._logins) >= LOGINS:
             oldest = next(iter(self._logins))
             del self._logins[oldest]
@@ -263,24 +263,24 @@ class Server:
             await self._tell_health(client)
         if len(self._links) >= self.options.connections:
             raise login.fatal("53300", "sorry, too many clients already")
-        users = self.served.now.users
-        known = users.get(wish.user)
+        users = self.registry.current.users
+        claimed = users.get(wish.user)
         everybody = [user.password for user in users.users.values()]
-        nobody = scram.nobody(wish.user, self.served.key, everybody)
-        await login.prove(client, wish, nobody if known is None else known.password)
-        now = self.served.now  # it may be another by now
-        user = now.users.get(wish.user)
-        if known is None or user is None or user.password != known.password:
+        nobody = scram.nobody(wish.user, self.registry.key, everybody)
+        await login.prove(client, wish, nobody if claimed is None else claimed.password)
+        generation = self.registry.current  # perhaps a newer one
+        user = generation.users.get(wish.user)
+        if claimed is None or user is None or user.password != claimed.password:
             raise login.wrong(wish)
-        place = now.places.get(user.name)
-        if place is None or wish.database not in place.describers:
-            raise self._no_database(wish, user, place)
+        instance = generation.instances.get(user.name)
+        if instance is None or wish.database not in instance.type_lookups:
+            raise self._no_database(wish, user, instance)
         try:
-            mirror = await _connect(place.mirror.address)
+            mirror = await _connect(instance.mirror.address)
         except OSError:
             raise login.fatal("57P03", "the server is not ready", "try again soon") from None
         try:
-            secret = place.mirror.secret(user.name)
+            secret = instance.mirror.secret(user.name)
             key, parameters = await login.enter(client, mirror, wish, secret)
         except login.ShutOutError:
             mirror.close()
@@ -290,7 +290,7 @@ class Server:
         except BaseException:
             mirror.close()
             raise
-        link = self._link(client, mirror, key, user, wish.database, place, now)
+        link = self._link(client, mirror, key, user, wish.database, instance, generation)
         link.talk.replies.parameters.update(parameters)
         self.metrics.add("logins_total", outcome="accepted")
         log.info("session began", extra={"user": user.name, "database": wish.database})
@@ -303,18 +303,18 @@ class Server:
         key: bytes,
         user: User,
         home: str,
-        place: Place,
-        now: Now,
+        instance: MirrorInstance,
+        generation: Generation,
     ) -> Link:
-        """Return the session of a user who is in."""
-        address = place.mirror.address
-        describer = place.describers[home]
-        desk = Desk(lambda: self.served.now.engines, user, describer, self.options.limits)
+        """Return the session of a user who has logged in."""
+        address = instance.mirror.address
+        type_lookup = instance.type_lookups[home]
+        desk = Desk(lambda: self.registry.current.engines, user, type_lookup, self.options.limits)
         talk = Conversation(
             desk,
             (home,),  # another dataset is another database
             home,
-            tuple(now.public(home).items()),
+            tuple(generation.public(home).items()),
             on_outcome=partial(self._count, user.name),
         )
         return Link(
@@ -327,25 +327,25 @@ class Server:
         )
 
     def _no_database(
-        self, wish: login.Startup, user: User, place: Place | None
+        self, wish: login.Startup, user: User, instance: MirrorInstance | None
     ) -> login.LoginError:
-        """Return why a user who is known cannot have a database."""
-        if user.may_see(wish.database) and wish.database in self.served.now.broken_datasets():
+        """Return the error for a user who exists but may not open the database."""
+        if user.may_see(wish.database) and wish.database in self.registry.current.broken_datasets():
             return login.fatal(
                 "57P03",
                 f'the dataset "{wish.database}" cannot be served at present',
                 "tell whoever runs the server: its log says why",
             )
         hint = None
-        if place is not None:
-            hint = f"a dataset is a database; there are {', '.join(place.mirror.datasets)}"
+        if instance is not None:
+            hint = f"a dataset is a database; there are {', '.join(instance.mirror.datasets)}"
         return login.fatal("3D000", f'database "{wish.database}" does not exist', hint)
 
     async def _tell_health(self, client: Transport) -> None:
         """Answer ``serve --check``, which sends no password: the log has the reasons."""
         if not await self.healthy():
             raise login.fatal("57P03", "a mirror has ended, or timed out")
-        if self.served.now.broken or self.served.stale:
+        if self.registry.current.broken or self.registry.stale:
             raise login.fatal("57P03", "not all policies and users are served as they are now")
 
     def _count(self, user: str, dataset: str, outcome: Result | Error, seconds: float) -> None:
@@ -354,20 +354,20 @@ class Server:
             what, cost = _failure(outcome), outcome.cost
         else:
             what, cost = _success(outcome), outcome.cost
-            if cost and (engine := self.served.now.engines.get(dataset)):
+            if cost and (engine := self.registry.current.engines.get(dataset)):
                 history = engine.privileges(user).history
                 left = outcome.left_in_cells
                 self.metrics.set("budget_left", left, dataset=dataset, history=history)
         self.metrics.add("statements_total", dataset=dataset, outcome=what)
         self.metrics.add("cost_total", cost, dataset=dataset)
         self.metrics.time(seconds)
-        told = {"user": user, "database": dataset, "outcome": what, "cost": cost}
-        log.info("answered", extra=told | {"seconds": round(seconds, 4)})
+        fields = {"user": user, "database": dataset, "outcome": what, "cost": cost}
+        log.info("answered", extra=fields | {"seconds": round(seconds, 4)})
 
     def _count_budgets(self) -> None:
-        """Tell of every dataset how much there is, and is left in the history that all share."""
-        self.metrics.set("policies_broken", len(self.served.now.broken))
-        for name, engine in self.served.now.engines.items():
+        """Set the gauges of each dataset's budget, and of what its shared history has left."""
+        self.metrics.set("policies_broken", len(self.registry.current.broken))
+        for name, engine in self.registry.current.engines.items():
             self.metrics.set("budget", float(engine.policy.privacy.budget), dataset=name)
             with suppress(Error):  # of another policy, which will be read soon
                 left = engine.left_in_cells()
@@ -403,14 +403,14 @@ class Server:
 
 
 def _success(result: Result) -> str:
-    """Return what a statement with an answer counts as."""
+    """Return the outcome label of a statement that was answered."""
     if result.cost:
         return "measured"
     return "inferred" if any(result.answers) else "public"
 
 
 def _failure(error: Error) -> str:
-    """Return what a statement without an answer counts as."""
+    """Return the outcome label of a statement that failed."""
     if isinstance(error, InsufficientBudgetError):
         return "refused"
     return "canceled" if isinstance(error, QueryCanceledError) else "failed"

@@ -457,7 +457,7 @@ class Slow:
         self.session = None
         self.entered = threading.Event()
         self.go_on = threading.Event()
-        engine = running.server.served.now.engines["cps1988"]
+        engine = running.server.registry.current.engines["cps1988"]
         original = engine._answer
 
         def answer(accountant, goals, text, session):
@@ -472,7 +472,7 @@ class Slow:
 
 def spent(running):
     """Return what the ledger says was paid."""
-    return running.server.served.now.engines["cps1988"].history()
+    return running.server.registry.current.engines["cps1988"].history()
 
 
 def test_a_statement_that_runs_at_the_stop_is_charged_and_told_or_neither(folder):

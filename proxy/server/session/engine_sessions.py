@@ -13,7 +13,7 @@ from proxy.engine.allowances import said
 from proxy.errors import Error, NotSupportedError, QueryCanceledError, StatementTooComplexError
 from proxy.policy import User
 from proxy.server.limits import Limits
-from proxy.server.mirror.type_lookup import Describer
+from proxy.server.mirror.type_lookup import TypeLookup
 from proxy.server.session import parameters
 from proxy.server.session.probe import gives_no_row
 from proxy.settings import TABLE
@@ -36,12 +36,12 @@ class Desk:
         self,
         engines: Callable[[], Mapping[str, Engine]],  # as they are now
         user: User,
-        describer: Describer,
+        type_lookup: TypeLookup,
         limits: Limits,
     ) -> None:
         self._engines = engines
         self._user = user
-        self._describer = describer
+        self._type_lookup = type_lookup
         self._limits = limits
         self._known: Mapping[str, Engine] = {}  # whose sessions these are
         self._sessions: dict[str, Session] = {}
@@ -106,7 +106,7 @@ class Desk:
         if not numbers and not declared:
             types: tuple[int, ...] = ()
         else:
-            found = self._describer.types(plain, declared, self.views)
+            found = self._type_lookup.types(plain, declared, self.views)
             count = max([len(declared), *numbers])
             known = found or declared
             known = (*known, *(0 for _ in range(count - len(known))))
@@ -114,7 +114,7 @@ class Desk:
         try:
             return Prepared(types, self._columns(dataset, text, types, settings))
         except Error as error:
-            columns = self._describer.columns(plain, types, self.views)
+            columns = self._type_lookup.columns(plain, types, self.views)
             if columns is None:
                 raise
             return Prepared(types, columns, error)
@@ -123,7 +123,7 @@ class Desk:
         """Return the columns of a query that gives no row whatever the data are; None: it may."""
         if not gives_no_row(text):
             return None
-        return self._describer.columns(plain, (), self.views)
+        return self._type_lookup.columns(plain, (), self.views)
 
     def prepare_sql(
         self, dataset: str, text: str, plain: str, declared: str, settings: Mapping[str, str]
@@ -135,11 +135,11 @@ class Desk:
         """
         if declared.count(",") >= parameters.MOST:
             raise StatementTooComplexError(f"a statement has at most {parameters.MOST} parameters")
-        oids = self._describer.oids(declared) if declared.strip() else ()
+        oids = self._type_lookup.oids(declared) if declared.strip() else ()
         prepared = self.prepare(dataset, text, plain, oids, settings)
         if prepared.refusal is not None and not gives_no_row(text):
             raise prepared.refusal
-        return prepared, self._describer.names(prepared.types)
+        return prepared, self._type_lookup.names(prepared.types)
 
     def _columns(
         self, dataset: str, text: str, types: tuple[int, ...], settings: Mapping[str, str]
