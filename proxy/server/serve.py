@@ -28,8 +28,8 @@ from proxy.server.limits import Limits
 from proxy.server.mirror.postgres import Address
 from proxy.server.registry import Generation, MirrorInstance, Registry, described
 from proxy.server.session.conversation import Conversation
-from proxy.server.session.engine_sessions import Desk
-from proxy.server.session.relay import Link
+from proxy.server.session.engine_sessions import EngineSessions
+from proxy.server.session.relay import Relay
 from proxy.server.wire.frames import CANCEL, SSL, FrameError, Frames
 from proxy.server.wire.transport import ConnectionClosed, Transport
 
@@ -68,7 +68,7 @@ class Server:
         self._retired: list[Engine] = []  # that may still run a statement
         self._hangup = asyncio.Event()
         self._pool = ThreadPoolExecutor(WORKERS, "engine")
-        self._links: dict[bytes, Link] = {}
+        self._relays: dict[bytes, Relay] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._logins: dict[Transport, None] = {}  # that have not logged in yet, oldest first
         self._server: asyncio.Server | None = None
@@ -118,19 +118,19 @@ class Server:
         for server in (self._server, self._metrics_server):
             if server is not None:
                 server.close()
-        for link in list(self._links.values()):
-            link.stopping = True
-            if not link.busy:
-                link.stop()
+        for relay in list(self._relays.values()):
+            relay.stopping = True
+            if not relay.busy:
+                relay.stop()
         deadline = time.monotonic() + GRACE
-        while self._links and time.monotonic() < deadline:
+        while self._relays and time.monotonic() < deadline:
             await asyncio.sleep(0.05)
-            for link in list(self._links.values()):
-                if not link.busy:
-                    link.stop()
-        for link in list(self._links.values()):
-            link.cancel()
-            link.stop()
+            for relay in list(self._relays.values()):
+                if not relay.busy:
+                    relay.stop()
+        for relay in list(self._relays.values()):
+            relay.cancel()
+            relay.stop()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -186,12 +186,12 @@ class Server:
         self.metrics.add("reloads_total", outcome="done")
         log.info("read again", extra={"count": len(replaced)})
         self._retired += replaced
-        running = {link: link.calls for link in self._links.values() if link.engine_runs}
+        running = {relay: relay.calls for relay in self._relays.values() if relay.engine_runs}
         if replaced:
             self._start(self._retire(replaced, running))
 
-    async def _retire(self, engines: list[Engine], running: dict[Link, int]) -> None:
-        while any(link.engine_runs and link.calls == call for link, call in running.items()):
+    async def _retire(self, engines: list[Engine], running: dict[Relay, int]) -> None:
+        while any(relay.engine_runs and relay.calls == call for relay, call in running.items()):
             await asyncio.sleep(0.1)
         for engine in engines:
             self._retired.remove(engine)
@@ -220,7 +220,7 @@ class Server:
     async def _serve(self, client: Transport) -> None:
         """Serve one connection from its first byte to its last."""
         mirror: Transport | None = None
-        link: Link | None = None
+        relay: Relay | None = None
         key = b""
         try:
             try:
@@ -231,12 +231,12 @@ class Server:
                     if isinstance(wish, login.CancelRequest):
                         self._cancel(wish.key)
                         return
-                    mirror, link, key = await self._login(client, wish)
+                    mirror, relay, key = await self._login(client, wish)
             finally:
                 self._logins.pop(client, None)
-            self._links[key] = link
-            self.metrics.set("connections", len(self._links))
-            await link.run()
+            self._relays[key] = relay
+            self.metrics.set("connections", len(self._relays))
+            await relay.run()
         except login.LoginError as refusal:
             self.metrics.add("logins_total", outcome="failed")
             client.write(refusal.report.encode("utf-8"))
@@ -244,24 +244,26 @@ class Server:
             self.metrics.add("logins_total", outcome="failed")
             client.write(login.fatal(error.sqlstate, error.message).report.encode("utf-8"))
         except (ConnectionClosed, TimeoutError, ConnectionError, FileNotFoundError):
-            if client.broken is not None and link is None:
+            if client.broken is not None and relay is None:
                 report = login.fatal(client.broken.sqlstate, client.broken.message).report
                 client.write(report.encode("utf-8"))
         except Exception:
             log.exception("internal error")
             client.write(login.fatal("XX000", "internal error of the proxy").report.encode("utf-8"))
         finally:
-            if self._links.pop(key, None) is not None:
-                self.metrics.set("connections", len(self._links))
-                log.info("session ended", extra={"count": len(self._links)})
+            if self._relays.pop(key, None) is not None:
+                self.metrics.set("connections", len(self._relays))
+                log.info("session ended", extra={"count": len(self._relays)})
             client.close()
             if mirror is not None:
                 mirror.close()
 
-    async def _login(self, client: Transport, wish: login.Startup) -> tuple[Transport, Link, bytes]:
+    async def _login(
+        self, client: Transport, wish: login.Startup
+    ) -> tuple[Transport, Relay, bytes]:
         if wish.check:
             await self._tell_health(client)
-        if len(self._links) >= self.options.connections:
+        if len(self._relays) >= self.options.connections:
             raise login.fatal("53300", "sorry, too many clients already")
         users = self.registry.current.users
         claimed = users.get(wish.user)
@@ -290,13 +292,13 @@ class Server:
         except BaseException:
             mirror.close()
             raise
-        link = self._link(client, mirror, key, user, wish.database, instance, generation)
-        link.talk.replies.parameters.update(parameters)
+        relay = self._new_relay(client, mirror, key, user, wish.database, instance, generation)
+        relay.conversation.replies.parameters.update(parameters)
         self.metrics.add("logins_total", outcome="accepted")
         log.info("session began", extra={"user": user.name, "database": wish.database})
-        return mirror, link, key
+        return mirror, relay, key
 
-    def _link(
+    def _new_relay(
         self,
         client: Transport,
         mirror: Transport,
@@ -305,22 +307,24 @@ class Server:
         home: str,
         instance: MirrorInstance,
         generation: Generation,
-    ) -> Link:
+    ) -> Relay:
         """Return the session of a user who has logged in."""
         address = instance.mirror.address
         type_lookup = instance.type_lookups[home]
-        desk = Desk(lambda: self.registry.current.engines, user, type_lookup, self.options.limits)
-        talk = Conversation(
-            desk,
+        engine = EngineSessions(
+            lambda: self.registry.current.engines, user, type_lookup, self.options.limits
+        )
+        conversation = Conversation(
+            engine,
             (home,),  # another dataset is another database
             home,
             tuple(generation.public(home).items()),
             on_outcome=partial(self._count, user.name),
         )
-        return Link(
+        return Relay(
             client,
             mirror,
-            talk,
+            conversation,
             self.options.limits,
             self._pool,
             lambda: self._cancel_on_mirror(address, key),
@@ -376,9 +380,9 @@ class Server:
     # --- cancelling ------------------------------------------------------------------------------
 
     def _cancel(self, key: bytes) -> None:
-        link = self._links.get(key)
-        if link is not None:
-            link.cancel()
+        relay = self._relays.get(key)
+        if relay is not None:
+            relay.cancel()
 
     def _cancel_on_mirror(self, address: Address, key: bytes) -> None:
         if key not in self._cancels:  # a storm of requests is one
@@ -398,8 +402,8 @@ class Server:
         while True:
             await asyncio.sleep(1)
             now = time.monotonic()
-            for link in list(self._links.values()):
-                link.check_time(now)
+            for relay in list(self._relays.values()):
+                relay.check_time(now)
 
 
 def _success(result: Result) -> str:

@@ -552,7 +552,7 @@ def test_a_cancelled_statement_is_not_charged(folder):
             await asyncio.wait_for(asked, 10)
         assert caught.value.sqlstate in ("57014", None)
         await connection.close()
-        while running.server._links:
+        while running.server._relays:
             await asyncio.sleep(0.01)
 
     async def cancel(connection):
