@@ -1,4 +1,4 @@
-"""Who answers a statement: cases by hand."""
+"""Routing: who answers a statement, cases by hand."""
 
 import pytest
 from hypothesis import given
