@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import proxy.engine.reports as reports
 from proxy.engine.allowances import Allowance
 from proxy.engine.bill import Bill
+from proxy.engine.compiler import Compiler
 from proxy.engine.result import Result, columns
 from proxy.engine.transaction_block import KINDS, TransactionBlock
 from proxy.errors import Error, NotSupportedError, QueryCanceledError
@@ -69,6 +70,7 @@ class Session:
         self.block = TransactionBlock(self.settings)
         self._engine = engine
         self.dialect = dialect
+        self.compiler: Compiler | None = None  # None: the engine's own
         self.thread: int | None = None  # which runs a statement
         self.bill: Bill | None = None  # of the statement that runs
         self._canceled = False

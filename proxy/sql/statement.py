@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import NamedTuple
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token
@@ -23,7 +24,7 @@ from proxy.sql.parse import clock, grammar, quantifiers, utility_clause
 from proxy.sql.parse.commands import command
 from proxy.sql.parse.deep_stack import deeply
 from proxy.sql.parse.parameters import Parameters, bind_parameters
-from proxy.sql.parse.views import Create, Views, before, placeless, used
+from proxy.sql.parse.views import Create, View, Views, before, placeless, used
 from proxy.sql.postprocess import relation
 from proxy.sql.program import Column, Command, Program
 
@@ -52,18 +53,44 @@ def compile_statement(
     """
     if parameters is not None:
         text = bind_parameters(text, parameters)
-    known = used(views or {}, text)
-    asked = " ".join([text, *(view.text for view in known.values())])
+    key = program_key(text, policy, settings, views, language, now, timeless)
+    source = Source(policy, evaluator, dict(key.settings), language, key.moment, dict(key.views))
+    return evaluator.cached(key, lambda: _located(text, source), may_keep)
+
+
+class ProgramKey(NamedTuple):
+    """All that a program depends on."""
+
+    text: str
+    policy: str  # its key
+    settings: tuple[tuple[str, str], ...]
+    views: tuple[tuple[str, View], ...]  # that the text may name
+    language: str
+    moment: datetime | None  # None where the text does not read the clock
+    timeless: bool
+
+
+def program_key(
+    text: str,
+    policy: Policy,
+    settings: Mapping[str, str] | Iterable[tuple[str, str]] | None,
+    views: Views | None,
+    language: str,
+    now: datetime | None = None,
+    timeless: bool = False,
+) -> ProgramKey:
+    """Return what the program of a text depends on; the text is not parsed for it."""
+    named = used(views or {}, text)
+    asked = " ".join([text, *(view.text for view in named.values())])
     moment = None if timeless else clock.reading(asked, policy.timezone, now)
-    chosen = dict(settings or {})
-    options = tuple(sorted(chosen.items())), tuple(known.items())
-    key = (text, policy.key, options, language, moment, timeless)
-    source = Source(policy, evaluator, chosen, language, moment, known)
-    return evaluator.cached(key, lambda: _located(text, source), _small)
+    options = tuple(sorted(dict(settings or {}).items()))
+    return ProgramKey(
+        text, policy.key, options, tuple(named.items()), language, moment, timeless
+    )
 
 
-def _small(made: Program | Command) -> bool:
-    """Return whether a program may be kept: some hundreds of them are."""
+def may_keep(made: Program | Command) -> bool:
+    """Return whether a program is small enough to be kept: some hundreds of them are."""
     releases = made.releases if isinstance(made, Program) else ()
     cells = sum(release.rows * (len(release.groups) + 1) for release in releases)
     cells += sum(n.family.labels.size for release in releases for n in release.numbers[:1])

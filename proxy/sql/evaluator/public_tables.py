@@ -12,6 +12,7 @@ import duckdb
 
 from proxy.errors import OperationalError
 
+PublicTable = tuple[list[tuple[str, str, str]], list[list[Any]]]  # columns, and their values
 MAX_ROWS = 1_000_000
 KINDS = {
     "BIGINT": ("bigint", "BIGINT"),
@@ -24,7 +25,7 @@ KINDS = {
 }
 
 
-def load(name: str, path: Path) -> tuple[list[tuple[str, str, str]], list[list[Any]]]:
+def load(name: str, path: Path) -> PublicTable:
     """Return the columns (name, type, DuckDB's type) and the values of a CSV or Parquet file.
 
     Raises:

@@ -49,11 +49,20 @@ PACKED: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
 class Database:
     """The DuckDB itself; no limit but those of DuckDB's own."""
 
-    def __init__(self) -> None:
-        self._connection = duckdb.connect(":memory:", config={"threads": 1})
-        with contextlib.suppress(duckdb.Error):  # it is new in DuckDB 2
-            self._connection.execute("SET async_threads = 0")
-        self._connection.execute(SETTINGS)
+    def __init__(self, connection: duckdb.DuckDBPyConnection | None = None) -> None:
+        self._connection = connection or _connected()
+        if connection is None:
+            self._connection.execute(SETTINGS)
+
+    @classmethod
+    def several(cls, count: int) -> list[Database]:
+        """Return databases that share one memory, each with tables of its own."""
+        whole = _connected()
+        apart = [whole.cursor() for _ in range(count)]
+        for i, connection in enumerate(apart):
+            connection.execute(f"CREATE SCHEMA own{i}; SET schema = 'own{i}'")
+        whole.execute(SETTINGS)
+        return [cls(connection) for connection in apart]
 
     def run(self, sql: str, parameters: Sequence[object]) -> None:
         """Make a table."""
@@ -76,6 +85,13 @@ class Database:
     def close(self) -> None:
         """Let go of it."""
         self._connection.close()
+
+
+def _connected() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(":memory:", config={"threads": 1})
+    with contextlib.suppress(duckdb.Error):  # it is new in DuckDB 2
+        connection.execute("SET async_threads = 0")
+    return connection
 
 
 # --- messages ------------------------------------------------------------------------------------

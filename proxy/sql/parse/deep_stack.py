@@ -17,6 +17,15 @@ FRAMES = 25_000
 STACK = 2**28  # bytes, of which only what is used is ever taken
 Found = TypeVar("Found")
 _lock = threading.Lock()  # the limits are those of the whole process
+_room = False  # every thread that gets here has a deep stack
+
+
+def have_room() -> None:
+    """Make the limits of this process, whose threads have a deep stack, those of deep work."""
+    global _room
+    sys.setrecursionlimit(FRAMES)
+    threading.stack_size(STACK)
+    _room = True
 
 
 def deeply(work: Callable[[], Found]) -> Found:
@@ -25,6 +34,11 @@ def deeply(work: Callable[[], Found]) -> Found:
     Raises:
         StatementTooComplexError: it needs an even deeper one.
     """
+    if _room:
+        try:
+            return work()
+        except RecursionError:
+            raise StatementTooComplexError("the statement is nested too deeply") from None
     found: list[Found] = []
     failed: list[BaseException] = []
 

@@ -1,0 +1,44 @@
+"""The compiler of a server: workers read the texts, and programs are shared by all sessions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from proxy.policy import Policy
+from proxy.server.workers import tasks
+from proxy.server.workers.cache import Cache
+from proxy.sql.evaluator.evaluator import bytes_of
+from proxy.sql.evaluator.worker import unpack_column
+from proxy.sql.parse.views import Views
+from proxy.sql.program import Command, Program
+from proxy.sql.statement import may_keep, program_key
+
+
+class RemoteCompiler:
+    """Reads the statements of one dataset in workers."""
+
+    def __init__(self, policy: Policy, programs: Cache, call: Callable[..., Any]) -> None:
+        self._policy = policy
+        self._programs = programs
+        self._call = call  # a function of ``tasks``, in the worker of the step
+
+    def compile(
+        self, text: str, settings: Mapping[str, str], views: Views, language: str
+    ) -> Program | Command:
+        """Return what a statement means."""
+        key = program_key(text, self._policy, settings, views, language)
+        program: Program | Command | None = self._programs.get(key)
+        if program is None:
+            began = time.monotonic()
+            program = self._call(tasks.compiled, key)
+            if may_keep(program):
+                cost = time.monotonic() - began
+                self._programs.put(key, program, bytes_of(program) + len(text), cost)
+        return program
+
+    def rows(self, sql: str, parameters: dict[str, object]) -> Sequence[tuple[Any, ...]]:
+        """Return the rows of a statement's outer SQL on released numbers."""
+        columns = self._call(tasks.rows, self._policy.key, sql, parameters)
+        return list(zip(*(unpack_column(*column) for column in columns), strict=True))

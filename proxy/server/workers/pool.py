@@ -1,0 +1,334 @@
+"""The pool: worker processes of one template, each lent to one step of a statement at a time.
+
+Invariants: what a worker sends can make plain values here and nothing else; a worker that was
+killed, or has grown, is replaced before its place is free again; when this process ends, so do
+the template and the workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from proxy.errors import (
+    Error,
+    InternalError,
+    OperationalError,
+    QueryCanceledError,
+    StatementTooComplexError,
+)
+from proxy.server.workers import worker
+from proxy.server.workers.cache import Cache
+from proxy.server.workers.tasks import Dataset, StaleError
+from proxy.sql.evaluator.worker import MESSAGE, receive, send
+
+SECONDS = 30.0  # of a call
+START = 60.0  # seconds to start a template
+PROGRAMS, PROGRAM_BYTES = 512, 64 << 20  # compiled statements that are kept
+ROUTES, ROUTE_BYTES = 1024, 8 << 20
+GROWN = 64 << 20  # bytes by which a worker may grow before it is replaced
+INHERITED = ("LD_LIBRARY_PATH", "PYTHONHOME", "TZDIR")  # of the environment
+VALUES = {  # modules and their classes that a worker may send
+    "builtins": {"set", "frozenset", "slice", "complex", "bytearray"},
+    "datetime": {"date", "datetime", "time", "timedelta"},
+    "decimal": {"Decimal"},
+    "fractions": {"Fraction"},
+    "types": {"MappingProxyType"},
+    "collections": {"OrderedDict"},
+    "numpy": {"dtype", "ndarray"},
+    "numpy._core.multiarray": {"_reconstruct", "scalar"},
+    "numpy._core.numeric": {"_frombuffer"},
+    "numpy.core.multiarray": {"_reconstruct", "scalar"},
+    "numpy.core.numeric": {"_frombuffer"},
+}
+PLAIN = (  # modules of ours with nothing but values in them
+    "proxy.errors",
+    "proxy.inference.family",
+    "proxy.inference.query",
+    "proxy.inference.space",
+    "proxy.server.session.parameters",
+    "proxy.server.session.routing",
+    "proxy.server.workers.tasks",
+    "proxy.sql.parse.views",
+    "proxy.sql.program",
+)
+
+
+class Worker:
+    """One worker process, and the line to it.  One thread calls, any may kill."""
+
+    def __init__(self, line: socket.socket, process: int) -> None:
+        self._line = line
+        self._process = process  # a file descriptor that stands for it
+        self._guard = threading.Lock()
+        self._at_first = 0  # bytes in memory after the first call
+        self.usable = True
+
+    def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        """Return the value of a function there.
+
+        Raises:
+            Error: the function did.
+            StatementTooComplexError: it took too much time or memory.
+        """
+        request = pickle.dumps((function, arguments), 5)
+        if len(request) > MESSAGE:
+            raise StatementTooComplexError("the statement's values need more memory than allowed")
+        try:
+            self._line.settimeout(SECONDS)
+            send(self._line, [request])
+            resident, head, *buffers = receive(self._line)
+            kind, value = _Unpickler(io.BytesIO(head), buffers=buffers).load()
+        except TimeoutError:
+            self.kill()
+            raise StatementTooComplexError(
+                f"the statement takes more than {SECONDS:g} s to read and to evaluate"
+            ) from None
+        except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
+            self.kill()
+            if isinstance(error, pickle.UnpicklingError):
+                raise InternalError("a worker sent what is no value", detail=str(error)) from None
+            raise StatementTooComplexError(
+                "the statement needs more memory than it may have"
+            ) from None
+        except BaseException:
+            self.kill()
+            raise
+        size = int.from_bytes(resident)
+        self._at_first = self._at_first or size
+        if kind == "error" or size > self._at_first + GROWN:
+            self.usable = self.usable and size <= self._at_first + GROWN
+        if kind == "error":
+            raise value
+        return value
+
+    def kill(self) -> None:
+        """End it, whatever it does; killing twice is no error."""
+        with self._guard:
+            self.usable = False
+            if self._process >= 0:
+                try:
+                    signal.pidfd_send_signal(self._process, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+
+    def close(self) -> None:
+        """End it and let go of it, when no call runs."""
+        self.kill()
+        with self._guard:
+            os.close(self._process)
+            self._process = -1
+        self._line.close()
+
+
+class _Unpickler(pickle.Unpickler):
+    """Makes values and nothing else, whoever has written the bytes."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if name in VALUES.get(module, ()):
+            return super().find_class(module, name)
+        if module in PLAIN:
+            found = super().find_class(module, name)
+            if isinstance(found, type) and found.__module__ == module:
+                return found
+        raise pickle.UnpicklingError(f"{module}.{name} is no value")
+
+
+class Template:
+    """The process that forks workers."""
+
+    def __init__(self, datasets: Iterable[Dataset]) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", worker.__name__, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,  # it could tell literals of statements
+                pass_fds=[theirs.fileno()],
+                env=_environment(),
+                cwd="/",
+                start_new_session=True,  # Ctrl-C at the terminal is not for it
+            )
+        self._line = ours
+        self._guard = threading.Lock()
+        ours.settimeout(START)
+        send(ours, [pickle.dumps(list(datasets), 5)])
+
+    def fork(self) -> Worker:
+        """Return a new worker.
+
+        Raises:
+            OperationalError: there can be none.
+        """
+        ours, theirs = socket.socketpair()
+        try:
+            with self._guard, theirs:
+                socket.send_fds(self._line, [b"?"], [theirs.fileno()])
+                data, handles, _, _ = socket.recv_fds(self._line, 1, 1)
+            if not data:
+                raise OSError
+        except OSError:
+            ours.close()
+            raise OperationalError("there is no process to read the statement") from None
+        return Worker(ours, handles[0])
+
+    def close(self) -> None:
+        """End it, and its workers."""
+        self._process.kill()
+        self._process.wait()
+        self._line.close()
+
+
+@dataclass
+class _Crew:
+    """A template and its workers."""
+
+    template: Template
+    idle: list[Worker] = field(default_factory=list)
+    lent: int = 0
+
+
+class Pool:
+    """Workers for a number of steps at a time, over the datasets as they are now."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._crew: _Crew | None = None
+        self._closed = False
+        self.programs = Cache(PROGRAMS, PROGRAM_BYTES)
+        self.routes = Cache(ROUTES, ROUTE_BYTES)
+
+    def update(self, datasets: Iterable[Dataset]) -> None:
+        """Have workers that know these datasets; those that are lent end with their steps."""
+        crew = _Crew(Template(datasets))
+        try:
+            crew.idle.append(crew.template.fork())  # so it is there
+        except BaseException:
+            crew.template.close()
+            raise
+        with self._guard:
+            before, self._crew = self._crew, crew
+        if before is not None:
+            self._end(before)
+
+    def lend(self) -> tuple[_Crew, Worker]:
+        """Return a worker, and its crew, which takes it back."""
+        with self._guard:
+            if self._crew is None:
+                raise OperationalError("the server stops")
+            crew = self._crew
+            crew.lent += 1
+            if crew.idle:
+                return crew, crew.idle.pop()
+        try:
+            return crew, crew.template.fork()
+        except BaseException:
+            self.take_back(crew, None)
+            raise
+
+    def take_back(self, crew: _Crew, worker: Worker | None) -> None:
+        """Keep a worker for the next step, or have a new one in its place."""
+        if worker is not None and not worker.usable:
+            worker.close()
+            worker = None
+            if crew is self._crew:
+                with contextlib.suppress(OperationalError):  # the next one who asks is told
+                    worker = crew.template.fork()
+        with self._guard:
+            crew.lent -= 1
+            if worker is not None:
+                crew.idle.append(worker)
+        if crew is not self._crew:
+            self._end(crew)
+
+    def _end(self, crew: _Crew) -> None:
+        """End the workers of a crew that are idle, and with the last of all the template."""
+        with self._guard:
+            idle, crew.idle = crew.idle, []
+            last = not crew.lent
+        for worker in idle:
+            worker.close()
+        if last:
+            crew.template.close()
+
+    def close(self) -> None:
+        """End all workers; what they do is lost."""
+        with self._guard:
+            crew, self._crew = self._crew, None
+        if crew is not None:
+            crew.template.close()
+            self._end(crew)
+
+
+class Lease:
+    """A worker for one step of a statement, borrowed when first needed.
+
+    One thread calls, any may cancel.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._guard = threading.Lock()
+        self._borrowed: tuple[_Crew, Worker] | None = None
+        self._canceled: str | None = None
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the value of a function of ``tasks``, worked out by a worker.
+
+        Raises:
+            QueryCanceledError: ``cancel`` was called.
+            StatementTooComplexError: it takes too much time or memory.
+            Error: as the function raises.
+        """
+        try:
+            try:
+                return self._worker().call(function, arguments)
+            except StaleError:
+                self.close()
+                return self._worker().call(function, arguments)
+        except Error:
+            if self._canceled is not None:
+                raise QueryCanceledError(self._canceled) from None
+            raise
+
+    def _worker(self) -> Worker:
+        if self._borrowed is None:
+            borrowed = self._pool.lend()
+            with self._guard:
+                self._borrowed = borrowed
+        if self._canceled is not None:
+            raise QueryCanceledError(self._canceled)
+        return self._borrowed[1]
+
+    def cancel(self, reason: str) -> None:
+        """Stop what runs, and all that would; ``reason`` is what the client is told."""
+        with self._guard:
+            self._canceled = reason
+            if self._borrowed is not None:
+                self._borrowed[1].kill()
+
+    def close(self) -> None:
+        """Give the worker back."""
+        with self._guard:
+            borrowed, self._borrowed = self._borrowed, None
+        if borrowed is not None:
+            self._pool.take_back(*borrowed)
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of a template: where its libraries are, and nothing of ours."""
+    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    paths = os.pathsep.join(path for path in sys.path if path)
+    threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
+    return {**kept, **threads, "PYTHONPATH": paths}

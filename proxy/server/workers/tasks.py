@@ -1,0 +1,109 @@
+"""What a worker does with the texts of clients: functions of a text and of what is public.
+
+A value that comes back is made of the plain classes in ``pool.VALUES``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from proxy.errors import OperationalError
+from proxy.policy import Policy
+from proxy.server.session import parameters, routing
+from proxy.server.session.parameters import Bound
+from proxy.server.session.routing import Decision
+from proxy.server.wire.messages import Bind
+from proxy.sql.evaluator.evaluator import Evaluator
+from proxy.sql.evaluator.public_tables import PublicTable
+from proxy.sql.evaluator.worker import WARMING, Database, pack_column
+from proxy.sql.program import Command, Program
+from proxy.sql.statement import ProgramKey, compile_statement
+
+Columns = list[tuple[str, list[object]]]  # of rows, packed
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What is public of a dataset: its policy without what only builds need, and public tables."""
+
+    key: str  # of the whole policy
+    policy: Policy
+    public: Mapping[str, PublicTable]
+
+
+class StaleError(OperationalError):
+    """The worker does not know the policy: it is older, or newer, than the statement."""
+
+
+_datasets: dict[str, Dataset] = {}  # by the key of the policy
+_evaluators: dict[str, Evaluator] = {}
+
+
+def prepare(datasets: Iterable[Dataset]) -> None:
+    """Take what is public, in the template."""
+    _datasets.update((dataset.key, dataset) for dataset in datasets)
+
+
+def open_evaluators() -> None:
+    """Open an evaluator for each dataset, in a worker that can still open files."""
+    databases = Database.several(len(_datasets))
+    for database, (key, dataset) in zip(databases, _datasets.items(), strict=True):
+        dataset.policy.zone.utcoffset(datetime(2000, 1, 1))
+        evaluator = Evaluator(dataset.policy.domain, database, dataset.public)
+        evaluator.rows(WARMING, {})
+        evaluator.fetch(WARMING)
+        _evaluators[key] = evaluator
+
+
+def _evaluator(key: str) -> Evaluator:
+    if key not in _evaluators:
+        raise StaleError("the policy has changed meanwhile", hint="try again")
+    return _evaluators[key]
+
+
+def compiled(key: ProgramKey) -> Program | Command:
+    """Return the program of a key; as ``compile_statement``."""
+    evaluator = _evaluator(key.policy)
+    return compile_statement(
+        key.text,
+        _datasets[key.policy].policy,
+        evaluator,
+        settings=key.settings,
+        views=dict(key.views),
+        language=key.language,
+        now=key.moment,
+    )
+
+
+def rows(key: str, sql: str, values: dict[str, object]) -> Columns:
+    """Return the rows of a statement's outer SQL on released numbers, column by column."""
+    return [
+        pack_column(column)
+        for column in zip(*_evaluator(key).rows(sql, values), strict=True)
+    ]
+
+
+def routed(
+    text: str,
+    datasets: tuple[str, ...],
+    home: str,
+    public: tuple[tuple[str, str], ...],
+    views: tuple[tuple[str, str], ...],
+) -> list[tuple[str, int, Decision]]:
+    """Return the statements of a message: the text, its offset, and who answers it."""
+    return [
+        (piece, offset, routing.route(piece, datasets, home, public, views))
+        for piece, offset in (routing.split(text) if ";" in text else [(text, 0)])
+    ]
+
+
+def filled(texts: Sequence[str], literals: Sequence[str]) -> list[str]:
+    """Return texts with their parameters replaced by literals."""
+    return [parameters.fill(text, literals).text for text in texts]
+
+
+def bound(text: str, bind: Bind, types: Sequence[int], encoding: str) -> Bound:
+    """Return a text with the values of a portal in it."""
+    return parameters.fill(text, parameters.literals(bind, types, encoding))
