@@ -28,6 +28,7 @@ from proxy.accountant import LEFT, Accountant
 from proxy.budgets import limits
 from proxy.engine.allowances import Allowance, allowances, least, spending_allowances
 from proxy.engine.bill import Bill
+from proxy.engine.compiler import Compiler, LocalCompiler
 from proxy.engine.goals import Goal, extras, goal_for, reaches
 from proxy.engine.infer import Inference, infer, leave_out, refusal
 from proxy.engine.measure import Cube, Curator, Measurer, Sampler
@@ -46,7 +47,6 @@ from proxy.settings import defaults
 from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.sql.evaluator.sandbox import Child
 from proxy.sql.program import Command, Program
-from proxy.sql.statement import compile_statement
 from proxy.state import anchor_path, ledger_path, state_folder
 from proxy.steward import arranged, open_cube, same_policy, take_users, upgrade
 
@@ -72,6 +72,7 @@ class Engine:
         self.ledger = ledger
         self._curator = Curator(cube, sampler)
         self._evaluator = evaluator or Evaluator(policy.domain)
+        self._compiler: Compiler = LocalCompiler(policy, self._evaluator)
         self._limits = limits(policy, self._evaluator)
         self.wishes = defaults(policy)
         self._lock = threading.RLock()
@@ -144,6 +145,10 @@ class Engine:
         take_users(self.policy, users, self.ledger)
         self.users = users
 
+    def rest(self) -> None:
+        """Let go of the evaluator's process, until the evaluator is asked again."""
+        self._evaluator.rest()
+
     def close(self) -> None:
         """Release the ledger's files, and end the evaluator."""
         self._evaluator.close()
@@ -203,7 +208,7 @@ class Engine:
             Numbers(answers, more, reached),
             self._systems(statement, session),
             session.settings,
-            self._evaluator,
+            self._of(session),
         )
         allowance = self._left(accountant, session)
         sources = [answer.source for each in answers for answer in each]
@@ -239,14 +244,13 @@ class Engine:
     def compile(self, text: str, session: Session) -> Program | Command:
         """Return what a statement means, without running it."""
         with self._running(session):
-            return compile_statement(
-                text,
-                self.policy,
-                self._evaluator,
-                settings=session.settings.texts,
-                views=session.settings.views,
-                language=session.dialect,
+            return self._of(session).compile(
+                text, session.settings.texts, session.settings.views, session.dialect
             )
+
+    def _of(self, session: Session) -> Compiler:
+        """Return what reads the texts of a session."""
+        return session.compiler or self._compiler
 
     @contextmanager
     def _telling(self, accountant: Accountant, session: Session) -> Iterator[None]:

@@ -14,11 +14,12 @@ from itertools import chain
 from typing import Any
 
 from proxy.engine.answers import Answer
+from proxy.engine.compiler import Compiler
 from proxy.engine.derived import intervals, settled
 from proxy.engine.digits import ends
 from proxy.inference.query import LinearQuery
 from proxy.settings import COLUMNS, NONNEGATIVE, Settings
-from proxy.sql import Column, Evaluator, Number, Origin, Program, Rows, postprocess
+from proxy.sql import Column, Number, Origin, Program, Rows, postprocess
 
 Extras = Sequence[Sequence[float | bool | None]]  # [extra][row] of one number
 
@@ -60,7 +61,7 @@ def assemble(
     numbers: Numbers,
     systems: Mapping[str, Sequence[Sequence[Any]]],
     settings: Settings,
-    evaluator: Evaluator,
+    compiler: Compiler,
 ) -> tuple[Rows, list[list[Answer]], list[list[int]], tuple[str, ...]]:
     """Return the rows of a statement, for each row its answers and their columns, and notices.
 
@@ -80,7 +81,7 @@ def assemble(
         ]
         for release, columns in zip(program.releases, known, strict=True)
     ]
-    rows = postprocess(program, values, evaluator, more, systems)
+    rows = postprocess(program, values, compiler, more, systems)
     notices: tuple[str, ...] = ()
     if program.derived:
         derived, notices = intervals(program, known, numbers.reaches)

@@ -15,7 +15,7 @@ import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict
@@ -31,6 +31,8 @@ from proxy.server.mirror.mirror import SCHEMA, Mirror, PublicRows, visibility
 from proxy.server.mirror.postgres import Address, Embedded, end_orphans
 from proxy.server.mirror.type_lookup import TypeLookup
 from proxy.server.session.routing import OWN
+from proxy.server.workers.pool import Pool
+from proxy.server.workers.tasks import Dataset
 from proxy.sql.evaluator.public_tables import load as load_public
 from proxy.state import ledger_path, state_folder
 
@@ -120,6 +122,8 @@ class Registry:
     ) -> None:
         self._named, self._state, self._dsn = named, state, mirror
         self._connections, self._limits = connections, limits
+        self.pool = Pool()
+        self._prepared: Mapping[str, object] = {}  # what the workers know
         self._lock = threading.Lock()
         self._closed = False
         self._current: Generation | None = None
@@ -162,6 +166,7 @@ class Registry:
             engines, fingerprints, broken = self._open(paths, old)
             created: list[MirrorInstance] = []
             try:
+                self._prepare_workers(engines)
                 by_user = self._make(users, engines, instances, created)
             except BaseException:
                 for instance in created:
@@ -192,6 +197,18 @@ class Registry:
                     instance.end()
                 for engine in self.current.engines.values():
                     engine.close()
+        self.pool.close()
+
+    # --- workers ---------------------------------------------------------------------------------
+
+    def _prepare_workers(self, engines: Mapping[str, Engine]) -> None:
+        """Have workers that know what is public of these datasets."""
+        known = {e.policy.key: _files(_public_files(e)) for e in engines.values()}
+        if known != self._prepared:
+            self.pool.update([_public_part(engine) for engine in engines.values()])
+            self._prepared = known
+        for engine in engines.values():
+            engine.rest()
 
     # --- engines ---------------------------------------------------------------------------------
 
@@ -440,6 +457,14 @@ def _fits(engine: Engine, beside: Mapping[str, Engine]) -> None:
             raise PolicyError(
                 f"the dataset {mine.dataset} has the name of a public table of {name}", file=file
             )
+
+
+def _public_part(engine: Engine) -> Dataset:
+    """Return what a worker may know of a dataset."""
+    policy = engine.policy
+    tables = {name: load_public(name, table.path) for name, table in policy.public.items()}
+    bare = replace(policy, source=replace(policy.source, dsn=None, query=None))
+    return Dataset(policy.key, bare, tables)
 
 
 def _relations(engine: Engine) -> list[Relation]:

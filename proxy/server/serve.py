@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import ssl
 import struct
@@ -32,9 +33,10 @@ from proxy.server.session.engine_sessions import EngineSessions
 from proxy.server.session.relay import Relay
 from proxy.server.wire.frames import CANCEL, SSL, FrameError, Frames
 from proxy.server.wire.transport import ConnectionClosed, Transport
+from proxy.server.workers.turns import Turns
 
 log = logging.getLogger("proxy.server")
-WORKERS = 16  # threads for the engines
+PLACES = max(4, 2 * (os.cpu_count() or 2))  # steps of statements at work at a time
 LOGINS = 256  # connections that have not logged in yet
 GRACE = 10.0  # seconds for running statements, when the server stops
 LOOK = 1.0  # seconds between two looks at the files
@@ -67,7 +69,8 @@ class Server:
         )
         self._retired: list[Engine] = []  # that may still run a statement
         self._hangup = asyncio.Event()
-        self._pool = ThreadPoolExecutor(WORKERS, "engine")
+        self._threads = ThreadPoolExecutor(2 * PLACES, "engine")
+        self._turns = Turns(PLACES)
         self._relays: dict[bytes, Relay] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._logins: dict[Transport, None] = {}  # that have not logged in yet, oldest first
@@ -137,7 +140,7 @@ class Server:
         await asyncio.to_thread(self._clean_up)
 
     def _clean_up(self) -> None:
-        self._pool.shutdown(wait=True)
+        self._threads.shutdown(wait=True)
         self.registry.close()
         for engine in self._retired:
             engine.close()
@@ -312,7 +315,11 @@ class Server:
         address = instance.mirror.address
         type_lookup = instance.type_lookups[home]
         engine = EngineSessions(
-            lambda: self.registry.current.engines, user, type_lookup, self.options.limits
+            lambda: self.registry.current.engines,
+            user,
+            type_lookup,
+            self.options.limits,
+            self.registry.pool,
         )
         conversation = Conversation(
             engine,
@@ -326,7 +333,9 @@ class Server:
             mirror,
             conversation,
             self.options.limits,
-            self._pool,
+            user.name,
+            self._turns,
+            self._threads,
             lambda: self._cancel_on_mirror(address, key),
         )
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from typing import Any, Protocol
 
 import numpy as np
 
 from proxy.errors import DataError
 from proxy.sql import privacy_schema, types
-from proxy.sql.evaluator.evaluator import Evaluator, decimal_type
+from proxy.sql.evaluator.evaluator import decimal_type
 from proxy.sql.program import (
     DERIVED,
     Cell,
@@ -32,6 +33,13 @@ Values = Sequence[Sequence[Sequence[int | float | None]]]  # [release][number][r
 Extras = Sequence[
     Sequence[Sequence[Sequence[float | bool | None]]]
 ]  # [release][number][extra][row]
+
+
+class Rower(Protocol):
+    """Runs SQL on released numbers: an ``Evaluator``, or the engine's ``Compiler``."""
+
+    def rows(self, sql: str, parameters: dict[str, object]) -> Sequence[tuple[Any, ...]]:
+        """Return the rows of a query with named parameters."""
 
 
 def relation(release: Release) -> str:
@@ -63,7 +71,7 @@ def group_type(group: GroupColumn) -> str:
 def postprocess(
     program: Program,
     values: Values,
-    evaluator: Evaluator,
+    evaluator: Rower,
     extras: Extras = (),
     systems: Mapping[str, Sequence[Sequence[Cell]]] | None = None,
 ) -> Rows:

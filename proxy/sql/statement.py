@@ -84,9 +84,7 @@ def program_key(
     asked = " ".join([text, *(view.text for view in named.values())])
     moment = None if timeless else clock.reading(asked, policy.timezone, now)
     options = tuple(sorted(dict(settings or {}).items()))
-    return ProgramKey(
-        text, policy.key, options, tuple(named.items()), language, moment, timeless
-    )
+    return ProgramKey(text, policy.key, options, tuple(named.items()), language, moment, timeless)
 
 
 def may_keep(made: Program | Command) -> bool:

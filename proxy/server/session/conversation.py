@@ -25,7 +25,7 @@ from proxy.server.mirror.temporary_views import CATALOG, Versions, shown
 from proxy.server.mirror.temporary_views import SETTING as VIEWS
 from proxy.server.session import result_text
 from proxy.server.session.engine_sessions import EngineSessions
-from proxy.server.session.routing import Decision, ToEngine, route
+from proxy.server.session.routing import ToEngine
 from proxy.server.wire import messages
 from proxy.server.wire.frames import frame
 from proxy.server.wire.messages import Report
@@ -63,9 +63,14 @@ class AwaitMirror:
 
 @dataclass(frozen=True)
 class RunInThread:
-    """A call to make in a worker thread; an ``Error`` that it raises is raised in the flow."""
+    """A call to make in a thread; an ``Error`` that it raises is raised in the flow.
+
+    What is ``stoppable`` waits for the user's turn, may use a worker process, and ends where the
+    statement is cancelled; all else is not lost with it.
+    """
 
     call: Callable[[], Any]
+    stoppable: bool = True
 
 
 Step = SendToMirror | SendToClient | AwaitMirror | RunInThread
@@ -73,8 +78,8 @@ Flow = Generator[Step, Any, Any]
 
 
 def offload(call: Callable[[], Any], long: bool) -> Flow:
-    """Make a call: in a worker thread if it takes long, since it blocks all sessions here."""
-    return (yield RunInThread(call)) if long else call()
+    """Make a call: in a thread if it takes long, since it blocks all sessions here."""
+    return (yield RunInThread(call, stoppable=False)) if long else call()
 
 
 @dataclass
@@ -120,9 +125,13 @@ class Conversation:
     released: float = 0.0  # alpha charged in the open transaction
     on_outcome: Callable[[str, Result | Error, float], None] = lambda *_: None
 
-    def route(self, text: str) -> Decision:
-        """Route a statement of this session."""
-        return route(text, self.datasets, self.home, self.public, (*self.views.datasets.items(),))
+    def route(self, text: str, several: bool = False) -> Flow:
+        """Return the statements of a text, their offsets, and who answers each."""
+        of = (text, self.datasets, self.home, self.public, (*self.views.datasets.items(),), several)
+        plan = self.engine.known_route(*of)
+        if plan is None:
+            plan = yield RunInThread(lambda: self.engine.route(*of))
+        return plan
 
     def room(self, more: int) -> Flow:
         """Make room for ``more`` bytes of statements and portals.
@@ -289,7 +298,6 @@ class Conversation:
             Error: the engine's; what it charged is recorded all the same.
         """
         settings = dict(self.settings)
-        self.engine.begin()
         began = time.monotonic()
         try:
             result: Result = yield RunInThread(

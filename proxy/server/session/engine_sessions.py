@@ -1,12 +1,15 @@
 """The engine's side of one connection: an engine session for each dataset.
 
-Called from worker threads, one call at a time; ``cancel`` may come from any thread at any time.
+Called from threads, one call at a time, each with a worker process that reads the texts; ``cancel``
+may come from any thread at any time.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from proxy.engine import Column, Engine, Result, Session
 from proxy.engine.allowances import said
@@ -16,6 +19,10 @@ from proxy.server.limits import Limits
 from proxy.server.mirror.type_lookup import TypeLookup
 from proxy.server.session import parameters
 from proxy.server.session.probe import gives_no_row
+from proxy.server.session.routing import Decision
+from proxy.server.workers import tasks
+from proxy.server.workers.compiler import RemoteCompiler
+from proxy.server.workers.pool import Lease, Pool
 from proxy.settings import TABLE
 from proxy.sql.parse.views import Views
 
@@ -38,14 +45,17 @@ class EngineSessions:
         user: User,
         type_lookup: TypeLookup,
         limits: Limits,
+        pool: Pool,
     ) -> None:
         self._engines = engines
         self._user = user
         self._type_lookup = type_lookup
         self._limits = limits
+        self._pool = pool
+        self._lease = Lease(pool)  # of the step that runs
         self._source: Mapping[str, Engine] = {}  # whose sessions these are
         self._sessions: dict[str, Session] = {}
-        self._canceled: str | None = None
+        self.canceled: str | None = None
         self.views: Views = {}  # of the session, as the mirror has it
 
     def views_of(self, dataset: str) -> Views:
@@ -53,14 +63,51 @@ class EngineSessions:
         return self._sessions[dataset].settings.views
 
     def begin(self) -> None:
-        """Forget a cancellation that came before the statement that is about to run."""
-        self._canceled = None
+        """Forget a cancellation that came before the message that is about to be handled."""
+        self.canceled = None
 
     def cancel(self, reason: str) -> None:
         """Cancel the statement that runs; ``reason`` becomes its error message."""
-        self._canceled = reason
+        self.canceled = reason
+        self._lease.cancel(reason)
         for session in list(self._sessions.values()):
             session.cancel()
+
+    def step(self, call: Callable[[], Any]) -> Any:
+        """Make a call that may need a worker, in this thread."""
+        self._lease = Lease(self._pool)
+        try:
+            return call()
+        finally:
+            self._lease.close()
+
+    def check_canceled(self) -> None:
+        """Raise if the statement is to stop."""
+        if self.canceled is not None:
+            raise QueryCanceledError(self.canceled)
+
+    def work(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the value of a function of a text, worked out by the worker of this step.
+
+        Raises:
+            QueryCanceledError: ``cancel`` was called since ``begin``.
+            StatementTooComplexError: it takes too much time or memory.
+        """
+        self.check_canceled()
+        return self._lease.call(function, *arguments)
+
+    def known_route(self, *of: Any) -> list[tuple[str, int, Decision]] | None:
+        """Return what ``route`` returned for the same, if that is still kept."""
+        plan: list[tuple[str, int, Decision]] | None = self._pool.routes.get(of)
+        return plan
+
+    def route(self, text: str, *more: Any) -> list[tuple[str, int, Decision]]:
+        """Return the statements of a text, their offsets, and who answers; as ``tasks.routed``."""
+        began = time.monotonic()
+        plan: list[tuple[str, int, Decision]] = self.work(tasks.routed, text, *more)
+        cost = time.monotonic() - began
+        self._pool.routes.put((text, *more), plan, 4 * len(text), cost)
+        return plan
 
     def describe(self, dataset: str, text: str, settings: Mapping[str, str]) -> tuple[Column, ...]:
         """Return the columns of a statement's result; nothing is released."""
@@ -75,13 +122,11 @@ class EngineSessions:
             Error: the engine refuses the statement, or fails.
         """
         session = self._session(dataset, settings)
-        if self._canceled:
-            raise QueryCanceledError(self._canceled)
         try:
             result = session.execute(text)
         except QueryCanceledError as error:
             canceled = QueryCanceledError(
-                self._canceled or "canceling statement due to user request", hint=error.hint
+                self.canceled or "canceling statement due to user request", hint=error.hint
             )
             canceled.cost = error.cost
             raise canceled from None
@@ -108,7 +153,7 @@ class EngineSessions:
         Raises:
             Error: neither the engine nor the mirror knows them.
         """
-        numbers = [number for number, _, _ in parameters.places(text)]
+        numbers = self.work(tasks.numbers, text)
         if not numbers and not declared:
             types: tuple[int, ...] = ()
         else:
@@ -118,6 +163,8 @@ class EngineSessions:
             types = tuple(oid if oid not in (0, 705) else parameters.TEXT for oid in oids)
         try:
             return Prepared(types, self._columns(dataset, text, types, settings))
+        except QueryCanceledError:
+            raise
         except Error as error:
             columns = self._type_lookup.columns(plain, types, self.views)
             if columns is None:
@@ -126,7 +173,7 @@ class EngineSessions:
 
     def probe(self, text: str, plain: str) -> tuple[Column, ...] | None:
         """Return the columns of a probe, which gives no row whatever the data; else None."""
-        if not gives_no_row(text):
+        if not self.work(gives_no_row, text):
             return None
         return self._type_lookup.columns(plain, (), self.views)
 
@@ -142,7 +189,7 @@ class EngineSessions:
             raise StatementTooComplexError(f"a statement has at most {parameters.MOST} parameters")
         oids = self._type_lookup.oids(declared) if declared.strip() else ()
         prepared = self.prepare(dataset, text, plain, oids, settings)
-        if prepared.refusal is not None and not gives_no_row(text):
+        if prepared.refusal is not None and not self.work(gives_no_row, text):
             raise prepared.refusal
         return prepared, self._type_lookup.names(prepared.types)
 
@@ -152,11 +199,12 @@ class EngineSessions:
         if not types:
             return self.describe(dataset, text, settings)
         try:
-            return self.describe(
-                dataset, parameters.fill(text, parameters.nulls(types)).text, settings
-            )
+            bound = self.work(parameters.fill, text, parameters.nulls(types))
+            return self.describe(dataset, bound.text, settings)
+        except QueryCanceledError:
+            raise
         except Error:
-            bound = parameters.fill(text, parameters.samples(types))
+            bound = self.work(parameters.fill, text, parameters.samples(types))
             try:
                 return self.describe(dataset, bound.text, settings)
             except Error as error:
@@ -171,7 +219,10 @@ class EngineSessions:
         if dataset not in engines:
             raise NotSupportedError(f"there is no dataset {dataset} here any more")
         if dataset not in self._sessions:
-            self._sessions[dataset] = engines[dataset].session(user=self._user.name)
+            engine = engines[dataset]
+            session = engine.session(user=self._user.name)
+            session.compiler = RemoteCompiler(engine.policy, self._pool.programs, self.work)
+            self._sessions[dataset] = session
         session = self._sessions[dataset]
         session.settings.views = self.views
         for name, text in settings.items():

@@ -20,13 +20,13 @@ from proxy.server.session.conversation import (
     SendToClient,
     SendToMirror,
     Statement,
-    offload,
 )
 from proxy.server.session.probe import gives_no_row
 from proxy.server.session.routing import Deallocate, Reject, ToEngine
 from proxy.server.session.simple_query import resolved
 from proxy.server.wire import messages
 from proxy.server.wire.frames import frame
+from proxy.server.workers import tasks
 
 NOTHING = f"SET {VIEWS} = ''"  # the stub of what gives no rows
 ROWS = b"privacy.rows"  # the statement that gives the rows, while a portal is made of it
@@ -41,9 +41,8 @@ def parse(conversation: Conversation, body: bytes) -> Flow:
     except Error as error:
         yield from fail(conversation, error)
         return
-    decision = yield from offload(
-        lambda: resolved(conversation, conversation.route(text)), len(text) > routing.LONG
-    )
+    ((_, _, decision),) = yield from conversation.route(text)
+    decision = yield from resolved(conversation, decision)
     if isinstance(decision, Reject):
         yield from fail(conversation, decision.error)
     elif isinstance(decision, ToEngine) and decision.prepares is None:
@@ -166,13 +165,13 @@ def _run(conversation: Conversation, name: bytes, portal: Portal, limit: int) ->
     settings = dict(conversation.settings)
     bound = parameters.Bound(request.text)
     try:
-        literals = parameters.literals(portal.bind, statement.types, conversation.encoding)
-        bound = yield from offload(
-            lambda: parameters.fill(request.text, literals),
-            len(request.text) + portal.size > routing.LONG,
-        )
+        if portal.bind.values:
+            values = portal.bind, statement.types, conversation.encoding
+            bound = yield RunInThread(
+                lambda: conversation.engine.work(tasks.bound, request.text, *values)
+            )
         if statement.refusal is not None:
-            if not (yield RunInThread(lambda: gives_no_row(bound.text))):
+            if not (yield RunInThread(lambda: conversation.engine.work(gives_no_row, bound.text))):
                 yield from fail(conversation, statement.refusal, request.offset)
                 return
             raw = conversation.encode(

@@ -31,6 +31,7 @@ from proxy.server.wire.frames import FrameError, frame
 from proxy.server.wire.messages import Report
 from proxy.server.wire.replies import flush
 from proxy.server.wire.transport import ConnectionClosed, Transport
+from proxy.server.workers.turns import Turns
 
 log = logging.getLogger(__name__)
 HANDLERS: dict[bytes, Callable[[Conversation, bytes], Flow]] = {
@@ -60,14 +61,21 @@ class Relay:
         mirror: Transport,
         conversation: Conversation,
         limits: Limits,
-        pool: Executor,
+        user: str,
+        turns: Turns,
+        threads: Executor,
         cancel_mirror: Callable[[], None],
     ) -> None:
         self.conversation = conversation
         self._client = client
         self._mirror = mirror
         self._limits = limits
-        self._pool = pool
+        self._user = user
+        self._turns = turns
+        self._threads = threads
+        self._turn: asyncio.Future[None] | None = None  # that is waited for
+        self._began = 0.0  # when the message that is handled came
+        self._handles = False  # a message
         self._cancel_mirror = cancel_mirror
         self._settled = asyncio.Event()
         self.engine_runs = False
@@ -124,7 +132,13 @@ class Relay:
     async def _handle(self, kind: bytes, body: bytes) -> None:
         handler = HANDLERS.get(kind)
         if handler is not None:
-            await self._drive(_guarded(self.conversation, kind, handler(self.conversation, body)))
+            self.conversation.engine.begin()
+            self._began, self._handles = time.monotonic(), True
+            try:
+                flow = handler(self.conversation, body)
+                await self._drive(_guarded(self.conversation, kind, flow))
+            finally:
+                self._handles = False
         elif kind == b"H":
             self._mirror.write(flush())
         elif kind == b"F":
@@ -166,9 +180,9 @@ class Relay:
                     if with_flush:
                         self._mirror.write(flush())
                     await self._wait_settled()
-                case RunInThread(call):
+                case RunInThread(call, stoppable):
                     try:
-                        value = await self._work(call)
+                        value = await self._work(call, stoppable)
                     except Error as raised:
                         error = raised
 
@@ -196,22 +210,24 @@ class Relay:
 
     # --- the engine ------------------------------------------------------------------------------
 
-    async def _work(self, call: Callable[[], Any]) -> Any:
-        """Make a call in a worker thread; cancel it if the client disconnects or time is up."""
-        loop = asyncio.get_running_loop()
+    async def _work(self, call: Callable[[], Any], stoppable: bool) -> Any:
+        """Make a call in a thread, in the user's turn; raise the reason if it is stopped."""
         self.engine_runs = True
         self.calls += 1
-        future = loop.run_in_executor(self._pool, call)
+        loop = asyncio.get_running_loop()
+        work: asyncio.Future[Any] = (
+            asyncio.ensure_future(self._in_turn(call))
+            if stoppable
+            else loop.run_in_executor(self._threads, call)
+        )
         try:
+            left = self._began + self._seconds() - time.monotonic()
             await asyncio.wait(
-                {future, self._client.closed},
-                timeout=self._seconds(),
-                return_when=asyncio.FIRST_COMPLETED,
+                {work, self._client.closed}, timeout=left, return_when=asyncio.FIRST_COMPLETED
             )
-            if not future.done():
-                closed = self._client.closed.done()
-                self.conversation.engine.cancel(REQUEST if closed else TIMEOUT)
-            return await future
+            if not work.done() and stoppable:
+                self._stop(REQUEST if self._client.closed.done() else TIMEOUT)
+            return await work
         except Error:
             raise
         except Exception:
@@ -223,6 +239,28 @@ class Relay:
             self.engine_runs = False
             if self._client.closed.done():
                 raise ConnectionClosed
+
+    async def _in_turn(self, call: Callable[[], Any]) -> Any:
+        engine = self.conversation.engine
+        self._turn = asyncio.ensure_future(self._turns.take(self._user))
+        try:
+            await self._turn
+        except asyncio.CancelledError:
+            engine.check_canceled()
+            raise
+        finally:
+            self._turn = None
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._threads, engine.step, call)
+        finally:
+            self._turns.release(self._user)
+
+    def _stop(self, reason: str) -> None:
+        """Stop the work for the message that is handled, and all that would follow."""
+        self.conversation.engine.cancel(reason)
+        if self._turn is not None:
+            self._turn.cancel()
 
     def _seconds(self) -> float:
         """Return a statement's time limit: the server's, or the client's if that is less."""
@@ -236,9 +274,9 @@ class Relay:
 
     def cancel(self) -> None:
         """Cancel the statement that runs, at the client's request."""
-        if self.engine_runs:
-            self.conversation.engine.cancel(REQUEST)
-        elif not self.conversation.replies.settled:
+        if self._handles:
+            self._stop(REQUEST)
+        if not self.engine_runs and not self.conversation.replies.settled:
             self._cancel_mirror()
 
     def check_time(self, now: float) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from proxy.errors import Error
 from proxy.server.mirror.mirror import quoted
-from proxy.server.session import parameters, result_text, routing
+from proxy.server.session import result_text, routing
 from proxy.server.session.conversation import (
     WRONG,
     Conversation,
@@ -16,7 +16,6 @@ from proxy.server.session.conversation import (
     SendToClient,
     SendToMirror,
     Statement,
-    offload,
 )
 from proxy.server.session.routing import (
     Deallocate,
@@ -29,6 +28,7 @@ from proxy.server.session.routing import (
 from proxy.server.wire import messages
 from proxy.server.wire.frames import frame
 from proxy.server.wire.replies import Expected
+from proxy.server.workers import tasks
 
 # Columns of catalogs by the names that they had before PostgreSQL 17, as psql 15 and 16 ask for.
 RENAMED = re.compile(rb"\b(d\.dat|c\.coll)iculocale\b")
@@ -43,17 +43,16 @@ def query(conversation: Conversation, body: bytes) -> Flow:
     except Error as error:
         yield from _send(conversation, WRONG, error=conversation.report(error))
         return
-    pieces, plans = yield from offload(lambda: _plans(conversation, text), len(text) > routing.LONG)
-    if all(
-        isinstance(plan, ToMirror) and plan.text == piece
-        for (plan, _), (piece, _) in zip(plans, pieces, strict=True)
-    ) and not (conversation.views.datasets and len(plans) == 1):
+    plan = yield from conversation.route(text, several=True)
+    if all(isinstance(to, ToMirror) and to.text == piece for piece, _, to in plan) and not (
+        conversation.views.datasets and len(plan) == 1
+    ):
         yield from forward(conversation, raw)
-    elif len(plans) == 1:
-        decision, offset = plans[0]
+    elif len(plan) == 1:
+        _, offset, decision = plan[0]
         yield from _one(conversation, decision, offset, last=True)
     else:
-        yield from _several(conversation, plans, [piece for piece, _ in pieces])
+        yield from _several(conversation, plan)
 
 
 def _renamed(conversation: Conversation, raw: bytes) -> bytes:
@@ -64,15 +63,7 @@ def _renamed(conversation: Conversation, raw: bytes) -> bytes:
     return RENAMED.sub(rb"\1locale   ", raw)  # as long, so that an error's position stays right
 
 
-def _plans(
-    conversation: Conversation, text: str
-) -> tuple[list[tuple[str, int]], list[tuple[Decision, int]]]:
-    """Split a text into statements, and route each; both come with offsets."""
-    pieces = routing.split(text) if ";" in text else [(text, 0)]
-    return pieces, [(conversation.route(piece), offset) for piece, offset in pieces]
-
-
-def resolved(conversation: Conversation, decision: Decision) -> Decision:
+def resolved(conversation: Conversation, decision: Decision) -> Flow:
     """Replace EXECUTE of an engine statement by that statement with its arguments."""
     if not isinstance(decision, ExecutePrepared):
         return decision
@@ -81,7 +72,9 @@ def resolved(conversation: Conversation, decision: Decision) -> Decision:
         return ToMirror(decision.text)
     literals = [f"({argument})" for argument in decision.arguments]
     request = statement.request
-    text, bare = (parameters.fill(each, literals).text for each in (request.text, request.plain))
+    text, bare = yield RunInThread(
+        lambda: conversation.engine.work(tasks.filled, [request.text, request.plain], literals)
+    )
     return replace(request, text=text, plain=bare, head="", offset=0, tag=None, prepares=None)
 
 
@@ -91,11 +84,9 @@ def forward(conversation: Conversation, raw: bytes) -> Flow:
     yield from _send(conversation, raw)
 
 
-def _several(
-    conversation: Conversation, plans: list[tuple[Decision, int]], pieces: list[str]
-) -> Flow:
+def _several(conversation: Conversation, plan: list[tuple[str, int, Decision]]) -> Flow:
     """Handle statement after statement, in one transaction, as PostgreSQL does."""
-    words = {routing.first_word(piece) for piece in pieces}
+    words = {routing.first_word(piece) for piece, _, _ in plan}
     yield from conversation.await_mirror(False)
     wrap = conversation.replies.status == b"I" and not words & routing.CONTROL
     if wrap:
@@ -105,7 +96,7 @@ def _several(
             yield SendToClient(frame(b"Z", conversation.replies.status))
             return
     failed = False
-    for decision, offset in plans:
+    for _, offset, decision in plan:
         failed = yield from _one(conversation, decision, offset, last=False)
         if failed:
             break
@@ -119,10 +110,7 @@ def _several(
 
 def _one(conversation: Conversation, decision: Decision, offset: int, last: bool) -> Flow:
     """Handle one statement; return whether it failed."""
-    if isinstance(decision, ExecutePrepared):  # of what an earlier one may have prepared
-        decision = yield from offload(
-            lambda: resolved(conversation, decision), bool(conversation.statements)
-        )
+    decision = yield from resolved(conversation, decision)
     if isinstance(decision, Reject):
         return (yield from fail(conversation, decision.error, offset, last))
     if isinstance(decision, ToEngine):

@@ -117,10 +117,8 @@ class Worker:
         with self._guard:
             self.usable = False
             if self._process >= 0:
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(self._process, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
 
     def close(self) -> None:
         """End it and let go of it, when no call runs."""
@@ -237,18 +235,18 @@ class Pool:
             self.take_back(crew, None)
             raise
 
-    def take_back(self, crew: _Crew, worker: Worker | None) -> None:
+    def take_back(self, crew: _Crew, lent: Worker | None) -> None:
         """Keep a worker for the next step, or have a new one in its place."""
-        if worker is not None and not worker.usable:
-            worker.close()
-            worker = None
+        if lent is not None and not lent.usable:
+            lent.close()
+            lent = None
             if crew is self._crew:
                 with contextlib.suppress(OperationalError):  # the next one who asks is told
-                    worker = crew.template.fork()
+                    lent = crew.template.fork()
         with self._guard:
             crew.lent -= 1
-            if worker is not None:
-                crew.idle.append(worker)
+            if lent is not None:
+                crew.idle.append(lent)
         if crew is not self._crew:
             self._end(crew)
 
@@ -257,8 +255,8 @@ class Pool:
         with self._guard:
             idle, crew.idle = crew.idle, []
             last = not crew.lent
-        for worker in idle:
-            worker.close()
+        for each in idle:
+            each.close()
         if last:
             crew.template.close()
 

@@ -79,10 +79,7 @@ def compiled(key: ProgramKey) -> Program | Command:
 
 def rows(key: str, sql: str, values: dict[str, object]) -> Columns:
     """Return the rows of a statement's outer SQL on released numbers, column by column."""
-    return [
-        pack_column(column)
-        for column in zip(*_evaluator(key).rows(sql, values), strict=True)
-    ]
+    return [pack_column(column) for column in zip(*_evaluator(key).rows(sql, values), strict=True)]
 
 
 def routed(
@@ -91,12 +88,19 @@ def routed(
     home: str,
     public: tuple[tuple[str, str], ...],
     views: tuple[tuple[str, str], ...],
+    several: bool,
 ) -> list[tuple[str, int, Decision]]:
-    """Return the statements of a message: the text, its offset, and who answers it."""
+    """Return the statements of a text (one, if not ``several``), their offsets, who answers."""
+    pieces = routing.split(text) if several and ";" in text else [(text, 0)]
     return [
         (piece, offset, routing.route(piece, datasets, home, public, views))
-        for piece, offset in (routing.split(text) if ";" in text else [(text, 0)])
+        for piece, offset in pieces
     ]
+
+
+def numbers(text: str) -> list[int]:
+    """Return the numbers of the parameters in a text."""
+    return [number for number, _, _ in parameters.places(text)]
 
 
 def filled(texts: Sequence[str], literals: Sequence[str]) -> list[str]:

@@ -19,7 +19,6 @@ import signal
 import socket
 import sys
 import threading
-from typing import Any
 
 from proxy.errors import Error, InternalError, StatementTooComplexError
 from proxy.server.workers import tasks
@@ -44,7 +43,7 @@ def serve(line: socket.socket) -> None:
             head = _answer(bytes(request), buffers)
         except BaseException as error:
             buffers.clear()
-            head = pickle.dumps(("error", _told(error), 0))
+            head = pickle.dumps(("error", _told(error)))
             del error
         del request
         resident = int(os.pread(memory, 100, 0).split()[1]) * PAGE

@@ -216,6 +216,11 @@ class Evaluator:
             if self._caller == thread:
                 self._sandbox.interrupt()
 
+    def rest(self) -> None:
+        """Let go of a child process, until it is needed again."""
+        with self._lock:
+            self._sandbox.rest()
+
     def close(self) -> None:
         """Let go of the sandbox."""
         self._sandbox.close()

@@ -65,6 +65,9 @@ class Sandbox(Protocol):
     def interrupt(self) -> None:
         """Stop the call that runs."""
 
+    def rest(self) -> None:
+        """Let go of what the next call can make again."""
+
     def close(self) -> None:
         """Let go of it."""
 
@@ -109,6 +112,9 @@ class Here(Database):
         """Return the first rows of a query."""
         with self._timed():
             return super().rows(sql, parameters, limit)
+
+    def rest(self) -> None:
+        """Do nothing: there is no other process."""
 
     def close(self) -> None:
         """Let go of it, when the call that runs has ended."""
@@ -175,6 +181,10 @@ class Child:
         process = self._process
         if process is not None:
             process.interrupt()
+
+    def rest(self) -> None:
+        """End the child; the next call makes another."""
+        self._drop()
 
     def close(self) -> None:
         """End the child; there will be no other."""

@@ -82,6 +82,9 @@ class Database:
         """Stop the call that runs."""
         self._connection.interrupt()
 
+    def rest(self) -> None:
+        """Do nothing: what runs this is to end."""
+
     def close(self) -> None:
         """Let go of it."""
         self._connection.close()
