@@ -18,7 +18,6 @@ from proxy.policy import User
 from proxy.server.limits import Limits
 from proxy.server.mirror.type_lookup import TypeLookup
 from proxy.server.session import parameters
-from proxy.server.session.probe import gives_no_row
 from proxy.server.session.routing import Decision
 from proxy.server.workers import tasks
 from proxy.server.workers.compiler import RemoteCompiler
@@ -173,7 +172,7 @@ class EngineSessions:
 
     def probe(self, text: str, plain: str) -> tuple[Column, ...] | None:
         """Return the columns of a probe, which gives no row whatever the data; else None."""
-        if not self.work(gives_no_row, text):
+        if not self.work(tasks.gives_no_row, text):
             return None
         return self._type_lookup.columns(plain, (), self.views)
 
@@ -189,7 +188,7 @@ class EngineSessions:
             raise StatementTooComplexError(f"a statement has at most {parameters.MOST} parameters")
         oids = self._type_lookup.oids(declared) if declared.strip() else ()
         prepared = self.prepare(dataset, text, plain, oids, settings)
-        if prepared.refusal is not None and not self.work(gives_no_row, text):
+        if prepared.refusal is not None and not self.work(tasks.gives_no_row, text):
             raise prepared.refusal
         return prepared, self._type_lookup.names(prepared.types)
 

@@ -21,7 +21,6 @@ from proxy.server.session.conversation import (
     SendToMirror,
     Statement,
 )
-from proxy.server.session.probe import gives_no_row
 from proxy.server.session.routing import Deallocate, Reject, ToEngine
 from proxy.server.session.simple_query import resolved
 from proxy.server.wire import messages
@@ -171,7 +170,9 @@ def _run(conversation: Conversation, name: bytes, portal: Portal, limit: int) ->
                 lambda: conversation.engine.work(tasks.bound, request.text, *values)
             )
         if statement.refusal is not None:
-            if not (yield RunInThread(lambda: conversation.engine.work(gives_no_row, bound.text))):
+            if not (
+                yield RunInThread(lambda: conversation.engine.work(tasks.gives_no_row, bound.text))
+            ):
                 yield from fail(conversation, statement.refusal, request.offset)
                 return
             raw = conversation.encode(

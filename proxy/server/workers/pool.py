@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import os
 import pickle
 import signal
@@ -32,6 +33,7 @@ from proxy.server.workers.cache import Cache
 from proxy.server.workers.tasks import Dataset, StaleError
 from proxy.sql.evaluator.worker import MESSAGE, receive, send
 
+log = logging.getLogger("proxy.server")
 SECONDS = 30.0  # of a call
 START = 60.0  # seconds to start a template
 PROGRAMS, PROGRAM_BYTES = 512, 64 << 20  # compiled statements that are kept
@@ -108,6 +110,9 @@ class Worker:
         self._at_first = self._at_first or size
         if kind == "error" or size > self._at_first + GROWN:
             self.usable = self.usable and size <= self._at_first + GROWN
+        if isinstance(value, InternalError):
+            log.error("internal error of a worker", extra={"reason": value.detail})
+            value.detail, value.hint = None, "the log of the proxy says more; please report it"
         if kind == "error":
             raise value
         return value

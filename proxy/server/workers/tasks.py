@@ -13,6 +13,7 @@ from proxy.errors import OperationalError
 from proxy.policy import Policy
 from proxy.server.session import parameters, routing
 from proxy.server.session.parameters import Bound
+from proxy.server.session.probe import gives_no_row
 from proxy.server.session.routing import Decision
 from proxy.server.wire.messages import Bind
 from proxy.sql.evaluator.evaluator import Evaluator
@@ -31,6 +32,9 @@ class Dataset:
     key: str  # of the whole policy
     policy: Policy
     public: Mapping[str, PublicTable]
+
+
+__all__ = ["bound", "compiled", "filled", "gives_no_row", "numbers", "routed", "rows"]
 
 
 class StaleError(OperationalError):

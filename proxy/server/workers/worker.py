@@ -12,14 +12,21 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import importlib
 import os
 import pickle
+import pkgutil
 import resource
 import signal
 import socket
 import sys
 import threading
+import traceback
+from types import ModuleType
 
+import sqlglot
+
+import proxy.sql
 from proxy.errors import Error, InternalError, StatementTooComplexError
 from proxy.server.workers import tasks
 from proxy.sql.evaluator.worker import MESSAGE, receive, send
@@ -27,8 +34,16 @@ from proxy.sql.parse import deep_stack
 
 MEMORY = 1 << 30  # bytes that a worker may take for its statements
 PAGE = os.sysconf("SC_PAGE_SIZE")
+SHARED = ("proxy.errors", tasks.__name__)  # modules of errors that the server knows
 NO_FILES = 1  # RLIMIT_NOFILE: what is open stays open
 DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+
+
+def _import_all(package: ModuleType) -> None:
+    """Import what is imported when first needed: a worker can open no file."""
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
 
 
 def serve(line: socket.socket) -> None:
@@ -63,15 +78,16 @@ def _answer(request: bytes, buffers: list[pickle.PickleBuffer]) -> bytes:
 def _told(error: BaseException) -> Error:
     """Return what the server hears of an error."""
     if isinstance(error, Error):
-        error.__traceback__ = error.__context__ = error.__cause__ = None
-        return error
+        kind = next(each for each in type(error).__mro__ if each.__module__ in SHARED)
+        told: Error = kind(error.message)
+        vars(told).update(vars(error), sqlstate=error.sqlstate)
+        return told
     if isinstance(error, MemoryError):
         return StatementTooComplexError("the statement needs more memory than it may have")
     if isinstance(error, RecursionError):
         return StatementTooComplexError("the statement is nested too deeply")
-    import traceback
-
-    return InternalError("internal error of a worker", detail=traceback.format_exc())
+    place = "".join(traceback.format_tb(error.__traceback__))  # no words, which may hold literals
+    return InternalError("internal error of a worker", detail=f"{place}{type(error).__name__}")
 
 
 def _limit() -> None:
@@ -99,6 +115,8 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # the server decides
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for workers
+    for package in (sqlglot, proxy.sql):
+        _import_all(package)
     control = socket.socket(fileno=int(sys.argv[1]))
     (setup,) = receive(control)
     tasks.prepare(pickle.loads(setup))
