@@ -81,9 +81,15 @@ def serve(
         _check(host, port, metrics_port)
         click.echo("well")
         return
-    from proxy.server import logs
-    from proxy.server.limits import Limits
-    from proxy.server.serve import Options, Server
+    try:
+        from proxy.server import logs
+        from proxy.server.limits import Limits
+        from proxy.server.serve import Options, Server
+    except ModuleNotFoundError as missing:
+        raise OperationalError(
+            f"serve needs the package {missing.name}",
+            hint="pip install 'sql-privacy-proxy[server]'",
+        ) from None
 
     options = Options(
         host=host,
