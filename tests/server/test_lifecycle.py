@@ -188,6 +188,19 @@ def test_metrics_are_named_by_the_conventions_of_prometheus():
     assert found["connections",] == found["logins_total", "failed"] == 0
 
 
+def test_a_mirror_that_is_not_there_is_an_error_of_the_operator(folder):
+    """
+    Two lines, no traceback.
+    """
+    command = [sys.executable, "-m", "proxy", "serve", str(folder), "--mirror", f"host={folder}"]
+    command += ["--listen", "127.0.0.1:0", "--state", str(folder / "state")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    error, hint = done.stderr.splitlines()
+    assert error == "error: the mirror takes no connections"
+    assert hint.startswith("hint: --mirror names a PostgreSQL")
+
+
 def test_a_server_without_its_packages_says_which():
     """
     Without the extra, `serve` says what to install.
