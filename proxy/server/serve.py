@@ -113,7 +113,7 @@ class Server:
         """Whether every mirror takes connections."""
         instances = await asyncio.to_thread(self.registry.instances)
         up = await asyncio.gather(*(_answers(each.mirror.address) for each in instances))
-        self.metrics.set("mirrors_up", sum(up))
+        self.metrics.mirrors_up.set(sum(up))
         return all(up)
 
     async def stop(self) -> None:
@@ -175,7 +175,7 @@ class Server:
                 logged = ""
             except Exception as error:
                 why = error.message if isinstance(error, Error) else type(error).__name__
-                self.metrics.add("reloads_total", outcome="failed")
+                self.metrics.reloads.labels("failed").inc()
                 if why != logged:  # the reload is tried again and again
                     more = described(error) if isinstance(error, Error) else {"reason": why}
                     log.error("cannot read again", extra=more)
@@ -186,7 +186,7 @@ class Server:
         """Load the files again; a replaced engine closes once its statements have ended."""
         replaced = await asyncio.to_thread(self.registry.load)
         await asyncio.to_thread(self._count_budgets)
-        self.metrics.add("reloads_total", outcome="done")
+        self.metrics.reloads.labels("done").inc()
         log.info("read again", extra={"count": len(replaced)})
         self._retired += replaced
         running = {relay: relay.calls for relay in self._relays.values() if relay.engine_runs}
@@ -211,7 +211,7 @@ class Server:
             oldest = next(iter(self._logins))
             del self._logins[oldest]
             oldest.abort()
-            self.metrics.add("logins_total", outcome="dropped")
+            self.metrics.logins.labels("dropped").inc()
         self._logins[client] = None
         self._start(self._serve(client))
 
@@ -238,13 +238,13 @@ class Server:
             finally:
                 self._logins.pop(client, None)
             self._relays[key] = relay
-            self.metrics.set("connections", len(self._relays))
+            self.metrics.connections.set(len(self._relays))
             await relay.run()
         except login.LoginError as refusal:
-            self.metrics.add("logins_total", outcome="failed")
+            self.metrics.logins.labels("failed").inc()
             client.write(refusal.report.encode("utf-8"))
         except FrameError as error:
-            self.metrics.add("logins_total", outcome="failed")
+            self.metrics.logins.labels("failed").inc()
             client.write(login.fatal(error.sqlstate, error.message).report.encode("utf-8"))
         except (ConnectionClosed, TimeoutError, ConnectionError, FileNotFoundError):
             if client.broken is not None and relay is None:
@@ -255,7 +255,7 @@ class Server:
             client.write(login.fatal("XX000", "internal error of the proxy").report.encode("utf-8"))
         finally:
             if self._relays.pop(key, None) is not None:
-                self.metrics.set("connections", len(self._relays))
+                self.metrics.connections.set(len(self._relays))
                 log.info("session ended", extra={"count": len(self._relays)})
             client.close()
             if mirror is not None:
@@ -297,7 +297,7 @@ class Server:
             raise
         relay = self._new_relay(client, mirror, key, user, wish.database, instance, generation)
         relay.conversation.replies.parameters.update(parameters)
-        self.metrics.add("logins_total", outcome="accepted")
+        self.metrics.logins.labels("accepted").inc()
         log.info("session began", extra={"user": user.name, "database": wish.database})
         return mirror, relay, key
 
@@ -370,21 +370,21 @@ class Server:
             if cost and (engine := self.registry.current.engines.get(dataset)):
                 history = engine.privileges(user).history
                 left = outcome.left_in_cells
-                self.metrics.set("budget_left", left, dataset=dataset, history=history)
-        self.metrics.add("statements_total", dataset=dataset, outcome=what)
-        self.metrics.add("cost_total", cost, dataset=dataset)
-        self.metrics.time(seconds)
+                self.metrics.budget_left.labels(dataset, history).set(left)
+        self.metrics.statements.labels(dataset, what).inc()
+        self.metrics.cost.labels(dataset).inc(cost)
+        self.metrics.statement_duration.observe(seconds)
         fields = {"user": user, "database": dataset, "outcome": what, "cost": cost}
         log.info("answered", extra=fields | {"seconds": round(seconds, 4)})
 
     def _count_budgets(self) -> None:
         """Set the gauges of each dataset's budget, and of what its shared history has left."""
-        self.metrics.set("policies_broken", len(self.registry.current.broken))
+        self.metrics.policies_broken.set(len(self.registry.current.broken))
         for name, engine in self.registry.current.engines.items():
-            self.metrics.set("budget", float(engine.policy.privacy.budget), dataset=name)
+            self.metrics.add_dataset(name, float(engine.policy.privacy.budget))
             with suppress(Error):  # of another policy, which will be read soon
                 left = engine.left_in_cells()
-                self.metrics.set("budget_left", left, dataset=name, history=SHARED)
+                self.metrics.budget_left.labels(name, SHARED).set(left)
 
     # --- cancelling ------------------------------------------------------------------------------
 

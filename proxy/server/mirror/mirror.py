@@ -147,9 +147,17 @@ class Mirror:
         ``relations`` and ``public`` are the protected and the public tables of each database.
 
         Raises:
-            OperationalError: a role or database of that name exists, and is not this proxy's.
+            OperationalError: it takes no connections, or a role or database of that name exists,
+                and is not this proxy's.
         """
-        with psycopg.connect(self.address.conninfo(), autocommit=True) as admin:
+        try:
+            connection = psycopg.connect(self.address.conninfo(), autocommit=True)
+        except psycopg.OperationalError:
+            raise OperationalError(
+                "the mirror takes no connections",
+                hint="--mirror names a PostgreSQL that runs, and a superuser of it",
+            ) from None
+        with connection as admin:
             admin.execute("REVOKE CONNECT ON DATABASE postgres, template1 FROM PUBLIC")
             for user in users:
                 self._role(admin, user)
