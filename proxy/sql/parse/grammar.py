@@ -28,6 +28,8 @@ from proxy.sql.parse.utility_clause import HINT, Utility, hint, pair
 
 MAX_BYTES = 1_000_000
 MAX_DIGITS = 2000  # of one number: Python reads 4300, and few are this long
+MAX_TOKENS = 60_000  # a list of 20,000 values has 40,000
+MAX_CONNECTIVES = 5_000  # ANDs and ORs, each of which takes much more memory than a value
 MAX_DEPTH = 500  # brackets, CASEs and prefix operators within one another
 OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
 CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
@@ -38,6 +40,8 @@ ENDING = {  # what no expression begins with
     *(TokenType.INTERSECT, TokenType.EXCEPT, TokenType.R_PAREN, TokenType.SEMICOLON),
     TokenType.COMMA,
 }
+CONNECTIVES = {TokenType.AND, TokenType.OR}
+SPLIT = "ask in several statements, or join with a public table of the values"
 OPEN = {TokenType.COMMA, TokenType.GROUP_BY, TokenType.OFFSET, TokenType.ON}  # sqlglot needs none
 LITERAL = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
 
@@ -59,12 +63,17 @@ def tokens(text: str, name: str = "postgres") -> list[Token]:
             "the text ends inside a quotation or a comment",
             position=None if at is None else at + 1,
         ) from None
-    depth = deepest = run = 0
+    if len(found) > MAX_TOKENS:
+        raise StatementTooComplexError(
+            f"the statement has {len(found):,} tokens; {MAX_TOKENS:,} are allowed", hint=SPLIT
+        )
+    depth = deepest = run = connectives = 0
     for token in found:
         kind = token.token_type
         run = run + 1 if kind in PREFIX else 0
         depth += (kind in OPENING) - (kind in CLOSING)
         deepest = max(deepest, depth + run)
+        connectives += kind in CONNECTIVES
         if kind is TokenType.NUMBER and len(token.text) > MAX_DIGITS:
             raise StatementTooComplexError(
                 f"a number has more than {MAX_DIGITS} digits", position=token.start + 1
@@ -72,6 +81,11 @@ def tokens(text: str, name: str = "postgres") -> list[Token]:
     if deepest > MAX_DEPTH:
         raise StatementTooComplexError(
             f"the statement is nested {deepest} levels deep; {MAX_DEPTH} are allowed"
+        )
+    if connectives > MAX_CONNECTIVES:
+        raise StatementTooComplexError(
+            f"the statement has {connectives:,} ANDs and ORs; {MAX_CONNECTIVES:,} are allowed",
+            hint=f"write x IN (...) rather than x = ... OR x = ...; {SPLIT}",
         )
     return [plain(token, text) for token in found] if name == "postgres" else found
 
