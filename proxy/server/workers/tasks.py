@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from zoneinfo import ZoneInfo
 
 from proxy.errors import OperationalError
 from proxy.policy import Policy
@@ -43,6 +43,7 @@ class StaleError(OperationalError):
 
 _datasets: dict[str, Dataset] = {}  # by the key of the policy
 _evaluators: dict[str, Evaluator] = {}
+_zones: list[ZoneInfo] = []
 
 
 def prepare(datasets: Iterable[Dataset]) -> None:
@@ -54,7 +55,7 @@ def open_evaluators() -> None:
     """Open an evaluator for each dataset, in a worker that can still open files."""
     databases = Database.several(len(_datasets))
     for database, (key, dataset) in zip(databases, _datasets.items(), strict=True):
-        dataset.policy.zone.utcoffset(datetime(2000, 1, 1))
+        _zones.append(ZoneInfo(dataset.policy.timezone))  # kept, as a worker can read no file
         evaluator = Evaluator(dataset.policy.domain, database, dataset.public)
         evaluator.rows(WARMING, {})
         evaluator.fetch(WARMING)

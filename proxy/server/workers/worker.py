@@ -117,6 +117,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # the server decides
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for workers
+    importlib.import_module("_strptime")
     for package in (encodings, sqlglot, proxy.sql):
         _import_all(package)
     control = socket.socket(fileno=int(sys.argv[1]))

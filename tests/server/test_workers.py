@@ -1,0 +1,242 @@
+"""Workers: the same programs as here, no way out, bounds; fair turns; a cache by cost."""
+
+import asyncio
+import os
+import pathlib
+import subprocess
+import threading
+import time
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.errors import Error, InternalError, QueryCanceledError, StatementTooComplexError
+from proxy.server.workers import tasks
+from proxy.server.workers.cache import Cache
+from proxy.server.workers.compiler import RemoteCompiler
+from proxy.server.workers.pool import Lease, Pool
+from proxy.server.workers.turns import Turns
+from proxy.sql.evaluator.public_tables import load
+from proxy.sql.program import Program
+from proxy.sql.statement import compile_statement, program_key
+from tests.sql import survey
+from tests.sql.test_cases import read
+
+SLOW = "SELECT COUNT(*) FROM survey WHERE " + " OR ".join(f"age = {i % 90}" for i in range(4_000))
+
+
+@pytest.fixture(scope="module")
+def pool():
+    """Workers that know the survey."""
+    policy = survey.policy()
+    tables = {name: load(name, table.path) for name, table in policy.public.items()}
+    workers = Pool()
+    workers.update([tasks.Dataset(policy.key, policy, tables)])
+    yield workers
+    workers.close()
+
+
+@pytest.fixture
+def lease(pool):
+    """A worker for one test."""
+    borrowed = Lease(pool)
+    yield borrowed
+    borrowed.close()
+
+
+def meaning(compiled):
+    """Return all that a program says, comparable."""
+    if not isinstance(compiled, Program):
+        return vars(compiled) | {"program": compiled.program and meaning(compiled.program)}
+    numbers = [
+        (n.label, n.family.key, n.family.grid, n.shift, n.kind, n.utility, n.bounds, n.type)
+        for release in compiled.releases
+        for n in release.numbers
+    ]
+    groups = [release.groups for release in compiled.releases]
+    return compiled.columns, compiled.sql, compiled.notices, compiled.derived, groups, numbers
+
+
+def outcome(compile_):
+    """Return what a text means, or why it means nothing."""
+    try:
+        return meaning(compile_())
+    except Error as error:
+        return error.message, error.hint, error.detail, error.position, error.sqlstate
+
+
+def test_a_worker_compiles_as_this_process_does(pool, lease):
+    """
+    Every accepted and every refused case: the same program, or the same error in all its parts,
+    though a worker can open no file for what it would import.
+    """
+    policy, evaluator = survey.policy(), survey.evaluator()
+    remote = RemoteCompiler(policy, Cache(0, 0), lease.call)
+    texts = [case.values[1] for folder in ("cases", "refused") for case in read(folder)]
+    assert len(texts) > 900
+    for text in texts:
+        here = outcome(lambda text=text: compile_statement(text, policy, evaluator))
+        there = outcome(lambda text=text: remote.compile(text, {}, {}, "postgres"))
+        assert here == there, text
+
+
+@pytest.mark.parametrize(
+    "call, arguments",
+    [
+        (open, ("/etc/passwd",)),
+        (os.listdir, ("/",)),
+        (subprocess.run, (["true"],)),
+        (pathlib.Path, ("/etc",)),  # an object that is no value
+    ],
+    ids=["open", "list", "run", "object"],
+)
+def test_nothing_gets_out_of_a_worker(pool, lease, call, arguments):
+    """
+    A worker opens no file, starts no process, and sends nothing but values.
+    """
+    with pytest.raises((InternalError, StatementTooComplexError)):
+        lease.call(call, *arguments)
+
+
+def test_memory_has_a_bound_and_goes_back(pool, lease):
+    """
+    What takes too much fails alone, and a worker that has grown is replaced.
+    """
+    with pytest.raises(StatementTooComplexError, match="memory"):
+        lease.call(bytes, 3 << 30)
+    lease.close()
+    worker = os.getpid()
+    assert lease.call(os.getpid) != worker
+    first = lease.call(os.getpid)
+    assert len(lease.call(bytes, 200 << 20)) == 200 << 20
+    lease.close()
+    assert lease.call(os.getpid) != first
+
+
+def tasks_key(text):
+    """Return the key of a text's program."""
+    return program_key(text, survey.policy(), {}, {}, "postgres")
+
+
+def test_what_is_cancelled_ends_at_once(pool):
+    """
+    At any moment of a long call a cancellation ends it within a second, and what was to follow;
+    the next step has a worker.
+    """
+    for moment in (0.0, 0.01, 0.1, 0.3):
+        lease = Lease(pool)
+        threading.Timer(moment, lease.cancel, ["enough"]).start()
+        began = time.monotonic()
+        with pytest.raises(QueryCanceledError, match="enough"):
+            work_on(lease)
+        assert time.monotonic() < began + moment + 5  # generous: the machine may be busy
+        with pytest.raises(QueryCanceledError, match="enough"):
+            lease.call(tasks.numbers, "SELECT $1")
+        lease.close()
+        again = Lease(pool)
+        assert again.call(tasks.numbers, "SELECT $1") == [1]
+        again.close()
+
+
+def work_on(lease):
+    """Compile for ten seconds."""
+    began = time.monotonic()
+    while time.monotonic() < began + 10:
+        lease.call(tasks.compiled, tasks_key(SLOW))
+
+
+# --- turns -----------------------------------------------------------------------------------
+
+
+@given(
+    st.integers(1, 8),
+    st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), max_size=60),
+)
+def test_turns_are_fair(places, moves):
+    """
+    Never more than the places; a user who holds k got the last of them while more than k were
+    free; nobody waits who may have a place; all that wait are served as places come free.
+    """
+
+    async def play():
+        turns = Turns(places)
+        held, tasks_ = Counter(), []
+
+        async def take(user):
+            await turns.take(user)
+            held[user] += 1
+
+        for user, takes in moves:
+            if takes:
+                tasks_.append((user, asyncio.ensure_future(take(user))))
+            elif held[user]:
+                held[user] -= 1
+                turns.release(user)
+            for _ in range(4):
+                await asyncio.sleep(0)
+            assert held.total() <= places
+            free = places - held.total()
+            for waiting in {user for user, task in tasks_ if not task.done()}:
+                assert free <= held[waiting]
+        while held.total():
+            user = next(iter(+held))
+            held[user] -= 1
+            turns.release(user)
+            for _ in range(4):
+                await asyncio.sleep(0)
+        assert all(task.done() for _, task in tasks_)
+        assert turns.waiting == 0
+
+    asyncio.run(play())
+
+
+def test_one_user_leaves_room_for_others():
+    """
+    However many ask, one user holds half of the places; the next user gets one at once.
+    """
+
+    async def play():
+        turns = Turns(8)
+        crowd = [asyncio.ensure_future(turns.take("mallory")) for _ in range(100)]
+        await asyncio.sleep(0)
+        assert sum(task.done() for task in crowd) == 4
+        await asyncio.wait_for(turns.take("alice"), 1)
+        for task in crowd:
+            task.cancel()
+        await asyncio.gather(*crowd, return_exceptions=True)
+        assert turns.waiting == 0
+
+    asyncio.run(play())
+
+
+# --- the cache -------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 50), st.floats(0, 10)), max_size=80))
+def test_a_cache_has_bounds(entries):
+    """
+    Never more items or bytes than allowed; what was put last is there if it fits at all, or was
+    worth less than what is there.
+    """
+    cache = Cache(10, 100)
+    for key, size, cost in entries:
+        cache.put(key, (key, size), size, cost)
+        there = [cache.get(each) for each in range(31) if cache.get(each) is not None]
+        assert len(there) <= 10
+        assert sum(size for _, size in there) <= 100
+
+
+def test_a_cache_keeps_what_was_dear():
+    """
+    Cheap and large values go first; what is never asked for goes in the end.
+    """
+    cache = Cache(10, 1_000)
+    cache.put("dear", 1, 10, 5.0)
+    for i in range(100):
+        cache.put(i, i, 10, 0.01)
+    assert cache.get("dear") == 1
+    for i in range(100_000):
+        cache.put(i, i, 10, 0.1)
+    assert cache.get("dear") is None
