@@ -85,7 +85,7 @@ def test_claims_about_means_leave_the_end_out_or_not(over, under, end):
         bounds=(Fraction(-50), Fraction(50)),
     )  # fmt: skip
     goal = AverageGoal(number, Fraction(1), 0.05, 0.01, (-50.0, 50.0))
-    goal.answers(history, [], {})
+    (estimators,) = goal.estimators(history, [])
     for sign, (claim, holds) in claims(end).items():
         if sign in ("=", "<>"):
             continue
@@ -97,7 +97,7 @@ def test_claims_about_means_leave_the_end_out_or_not(over, under, end):
             and under - m > 0
             and holds(Fraction(over - k, 2) / (under - m))
         )
-        found = goal.probability(history, 0, claim)
+        found = goal.probability(history, 0, estimators, claim)
         assert found is not None
         assert truth - 1e-5 < found < truth + 1e-9
 

@@ -29,7 +29,7 @@ from proxy.budgets import limits
 from proxy.engine.allowances import Allowance, allowances, least, spending_allowances
 from proxy.engine.bill import Bill
 from proxy.engine.goals import Goal, extras, goal_for, reaches
-from proxy.engine.infer import Inference, infer, leave_out, refusal
+from proxy.engine.infer import Inference, forecast, infer
 from proxy.engine.measure import Cube, Curator, Measurer, Sampler
 from proxy.engine.reports import BudgetReport, HistoryLine
 from proxy.engine.result import Numbers, Result, assemble
@@ -170,7 +170,7 @@ class Engine:
             with self._telling(accountant, session):
                 with accountant.watched(session.check_canceled):
                     inference = self._answer(accountant, goals, statement.text, session)
-                result = self._present(accountant, statement, goals, inference, session)
+                result = self._present(accountant, statement, inference, session)
             size = len(result.rows) + len(statement.text)
             if inference.final and not statement.systems and size < MAX_CACHED_SIZE:
                 accountant.remember(key, (statement, result))
@@ -190,14 +190,13 @@ class Engine:
         self,
         accountant: Accountant,
         statement: Program,
-        goals: Sequence[Goal],
         inference: Inference,
         session: Session,
     ) -> Result:
         """Run the outer SQL on the numbers, and return the rows with all that is told of them."""
         answers = inference.answers
-        more = [extras(g, a, accountant.history) for g, a in zip(goals, answers, strict=True)]
-        reached = [reaches(goal) for goal in goals] if statement.derived else []
+        more = [extras(outcome, accountant.history) for outcome in inference.outcomes]
+        reached = [reaches(outcome) for outcome in inference.outcomes] if statement.derived else []
         rows, shown, places, drowned = assemble(
             statement,
             Numbers(answers, more, reached),
@@ -353,25 +352,25 @@ class Engine:
             now = self._now()
             accountant.catch_up(self.ledger)
             measurer = self._measurer(program.text, session)
-            why = refusal(accountant, goals, measurer)
-            refused = bool(why) and not leave_out(accountant, goals, measurer)
-            if refused:
-                for goal in goals:
-                    goal.left_out.clear()
+            first = forecast(accountant, goals, measurer)
 
             def after(terms: Sequence[Term]) -> float:
-                more = () if refused else terms
+                more = () if first.refused else terms
                 return least(
                     allowances(session.privileges, accountant, self.ledger, now, more)
                 ).left
 
-            rows = reports.explain(program, goals, accountant, measurer.plan, after)
-            if refused:
-                return rows, (f"the statement would be refused: {why}",)
+            rows = reports.explain(program, goals, first.progress, accountant, measurer.plan, after)
+            if first.refused:
+                return rows, (f"the statement would be refused: {first.refusal}",)
             most = accountant.most_left()
             for allowance in spending_allowances(session.privileges, accountant, self.ledger, now):
                 most = min(most, max(allowance.budget - allowance.spent, 0))
-            return rows, tuple(chain(*(reports.foreseen(goal, why, most) for goal in goals)))
+            notices = (
+                reports.foreseen(goal, progress, first.refusal, most)
+                for goal, progress in zip(goals, first.progress, strict=True)
+            )
+            return rows, tuple(chain(*notices))
 
     def _systems(self, program: Program, session: Session) -> dict[str, list[tuple[Any, ...]]]:
         """Return the rows of the relations of schema privacy that a statement reads."""

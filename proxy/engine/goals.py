@@ -1,5 +1,8 @@
 """Goals: how good each number of a statement must be, and what it is once that is reached.
 
+A goal is a request, and never changes.  What the next step measures of it is a ``Progress``, what
+is known of it in the end an ``Outcome``: both are returned, and handed on.
+
 An absolute goal (half_width in the units of the number) is met by one plan.  A relative goal
 (``5 PERCENT``) and AVG depend on the size of what is asked for, so they are met in at most STEPS
 public steps, each with confidence 1 - delta / STEPS, each a transaction of its own: a step looks
@@ -11,50 +14,72 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
 from proxy.engine.answers import Answer
 from proxy.engine.averages import AverageGoal
-from proxy.engine.linear_goals import AbsoluteGoal, LinearGoal, RelativeGoal
-from proxy.engine.stepwise import Expected, Found
+from proxy.engine.linear_goals import AbsoluteGoal, RelativeGoal
+from proxy.engine.progress import Expected, PlannedRows, Progress, RowEstimators
 from proxy.errors import NotSupportedError, UtilityError
 from proxy.inference import plan as planning
 from proxy.inference.dense_system import Block
 from proxy.inference.estimator import Estimator, correlation
 from proxy.inference.history import History
-from proxy.inference.plan import Wanted
-from proxy.inference.steps import Look
 from proxy.settings import UTILITY, Wishes, checked
 from proxy.sql.program import Extra, Number, Request
 
 
 class Goal(Protocol):
-    """What is wanted of one number of a statement."""
+    """How good one number of a statement must be: AbsoluteGoal, RelativeGoal, AverageGoal."""
 
-    number: Number
-    delta: float
-    steps: int
-    looks: dict[int, Look]  # by row; none where it is met in one step, or not at all
-    left_out: set[int]  # rows of which no more is wanted, for want of budget
+    @property
+    def number(self) -> Number:
+        """The number."""
 
-    def wants(self, history: History) -> list[Wanted]:
-        """Return the families that must be known, and how well, in the next step."""
+    @property
+    def delta(self) -> float:
+        """The probability with which an interval may miss."""
 
-    def unmet(self) -> tuple[int, int, int]:
-        """Return how many rows were left out, were given up, and are not yet met, in steps."""
+    @property
+    def steps(self) -> int:
+        """The largest number of steps in which it is met."""
+
+    def progress(self, history: History, left_out: frozenset[int] = frozenset()) -> Progress:
+        """Return what the next step measures, of all rows but those ``left_out``."""
 
     def known(self, history: History) -> bool:
-        """Return whether there is something to say of some row that no further step is for."""
+        """Return whether some row, of a goal of one step every row, needs no further step."""
 
-    def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
-        """Return the number in every row, given estimators of what was wanted."""
+    def estimators(self, history: History, planned: Sequence[PlannedRows]) -> list[RowEstimators]:
+        """Return what answers every row; ``planned`` are the estimators of each target's rows."""
 
-    def probability(self, history: History, row: int, claim: Extra) -> float | None:
-        """Return a lower bound on P(least ≤ number ≤ most), after ``answers``."""
+    def answers(
+        self,
+        history: History,
+        estimators: Sequence[RowEstimators],
+        left_out: frozenset[int],
+        paid: Mapping[int, Block],
+    ) -> list[Answer]:
+        """Return the number in every row."""
+
+    def probability(
+        self, history: History, row: int, estimators: RowEstimators, claim: Extra
+    ) -> float | None:
+        """Return a lower bound on P(least ≤ number ≤ most) in a row; None where nothing is."""
 
     def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
         """Return source, cost and half-width of every row, if what is planned were measured."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is known of one number when its last step is done."""
+
+    goal: Goal
+    estimators: Sequence[RowEstimators]  # [row]
+    answers: Sequence[Answer]  # [row]
 
 
 def goal_for(number: Number, budget: float, asked: Callable[[], Wishes], default: Wishes) -> Goal:
@@ -112,19 +137,21 @@ def _default(number: Number, asked: Callable[[], Wishes], default: Wishes) -> Re
     return found
 
 
-def reaches(goal: Goal) -> tuple[list[float], list[float]]:
+def reaches(outcome: Outcome) -> tuple[list[float], list[float]]:
     """Return how far each row may be off, with the confidence asked for and for all rows at once.
+
+    Infinitely far, where the rows are no linear queries, or one of them is not known.
 
     Where rows rest on the same measurements, their noises are correlated, and those are widened so
     that √Σ (g · near)² still holds for sums Σ g n of rows.
     """
-    used = goal._used if isinstance(goal, LinearGoal) else []
-    if None in used or not used:
-        return [math.inf] * goal.number.family.rows, [math.inf] * goal.number.family.rows
-    found = [each for each in used if each is not None]
-    near, far = goal.delta, goal.delta / len(found)
-    wide = math.sqrt(correlation(found))
-    return [wide * _reach(e, near) for e in found], [_reach(e, far) for e in found]
+    rows, delta = outcome.goal.number.family.rows, outcome.goal.delta
+    estimators = [row[0] for row in outcome.estimators if len(row) == 1 and row[0] is not None]
+    if not estimators or len(estimators) < rows:
+        return [math.inf] * rows, [math.inf] * rows
+    wide = math.sqrt(correlation(estimators))
+    near = [wide * _reach(each, delta) for each in estimators]
+    return near, [_reach(each, delta / rows) for each in estimators]
 
 
 def _reach(estimator: Estimator, delta: float) -> float:
@@ -133,23 +160,21 @@ def _reach(estimator: Estimator, delta: float) -> float:
     return max(planning.half_width(estimator, delta), normal)
 
 
-def extras(
-    goal: Goal, answers: Sequence[Answer], history: History
-) -> list[list[float | bool | None]]:
+def extras(outcome: Outcome, history: History) -> list[list[float | bool | None]]:
     """Return what else the statement shows of a number: [extra][row]."""
+    rows = range(len(outcome.answers))
     return [
-        [_extra(goal, extra, row, answer, history) for row, answer in enumerate(answers)]
-        for extra in goal.number.extras
+        [_extra(outcome, extra, row, history) for row in rows]
+        for extra in outcome.goal.number.extras
     ]
 
 
-def _extra(
-    goal: Goal, extra: Extra, row: int, answer: Answer, history: History
-) -> float | bool | None:
+def _extra(outcome: Outcome, extra: Extra, row: int, history: History) -> float | bool | None:
+    goal, estimators = outcome.goal, outcome.estimators[row]
     if extra.what == "probability":
-        return goal.probability(history, row, extra)
+        return goal.probability(history, row, estimators, extra)
     if extra.what == "present":  # of all values at once
-        there = goal.probability(history, row, Extra("probability", Fraction(1)))
+        there = goal.probability(history, row, estimators, Extra("probability", Fraction(1)))
         return there is not None and there >= 1 - goal.delta / goal.number.family.rows
-    value: float = getattr(answer, extra.what)
+    value: float = getattr(outcome.answers[row], extra.what)
     return value

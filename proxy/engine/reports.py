@@ -16,6 +16,7 @@ from proxy.engine.allowances import Allowance
 from proxy.engine.bill import Bill
 from proxy.engine.digits import upwards
 from proxy.engine.goals import Goal
+from proxy.engine.progress import Progress
 from proxy.inference.accounting import UNIT
 from proxy.inference.plan import Plan, Wanted
 from proxy.inference.query import Term
@@ -112,6 +113,7 @@ EXPLAINED = (
 def explain(
     program: Program,
     goals: Sequence[Goal],
+    progress: Sequence[Progress],
     accountant: Accountant,
     make: Callable[[Accountant, Sequence[Wanted]], Plan],
     after: Callable[[Sequence[Term]], float],
@@ -123,8 +125,7 @@ def explain(
     """
     kept = len(accountant.history.blocks)
     try:
-        wants = [goal.wants(accountant.history) for goal in goals]
-        plan = make(accountant, [w for each in wants for w in each])
+        plan = make(accountant, [target for each in progress for target in each.targets])
         left = after(accountant.charges(plan.measurements))
         bill = Bill(accountant.space)
         bill.add(accountant.history.blocks[kept:])
@@ -158,26 +159,26 @@ NEXT_TIME = "the steps it was given were not enough; asking again may bring it n
 NO_NEARER = "nothing more that could be measured would bring it nearer"
 
 
-def unmet(goal: Goal, end: str, more: bool) -> Iterator[str]:
+def unmet(goal: Goal, progress: Progress, refusal: str, news: bool) -> Iterator[str]:
     """Yield the notices that rows met in steps are not as good as they were asked for, and why.
 
-    ``end`` is why rows were left out; ``more``, whether the last step still measured something.
+    ``refusal`` is why rows were left out; ``news``, whether the last step measured something new.
     """
-    out, lost, rest = goal.unmet()
-    yield from _less_exact(goal, out, end)
+    out, lost, rest = progress.unmet
+    yield from _less_exact(goal, out, refusal)
     yield from _less_exact(goal, lost, TOO_DEAR)
-    yield from _less_exact(goal, rest, NEXT_TIME if more else NO_NEARER)
+    yield from _less_exact(goal, rest, NEXT_TIME if news else NO_NEARER)
 
 
-def foreseen(goal: Goal, end: str, most: int) -> Iterator[str]:
+def foreseen(goal: Goal, progress: Progress, refusal: str, most: int) -> Iterator[str]:
     """Yield the notices of what is known of a number that is met in steps, before the first.
 
     ``most`` is what they can cost in all, in 2⁻⁴⁰ alpha.
     """
-    out, lost, _ = goal.unmet()
-    yield from _less_exact(goal, out, end)
+    out, lost, _ = progress.unmet
+    yield from _less_exact(goal, out, refusal)
     yield from _less_exact(goal, lost, TOO_DEAR)
-    if any(look.asked for look in goal.looks.values()):
+    if any(look.asked for look in progress.looks.values()):
         yield (
             f"{goal.number.label} is met in up to {goal.steps} steps, each as the answers before "
             "it require: this is the cost of the first, and all of them cost at most "
