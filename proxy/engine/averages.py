@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from proxy.engine.answers import Answer, source
+from proxy.engine.answers import Answer
+from proxy.engine.bill import source
 from proxy.engine.claims import below, open_ended
 from proxy.engine.progress import RowEstimators
 from proxy.engine.stepwise import StepwiseGoal

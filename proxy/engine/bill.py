@@ -9,6 +9,7 @@ Units: 2⁻⁴⁰ alpha per record, as charges.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +18,7 @@ import numpy as np
 from proxy.engine.answers import Answer
 from proxy.inference.accounting import TABLE, UNIT, Table, charge, maximum
 from proxy.inference.dense_system import Block
+from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
 from proxy.inference.query import Factor, Integers, Term
 from proxy.inference.space import Space
@@ -96,6 +98,13 @@ class Bill:
         if found is None:  # too many cells at once to look at each
             return [most / UNIT] * rows
         return [(int(value) or most) / UNIT for value in found]
+
+
+def source(estimators: Sequence[Estimator], paid: Mapping[int, Block]) -> tuple[str, float]:
+    """Return whether a number rests on rows that this statement paid for, and what they cost."""
+    used = {id(paid[r]): paid[r] for e in estimators for r in e.rows.tolist() if r in paid}
+    cost = math.fsum(block.family.sensitivity / block.scale for block in used.values())
+    return ("measured" if used else "inferred"), cost
 
 
 def _by_row(family: Family, terms: Sequence[Term], space: Space) -> Integers | None:

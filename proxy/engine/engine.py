@@ -6,6 +6,7 @@
     measure.py   one ledger transaction: check every budget, draw the noise, commit
     infer.py     estimate and interval of every number from the (now longer) history
     result.py    post-process: the outer SQL runs on the noisy relation
+    cache.py     results of free statements, given again while the history is as it was
 
 Invariants (the proxy's promise): nothing computed from the data leaves except through a committed,
 charged measurement; plans, refusals and errors depend on public things and released answers only.
@@ -14,7 +15,7 @@ charged measurement; plans, refusals and errors depend on public things and rele
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, tzinfo
@@ -22,17 +23,20 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import proxy.engine.cache as cache
 import proxy.engine.reports as reports
 import proxy.policy as policies
 from proxy.accountant import LEFT, Accountant
 from proxy.budgets import limits
 from proxy.engine.allowances import Allowance, allowances, least, spending_allowances
+from proxy.engine.answers import Result
 from proxy.engine.bill import Bill
-from proxy.engine.goals import Goal, extras, goal_for, reaches
-from proxy.engine.infer import Inference, forecast, infer
+from proxy.engine.goals import Goal, goal_for
+from proxy.engine.infer import forecast, infer
 from proxy.engine.measure import Cube, Curator, Measurer, Sampler
+from proxy.engine.outcomes import Inference
 from proxy.engine.reports import BudgetReport, HistoryLine
-from proxy.engine.result import Numbers, Result, assemble
+from proxy.engine.result import Relations, present
 from proxy.engine.session import Session
 from proxy.errors import Error, StateError
 from proxy.inference.accounting import UNIT
@@ -50,7 +54,6 @@ from proxy.sql.statement import compile_statement
 from proxy.state import anchor_path, ledger_path, state_folder
 from proxy.steward import arranged, open_cube, same_policy, take_users, upgrade
 
-MAX_CACHED_SIZE = 10_000  # rows and characters: what has more is worked out anew when asked again
 EMBEDDED_USER = ""  # the user of an embedded connection that names none
 
 
@@ -162,18 +165,28 @@ class Engine:
             if statement.releases:
                 session.privileges.require(ANALYST)
             accountant = self._accountant(session.privileges)
-            key = _key(statement, session)
-            if remembered := self._recall(accountant, statement, key, session):
-                return remembered
+            key = cache.key_of(statement, session)
+            accountant.catch_up(self.ledger)
+            if result := cache.recall(accountant, key, statement):
+                self.ledger.note("inferred", session.user, statement.text)
+                allowance = self._left(accountant, session)  # another day may have begun
+                return replace(result, left=allowance.left, left_of=allowance.name)
             goals = self._goals(statement, session)
             session.bill = Bill(accountant.space)
-            with self._telling(accountant, session):
+            with self._cost_in_errors(accountant, session):
                 with accountant.watched(session.check_canceled):
                     inference = self._answer(accountant, goals, statement.text, session)
-                result = self._present(accountant, statement, inference, session)
-            size = len(result.rows) + len(statement.text)
-            if inference.final and not statement.systems and size < MAX_CACHED_SIZE:
-                accountant.remember(key, (statement, result))
+                result = present(
+                    statement,
+                    inference,
+                    self._relations(statement, session),
+                    session.settings,
+                    self._evaluator,
+                    self._left(accountant, session),
+                    accountant.left(),
+                )
+            if inference.final:
+                cache.remember(accountant, key, statement, result)
             return result
 
     def _answer(
@@ -185,55 +198,6 @@ class Engine:
     def _measurer(self, text: str, session: Session) -> Measurer:
         """Return what measures for one statement."""
         return Measurer(self._curator, self.ledger, session, text, self._now)
-
-    def _present(
-        self,
-        accountant: Accountant,
-        statement: Program,
-        inference: Inference,
-        session: Session,
-    ) -> Result:
-        """Run the outer SQL on the numbers, and return the rows with all that is told of them."""
-        answers = inference.answers
-        more = [extras(outcome, accountant.history) for outcome in inference.outcomes]
-        reached = [reaches(outcome) for outcome in inference.outcomes] if statement.derived else []
-        rows, shown, places, drowned = assemble(
-            statement,
-            Numbers(answers, more, reached),
-            self._systems(statement, session),
-            session.settings,
-            self._evaluator,
-        )
-        allowance = self._left(accountant, session)
-        sources = [answer.source for each in answers for answer in each]
-        return Result(
-            tuple(rows.columns),
-            list(rows.rows),
-            shown,
-            inference.cost / UNIT,
-            allowance.left,
-            statement.notices + inference.notices + drowned,
-            f"SELECT {len(rows.rows)}",
-            places,
-            allowance.name,
-            len(sources),
-            sources.count("measured"),
-            accountant.left(),
-        )
-
-    def _recall(
-        self, accountant: Accountant, statement: Program, key: Hashable, session: Session
-    ) -> Result | None:
-        """Return what the same statement gave, if it was free and the history is as it was."""
-        accountant.catch_up(self.ledger)
-        kept: tuple[Program, Result] | None = accountant.cache.get(key)
-        if kept is None or kept[0] is not statement:  # an id may be that of another by now
-            return None
-        self.ledger.note("inferred", session.user, statement.text)
-        allowance = self._left(accountant, session)  # another day may have begun
-        return replace(
-            kept[1], rows=list(kept[1].rows), left=allowance.left, left_of=allowance.name
-        )
 
     def compile(self, text: str, session: Session) -> Program | Command:
         """Return what a statement means, without running it."""
@@ -248,18 +212,18 @@ class Engine:
             )
 
     @contextmanager
-    def _telling(self, accountant: Accountant, session: Session) -> Iterator[None]:
+    def _cost_in_errors(self, accountant: Accountant, session: Session) -> Iterator[None]:
         """Let an error say what the statement has paid before it failed."""
         try:
             yield
         except Error as error:
             if session.bill is not None and session.bill.first:
                 error.cost = session.bill.cost() / UNIT
-                told = (
+                cost = (
                     f"what it measured before is kept, and free to ask again: cost "
                     f"{error.cost:.4g}, left {self._left(accountant, session)}"
                 )
-                error.hint = f"{error.hint}; {told}" if error.hint else told
+                error.hint = f"{error.hint}; {cost}" if error.hint else cost
             raise
 
     @contextmanager
@@ -372,7 +336,7 @@ class Engine:
             )
             return rows, tuple(chain(*notices))
 
-    def _systems(self, program: Program, session: Session) -> dict[str, list[tuple[Any, ...]]]:
+    def _relations(self, program: Program, session: Session) -> Relations:
         """Return the rows of the relations of schema privacy that a statement reads."""
         rows: dict[str, list[tuple[Any, ...]]] = {}
         if "budget" in program.systems:
@@ -380,8 +344,3 @@ class Engine:
         if "history" in program.systems:
             rows["history"] = list(reports.history_rows(self.history(session.privileges.sees)))
         return rows
-
-
-def _key(statement: Program, session: Session) -> Hashable:
-    """Return what a result depends on, beside the history."""
-    return id(statement), session.user, str(session.wishes()), *session.settings.items()

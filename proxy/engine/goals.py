@@ -12,20 +12,18 @@ and costs the others nothing.  Invariant: a goal reads the history, never the da
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
 from proxy.engine.answers import Answer
 from proxy.engine.averages import AverageGoal
 from proxy.engine.linear_goals import AbsoluteGoal, RelativeGoal
+from proxy.engine.outcomes import Outcome
 from proxy.engine.progress import Expected, PlannedRows, Progress, RowEstimators
 from proxy.errors import NotSupportedError, UtilityError
 from proxy.inference import plan as planning
 from proxy.inference.dense_system import Block
-from proxy.inference.estimator import Estimator, correlation
 from proxy.inference.history import History
 from proxy.settings import UTILITY, Wishes, checked
 from proxy.sql.program import Extra, Number, Request
@@ -71,15 +69,6 @@ class Goal(Protocol):
 
     def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
         """Return source, cost and half-width of every row, if what is planned were measured."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What is known of one number when its last step is done."""
-
-    goal: Goal
-    estimators: Sequence[RowEstimators]  # [row]
-    answers: Sequence[Answer]  # [row]
 
 
 def goal_for(number: Number, budget: float, asked: Callable[[], Wishes], default: Wishes) -> Goal:
@@ -137,44 +126,21 @@ def _default(number: Number, asked: Callable[[], Wishes], default: Wishes) -> Re
     return found
 
 
-def reaches(outcome: Outcome) -> tuple[list[float], list[float]]:
-    """Return how far each row may be off, with the confidence asked for and for all rows at once.
+def outcome(
+    goal: Goal, history: History, estimators: Sequence[RowEstimators], answers: Sequence[Answer]
+) -> Outcome:
+    """Return what is known of a number, with all else that the statement shows of it."""
+    number = goal.number
 
-    Infinitely far, where the rows are no linear queries, or one of them is not known.
+    def extra_of(extra: Extra, row: int) -> float | bool | None:
+        if extra.what == "probability":
+            return goal.probability(history, row, estimators[row], extra)
+        if extra.what == "present":  # of all values at once
+            claim = Extra("probability", Fraction(1))
+            there = goal.probability(history, row, estimators[row], claim)
+            return there is not None and there >= 1 - goal.delta / number.family.rows
+        value: float = getattr(answers[row], extra.what)
+        return value
 
-    Where rows rest on the same measurements, their noises are correlated, and those are widened so
-    that √Σ (g · near)² still holds for sums Σ g n of rows.
-    """
-    rows, delta = outcome.goal.number.family.rows, outcome.goal.delta
-    estimators = [row[0] for row in outcome.estimators if len(row) == 1 and row[0] is not None]
-    if not estimators or len(estimators) < rows:
-        return [math.inf] * rows, [math.inf] * rows
-    wide = math.sqrt(correlation(estimators))
-    near = [wide * _reach(each, delta) for each in estimators]
-    return near, [_reach(each, delta / rows) for each in estimators]
-
-
-def _reach(estimator: Estimator, delta: float) -> float:
-    """Return a half-width of a number alone that serves in sums: of Laplace noise, at least."""
-    normal = math.sqrt(estimator.variance / 2) * math.log(1 / delta)
-    return max(planning.half_width(estimator, delta), normal)
-
-
-def extras(outcome: Outcome, history: History) -> list[list[float | bool | None]]:
-    """Return what else the statement shows of a number: [extra][row]."""
-    rows = range(len(outcome.answers))
-    return [
-        [_extra(outcome, extra, row, history) for row in rows]
-        for extra in outcome.goal.number.extras
-    ]
-
-
-def _extra(outcome: Outcome, extra: Extra, row: int, history: History) -> float | bool | None:
-    goal, estimators = outcome.goal, outcome.estimators[row]
-    if extra.what == "probability":
-        return goal.probability(history, row, estimators, extra)
-    if extra.what == "present":  # of all values at once
-        there = goal.probability(history, row, estimators, Extra("probability", Fraction(1)))
-        return there is not None and there >= 1 - goal.delta / goal.number.family.rows
-    value: float = getattr(outcome.answers[row], extra.what)
-    return value
+    extras = [[extra_of(extra, row) for row in range(len(answers))] for extra in number.extras]
+    return Outcome(number, goal.delta, estimators, answers, extras)

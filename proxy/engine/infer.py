@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from itertools import chain
 
 from proxy.accountant import Accountant
-from proxy.engine.answers import Answer
 from proxy.engine.bill import Bill
-from proxy.engine.goals import Goal, Outcome
+from proxy.engine.goals import Goal, outcome
 from proxy.engine.measure import REFUSALS, Measurer, Rows
+from proxy.engine.outcomes import Inference
 from proxy.engine.progress import Progress
 from proxy.engine.reports import unmet
 from proxy.inference import plan as planning
@@ -23,25 +23,6 @@ from proxy.inference import plan as planning
 TRIES = 64  # of which rows a step can measure
 
 LeftOut = tuple[frozenset[int], ...]  # [number] rows of which no more is wanted
-
-
-@dataclass(frozen=True)
-class Inference:
-    """The outcome of every number of a statement, and what it paid, in 2⁻⁴⁰ alpha."""
-
-    outcomes: list[Outcome]  # [number]
-    cost: int
-    notices: tuple[str, ...]
-
-    @property
-    def answers(self) -> list[Sequence[Answer]]:
-        """Every number in every row: [number][row]."""
-        return [outcome.answers for outcome in self.outcomes]
-
-    @property
-    def final(self) -> bool:
-        """Whether it is so again: free, and no unmet request that more budget may meet."""
-        return not self.cost and not self.notices
 
 
 @dataclass(frozen=True)
@@ -72,7 +53,8 @@ def infer(accountant: Accountant, goals: Sequence[Goal], measurer: Measurer) -> 
         rests = bill.rests(place)
         estimators = goal.estimators(history, [next(rows) for _ in each.targets])
         answers = goal.answers(history, estimators, each.left_out, rests)
-        outcomes.append(Outcome(goal, estimators, bill.priced(goal.number, answers, rests)))
+        answers = bill.priced(goal.number, answers, rests)
+        outcomes.append(outcome(goal, history, estimators, answers))
     notices = (unmet(g, p, last.refusal, last.news) for g, p in zip(goals, progress, strict=True))
     return Inference(outcomes, bill.cost(), tuple(chain(*notices)))
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from proxy.engine.answers import Answer, source
+from proxy.engine.answers import Answer
+from proxy.engine.bill import source
 from proxy.engine.claims import open_ended, probability
 from proxy.engine.progress import Expected, PlannedRows, Progress, RowEstimators
 from proxy.engine.stepwise import StepwiseGoal

@@ -7,8 +7,9 @@ from typing import Any, Protocol
 
 import proxy.engine.reports as reports
 from proxy.engine.allowances import Allowance
+from proxy.engine.answers import Result
 from proxy.engine.bill import Bill
-from proxy.engine.result import Result, columns
+from proxy.engine.result import columns
 from proxy.engine.transaction_block import KINDS, TransactionBlock
 from proxy.errors import Error, NotSupportedError, QueryCanceledError
 from proxy.policy import Policy, Users

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from proxy.engine.answers import source
+from proxy.engine.bill import source
 from proxy.engine.progress import Expected, PlannedRows, Progress, RowEstimators
 from proxy.inference import steps
 from proxy.inference.dense_system import Block
