@@ -18,10 +18,10 @@ import numpy as np
 
 from proxy.budgets import Limit, shared_out
 from proxy.errors import InsufficientBudgetError, StateError
-from proxy.inference.accounting import UNIT, Account, Breach, Rule, charge, maximum
+from proxy.inference.accounting import UNIT, Account, BudgetRule, Overspend, charge, maximum
 from proxy.inference.dense_system import Block
 from proxy.inference.history import DENSE_FAMILY, History, unwatched
-from proxy.inference.plan import Measurement as Planned
+from proxy.inference.plan import PlannedMeasurement
 from proxy.inference.query import Factor, Term, TooLargeError
 from proxy.inference.space import Space
 from proxy.ledger import Measurement, Reads, Snapshot
@@ -46,8 +46,8 @@ class Accountant:
     snapshot: int = 0
     history: History = field(init=False)
     account: Account = field(init=False)
-    rules: tuple[Rule, ...] = ()
-    cache: dict[Hashable, Any] = field(default_factory=dict)  # what was made of this history
+    rules: tuple[BudgetRule, ...] = ()
+    cache: dict[Hashable, Any] = field(default_factory=dict)  # what follows from this history
     weights: dict[int, int] = field(default_factory=dict)  # audit line -> what its rows count
     _blocks: dict[int, Block] = field(init=False, default_factory=dict)  # by the ledger's id
     _charges: dict[int, Term] = field(init=False, default_factory=dict)
@@ -90,7 +90,7 @@ class Accountant:
         self.cache.clear()
 
     def forget(self) -> None:
-        """Know nothing any more: the next ``catch_up`` reads it all from the ledger."""
+        """Drop the history: the next ``catch_up`` reads all of it from the ledger."""
         self.sequence, self.snapshot = -1, 0
 
     @contextmanager
@@ -147,13 +147,13 @@ class Accountant:
     def _weigh(self, sequence: int, rows: int) -> None:
         self.weights[sequence] = self.weights.get(sequence, 0) + weight(rows)
 
-    def remember(self, key: Hashable, made: object) -> None:
-        """Keep what was made of the history, until it grows."""
+    def remember(self, key: Hashable, value: object) -> None:
+        """Cache what follows from the history, until it grows."""
         if len(self.cache) >= MAX_CACHED_RESULTS:
             del self.cache[next(iter(self.cache))]
-        self.cache[key] = made
+        self.cache[key] = value
 
-    def charges(self, planned: Iterable[Planned]) -> list[Term]:
+    def charges(self, planned: Iterable[PlannedMeasurement]) -> list[Term]:
         """Return what measurements would charge each cell."""
         return [charge(each.family, each.scale) for each in planned]
 
@@ -161,11 +161,11 @@ class Accountant:
         """Return the most that charges take from any one cell, in 2⁻⁴⁰ alpha."""
         return maximum(terms, self.space).value
 
-    def breach(self, terms: Sequence[Term]) -> Breach | None:
-        """Return the rule that the charges would break, if there is one."""
+    def overspend(self, terms: Sequence[Term]) -> Overspend | None:
+        """Return the first rule that the charges would break, and by how much, if there is one."""
         return self.account.check(terms, self.rules)
 
-    def chargeable(self, planned: Planned) -> None:
+    def require_chargeable(self, planned: PlannedMeasurement) -> None:
         """Refuse a measurement so dear that its charge cannot be written down.
 
         Raises:
@@ -183,7 +183,7 @@ class Accountant:
             for rule in self.rules:
                 if not rule.within and alpha * UNIT > rule.budget:
                     spent = self.account.spent(touched).value
-                    raise too_dear(Breach(rule, math.ceil(alpha * UNIT), spent)) from None
+                    raise too_dear(Overspend(rule, math.ceil(alpha * UNIT), spent)) from None
             raise
 
     def left(self, more: Sequence[Term] = ()) -> float:
@@ -208,13 +208,13 @@ def weight(rows: int) -> int:
     return rows if rows <= DENSE_FAMILY else WIDE + rows // EACH
 
 
-def too_dear(breach: Breach) -> InsufficientBudgetError:
+def too_dear(overspend: Overspend) -> InsufficientBudgetError:
     """Return the refusal of what costs more than a budget has left."""
     return InsufficientBudgetError(
-        f"refused: the statement costs more than {breach.rule.name} has left",
-        requested=breach.requested / UNIT,
-        spent=breach.spent / UNIT,
-        left=breach.left / UNIT,
+        f"refused: the statement costs more than {overspend.rule.name} has left",
+        requested=overspend.requested / UNIT,
+        spent=overspend.spent / UNIT,
+        left=overspend.left / UNIT,
         hint="ask for a wider interval (larger half_width or delta), for fewer numbers, "
         "or for what follows from earlier answers",
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from proxy.inference.accounting import Account, Rule, budget_units, charge
+from proxy.inference.accounting import Account, BudgetRule, budget_units, charge
 from proxy.inference.query import Factor
 from proxy.inference.space import Space
 from proxy.ledger import Reads
@@ -57,7 +57,9 @@ def limits(policy: Policy, evaluator: Evaluator) -> tuple[Limit, ...]:
     return tuple(found)
 
 
-def shared_out(limits: Iterable[Limit], name: str, policy: Policy, ledger: Reads) -> Iterable[Rule]:
+def shared_out(
+    limits: Iterable[Limit], name: str, policy: Policy, ledger: Reads
+) -> Iterable[BudgetRule]:
     """Yield the rules of one history: its share of each limit.
 
     What another history has paid beyond its own share, since the policy was another then, or in a
@@ -71,7 +73,7 @@ def shared_out(limits: Iterable[Limit], name: str, policy: Policy, ledger: Reads
             part = budget_units(limit.budget * share(policy, other))
             beyond += max(account.spent(limit.within).value - part, 0)
         own = budget_units(limit.budget * share(policy, name))
-        yield Rule(max(own - beyond, 0), limit.within, limit.name)
+        yield BudgetRule(max(own - beyond, 0), limit.within, limit.name)
 
 
 def accounts(ledger: Reads, shape: Space, but: str = "") -> dict[str, Account]:

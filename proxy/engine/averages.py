@@ -87,8 +87,8 @@ class AverageGoal(StepwiseGoal):
             if new or not (near and steps.inferred(history, self.families[1], row, total, delta)):
                 break
             delta, count, total = delta / 2, count * steps.TIGHTER, total * steps.TIGHTER
-        wanted = ((0, count, delta),) if not near else ()
-        return steps.priced(self.families, *wanted, (1, total, delta))
+        count_too = ((0, count, delta),) if not near else ()
+        return steps.priced(self.families, *count_too, (1, total, delta))
 
     def answers(
         self,

@@ -54,17 +54,17 @@ class Bill:
     space: Space
     first: int = 0  # the audit line of its first step; 0: nothing was paid
     paid: dict[int, Block] = field(default_factory=dict)  # row of the history -> block
-    owners: Sequence[int] = ()  # of what the next step wants: the place of its number
+    owners: Sequence[int] = ()  # [target of the next step] the place of its number
     _terms: dict[int, Term] = field(default_factory=dict)  # first row of a block -> its charge
     _asked: dict[int, dict[int, Block]] = field(default_factory=dict)  # by the place of a number
 
-    def add(self, blocks: Sequence[Block], line: int = 0, wanted: Sequence[int] = ()) -> None:
-        """Add what a step has paid; ``wanted`` says for each block what it is for."""
+    def add(self, blocks: Sequence[Block], line: int = 0, targets: Sequence[int] = ()) -> None:
+        """Add what a step has paid; ``targets`` are the places of what each block is for."""
         self.first = self.first or line
         for block in blocks:
             self.paid |= {row: block for row in block.rows}
             self._terms[block.start] = charge(block.family, block.scale)
-        for block, index in zip(blocks, wanted, strict=False):
+        for block, index in zip(blocks, targets, strict=False):
             self._asked.setdefault(self.owners[index], {})[block.start] = block
 
     def cost(self, more: Sequence[Term] = ()) -> int:

@@ -79,9 +79,9 @@ def goal_for(number: Number, budget: float, asked: Callable[[], Wishes], default
     """
     request = number.utility or asked().of(number)
     stepwise = number.kind == "avg" or (request is not None and request.relative)
-    if stepwise and number.family.rows > planning.QUICK_ROWS:
+    if stepwise and number.family.rows > planning.MAX_ROWS_INFERRED:
         raise NotSupportedError(
-            f"{number.label} is met in steps, which more than {planning.QUICK_ROWS} groups "
+            f"{number.label} is met in steps, which more than {planning.MAX_ROWS_INFERRED} groups "
             "are too many for",
             hint="group by fewer columns, or ask for COUNT and SUM with a half_width",
             position=number.position,

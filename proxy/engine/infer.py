@@ -163,6 +163,6 @@ def leave_out(
     return tuple(map(frozenset, left_out)), answerable
 
 
-def _targets(progress: Iterable[Progress]) -> list[planning.Wanted]:
+def _targets(progress: Iterable[Progress]) -> list[planning.AccuracyTarget]:
     """Return the targets of all numbers, in their order."""
     return list(chain(*(each.targets for each in progress)))

@@ -19,7 +19,7 @@ from proxy.inference.dense_system import Block
 from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
 from proxy.inference.history import History
-from proxy.inference.plan import Wanted
+from proxy.inference.plan import AccuracyTarget
 from proxy.inference.steps import STEPS, Look
 from proxy.sql.program import Extra, Number
 
@@ -73,7 +73,7 @@ class LinearGoal:
     def _possible(self, history: History, row: int) -> tuple[float, float]:
         """Return the least and the most that a row can be, given max_records and the clips."""
         family, shift = self.number.family, self.number.shift
-        many = family.rows > planning.THOROUGH_ROWS  # then what holds for every row
+        many = family.rows > planning.MAX_ROWS_BEST  # then what holds for every row
         query = family.query if many else family.row(row)
         low, high = (shift + history.records * query.grid * end for end in query.span)
         return float(low), float(high)
@@ -93,9 +93,9 @@ class AbsoluteGoal(LinearGoal):
     steps: int = 1
 
     @property
-    def target(self) -> Wanted:
+    def target(self) -> AccuracyTarget:
         """What one plan must meet: the number itself."""
-        return Wanted(self.number.family, self.half_width, self.delta)
+        return AccuracyTarget(self.number.family, self.half_width, self.delta)
 
     def progress(self, history: History, left_out: frozenset[int] = frozenset()) -> Progress:
         """Return the one step, whatever is known."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from proxy.inference.estimator import Estimator
-from proxy.inference.plan import Wanted
+from proxy.inference.plan import AccuracyTarget
 from proxy.inference.steps import Look
 
 Expected = tuple[str, float, float | None]  # source, cost, half-width
@@ -21,7 +21,7 @@ RowEstimators = tuple[Estimator | None, ...]  # of one row: one for each family 
 class Progress:
     """What the next step measures of one number, given all that was released before."""
 
-    targets: tuple[Wanted, ...]
+    targets: tuple[AccuracyTarget, ...]
     looks: Mapping[int, Look] = field(default_factory=dict)  # by row; none of a goal of one step
     left_out: frozenset[int] = frozenset()  # rows of which no more is wanted, for want of budget
 

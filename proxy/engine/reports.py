@@ -18,7 +18,7 @@ from proxy.engine.digits import upwards
 from proxy.engine.goals import Goal
 from proxy.engine.progress import Progress
 from proxy.inference.accounting import UNIT
-from proxy.inference.plan import Plan, Wanted
+from proxy.inference.plan import AccuracyTarget, Plan
 from proxy.inference.query import Term
 from proxy.sql import Column, Program, privacy_schema
 
@@ -115,7 +115,7 @@ def explain(
     goals: Sequence[Goal],
     progress: Sequence[Progress],
     accountant: Accountant,
-    make: Callable[[Accountant, Sequence[Wanted]], Plan],
+    make: Callable[[Accountant, Sequence[AccuracyTarget]], Plan],
     after: Callable[[Sequence[Term]], float],
 ) -> list[tuple[Any, ...]]:
     """Return one row for each number: free, or its cost; the interval to expect; what is left.

@@ -11,7 +11,7 @@ from proxy.inference.dense_system import Block
 from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
 from proxy.inference.history import History
-from proxy.inference.steps import SCOUT, Look
+from proxy.inference.steps import PILOT_SHARE, Look
 
 
 class StepwiseGoal:
@@ -60,7 +60,7 @@ class StepwiseGoal:
         return list(zip(*columns, strict=True))
 
     def _first(self) -> Look:
-        return steps.first(self.families[0], self.budget * float(SCOUT), self._delta)
+        return steps.first(self.families[0], self.budget * float(PILOT_SHARE), self._delta)
 
     def _look(self, history: History, row: int, *estimators: Estimator | None) -> Look:
         """Return what the next step wants of a row, given each family's narrowest estimator."""

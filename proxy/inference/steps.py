@@ -22,10 +22,10 @@ from proxy.inference import plan as planning
 from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
 from proxy.inference.history import History
-from proxy.inference.plan import Wanted
+from proxy.inference.plan import AccuracyTarget
 
 STEPS = 5  # of a goal
-SCOUT = Fraction(1, 100)  # of the budget: what the first look at an unknown number may cost
+PILOT_SHARE = Fraction(1, 100)  # of the budget: what the first look, a pilot, may cost
 BUCKETS = 2  # half-widths are rounded down to this many steps an octave: rows then share a family
 CLOSER = 4  # how many times as near a row is looked at that cannot be told from 0
 EXACT = 0.99  # of a step of the grid: within this a row is known exactly
@@ -109,7 +109,7 @@ def _capped(look: Look, family: Family, dearest: float) -> Look:
     return replace(look, asked=((which, half, delta),), price=cost)
 
 
-def bucketed(looks: Mapping[int, Look], families: Sequence[Family]) -> Iterator[Wanted]:
+def bucketed(looks: Mapping[int, Look], families: Sequence[Family]) -> Iterator[AccuracyTarget]:
     """Yield what looks ask for, rows of like half-widths together.
 
     Rows that can be told from 0 and rows that cannot are never measured together.
@@ -121,13 +121,13 @@ def bucketed(looks: Mapping[int, Look], families: Sequence[Family]) -> Iterator[
             bucket = (which, look.told, delta, math.floor(BUCKETS * math.log2(half)))
             buckets.setdefault(bucket, {})[row] = half
     for (which, _, delta, _), halves in sorted(buckets.items(), key=lambda item: item[0][0]):
-        yield Wanted(families[which].subset(list(halves)), min(halves.values()), delta)
+        yield AccuracyTarget(families[which].subset(list(halves)), min(halves.values()), delta)
 
 
 def inferred(history: History, family: Family, row: int, half: Fraction, delta: float) -> bool:
     """Return whether a plan would infer a row, which is then as good as it is."""
-    wanted = Wanted(family.subset([row]), max(half, SMALLEST), delta)
-    return planning.estimators(history, wanted)[0] is not None
+    target = AccuracyTarget(family.subset([row]), max(half, SMALLEST), delta)
+    return planning.estimators(history, target)[0] is not None
 
 
 def known(history: History, family: Family, delta: float) -> list[Estimator | None]:
@@ -136,7 +136,7 @@ def known(history: History, family: Family, delta: float) -> list[Estimator | No
     found: list[Estimator | None] = []
     for row in range(family.rows):
         query = family.row(row)
-        if family.rows <= planning.THOROUGH_ROWS:
+        if family.rows <= planning.MAX_ROWS_BEST:
             candidates = history.estimators(query)
         else:
             candidates = list(history.singles(query))
