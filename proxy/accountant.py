@@ -8,8 +8,7 @@ what was planned and not measured is taken back.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -20,7 +19,7 @@ from proxy.budgets import Limit, shared_out
 from proxy.errors import InsufficientBudgetError, StateError
 from proxy.inference.accounting import UNIT, Account, BudgetRule, Overspend, charge, maximum
 from proxy.inference.dense_system import Block
-from proxy.inference.history import DENSE_FAMILY, History, unwatched
+from proxy.inference.history import DENSE_FAMILY, History
 from proxy.inference.plan import PlannedMeasurement
 from proxy.inference.query import Factor, Term, TooLargeError
 from proxy.inference.space import Space
@@ -92,15 +91,6 @@ class Accountant:
     def forget(self) -> None:
         """Drop the history: the next ``catch_up`` reads all of it from the ledger."""
         self.sequence, self.snapshot = -1, 0
-
-    @contextmanager
-    def watched(self, check: Callable[[], None]) -> Iterator[None]:
-        """Let ``check`` stop, by raising, what is worked out of the history."""
-        self.history.check = check
-        try:
-            yield
-        finally:
-            self.history.check = unwatched
 
     def _restart(self, snapshot: Snapshot, rows: Iterable[Measurement], ledger: Reads) -> None:
         """Begin a snapshot: older rows are charged as it says, and neither inferred from."""

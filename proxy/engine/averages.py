@@ -21,7 +21,7 @@ from proxy.inference import steps
 from proxy.inference.dense_system import Block
 from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
-from proxy.inference.history import History
+from proxy.inference.history import Cancellation, History
 from proxy.inference.ratio import difference, hull_end
 from proxy.inference.space import common_grid
 from proxy.inference.steps import STEPS, Look
@@ -48,7 +48,9 @@ class AverageGoal(StepwiseGoal):
         assert self.number.denominator is not None
         return self.number.denominator, self.number.family
 
-    def _look(self, history: History, row: int, *estimators: Estimator | None) -> Look:
+    def _look(
+        self, history: History, row: int, estimators: RowEstimators, cancellation: Cancellation
+    ) -> Look:
         """Return what is wanted of count and sum, given the count known so far."""
         bottom, top = estimators
         if bottom is None:
@@ -71,10 +73,17 @@ class AverageGoal(StepwiseGoal):
             distance = min(distance, ratio + 2 * float(self.half_width))
         goal = float(self.half_width) * size
         count = Fraction(max(SHARE * goal / max(distance, 1e-9), 1e-6))
-        return self._asked(history, row, top is None, count, Fraction(SHARE * goal))
+        total = Fraction(SHARE * goal)
+        return self._asked(history, row, top is None, count, total, cancellation)
 
     def _asked(
-        self, history: History, row: int, new: bool, count: Fraction, total: Fraction
+        self,
+        history: History,
+        row: int,
+        new: bool,
+        count: Fraction,
+        total: Fraction,
+        cancellation: Cancellation,
     ) -> Look:
         """Return what is asked of count and sum: more than is known, since that was not enough.
 
@@ -82,9 +91,13 @@ class AverageGoal(StepwiseGoal):
         be: then they share the delta.
         """
         delta = self._delta
+
+        def inferred(which: int, half: Fraction) -> bool:
+            return steps.inferred(history, self.families[which], row, half, delta, cancellation)
+
         for _ in range(steps.TIGHTENED):
-            near = steps.inferred(history, self.families[0], row, count, delta)
-            if new or not (near and steps.inferred(history, self.families[1], row, total, delta)):
+            near = inferred(0, count)
+            if new or not (near and inferred(1, total)):
                 break
             delta, count, total = delta / 2, count * steps.TIGHTER, total * steps.TIGHTER
         count_too = ((0, count, delta),) if not near else ()

@@ -40,6 +40,7 @@ from proxy.engine.result import Relations, present
 from proxy.engine.session import Session
 from proxy.errors import Error, StateError
 from proxy.inference.accounting import UNIT
+from proxy.inference.history import Cancellation, never_cancel
 from proxy.inference.query import Term
 from proxy.ledger import Ledger
 from proxy.ledger.sqlite import SQLiteLedger
@@ -174,8 +175,7 @@ class Engine:
             goals = self._goals(statement, session)
             session.bill = Bill(accountant.space)
             with self._cost_in_errors(accountant, session):
-                with accountant.watched(session.check_canceled):
-                    inference = self._answer(accountant, goals, statement.text, session)
+                inference = self._answer(accountant, goals, statement.text, session)
                 result = present(
                     statement,
                     inference,
@@ -193,11 +193,11 @@ class Engine:
         self, accountant: Accountant, goals: Sequence[Goal], text: str, session: Session
     ) -> Inference:
         """Plan, measure and infer every number."""
-        return infer(accountant, goals, self._measurer(text, session))
+        return infer(accountant, goals, self._measurer(text, session, session.check_canceled))
 
-    def _measurer(self, text: str, session: Session) -> Measurer:
+    def _measurer(self, text: str, session: Session, cancellation: Cancellation) -> Measurer:
         """Return what measures for one statement."""
-        return Measurer(self._curator, self.ledger, session, text, self._now)
+        return Measurer(self._curator, self.ledger, session, text, self._now, cancellation)
 
     def compile(self, text: str, session: Session) -> Program | Command:
         """Return what a statement means, without running it."""
@@ -315,7 +315,7 @@ class Engine:
             accountant = self._accountant(session.privileges)
             now = self._now()
             accountant.catch_up(self.ledger)
-            measurer = self._measurer(program.text, session)
+            measurer = self._measurer(program.text, session, never_cancel)
             first = forecast(accountant, goals, measurer)
 
             def after(terms: Sequence[Term]) -> float:

@@ -24,7 +24,7 @@ from proxy.engine.progress import Expected, PlannedRows, Progress, RowEstimators
 from proxy.errors import NotSupportedError, UtilityError
 from proxy.inference import plan as planning
 from proxy.inference.dense_system import Block
-from proxy.inference.history import History
+from proxy.inference.history import Cancellation, History, never_cancel
 from proxy.settings import UTILITY, Wishes, checked
 from proxy.sql.program import Extra, Number, Request
 
@@ -44,13 +44,23 @@ class Goal(Protocol):
     def steps(self) -> int:
         """The largest number of steps in which it is met."""
 
-    def progress(self, history: History, left_out: frozenset[int] = frozenset()) -> Progress:
+    def progress(
+        self,
+        history: History,
+        left_out: frozenset[int] = frozenset(),
+        cancellation: Cancellation = never_cancel,
+    ) -> Progress:
         """Return what the next step measures, of all rows but those ``left_out``."""
 
-    def known(self, history: History) -> bool:
+    def known(self, history: History, cancellation: Cancellation = never_cancel) -> bool:
         """Return whether some row, of a goal of one step every row, needs no further step."""
 
-    def estimators(self, history: History, planned: Sequence[PlannedRows]) -> list[RowEstimators]:
+    def estimators(
+        self,
+        history: History,
+        planned: Sequence[PlannedRows],
+        cancellation: Cancellation = never_cancel,
+    ) -> list[RowEstimators]:
         """Return what answers every row; ``planned`` are the estimators of each target's rows."""
 
     def answers(

@@ -19,6 +19,7 @@ from proxy.engine.outcomes import Inference
 from proxy.engine.progress import Progress
 from proxy.engine.reports import unmet
 from proxy.inference import plan as planning
+from proxy.inference.history import Cancellation
 
 TRIES = 64  # of which rows a step can measure
 
@@ -37,21 +38,21 @@ class LastStep:
 
 def infer(accountant: Accountant, goals: Sequence[Goal], measurer: Measurer) -> Inference:
     """Measure what is needed, in steps where a goal needs them, and infer every number."""
-    bill = measurer.session.bill
+    bill, cancellation = measurer.session.bill, measurer.cancellation
     assert bill is not None
     last = _meet(accountant, goals, measurer, bill)
     progress, planned, history = last.progress, last.planned, accountant.history
     if bill.paid or planned is None:  # the history is longer than it was when that was planned
-        progress = _progress(accountant, goals, [each.left_out for each in progress])
+        progress = _progress(accountant, goals, [p.left_out for p in progress], cancellation)
         targets = chain(*(each.targets for each in progress))
-        planned = [planning.estimators(history, target) for target in targets]
+        planned = [planning.estimators(history, target, cancellation) for target in targets]
     if not bill.paid:
         measurer.ledger.note("inferred", measurer.session.user, measurer.text)
     rows = iter(planned)
     outcomes = []
     for place, (goal, each) in enumerate(zip(goals, progress, strict=True)):
         rests = bill.rests(place)
-        estimators = goal.estimators(history, [next(rows) for _ in each.targets])
+        estimators = goal.estimators(history, [next(rows) for _ in each.targets], cancellation)
         answers = goal.answers(history, estimators, each.left_out, rests)
         answers = bill.priced(goal.number, answers, rests)
         outcomes.append(outcome(goal, history, estimators, answers))
@@ -67,9 +68,9 @@ def _meet(
     left_out: LeftOut = (frozenset(),) * len(goals)
     refusal = ""
     for _ in range(max((goal.steps for goal in goals), default=1)):
-        measurer.session.check_canceled()
+        measurer.cancellation()
         accountant.catch_up(measurer.ledger)
-        progress = _progress(accountant, goals, left_out)
+        progress = _progress(accountant, goals, left_out, measurer.cancellation)
         try:
             blocks, planned = measurer.measure(accountant, [each.targets for each in progress])
         except REFUSALS as error:
@@ -77,7 +78,7 @@ def _meet(
             left_out, answerable = leave_out(accountant, goals, progress, measurer)
             if not answerable and not bill.paid:
                 raise
-            progress = _progress(accountant, goals, left_out)
+            progress = _progress(accountant, goals, left_out, measurer.cancellation)
             try:
                 blocks, planned = measurer.measure(accountant, [each.targets for each in progress])
             except REFUSALS:  # somebody was faster
@@ -91,11 +92,14 @@ def _meet(
 
 
 def _progress(
-    accountant: Accountant, goals: Sequence[Goal], left_out: Iterable[frozenset[int]]
+    accountant: Accountant,
+    goals: Sequence[Goal],
+    left_out: Iterable[frozenset[int]],
+    cancellation: Cancellation,
 ) -> list[Progress]:
     """Return what the next step measures of every number."""
-    history = accountant.history
-    return [goal.progress(history, rows) for goal, rows in zip(goals, left_out, strict=True)]
+    history, pairs = accountant.history, zip(goals, left_out, strict=True)
+    return [goal.progress(history, rows, cancellation) for goal, rows in pairs]
 
 
 @dataclass(frozen=True)
@@ -110,12 +114,13 @@ class Forecast:
 def forecast(accountant: Accountant, goals: Sequence[Goal], measurer: Measurer) -> Forecast:
     """Return what the first step would measure, and whether it would be refused."""
     none: LeftOut = (frozenset(),) * len(goals)
-    progress = _progress(accountant, goals, none)
+    progress = _progress(accountant, goals, none, measurer.cancellation)
     refusal = measurer.refusal(accountant, _targets(progress))
     if not refusal:
         return Forecast(progress, "", False)
     left_out, answerable = leave_out(accountant, goals, progress, measurer)
-    progress = _progress(accountant, goals, left_out if answerable else none)
+    possible = left_out if answerable else none
+    progress = _progress(accountant, goals, possible, measurer.cancellation)
     return Forecast(progress, refusal, not answerable)
 
 
@@ -139,7 +144,7 @@ def leave_out(
     left_out = [set(each.left_out) for each in progress]
 
     def refused() -> bool:
-        tried = _progress(accountant, goals, map(frozenset, left_out))
+        tried = _progress(accountant, goals, map(frozenset, left_out), measurer.cancellation)
         return bool(measurer.refusal(accountant, _targets(tried)))
 
     for _, place, row in rows:
@@ -159,7 +164,8 @@ def leave_out(
             half = len(chunk) // 2
             chunks += [part for part in (chunk[half:], chunk[:half]) if half]
     wholly = [g for g, out in zip(goals, left_out, strict=True) if len(out) == g.number.family.rows]
-    answerable = all(goal.known(accountant.history) for goal in wholly)
+    history = accountant.history
+    answerable = all(goal.known(history, measurer.cancellation) for goal in wholly)
     return tuple(map(frozenset, left_out)), answerable
 
 

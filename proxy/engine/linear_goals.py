@@ -18,7 +18,7 @@ from proxy.inference import steps
 from proxy.inference.dense_system import Block
 from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
-from proxy.inference.history import History
+from proxy.inference.history import Cancellation, History, never_cancel
 from proxy.inference.plan import AccuracyTarget
 from proxy.inference.steps import STEPS, Look
 from proxy.sql.program import Extra, Number
@@ -97,15 +97,25 @@ class AbsoluteGoal(LinearGoal):
         """What one plan must meet: the number itself."""
         return AccuracyTarget(self.number.family, self.half_width, self.delta)
 
-    def progress(self, history: History, left_out: frozenset[int] = frozenset()) -> Progress:
+    def progress(
+        self,
+        history: History,
+        left_out: frozenset[int] = frozenset(),
+        cancellation: Cancellation = never_cancel,
+    ) -> Progress:
         """Return the one step, whatever is known."""
         return Progress((self.target,), left_out=left_out)
 
-    def known(self, history: History) -> bool:
+    def known(self, history: History, cancellation: Cancellation = never_cancel) -> bool:
         """Return whether every row can be inferred, as well as was asked for."""
-        return None not in planning.estimators(history, self.target)
+        return None not in planning.estimators(history, self.target, cancellation)
 
-    def estimators(self, history: History, planned: Sequence[PlannedRows]) -> list[RowEstimators]:
+    def estimators(
+        self,
+        history: History,
+        planned: Sequence[PlannedRows],
+        cancellation: Cancellation = never_cancel,
+    ) -> list[RowEstimators]:
         """Return the estimators of every row that the step planned with."""
         return [(estimator,) for estimator in planned[0]]
 
@@ -140,7 +150,9 @@ class RelativeGoal(StepwiseGoal, LinearGoal):
         """The number itself."""
         return (self.number.family,)
 
-    def _look(self, history: History, row: int, *estimators: Estimator | None) -> Look:
+    def _look(
+        self, history: History, row: int, estimators: RowEstimators, cancellation: Cancellation
+    ) -> Look:
         (estimator,) = estimators
         if estimator is None:
             return self._first()

@@ -27,6 +27,7 @@ from proxy.inference import plan as planning
 from proxy.inference.accounting import UNIT
 from proxy.inference.dense_system import Block
 from proxy.inference.estimator import Estimator
+from proxy.inference.history import Cancellation
 from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
 from proxy.inference.plan import AccuracyTarget, Allocation, Plan, PlannedMeasurement
 from proxy.inference.query import Term, TooLargeError
@@ -70,13 +71,14 @@ class Curator:
 
 @dataclass(frozen=True)
 class Measurer:
-    """What measures for one statement: who asks, who draws, and where it is written down."""
+    """What measures for one statement: who asks and may cancel, who draws, where it is written."""
 
     curator: Curator
     ledger: Ledger
     session: Session
     text: str
     now: Callable[[], datetime]  # in the policy's time zone
+    cancellation: Cancellation
 
     def measure(
         self, accountant: Accountant, targets: Sequence[Sequence[AccuracyTarget]]
@@ -91,7 +93,7 @@ class Measurer:
             if not plan.measurements:
                 return [], plan.estimators
             self._require_spending(accountant, plan)
-            self.session.check_canceled()
+            self.cancellation()
             with self.ledger.transaction() as tx:
                 # somebody was faster: plan again, in the lock
                 if tx.sequence() != accountant.sequence:
@@ -126,7 +128,7 @@ class Measurer:
         privacy = accountant.policy.privacy
         allocation = Allocation(privacy.allocation == "topup", float(privacy.floor))
         try:
-            plan = planning.plan(accountant.history, targets, allocation)
+            plan = planning.plan(accountant.history, targets, allocation, self.cancellation)
             for each in plan.measurements:
                 accountant.require_chargeable(each)
                 check_safe(each.family, each.scale, accountant.policy.max_records)

@@ -8,9 +8,8 @@ from proxy.engine.bill import source
 from proxy.engine.progress import Expected, PlannedRows, Progress, RowEstimators
 from proxy.inference import steps
 from proxy.inference.dense_system import Block
-from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
-from proxy.inference.history import History
+from proxy.inference.history import Cancellation, History, never_cancel
 from proxy.inference.steps import PILOT_SHARE, Look
 
 
@@ -26,27 +25,37 @@ class StepwiseGoal:
         """The families that an answer rests on, the one that is looked at first before all."""
         raise NotImplementedError
 
-    def progress(self, history: History, left_out: frozenset[int] = frozenset()) -> Progress:
+    def progress(
+        self,
+        history: History,
+        left_out: frozenset[int] = frozenset(),
+        cancellation: Cancellation = never_cancel,
+    ) -> Progress:
         """Return what the next step measures: rows in groups of like half-widths."""
         looks = {
-            row: self._look(history, row, *estimators)
-            for row, estimators in enumerate(self._narrowest(history))
+            row: self._look(history, row, estimators, cancellation)
+            for row, estimators in enumerate(self._narrowest(history, cancellation))
         }
         rest = {row: look for row, look in looks.items() if row not in left_out}
         looks = dict.fromkeys(left_out, steps.LEFT_OUT) | steps.capped(rest, self.families)
         return Progress(tuple(steps.bucketed(looks, self.families)), looks, left_out)
 
-    def known(self, history: History) -> bool:
+    def known(self, history: History, cancellation: Cancellation = never_cancel) -> bool:
         """Return whether any row can be answered without a further step."""
-        return any(None not in row for row in self._narrowest(history))
+        return any(None not in row for row in self._narrowest(history, cancellation))
 
-    def estimators(self, history: History, planned: Sequence[PlannedRows]) -> list[RowEstimators]:
+    def estimators(
+        self,
+        history: History,
+        planned: Sequence[PlannedRows],
+        cancellation: Cancellation = never_cancel,
+    ) -> list[RowEstimators]:
         """Return the narrowest estimators of every row, of the history as it now is."""
-        return self._narrowest(history)
+        return self._narrowest(history, cancellation)
 
     def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
         """Return source and cost of the first step; how near it comes is not known before."""
-        rows = self._narrowest(history)
+        rows = self._narrowest(history, never_cancel)
         return [(*source([each for each in row if each], paid), None) for row in rows]
 
     @property
@@ -54,14 +63,16 @@ class StepwiseGoal:
         """What a step may miss."""
         return self.delta / self.steps
 
-    def _narrowest(self, history: History) -> list[RowEstimators]:
+    def _narrowest(self, history: History, cancellation: Cancellation) -> list[RowEstimators]:
         """Return for every row the narrowest estimator of each family, where there is one."""
-        columns = (steps.known(history, each, self._delta) for each in self.families)
+        columns = (steps.known(history, each, self._delta, cancellation) for each in self.families)
         return list(zip(*columns, strict=True))
 
     def _first(self) -> Look:
         return steps.first(self.families[0], self.budget * float(PILOT_SHARE), self._delta)
 
-    def _look(self, history: History, row: int, *estimators: Estimator | None) -> Look:
+    def _look(
+        self, history: History, row: int, estimators: RowEstimators, cancellation: Cancellation
+    ) -> Look:
         """Return what the next step wants of a row, given each family's narrowest estimator."""
         raise NotImplementedError

@@ -47,7 +47,10 @@ STEPS = 5  # of refinement
 REMEMBERED = 10_000  # queries whose estimators are kept while the history is as it is
 
 
-def unwatched() -> None:
+Cancellation = Callable[[], None]  # raises where the work is to stop; asked before each estimator
+
+
+def never_cancel() -> None:
     """Stop nothing."""
 
 
@@ -57,7 +60,6 @@ class History:
     def __init__(self, space: Space, records: int = 0, primes: Sequence[int] | None = None) -> None:
         self.space = space
         self.records = records  # N, the public bound on the number of records
-        self.check: Callable[[], None] = unwatched  # raises where work is to stop
         self.blocks: list[Block] = []
         self.answers: list[int] = []  # in grid units of the row's family
         self._rates: list[float] = []
@@ -245,7 +247,9 @@ class History:
 
     # --- estimating ------------------------------------------------------------------------------
 
-    def estimators(self, query: LinearQuery) -> list[Estimator]:
+    def estimators(
+        self, query: LinearQuery, cancellation: Cancellation = never_cancel
+    ) -> list[Estimator]:
         """Return unbiased estimators of a query: the best one, and those of single blocks.
 
         Empty where the query is not estimable from the history, or floats cannot say so safely.
@@ -254,7 +258,7 @@ class History:
             return [Estimator(Fraction(1), np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))]
         key = _key(query)
         if key not in self._memory:
-            self.check()
+            cancellation()
             if len(self._memory) > REMEMBERED:
                 self._memory.clear()
             found = [self._best(query), self._kept.get(key), *self.singles(query)]

@@ -23,7 +23,7 @@ import numpy as np
 from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
 from proxy.inference.geometric import GeometricSum
-from proxy.inference.history import History
+from proxy.inference.history import Cancellation, History, never_cancel
 from proxy.inference.query import LinearQuery
 
 MAX_ROWS_BEST = 200  # in a larger family the first estimator that is enough is taken
@@ -91,17 +91,24 @@ def meets(estimator: Estimator, half_width: Fraction, delta: float) -> bool:
 
 
 def best(
-    history: History, query: LinearQuery, half_width: Fraction, delta: float
+    history: History,
+    query: LinearQuery,
+    half_width: Fraction,
+    delta: float,
+    cancellation: Cancellation = never_cancel,
 ) -> Estimator | None:
     """Return the estimator of least variance among those that are enough, if one is."""
-    enough = [e for e in history.estimators(query) if meets(e, half_width, delta)]
+    known = history.estimators(query, cancellation)
+    enough = [estimator for estimator in known if meets(estimator, half_width, delta)]
     chosen = min(enough, key=lambda estimator: estimator.variance, default=None)
     if chosen is not None:
         history.keep(query, chosen)
     return chosen
 
 
-def estimators(history: History, target: AccuracyTarget) -> list[Estimator | None]:
+def estimators(
+    history: History, target: AccuracyTarget, cancellation: Cancellation = never_cancel
+) -> list[Estimator | None]:
     """Return, for every row of a family, an estimator that is enough, or None."""
     family, half_width, delta = target.family, target.half_width, target.delta
     if not family.sensitivity:  # 0 in every row, whatever the data
@@ -113,7 +120,8 @@ def estimators(history: History, target: AccuracyTarget) -> list[Estimator | Non
         return [None] * family.rows
     if family.rows > MAX_ROWS_BEST:
         return list(_first_enough(history, target))
-    return [best(history, family.row(i), half_width, delta) for i in range(family.rows)]
+    rows = map(family.row, range(family.rows))
+    return [best(history, row, half_width, delta, cancellation) for row in rows]
 
 
 def _first_enough(history: History, target: AccuracyTarget) -> Iterator[Estimator | None]:
@@ -163,7 +171,12 @@ class Plan:
     estimators: tuple[list[Estimator | None], ...]
 
 
-def plan(history: History, targets: Sequence[AccuracyTarget], allocation: Allocation) -> Plan:
+def plan(
+    history: History,
+    targets: Sequence[AccuracyTarget],
+    allocation: Allocation,
+    cancellation: Cancellation = never_cancel,
+) -> Plan:
     """Return what to measure, and append it to the history, without answers.
 
     Later numbers are inferred from what is planned for earlier ones, so that a statement pays no
@@ -172,17 +185,23 @@ def plan(history: History, targets: Sequence[AccuracyTarget], allocation: Alloca
     planned: list[PlannedMeasurement] = []
     inferred: list[list[Estimator | None]] = []
     for place, target in enumerate(targets):
-        inferred.append(estimators(history, target))
+        inferred.append(estimators(history, target, cancellation))
         missing = [i for i, estimator in enumerate(inferred[-1]) if estimator is None]
         if missing:
             part = target.family.subset(missing)
-            scale = _scale(history, part, target, allocation)
+            scale = _scale(history, part, target, allocation, cancellation)
             planned.append(PlannedMeasurement(part, scale, place))
             history.append(part, scale)
     return Plan(tuple(planned), tuple(inferred))
 
 
-def _scale(history: History, part: Family, target: AccuracyTarget, allocation: Allocation) -> float:
+def _scale(
+    history: History,
+    part: Family,
+    target: AccuracyTarget,
+    allocation: Allocation,
+    cancellation: Cancellation,
+) -> float:
     """Return the largest noise scale with which every row of ``part`` will be good enough."""
     half, delta = target.half_width, target.delta
     floor = allocation.floor / part.sensitivity
@@ -191,32 +210,27 @@ def _scale(history: History, part: Family, target: AccuracyTarget, allocation: A
     single_row_rate = max(least_rate(half, delta, part.grid), floor)
     if part.rows > MAX_ROWS_TOPPED_UP:
         return scale_of(single_row_rate)
-    rates = [
-        _top_up_rate(history, part.row(i), part.grid, target, single_row_rate)
-        for i in range(part.rows)
-    ]
+    rates = []
+    for row in map(part.row, range(part.rows)):
+        known = history.estimators(row, cancellation)
+        rates.append(_top_up_rate(known, part.grid, target, single_row_rate))
     scale = scale_of(max(*rates, floor))
     if scale <= scale_of(single_row_rate):
         return scale
     blocks = len(history.blocks)  # less than the new row alone needs: see that it is enough
     history.append(part, scale)
-    enough = None not in estimators(history, AccuracyTarget(part, half, delta))
+    enough = None not in estimators(history, AccuracyTarget(part, half, delta), cancellation)
     history.truncate(blocks)
     return scale if enough else scale_of(single_row_rate)
 
 
 def _top_up_rate(
-    history: History,
-    query: LinearQuery,
-    grid: Fraction,
-    target: AccuracyTarget,
-    single_row_rate: float,
+    known: Sequence[Estimator], grid: Fraction, target: AccuracyTarget, single_row_rate: float
 ) -> float:
-    """Return the least rate that is enough together with the best estimate so far."""
-    estimators = history.estimators(query)
-    if not estimators:
+    """Return the least rate of a new row that is enough together with the best known estimator."""
+    if not known:
         return single_row_rate
-    start = min(estimators, key=lambda estimator: estimator.variance)
+    start = min(known, key=lambda estimator: estimator.variance)
     low, high = 0.0, single_row_rate
     for _ in range(14):
         middle = (low + high) / 2

@@ -21,7 +21,7 @@ from fractions import Fraction
 from proxy.inference import plan as planning
 from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
-from proxy.inference.history import History
+from proxy.inference.history import Cancellation, History, never_cancel
 from proxy.inference.plan import AccuracyTarget
 
 STEPS = 5  # of a goal
@@ -124,20 +124,29 @@ def bucketed(looks: Mapping[int, Look], families: Sequence[Family]) -> Iterator[
         yield AccuracyTarget(families[which].subset(list(halves)), min(halves.values()), delta)
 
 
-def inferred(history: History, family: Family, row: int, half: Fraction, delta: float) -> bool:
+def inferred(
+    history: History,
+    family: Family,
+    row: int,
+    half: Fraction,
+    delta: float,
+    cancellation: Cancellation = never_cancel,
+) -> bool:
     """Return whether a plan would infer a row, which is then as good as it is."""
     target = AccuracyTarget(family.subset([row]), max(half, SMALLEST), delta)
-    return planning.estimators(history, target)[0] is not None
+    return planning.estimators(history, target, cancellation)[0] is not None
 
 
-def known(history: History, family: Family, delta: float) -> list[Estimator | None]:
+def known(
+    history: History, family: Family, delta: float, cancellation: Cancellation = never_cancel
+) -> list[Estimator | None]:
     """Return the narrowest estimator of every row of a family, where there is one."""
     matched = history.matching(family)
     found: list[Estimator | None] = []
     for row in range(family.rows):
         query = family.row(row)
         if family.rows <= planning.MAX_ROWS_BEST:
-            candidates = history.estimators(query)
+            candidates = history.estimators(query, cancellation)
         else:
             candidates = list(history.singles(query))
         if matched is not None:
