@@ -18,7 +18,7 @@ import numpy as np
 from proxy.budgets import Limit, shared_out
 from proxy.errors import InsufficientBudgetError, StateError
 from proxy.inference.accounting import UNIT, Account, BudgetRule, Overspend, charge, maximum
-from proxy.inference.dense_system import Block
+from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.history import DENSE_FAMILY, History
 from proxy.inference.plan import PlannedMeasurement
 from proxy.inference.query import Factor, Term, TooLargeError
@@ -48,7 +48,9 @@ class Accountant:
     rules: tuple[BudgetRule, ...] = ()
     cache: dict[Hashable, Any] = field(default_factory=dict)  # what follows from this history
     weights: dict[int, int] = field(default_factory=dict)  # audit line -> what its rows count
-    _blocks: dict[int, Block] = field(init=False, default_factory=dict)  # by the ledger's id
+    _blocks: dict[int, MeasuredFamily] = field(
+        init=False, default_factory=dict
+    )  # by the ledger's id
     _charges: dict[int, Term] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -122,7 +124,9 @@ class Accountant:
             self._charges[row.id] = term
             self.account.add([term])
 
-    def measured(self, rows: Sequence[Measurement], blocks: Iterable[Block], sequence: int) -> None:
+    def measured(
+        self, rows: Sequence[Measurement], blocks: Iterable[MeasuredFamily], sequence: int
+    ) -> None:
         """Take over the committed answers of blocks that were planned."""
         for row, block in zip(rows, blocks, strict=True):
             assert row.id is not None

@@ -18,7 +18,7 @@ from proxy.engine.progress import RowEstimators
 from proxy.engine.stepwise import StepwiseGoal
 from proxy.inference import plan as planning
 from proxy.inference import steps
-from proxy.inference.dense_system import Block
+from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
 from proxy.inference.history import Cancellation, History
@@ -108,7 +108,7 @@ class AverageGoal(StepwiseGoal):
         history: History,
         estimators: Sequence[RowEstimators],
         left_out: frozenset[int],
-        paid: Mapping[int, Block],
+        paid: Mapping[int, MeasuredFamily],
     ) -> list[Answer]:
         """Return ratio and interval of every row."""
         return [self._answer(history, bottom, top, paid) for bottom, top in estimators]
@@ -171,7 +171,7 @@ class AverageGoal(StepwiseGoal):
         history: History,
         bottom: Estimator | None,
         top: Estimator | None,
-        paid: Mapping[int, Block],
+        paid: Mapping[int, MeasuredFamily],
     ) -> Answer:
         low, high = self.clip
         if top is None or bottom is None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from proxy.engine.answers import Answer
 from proxy.inference.accounting import TABLE, UNIT, Table, charge, maximum
-from proxy.inference.dense_system import Block
+from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
 from proxy.inference.query import Factor, Integers, Term
@@ -25,14 +25,14 @@ from proxy.inference.space import Space
 from proxy.sql.program import Number
 
 
-class Rests(Mapping[int, Block]):
+class Rests(Mapping[int, MeasuredFamily]):
     """The blocks that were paid for, by row; remembers those that were asked for."""
 
-    def __init__(self, paid: Mapping[int, Block]) -> None:
+    def __init__(self, paid: Mapping[int, MeasuredFamily]) -> None:
         self._paid = paid
-        self.blocks: dict[int, Block] = {}  # by their first row
+        self.blocks: dict[int, MeasuredFamily] = {}  # by their first row
 
-    def __getitem__(self, row: int) -> Block:
+    def __getitem__(self, row: int) -> MeasuredFamily:
         block = self._paid[row]
         self.blocks[block.start] = block
         return block
@@ -53,12 +53,16 @@ class Bill:
 
     space: Space
     first: int = 0  # the audit line of its first step; 0: nothing was paid
-    paid: dict[int, Block] = field(default_factory=dict)  # row of the history -> block
+    paid: dict[int, MeasuredFamily] = field(default_factory=dict)  # row of the history -> block
     owners: Sequence[int] = ()  # [target of the next step] the place of its number
     _terms: dict[int, Term] = field(default_factory=dict)  # first row of a block -> its charge
-    _asked: dict[int, dict[int, Block]] = field(default_factory=dict)  # by the place of a number
+    _asked: dict[int, dict[int, MeasuredFamily]] = field(
+        default_factory=dict
+    )  # by the place of a number
 
-    def add(self, blocks: Sequence[Block], line: int = 0, targets: Sequence[int] = ()) -> None:
+    def add(
+        self, blocks: Sequence[MeasuredFamily], line: int = 0, targets: Sequence[int] = ()
+    ) -> None:
         """Add what a step has paid; ``targets`` are the places of what each block is for."""
         self.first = self.first or line
         for block in blocks:
@@ -100,7 +104,9 @@ class Bill:
         return [(int(value) or most) / UNIT for value in found]
 
 
-def source(estimators: Sequence[Estimator], paid: Mapping[int, Block]) -> tuple[str, float]:
+def source(
+    estimators: Sequence[Estimator], paid: Mapping[int, MeasuredFamily]
+) -> tuple[str, float]:
     """Return whether a number rests on rows that this statement paid for, and what they cost."""
     used = {id(paid[r]): paid[r] for e in estimators for r in e.rows.tolist() if r in paid}
     cost = math.fsum(block.family.sensitivity / block.scale for block in used.values())

@@ -23,7 +23,7 @@ from proxy.engine.outcomes import Outcome
 from proxy.engine.progress import Expected, PlannedRows, Progress, RowEstimators
 from proxy.errors import NotSupportedError, UtilityError
 from proxy.inference import plan as planning
-from proxy.inference.dense_system import Block
+from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.history import Cancellation, History, never_cancel
 from proxy.settings import UTILITY, Wishes, checked
 from proxy.sql.program import Extra, Number, Request
@@ -68,7 +68,7 @@ class Goal(Protocol):
         history: History,
         estimators: Sequence[RowEstimators],
         left_out: frozenset[int],
-        paid: Mapping[int, Block],
+        paid: Mapping[int, MeasuredFamily],
     ) -> list[Answer]:
         """Return the number in every row."""
 
@@ -77,7 +77,7 @@ class Goal(Protocol):
     ) -> float | None:
         """Return a lower bound on P(least ≤ number ≤ most) in a row; None where nothing is."""
 
-    def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
+    def expected(self, history: History, paid: Mapping[int, MeasuredFamily]) -> list[Expected]:
         """Return source, cost and half-width of every row, if what is planned were measured."""
 
 

@@ -15,7 +15,7 @@ from proxy.engine.stepwise import StepwiseGoal
 from proxy.errors import OperationalError
 from proxy.inference import plan as planning
 from proxy.inference import steps
-from proxy.inference.dense_system import Block
+from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
 from proxy.inference.history import Cancellation, History, never_cancel
@@ -47,7 +47,7 @@ class LinearGoal:
         history: History,
         estimators: Sequence[RowEstimators],
         left_out: frozenset[int],
-        paid: Mapping[int, Block],
+        paid: Mapping[int, MeasuredFamily],
     ) -> list[Answer]:
         """Return estimate and interval of every row, the interval within what is possible.
 
@@ -119,7 +119,7 @@ class AbsoluteGoal(LinearGoal):
         """Return the estimators of every row that the step planned with."""
         return [(estimator,) for estimator in planned[0]]
 
-    def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
+    def expected(self, history: History, paid: Mapping[int, MeasuredFamily]) -> list[Expected]:
         """Return source, cost and half-width of every row, if what is planned were measured."""
         rows = []
         for estimator in planning.estimators(history, self.target):

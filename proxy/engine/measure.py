@@ -25,7 +25,7 @@ from proxy.errors import (
 )
 from proxy.inference import plan as planning
 from proxy.inference.accounting import UNIT
-from proxy.inference.dense_system import Block
+from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.estimator import Estimator
 from proxy.inference.history import Cancellation
 from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
@@ -82,7 +82,7 @@ class Measurer:
 
     def measure(
         self, accountant: Accountant, targets: Sequence[Sequence[AccuracyTarget]]
-    ) -> tuple[list[Block], Sequence[Rows]]:
+    ) -> tuple[list[MeasuredFamily], Sequence[Rows]]:
         """Measure what cannot be inferred of each number, all or nothing; return the new blocks."""
         accountant.catch_up(self.ledger)
         kept, bill, user = len(accountant.history.blocks), self.session.bill, self.session.user

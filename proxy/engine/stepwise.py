@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from proxy.engine.bill import source
 from proxy.engine.progress import Expected, PlannedRows, Progress, RowEstimators
 from proxy.inference import steps
-from proxy.inference.dense_system import Block
+from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.family import Family
 from proxy.inference.history import Cancellation, History, never_cancel
 from proxy.inference.steps import PILOT_SHARE, Look
@@ -53,7 +53,7 @@ class StepwiseGoal:
         """Return the narrowest estimators of every row, of the history as it now is."""
         return self._narrowest(history, cancellation)
 
-    def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
+    def expected(self, history: History, paid: Mapping[int, MeasuredFamily]) -> list[Expected]:
         """Return source and cost of the first step; how near it comes is not known before."""
         rows = self._narrowest(history, never_cancel)
         return [(*source([each for each in row if each], paid), None) for row in rows]

@@ -102,7 +102,7 @@ def best(
     enough = [estimator for estimator in known if meets(estimator, half_width, delta)]
     chosen = min(enough, key=lambda estimator: estimator.variance, default=None)
     if chosen is not None:
-        history.keep(query, chosen)
+        history.remember(query, chosen)
     return chosen
 
 
