@@ -1,4 +1,4 @@
-"""One history as the engine keeps it in memory: the rows, what they charged, and its rules.
+"""One history in memory: its rows, their charges, and the rules that hold for it.
 
 The accountant follows the ledger: ``catch_up`` adds what other processes committed.  Invariant:
 between statements the history holds exactly the ledger's rows of its name and current snapshot;
@@ -95,7 +95,7 @@ class Accountant:
         self.sequence, self.snapshot = -1, 0
 
     def _restart(self, snapshot: Snapshot, rows: Iterable[Measurement], ledger: Reads) -> None:
-        """Begin a snapshot: older rows are charged as it says, and neither inferred from."""
+        """Begin a snapshot: older rows are charged where it says so, and not inferred from."""
         self.history = History(self.space, self.policy.max_records)
         self._blocks = {}
         self.weights.clear()
@@ -148,7 +148,7 @@ class Accountant:
         self.cache[key] = value
 
     def charges(self, planned: Iterable[PlannedMeasurement]) -> list[Term]:
-        """Return what measurements would charge each cell."""
+        """Return the charges of planned measurements."""
         return [charge(each.family, each.scale) for each in planned]
 
     def cost(self, terms: Sequence[Term]) -> int:
@@ -181,7 +181,7 @@ class Accountant:
             raise
 
     def left(self, more: Sequence[Term] = ()) -> float:
-        """Return the alpha that is left in the cell that has least, after further charges."""
+        """Return the alpha left in the cell that has least left, after further charges."""
         if more:
             return self._least(more)
         if LEFT not in self.cache:
@@ -189,7 +189,7 @@ class Accountant:
         return float(self.cache[LEFT])
 
     def most_left(self) -> int:
-        """Return what no cell has more left than, in 2⁻⁴⁰ alpha."""
+        """Return an upper bound on what any cell has left, in 2⁻⁴⁰ alpha."""
         return max(max(rule.budget for rule in self.rules) - self.account.least, 0)
 
     def _least(self, more: Sequence[Term]) -> float:
@@ -198,12 +198,12 @@ class Accountant:
 
 
 def weight(rows: int) -> int:
-    """Return what a family counts of the history's length: what it costs later plans to look at."""
+    """Return a family's share of the history's length: its cost to later plans."""
     return rows if rows <= DENSE_FAMILY else WIDE + rows // EACH
 
 
 def too_dear(overspend: Overspend) -> InsufficientBudgetError:
-    """Return the refusal of what costs more than a budget has left."""
+    """Return the error of a statement that costs more than a budget has left."""
     return InsufficientBudgetError(
         f"refused: the statement costs more than {overspend.rule.name} has left",
         requested=overspend.requested / UNIT,

@@ -26,7 +26,7 @@ from proxy.sql.program import Number
 
 
 class Rests(Mapping[int, MeasuredFamily]):
-    """The blocks that were paid for, by row; remembers those that were asked for."""
+    """The blocks that were paid for, by row; it records those that are looked up."""
 
     def __init__(self, paid: Mapping[int, MeasuredFamily]) -> None:
         self._paid = paid
@@ -76,13 +76,13 @@ class Bill:
         return maximum([*self._terms.values(), *more], self.space).value
 
     def rests(self, place: int = -1) -> Rests:
-        """Return the blocks for one number to say which of them it rests on, beside its own."""
-        found = Rests(self.paid)
-        found.blocks |= self._asked.get(place, {})
-        return found
+        """Return a record of the paid blocks that one number rests on, its own among them."""
+        rests = Rests(self.paid)
+        rests.blocks |= self._asked.get(place, {})
+        return rests
 
     def priced(self, number: Number, answers: Sequence[Answer], rests: Rests) -> list[Answer]:
-        """Return the answers of one number, each with what its dearest record paid."""
+        """Return the answers of one number, each with the cost of its dearest record."""
         costs = self.costs(number, rests)
         return [
             replace(a, cost=costs[row]) if a.cost else a for row, a in enumerate(answers)
@@ -98,16 +98,16 @@ class Bill:
         if not terms:
             return [0.0] * number.family.rows
         most, rows = maximum(terms, self.space).value, number.family.rows
-        found = _by_row(number.family, terms, self.space)
-        if found is None:  # too many cells at once to look at each
+        dearest = _by_row(number.family, terms, self.space)
+        if dearest is None:  # too many cells at once to look at each
             return [most / UNIT] * rows
-        return [(int(value) or most) / UNIT for value in found]
+        return [(int(value) or most) / UNIT for value in dearest]
 
 
 def source(
     estimators: Sequence[Estimator], paid: Mapping[int, MeasuredFamily]
 ) -> tuple[str, float]:
-    """Return whether a number rests on rows that this statement paid for, and what they cost."""
+    """Return ``measured`` or ``inferred``, and the alpha of the paid blocks used."""
     used = {id(paid[r]): paid[r] for e in estimators for r in e.rows.tolist() if r in paid}
     cost = math.fsum(block.family.sensitivity / block.scale for block in used.values())
     return ("measured" if used else "inferred"), cost
@@ -128,7 +128,7 @@ def _by_row(family: Family, terms: Sequence[Term], space: Space) -> Integers | N
     labels = np.broadcast_to(
         Table(family.axes, family.labels.astype(np.int64)).over(axes), total.shape
     ).ravel()
-    found = np.zeros(family.rows, dtype=np.int64)
+    dearest = np.zeros(family.rows, dtype=np.int64)
     held = labels >= 0
-    np.maximum.at(found, labels[held], total.ravel()[held])
-    return found
+    np.maximum.at(dearest, labels[held], total.ravel()[held])
+    return dearest

@@ -13,7 +13,7 @@ from proxy.sql.program import Extra, Number
 
 
 def open_ended(claim: Extra, possible: tuple[float, float]) -> Extra:
-    """Return a claim without the ends that nothing can be beyond."""
+    """Return a claim without the ends that lie outside of all possible values."""
     low, high = possible
     least, most = claim.least, claim.most
     if least is not None and (least < low or (least == low and not claim.strict[0])):

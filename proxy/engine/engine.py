@@ -139,7 +139,7 @@ class Engine:
         return Session(self, user or EMBEDDED_USER, utility, dialect)
 
     def read_users(self) -> None:
-        """Read the users file again: statements that begin from now on go by it.
+        """Reload the users file, for statements that begin from now on.
 
         Raises:
             StateError: it gives somebody more than was accepted; the old one stands.
@@ -196,11 +196,11 @@ class Engine:
         return infer(accountant, goals, self._measurer(text, session, session.check_canceled))
 
     def _measurer(self, text: str, session: Session, cancellation: Cancellation) -> Measurer:
-        """Return what measures for one statement."""
+        """Return the measurer of one statement."""
         return Measurer(self._curator, self.ledger, session, text, self._now, cancellation)
 
     def compile(self, text: str, session: Session) -> Program | Command:
-        """Return what a statement means, without running it."""
+        """Return the program or command of a text, without running it."""
         with self._running(session):
             return compile_statement(
                 text,
@@ -213,7 +213,7 @@ class Engine:
 
     @contextmanager
     def _cost_in_errors(self, accountant: Accountant, session: Session) -> Iterator[None]:
-        """Let an error say what the statement has paid before it failed."""
+        """Add to an error the cost of the statement's earlier steps, and what is left."""
         try:
             yield
         except Error as error:
@@ -228,7 +228,7 @@ class Engine:
 
     @contextmanager
     def _running(self, session: Session) -> Iterator[None]:
-        """Mark whose statement a thread runs, so that a cancellation stops no other."""
+        """Note the thread of a session's statement, so that a cancellation stops no other."""
         session.thread = threading.get_ident()
         try:
             yield
@@ -236,12 +236,12 @@ class Engine:
             session.thread = None
 
     def interrupt(self, session: Session) -> None:
-        """Stop the evaluator, from another thread, if it works for a session."""
+        """Stop the evaluator's work for a session, from another thread."""
         if session.thread is not None:
             self._evaluator.interrupt(session.thread)
 
     def _goals(self, program: Program, session: Session) -> list[Goal]:
-        """Return how good each number of a statement must be."""
+        """Return the goal of every number of a statement."""
         budget = float(self.policy.privacy.budget)
         return [
             goal_for(number, budget, session.wishes, self.wishes)
@@ -256,7 +256,7 @@ class Engine:
     # --- budgets and reports ---------------------------------------------------------------------
 
     def _accountant(self, privileges: Privileges) -> Accountant:
-        """Return the history that serves a user: their own, or the shared one."""
+        """Return the accountant of a user's history: their own, or the shared one."""
         name = privileges.history
         if name not in self._accountants:
             self._accountants[name] = Accountant(
@@ -274,22 +274,22 @@ class Engine:
             accountant = self._accountant(self.privileges(user))
             accountant.catch_up(self.ledger)
             now = self._now()
-            found = allowances(self.privileges(user), accountant, self.ledger, now)
-            return reports.budget(self.policy.dataset, accountant, found)
+            binding = allowances(self.privileges(user), accountant, self.ledger, now)
+            return reports.budget(self.policy.dataset, accountant, binding)
 
     def history(self, user: str | None = None) -> list[HistoryLine]:
         """Return the statements that were paid for, oldest first; of one user, or of all."""
         return reports.history(self.ledger, user)
 
     def left(self, session: Session) -> Allowance:
-        """Return the limit that has least left for a session's user."""
+        """Return the limit with the least left, of all that bind a session's user."""
         with self._lock:
             accountant = self._accountant(session.privileges)
             accountant.catch_up(self.ledger)
             return self._left(accountant, session)
 
     def _left(self, accountant: Accountant, session: Session) -> Allowance:
-        """Return the limit that has least left; worked out once while nothing changes."""
+        """Return the limit with the least left, cached for the day until the history grows."""
         now = self._now()
         key = LEFT, session.user, now.date()
         if key not in accountant.cache:
@@ -300,7 +300,7 @@ class Engine:
         return allowance
 
     def left_in_cells(self) -> float:
-        """Return the alpha that the shared history has left in the cell that has least."""
+        """Return the alpha left in that cell of the shared history which has least left."""
         with self._lock:
             accountant = self._accountant(self.privileges(EMBEDDED_USER))
             accountant.catch_up(self.ledger)
@@ -309,7 +309,7 @@ class Engine:
     def explain(
         self, program: Program, session: Session
     ) -> tuple[list[tuple[Any, ...]], tuple[str, ...]]:
-        """Return what each number of a statement would cost, and notices; measure nothing."""
+        """Return the cost that each number would have, and notices; measure nothing."""
         with self._lock:
             goals = self._goals(program, session)
             accountant = self._accountant(session.privileges)

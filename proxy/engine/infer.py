@@ -1,4 +1,4 @@
-"""Plan until every number is as good as was asked for, or as can be; then infer every number.
+"""Measure until every number is as accurate as requested, or as possible; then infer every number.
 
 Each step is a transaction of its own (``measure.py``).  Where no further step is possible, what the
 earlier ones gave is the answer: those of this statement, or those of others, so that asking again

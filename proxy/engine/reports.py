@@ -1,4 +1,4 @@
-"""What the proxy says of itself: budgets, the history, and what a statement would cost.
+"""Reports of the proxy on itself: budgets, the history, and the cost of a planned statement.
 
 All of it follows from public queries and released answers.  Invariant: nothing here measures; a
 plan that is made to be shown is taken back.
@@ -36,7 +36,7 @@ class RuleReport:
 
 @dataclass(frozen=True)
 class BudgetReport:
-    """All limits that bind a user, and the size of the history that serves them."""
+    """All limits that bind a user, and the size of their history."""
 
     dataset: str
     rules: tuple[RuleReport, ...]
@@ -46,7 +46,7 @@ class BudgetReport:
 
 @dataclass(frozen=True)
 class HistoryLine:
-    """One statement that was paid for."""
+    """One paid statement."""
 
     sequence: int
     time: datetime
@@ -57,7 +57,7 @@ class HistoryLine:
 
 
 def budget(dataset: str, accountant: Accountant, allowances: Sequence[Allowance]) -> BudgetReport:
-    """Return every limit that binds a user, and what is left of it."""
+    """Return the report of every limit that binds a user."""
     lines = [
         RuleReport(
             allowance.name,
@@ -74,25 +74,25 @@ def budget(dataset: str, accountant: Accountant, allowances: Sequence[Allowance]
 
 
 def history(ledger: Any, user: str | None = None) -> list[HistoryLine]:
-    """Return the statements that were paid for, oldest first; of one user, or of all.
+    """Return the paid statements, oldest first; of one user, or of all.
 
     The steps of a statement, each a line of the ledger, are one.  Those of one user are numbered on
     their own, so that no gap tells of others' statements.
     """
-    found: dict[int, HistoryLine] = {}
+    statements: dict[int, HistoryLine] = {}  # by the first line of each
     for line in ledger.audit():
         if line.kind != "measured" or user not in (None, line.user):
             continue
         cost = line.detail.get(COST, line.cost) / UNIT
-        first = found.get(line.detail.get(STEP, line.seq))
+        first = statements.get(line.detail.get(STEP, line.seq))
         if first is not None:
             numbers = first.numbers + line.answers
-            found[first.sequence] = replace(first, cost=cost, numbers=numbers)
+            statements[first.sequence] = replace(first, cost=cost, numbers=numbers)
             continue
-        found[line.seq] = HistoryLine(
+        statements[line.seq] = HistoryLine(
             line.seq, line.time, line.user, line.statement, cost, line.answers
         )
-    lines = found.values()
+    lines = statements.values()
     if user is None:
         return list(lines)
     return [replace(line, sequence=number) for number, line in enumerate(lines, 1)]
@@ -146,7 +146,7 @@ def explain(
 
 
 def _written(value: Any) -> str:
-    """Return a group as the command shows it in a result."""
+    """Return a group's value as text."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return "NULL" if value is None else str(value)

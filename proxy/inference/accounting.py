@@ -198,7 +198,7 @@ class BudgetRule:
 
 @dataclass(frozen=True)
 class Overspend:
-    """A rule that some cell would break: what it was asked, has spent and has left there."""
+    """A rule that some cell would break: the charge requested, and what was spent there."""
 
     rule: BudgetRule
     requested: int
@@ -206,7 +206,7 @@ class Overspend:
 
     @property
     def left(self) -> int:
-        """What the rule has left in the cells that were asked for."""
+        """The rest of the rule's budget in the requested cells."""
         return max(self.rule.budget - self.spent, 0)
 
 
@@ -242,7 +242,7 @@ class Account:
 
     @property
     def least(self) -> int:
-        """What every cell has paid at least; the least B_j where there is one table."""
+        """A lower bound on what any cell has paid; min B_j where there is one table."""
         return self.base + (0 if self._table is None else int(self._table.min()))
 
     def spent(self, within: Sequence[Factor] = (), more: Sequence[Term] = ()) -> Maximum:

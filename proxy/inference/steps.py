@@ -40,7 +40,7 @@ Asked = tuple[int, Fraction, float]  # which family, half_width, delta
 
 @dataclass(frozen=True)
 class Look:
-    """What the next step wants of one row: nothing where it is met, or given up."""
+    """The request of the next step for one row: none where it is met, or given up."""
 
     asked: tuple[Asked, ...] = ()
     price: float = 0.0  # of what is asked, by itself
@@ -61,7 +61,7 @@ def price(family: Family, half_width: Fraction, delta: float) -> float:
 
 
 def priced(families: Sequence[Family], *asked: Asked) -> Look:
-    """Return the look of a row of which so much is asked."""
+    """Return a look with these requests, and its price."""
     return Look(asked, math.fsum(price(families[i], half, delta) for i, half, delta in asked))
 
 
@@ -71,7 +71,7 @@ def first(family: Family, alpha: float, delta: float) -> Look:
 
 
 def within(family: Family, alpha: float, delta: float) -> Fraction:
-    """Return the half-width that so much alpha gives a row, or a little more."""
+    """Return the half-width that ``alpha`` buys for a row, or a little more."""
     return Fraction(family.sensitivity * math.log(1 / delta) / alpha) * family.grid
 
 
@@ -110,7 +110,7 @@ def _capped(look: Look, family: Family, dearest: float) -> Look:
 
 
 def bucketed(looks: Mapping[int, Look], families: Sequence[Family]) -> Iterator[AccuracyTarget]:
-    """Yield what looks ask for, rows of like half-widths together.
+    """Yield the targets of looks, rows of similar half-widths together.
 
     Rows that can be told from 0 and rows that cannot are never measured together.
     """
@@ -132,7 +132,7 @@ def inferred(
     delta: float,
     cancellation: Cancellation = never_cancel,
 ) -> bool:
-    """Return whether a plan would infer a row, which is then as good as it is."""
+    """Return whether a plan would infer a row rather than measure it."""
     target = AccuracyTarget(family.subset([row]), max(half, SMALLEST), delta)
     return planning.estimators(history, target, cancellation)[0] is not None
 
@@ -140,7 +140,7 @@ def inferred(
 def known(
     history: History, family: Family, delta: float, cancellation: Cancellation = never_cancel
 ) -> list[Estimator | None]:
-    """Return the narrowest estimator of every row of a family, where there is one."""
+    """Return the narrowest estimator of every row of a family; None where there is none."""
     matched = history.matching(family)
     found: list[Estimator | None] = []
     for row in range(family.rows):
