@@ -288,7 +288,7 @@ class History:
         shifts = (exponents - least).tolist()
         values = [self.answers[row] for row in estimator.rows.tolist()]
         total = sum(map(mul, map(lshift, whole, shifts), values))
-        return estimator.unit * total * Fraction(2) ** (least - 53)
+        return estimator.unit * Fraction(total, 1 << 53 - least)
 
     def matching(self, family: Family) -> list[Estimator] | None:
         """Return estimators of all rows of a family that was measured as it stands, if it was."""
