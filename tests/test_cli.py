@@ -279,6 +279,20 @@ def test_an_error_is_a_line_or_two_and_a_status(engine, capsys, error, status, l
             "privacy-proxy query --help",
         ),
         (["query", "p.yaml", "\udcff"], "not UTF-8", "privacy-proxy query --help"),
+        *(
+            (["serve", "p.yaml", option, value], option, "privacy-proxy serve --help")
+            for option, values in {
+                "--listen": ("5439", "h:", "h:65536", "h:-1", "h:²"),
+                "--metrics-port": ("-1", "65536", "x"),
+                "--connections": ("-1", "0", "1e3", "100001"),
+                "--user-connections": ("-1", "0", "100001"),
+                "--timeout": ("nan", "inf", "0", "-1", "86401"),
+                "--rows": ("0", "-1"),
+                "--tls-key": ("key.pem",),
+                "--mirror": ("secret", "x=y", "port=abc", "postgresql://h:abc/"),
+            }.items()
+            for value in values
+        ),
         (["demo", "p.yaml"], "unexpected extra argument", "privacy-proxy demo --help"),
     ],
 )

@@ -6,6 +6,7 @@ Everything of the server is imported where it is used, so that ``--help`` comes 
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import socket
 import struct
@@ -25,31 +26,91 @@ SSL_REQUEST = struct.pack("!ii", 8, 80877103)
 PARAMETERS = b"user\0-\0privacy.check\0on\0\0"
 STARTUP = struct.pack("!ii", 8 + len(PARAMETERS), 3 << 16) + PARAMETERS
 PATIENCE = 10.0  # seconds
+PORT_MAX = 65535
+MANY = click.IntRange(1, 100_000)  # connections; PostgreSQL takes some more
+
+
+def address(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, int]:
+    """Read HOST:PORT; IPv6 is in brackets."""
+    host, _, port = value.rpartition(":")
+    if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > PORT_MAX:
+        raise click.BadParameter(f"{value!r} is not HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def seconds(context: click.Context, parameter: click.Parameter, value: float) -> float:
+    """Refuse nan, which is outside no range of click's."""
+    if math.isnan(value):
+        raise click.BadParameter("nan is no number of seconds")
+    return value
+
+
+def dsn(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse what is no connection string, without a word of it: it may hold a password."""
+    if value is not None:
+        import psycopg.conninfo
+
+        try:
+            int(psycopg.conninfo.conninfo_to_dict(value).get("port") or 0)
+        except (psycopg.Error, ValueError):
+            raise click.BadParameter("a connection string is host=… port=… user=…") from None
+    return value
 
 
 @click.command()
 @click.argument("policies", nargs=-1, required=True)
 @click.option(
     "--listen",
-    default="127.0.0.1:5439",
+    callback=address,
     metavar="HOST:PORT",
+    default="127.0.0.1:5439",
     show_default=True,
     help="Where clients connect.",
 )
-@click.option("--state", metavar="DIR", help="The folder of ledgers and cubes.")
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The folder of ledgers and cubes.",
+)
 @click.option(
     "--mirror",
+    callback=dsn,
     metavar="DSN",
     help="A PostgreSQL of its own for the proxy, as superuser.  [default: an embedded one]",
 )
 @click.option("--tls-cert", metavar="FILE", help="The server's certificate: TLS is required then.")
 @click.option("--tls-key", metavar="FILE", help="The key of the certificate.")
 @click.option("--allow-plain", is_flag=True, help="Let clients connect without TLS all the same.")
-@click.option("--metrics-port", type=int, help="Prometheus' /metrics, and /health, on 127.0.0.1.")
-@click.option("--connections", default=200, show_default=True, help="In all.")
-@click.option("--user-connections", default=20, show_default=True, help="Of one user.")
-@click.option("--timeout", default=60.0, show_default=True, help="Seconds of one statement.")
-@click.option("--rows", default=1_000_000, show_default=True, help="Rows of one result.")
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, PORT_MAX),
+    metavar="PORT",
+    help="Prometheus' /metrics, and /health, on 127.0.0.1.",
+)
+@click.option(
+    "--connections", type=MANY, default=200, metavar="N", show_default=True, help="In all."
+)
+@click.option(
+    "--user-connections", type=MANY, default=20, metavar="N", show_default=True, help="Of one user."
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0.001, 86_400),
+    callback=seconds,
+    default=60.0,
+    metavar="SECONDS",
+    show_default=True,
+    help="Of one statement.",
+)
+@click.option(
+    "--rows",
+    type=click.IntRange(1),
+    default=1_000_000,
+    metavar="N",
+    show_default=True,
+    help="Of one result.",
+)
 @click.option(
     "--check",
     is_flag=True,
@@ -57,8 +118,8 @@ PATIENCE = 10.0  # seconds
 )
 def serve(
     policies: tuple[str, ...],
-    listen: str,
-    state: str | None,
+    listen: tuple[str, int],
+    state: Path | None,
     mirror: str | None,
     tls_cert: str | None,
     tls_key: str | None,
@@ -75,20 +136,26 @@ def serve(
     Clients connect as to any PostgreSQL; the name of a dataset is the name of a database.  Who may
     connect is in users.yaml beside the policies.
     """
-    host, port = _address(listen)
+    host, port = listen
     if check:
         _check_files([file for file in policies if Path(file).exists()], state)
         _check(host, port, metrics_port)
         click.echo("well")
         return
-    from proxy.server import logs
-    from proxy.server.limits import Limits
-    from proxy.server.serve import Options, Server
+    try:
+        from proxy.server import logs
+        from proxy.server.limits import Limits
+        from proxy.server.serve import Options, Server
+    except ModuleNotFoundError as missing:
+        raise OperationalError(
+            f"serve needs the package {missing.name}",
+            hint="pip install 'sql-privacy-proxy[server]'",
+        ) from None
 
     options = Options(
         host=host,
         port=port,
-        state=Path(state) if state else None,
+        state=state,
         mirror=mirror,
         tls=_tls(tls_cert, tls_key),
         allow_plain=allow_plain,
@@ -102,16 +169,11 @@ def serve(
     asyncio.run(Server(policies, options).run())
 
 
-def _address(listen: str) -> tuple[str, int]:
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isdigit():
-        raise click.BadParameter(f"{listen!r} is not HOST:PORT", param_hint="--listen")
-    return host.strip("[]"), int(port)
-
-
 def _tls(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
     """Return what TLS needs; None without a certificate."""
     if certificate is None:
+        if key is not None:
+            raise click.UsageError("--tls-key goes with --tls-cert")
         return None
     import ssl
 
@@ -128,13 +190,13 @@ def _tls(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
     return context
 
 
-def _check_files(policies: Sequence[str], state: str | None) -> None:
+def _check_files(policies: Sequence[str], state: Path | None) -> None:
     """Raise if the next start would not serve all the policies that there are here."""
     if not policies:
         return  # the server is on another machine, perhaps
     from proxy.server.registry import problems
 
-    if wrong := problems(policies, Path(state) if state else None):
+    if wrong := problems(policies, state):
         for each in wrong[:-1]:
             click.echo(f"error: {each}", err=True)
         raise OperationalError(wrong[-1], hint="a server that runs serves what was right before")

@@ -83,8 +83,10 @@ class Measurer:
     def measure(
         self, accountant: Accountant, targets: Sequence[Sequence[AccuracyTarget]]
     ) -> tuple[list[MeasuredFamily], Sequence[Rows]]:
-        """Measure what cannot be inferred of each number, all or nothing; return the new blocks."""
-        accountant.catch_up(self.ledger)
+        """Measure what cannot be inferred of each number, all or nothing; return the new blocks.
+
+        What the accountant has not caught up with yet is seen in the lock.
+        """
         kept, bill, user = len(accountant.history.blocks), self.session.bill, self.session.user
         assert bill is not None
         bill.owners = [place for place, each in enumerate(targets) for _ in each]
@@ -189,7 +191,10 @@ class Measurer:
 
     def _require_users(self, policy: Policy, reads: Reads) -> None:
         """Refuse to spend under another users file than the ledger was told: its caps differ."""
-        known = reads.protection().protection.get("users", {})
+        protection = reads.protection()
+        if protection is self.session.agreed:
+            return
+        known = protection.protection.get("users", {})
         mine = access(policy, self.session.users)
         if known and any(known.get(name) != each for name, each in mine.items()):
             raise StateError(
@@ -197,6 +202,7 @@ class Measurer:
                 "connection was opened",
                 hint="connect again; a server takes it over by itself",
             )
+        self.session.agreed = protection
 
     def _require_rows(self, accountant: Accountant, plan: Plan) -> None:
         """Refuse what would make the history longer than the policy allows."""

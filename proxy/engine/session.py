@@ -12,6 +12,7 @@ from proxy.engine.bill import Bill
 from proxy.engine.result import columns
 from proxy.engine.transaction_block import KINDS, TransactionBlock
 from proxy.errors import Error, NotSupportedError, QueryCanceledError
+from proxy.ledger import Protection
 from proxy.policy import Policy, Users
 from proxy.privileges import Privileges
 from proxy.settings import UTILITY, Settings, Wishes, given, of_user
@@ -64,6 +65,7 @@ class Session:
     ) -> None:
         self.user = user
         self.users = engine.users
+        self.agreed: Protection | None = None  # the ledger's, with which the users file agrees
         self.privileges = engine.privileges(user)
         wish = of_user(self.privileges.utility)
         self.settings = Settings(given(utility) if utility is not None else wish, engine.wishes)
@@ -78,6 +80,7 @@ class Session:
         """Take the privileges of the current users file."""
         if self.users != self._engine.users:
             self.users, self.privileges = self._engine.users, self._engine.privileges(self.user)
+            self.agreed = None
 
     def execute(self, text: str, parameters: Any = None) -> Result:
         """Run one statement; in a transaction, an error makes it fail until its end."""

@@ -27,6 +27,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from operator import lshift, mul
 
 import numpy as np
 
@@ -291,13 +292,13 @@ class History:
 
     def exact(self, estimator: Estimator) -> Fraction:
         """Return θ̂, in answer units, without any rounding: its coefficients are dyadic."""
-        ratios = [a.as_integer_ratio() for a in estimator.coefficients.tolist()]
-        below = max((denominator for _, denominator in ratios), default=1)  # a power of 2, as all
-        total = sum(
-            numerator * (below // denominator) * self.answers[row]
-            for (numerator, denominator), row in zip(ratios, estimator.rows.tolist(), strict=True)
-        )
-        return estimator.unit * Fraction(total, below)
+        mantissas, exponents = np.frexp(estimator.coefficients)
+        least = int(exponents.min(initial=0))
+        whole = np.ldexp(mantissas, 53).astype(np.int64).tolist()
+        shifts = (exponents - least).tolist()
+        values = [self.answers[row] for row in estimator.rows.tolist()]
+        total = sum(map(mul, map(lshift, whole, shifts), values))
+        return estimator.unit * Fraction(total, 1 << 53 - least)
 
     def matching(self, family: Family) -> list[Estimator] | None:
         """Return estimators of all rows of a family that was measured as it stands, if it was."""
@@ -397,8 +398,12 @@ class History:
     ) -> Estimator:
         """Return the estimator of the coefficients ``whole`` / ``below`` of dense rows."""
         dense, used = self._dense, np.flatnonzero(whole).tolist()
-        ratios = [Fraction(int(whole[i]), below * dense.unit[places[i]]) for i in used]
-        step, coefficients, exact = whole_multiples(ratios)
+        pairs = [(int(whole[i]), dense.unit[places[i]]) for i in used]
+        kinds = list(dict.fromkeys(pairs))
+        ratios = [Fraction(number, below * unit) for number, unit in kinds]
+        step, values, exact = whole_multiples(ratios)
+        scaled = dict(zip(kinds, values.tolist(), strict=True))
+        coefficients = np.array([scaled[pair] for pair in pairs])
         numbers = np.array([dense.number[places[i]] for i in used], dtype=np.int64)
         error = 0.0
         if not exact:

@@ -31,7 +31,7 @@ from proxy.server.wire.frames import (
     frame,
 )
 from proxy.server.wire.messages import Report
-from proxy.server.wire.transport import Gone, Peer
+from proxy.server.wire.transport import ConnectionClosed, Transport
 
 SECONDS = 15.0  # for all of it
 VERSION = 3 << 16
@@ -39,7 +39,7 @@ REFUSED = {"replication"}  # parameters that no client of ours needs
 EXTENSION = "_pq_."  # the names of protocol extensions begin so; we have none
 CHECK = "privacy.check"  # a parameter of ``serve --check``
 KEY = "login.key"
-GONE = ("3D000", "42501")  # the database is no more, or not open: it will be made anew
+DATABASE_GONE = ("3D000", "42501")  # the database is no more, or not open: it will be made anew
 OK, CLEARTEXT, SASL, SASL_CONTINUE, SASL_FINAL = 0, 3, 10, 11, 12  # of authentication
 
 
@@ -87,12 +87,12 @@ def fatal(sqlstate: str, message: str, hint: str | None = None) -> LoginError:
 
 
 async def first_message(
-    client: Peer, tls: ssl.SSLContext | None, plain: bool
+    client: Transport, tls: ssl.SSLContext | None, plain: bool
 ) -> Startup | CancelRequest:
     """Return what a client wants, TLS begun if it asked for it.
 
     Raises:
-        Gone: it sent nothing that makes sense.
+        ConnectionClosed: it sent nothing that makes sense, or closed.
         LoginError: it must use TLS, or speaks another protocol.
     """
     encrypted = False
@@ -103,14 +103,14 @@ async def first_message(
             encrypted = True
             continue
         if len(body) < 4:
-            raise Gone
+            raise ConnectionClosed
         (code,) = struct.unpack_from("!i", body)
         if code == CANCEL:
             return CancelRequest(body[4:])
         if code not in (SSL, GSS):
             break
         if client.frames.waiting:
-            raise Gone  # bytes slipped in before TLS begins
+            raise ConnectionClosed  # bytes slipped in before TLS begins
         if code == SSL and tls is not None and not encrypted:
             client.write(b"S")
             await _start_tls(client, tls)
@@ -118,7 +118,7 @@ async def first_message(
         else:
             client.write(b"N")
     else:
-        raise Gone
+        raise ConnectionClosed
     if code >> 16 != 3:
         raise fatal("0A000", f"unsupported frontend protocol {code >> 16}.{code & 0xFFFF}")
     if tls is not None and not encrypted and not plain:
@@ -131,12 +131,12 @@ async def first_message(
     return Startup(code, {k: v for k, v in parameters.items() if k not in REFUSED}, check)
 
 
-async def _start_tls(client: Peer, tls: ssl.SSLContext, hello: bytes = b"") -> None:
+async def _start_tls(client: Transport, tls: ssl.SSLContext, hello: bytes = b"") -> None:
     """Begin with TLS; ``hello`` are the first bytes of it, from a client that did not ask.
 
     Such a client must name the protocol, so that it cannot be one of HTTP, say, led astray.
     """
-    plain = client.transport
+    plain = client.raw
     assert plain is not None
     loop = asyncio.get_running_loop()
     starting = asyncio.ensure_future(
@@ -144,30 +144,30 @@ async def _start_tls(client: Peer, tls: ssl.SSLContext, hello: bytes = b"") -> N
     )
     try:
         if hello:
-            for _ in range(2):  # it takes over the transport, and begins; nothing is read yet
+            for _ in range(2):  # the loop takes over, and begins; nothing is read yet
                 await asyncio.sleep(0)
             reader = plain.get_protocol()
             if not isinstance(reader, asyncio.BufferedProtocol):
-                raise Gone
+                raise ConnectionClosed
             reader.get_buffer(len(hello))[: len(hello)] = hello  # type: ignore[index]
             reader.buffer_updated(len(hello))
-        client.transport = await starting
+        client.raw = await starting
     except (OSError, ssl.SSLError, ConnectionError, AttributeError):
-        raise Gone from None
+        raise ConnectionClosed from None
     finally:
         starting.cancel()
-    if client.transport is None:
-        raise Gone
-    told = client.transport.get_extra_info("ssl_object")
-    if hello and told.selected_alpn_protocol() != "postgresql":
-        raise Gone
+    if client.raw is None:
+        raise ConnectionClosed
+    tls_object = client.raw.get_extra_info("ssl_object")
+    if hello and tls_object.selected_alpn_protocol() != "postgresql":
+        raise ConnectionClosed
 
 
-async def prove(client: Peer, startup: Startup, verifier: Verifier) -> None:
+async def prove(client: Transport, startup: Startup, verifier: Verifier) -> None:
     """Have a client prove its password; it is told that it did, but not yet that it is in.
 
     Raises:
-        Gone: it went away.
+        ConnectionClosed: it went away.
         FrameError: what it sent is no such message.
         LoginError: it did not prove it.
     """
@@ -187,11 +187,11 @@ async def prove(client: Peer, startup: Startup, verifier: Verifier) -> None:
     client.write(_authentication(SASL_FINAL, signature))
 
 
-async def _answer(client: Peer) -> bytes:
+async def _answer(client: Transport) -> bytes:
     """Return what a client answers to a request for its password."""
     kind, body = await client.get()
     if kind == b"X":
-        raise Gone
+        raise ConnectionClosed
     if kind != b"p":
         raise FrameError(f"expected password response, got message type {kind[0]}")
     return body
@@ -207,12 +207,12 @@ def wrong(startup: Startup) -> LoginError:
 
 
 async def enter(
-    client: Peer, mirror: Peer, startup: Startup, secret: str
+    client: Transport, mirror: Transport, startup: Startup, secret: str
 ) -> tuple[bytes, dict[bytes, bytes]]:
     """Log a client in to the mirror; return the session's key, and its parameters.
 
     Raises:
-        Gone: the mirror went away.
+        ConnectionClosed: the mirror went away.
         ShutOutError: it does not let us in.
         LoginError: it says why not: too many connections, a setting that is wrong.
     """
@@ -270,7 +270,7 @@ def _refusal(body: bytes, inside: bool) -> LoginError | ShutOutError:
     """Return what a client is told when the mirror does not let it in."""
     said = {k: v.decode("utf-8", "replace") for k, v in messages.fields(body).items()}
     sqlstate = said.get("C", "08000")
-    if sqlstate in GONE or (sqlstate.startswith("28") and not inside):
+    if sqlstate in DATABASE_GONE or (sqlstate.startswith("28") and not inside):
         return ShutOutError()
     return LoginError(Report("FATAL", sqlstate, said.get("M", ""), said.get("D"), said.get("H")))
 

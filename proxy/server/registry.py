@@ -1,9 +1,9 @@
 """What is served: an engine for each policy, the users, and a mirror for those who see the same.
 
 It is read again when a file of it has changed, another policy has been applied, or a mirror has
-ended.  Invariant: ``now`` is what one reading of all files gave; a reading that fails changes
-nothing of it.  A policy that cannot be served takes down itself alone; one that was served before
-is served as it was, and if another is in force by then, its engine refuses by itself.
+ended.  Invariant: ``current`` is the generation of one reading of all files; a reading that fails
+leaves it as it was.  A policy that cannot be served takes down itself alone; one that was served
+before is served as it was, and if another is in force by then, its engine refuses by itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from proxy.server import login
 from proxy.server.limits import Limits
 from proxy.server.mirror.mirror import SCHEMA, Mirror, PublicRows, visibility
 from proxy.server.mirror.postgres import Address, Embedded, end_orphans
-from proxy.server.mirror.type_lookup import Describer
+from proxy.server.mirror.type_lookup import TypeLookup
 from proxy.server.session.routing import OWN
 from proxy.sql.evaluator.public_tables import load as load_public
 from proxy.state import ledger_path, state_folder
@@ -38,25 +38,25 @@ log = logging.getLogger("proxy.server")
 USERS = "users.yaml"
 SPARE = 10  # connections to the mirror for the server itself
 
-Stamp = tuple[object, ...]  # of files: it changes when they do
+Fingerprint = tuple[object, ...]  # of files: it changes when they do
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
-    """A mirror, what runs it if that is ours, and what asks it for types."""
+class MirrorInstance:
+    """A mirror, the process that runs it if it is embedded, and its type lookups."""
 
     mirror: Mirror
-    describers: Mapping[str, Describer]
+    type_lookups: Mapping[str, TypeLookup]
     embedded: Embedded | None
 
     def alive(self) -> bool:
-        """Whether the mirror runs, as far as it is ours to know."""
+        """Whether the embedded mirror is alive; True for an external one."""
         return self.embedded is None or self.embedded.alive()
 
     def end(self) -> None:
-        """End what is ours of it."""
-        for describer in self.describers.values():
-            describer.close()
+        """Close the lookups, and stop the mirror if it is embedded."""
+        for type_lookup in self.type_lookups.values():
+            type_lookup.close()
         if self.embedded is not None:
             self.embedded.stop()
 
@@ -90,12 +90,12 @@ class Broken:
 
 
 @dataclass(frozen=True)
-class Now:
-    """What one reading gave."""
+class Generation:
+    """What one reading of all files serves."""
 
     engines: Mapping[str, Engine]  # by dataset
     users: Users
-    places: Mapping[str, Place]  # by user
+    instances: Mapping[str, MirrorInstance]  # by user
     broken: Sequence[Broken] = ()
 
     def broken_datasets(self) -> set[str]:
@@ -107,8 +107,8 @@ class Now:
         return dict.fromkeys(self.engines[home].policy.public, home)
 
 
-class Served:
-    """All that is served, from the first reading to the end.  Its methods block."""
+class Registry:
+    """The current generation, from the first reading to the end.  Methods block."""
 
     def __init__(
         self,
@@ -122,26 +122,26 @@ class Served:
         self._connections, self._limits = connections, limits
         self._lock = threading.Lock()
         self._closed = False
-        self._now: Now | None = None
-        self._stamps: dict[Path, Stamp] = {}  # of policies that are served, as they were opened
-        self._stamp: Stamp = ()
-        self._told: dict[Path, str] = {}  # what the log says of broken policies
+        self._current: Generation | None = None
+        self._fingerprints: dict[Path, Fingerprint] = {}  # of served policies, when opened
+        self._fingerprint: Fingerprint = ()
+        self._logged: dict[Path, str] = {}  # the reasons of broken policies
         self.stale = False  # the last reading failed
         self.key = b""  # of the salts of users who do not exist
 
     @property
-    def now(self) -> Now:
-        """What is served now."""
-        assert self._now is not None
-        return self._now
+    def current(self) -> Generation:
+        """The generation that is served."""
+        assert self._current is not None
+        return self._current
 
-    def places(self) -> list[Place]:
-        """Return the mirrors that are there."""
-        return list({id(place): place for place in self.now.places.values()}.values())
+    def instances(self) -> list[MirrorInstance]:
+        """Return the mirrors of the current generation, each once."""
+        return list({id(each): each for each in self.current.instances.values()}.values())
 
     def changed(self) -> bool:
-        """Whether what is served is no longer what is there."""
-        return self._stamp != self._read_stamp()
+        """Whether the files differ from those of the last reading."""
+        return self._fingerprint != self._read_fingerprint()
 
     def load(self) -> list[Engine]:
         """Read everything, for the first time or again; return the engines that were replaced.
@@ -153,98 +153,100 @@ class Served:
             if self._closed:
                 return []
             self.stale = True
-            stamp = self._read_stamp()
+            fingerprint = self._read_fingerprint()
             paths = policies(self._named)
             users = load_users(paths[0].parent / USERS)
-            before = self._now
+            before = self._current
             old = dict(before.engines) if before else {}
-            places = self.places() if before else []
-            engines, stamps, broken = self._open(paths, old)
-            made: list[Place] = []
+            instances = self.instances() if before else []
+            engines, fingerprints, broken = self._open(paths, old)
+            created: list[MirrorInstance] = []
             try:
-                by_user = self._make(users, engines, places, made)
+                by_user = self._make(users, engines, instances, created)
             except BaseException:
-                for place in made:
-                    place.end()
+                for instance in created:
+                    instance.end()
                 for engine in engines.values():
                     if engine not in old.values():
                         engine.close()
                 raise
-            self._now, self._stamps = Now(engines, users, by_user, broken), stamps
-            self._stamp = stamp
+            self._current = Generation(engines, users, by_user, broken)
+            self._fingerprints = fingerprints
+            self._fingerprint = fingerprint
             if before is None and not broken and all(map(_in_force, engines.values())):
-                whole = self._read_stamp()  # now that there are engines, of their files too
-                if whole[: len(stamp) - 1] == stamp[:-1]:
-                    self._stamp = whole
+                whole = self._read_fingerprint()  # now that there are engines, of their files too
+                if whole[: len(fingerprint) - 1] == fingerprint[:-1]:
+                    self._fingerprint = whole
             self.stale = False
-            for place in places:
-                if place not in self.places():
-                    place.end()
+            for instance in instances:
+                if instance not in self.instances():
+                    instance.end()
             return [engine for engine in old.values() if engine not in engines.values()]
 
     def close(self) -> None:
         """End it all."""
         with self._lock:
             self._closed = True
-            if self._now is not None:
-                for place in self.places():
-                    place.end()
-                for engine in self.now.engines.values():
+            if self._current is not None:
+                for instance in self.instances():
+                    instance.end()
+                for engine in self.current.engines.values():
                     engine.close()
 
     # --- engines ---------------------------------------------------------------------------------
 
     def _open(
         self, paths: Sequence[Path], old: Mapping[str, Engine]
-    ) -> tuple[dict[str, Engine], dict[Path, Stamp], list[Broken]]:
+    ) -> tuple[dict[str, Engine], dict[Path, Fingerprint], list[Broken]]:
         """Return the engines of the policies: those that are there already, where nothing changed.
 
         Raises:
             Error: none of them can be served.
         """
         by_path = {engine.policy.path: engine for engine in old.values()}
-        found: dict[str, Engine] = {}
-        stamps: dict[Path, Stamp] = {}
+        served: dict[str, Engine] = {}
+        fingerprints: dict[Path, Fingerprint] = {}
         errors: dict[Path, Error] = {}
         try:
             # those that are served come first: they stay where a new one does not fit beside them
             for path in sorted(map(Path.absolute, paths), key=lambda path: path not in by_path):
-                known = by_path.get(path)
-                stamp = _files([path, *_public_files(known)])
-                engine = known
+                previous = by_path.get(path)
+                fingerprint = _files([path, *_public_files(previous)])
+                engine = previous
                 try:
-                    if known is None or stamp != self._stamps.get(path) or not _in_force(known):
+                    same = fingerprint == self._fingerprints.get(path)
+                    if previous is None or not same or not _in_force(previous):
                         engine = opened(path, self._state)
-                        stamp = _files([path, *_public_files(engine)])
+                        fingerprint = _files([path, *_public_files(engine)])
                     assert engine is not None
-                    _fits(engine, found)
+                    _fits(engine, served)
                     engine.read_users()
-                    stamps[path] = stamp
+                    fingerprints[path] = fingerprint
                 except Error as error:
                     errors[path] = error
-                    if engine is not None and engine is not known:
+                    if engine is not None and engine is not previous:
                         engine.close()
-                    engine = known
+                    engine = previous
                 if engine is not None:
-                    found[engine.policy.dataset] = engine
+                    served[engine.policy.dataset] = engine
             self._tell(errors)
-            if errors and not found:
+            if errors and not served:
                 raise next(iter(errors.values()))
         except BaseException:
-            for engine in found.values():
+            for engine in served.values():
                 if engine not in old.values():
                     engine.close()
             raise
-        return found, stamps, [Broken.of(path, self._state) for path in errors]
+        return served, fingerprints, [Broken.of(path, self._state) for path in errors]
 
     def _tell(self, errors: Mapping[Path, Error]) -> None:
         """Log each policy that is broken, once."""
-        told = {path: f"{error.message} {error.detail or ''}" for path, error in errors.items()}
+        reasons = {path: f"{error.message} {error.detail or ''}" for path, error in errors.items()}
         for path, error in errors.items():
-            if self._told.get(path) != told[path]:
-                served = "cannot be served" if self._now is None else "not taken over"
-                log.error("policy %s", served, extra=described(error, path))
-        self._told = told
+            if self._logged.get(path) != reasons[path]:
+                reason = "cannot be served" if self._current is None else "not taken over"
+                log.error("policy %s", reason, extra=described(error, path))
+        self._logged = reasons
 
     # --- mirrors ---------------------------------------------------------------------------------
 
@@ -252,13 +254,13 @@ class Served:
         self,
         users: Users,
         engines: Mapping[str, Engine],
-        places: Sequence[Place],
-        made: list[Place],
-    ) -> dict[str, Place]:
+        instances: Sequence[MirrorInstance],
+        created: list[MirrorInstance],
+    ) -> dict[str, MirrorInstance]:
         """Return the mirror of each user: one that is there and runs, or a new one."""
         notes = state_folder(next(iter(engines.values())).policy, self._state).parent
         self.key = self.key or login.key(notes)
-        if self._now is None and (ended := end_orphans(notes)):
+        if self._current is None and (ended := end_orphans(notes)):
             log.warning("ended mirrors that were left over", extra={"count": ended})
         sets = visibility(users.users.values(), list(engines))
         if self._dsn and len(sets) > 1:
@@ -267,85 +269,89 @@ class Served:
                 "show all its databases",
                 hint="leave out --mirror, or give each group of users a server of its own",
             )
-        found: dict[str, Place] = {}
+        by_user: dict[str, MirrorInstance] = {}
         for seen, members in sets.items():
-            place = next((p for p in places if p.mirror.datasets == seen and p.alive()), None)
-            new: Place | None = None
-            if place is None:
+            usable = (p for p in instances if p.mirror.datasets == seen and p.alive())
+            instance = next(usable, None)
+            new: MirrorInstance | None = None
+            if instance is None:
                 address, embedded = self._address(notes)
-                describers = {name: Describer(address.conninfo(name)) for name in seen}
-                new = place = Place(Mirror(address, seen, self._limits), describers, embedded)
-                made.append(place)
+                type_lookups = {name: TypeLookup(address.conninfo(name)) for name in seen}
+                mirror = Mirror(address, seen, self._limits)
+                new = instance = MirrorInstance(mirror, type_lookups, embedded)
+                created.append(instance)
             relations = {home: _relations(engines[home]) for home in seen}
             public = {home: _public_rows(engines[home]) for home in seen}
-            for remade in place.mirror.make(relations, members, public):
-                place.describers[remade].close()  # it connects again when it is asked
+            for remade in instance.mirror.make(relations, members, public):
+                instance.type_lookups[remade].close()  # the next lookup reconnects
             if new is not None:
                 new.mirror.admit(members[0].name)
-            found |= {member.name: place for member in members}
-        return found
+            by_user |= {member.name: instance for member in members}
+        return by_user
 
     def _address(self, notes: Path) -> tuple[Address, Embedded | None]:
         if self._dsn is None:
             embedded = Embedded(notes, self._connections + SPARE)
             return embedded.address, embedded
-        known = conninfo_to_dict(self._dsn)
+        dsn = conninfo_to_dict(self._dsn)
         address = Address(
-            str(known.get("host") or "localhost"),
-            int(known.get("port") or 5432),
-            str(known.get("user") or "postgres"),
-            str(known.get("password") or ""),
-            str(known.get("dbname") or "postgres"),
+            str(dsn.get("host") or "localhost"),
+            int(dsn.get("port") or 5432),
+            str(dsn.get("user") or "postgres"),
+            str(dsn.get("password") or ""),
+            str(dsn.get("dbname") or "postgres"),
         )
         return address, None
 
     def _missing(self) -> list[Broken]:
         """Return the policies that are not served at all."""
-        served = self._now.broken_datasets() if self._now else set()
-        return [each for each in self.now.broken if each.dataset in served] if served else []
+        if self._current is None:
+            return []
+        unserved = self._current.broken_datasets()
+        return [each for each in self._current.broken if each.dataset in unserved]
 
     # --- what has changed ------------------------------------------------------------------------
 
-    def _read_stamp(self) -> Stamp:
-        """Return what changes when something must be read again."""
+    def _read_fingerprint(self) -> Fingerprint:
+        """Return a fingerprint of the files that a reload would read."""
         with suppress(Error, OSError):
             paths = policies(self._named)
-            engines = list(self.now.engines.values()) if self._now else []
+            engines = list(self.current.engines.values()) if self._current else []
             users = {path.with_name(USERS) for path in paths}
             public = [file for engine in engines for file in _public_files(engine)]
             applied = [engine.ledger.policy() for engine in engines]
-            alive = [place.alive() for place in self.places()] if self._now else []
+            alive = [instance.alive() for instance in self.instances()] if self._current else []
             states = [file for each in self._missing() for file in each.state()]
             files = _files([*paths, *sorted(users), *public, *states])
             return (*files, *applied, all(alive))
-        return self._stamp
+        return self._fingerprint
 
 
 def policies(named: Sequence[str | Path]) -> list[Path]:
     """Return the policy files that are named, or lie in the folders that are."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for each in map(Path, named):
         if each.is_dir():
             files = sorted((*each.glob("*.yaml"), *each.glob("*.yml")))
-            found += [file for file in files if file.stem != "users"]
+            paths += [file for file in files if file.stem != "users"]
         else:
-            found.append(each)
-    if not found:
+            paths.append(each)
+    if not paths:
         raise PolicyError("there is no policy to serve", hint="name a policy, or a folder of them")
-    return found
+    return paths
 
 
-def _files(paths: Iterable[Path]) -> Stamp:
-    """Return a stamp of files, whether or not they exist."""
-    stamps: list[object] = []
+def _files(paths: Iterable[Path]) -> Fingerprint:
+    """Return the fingerprint of files, whether or not they exist."""
+    marks: list[object] = []
     for path in paths:
         try:
-            told = os.stat(path)
+            status = os.stat(path)
         except OSError:
-            stamps.append((path, None))
+            marks.append((path, None))
         else:
-            stamps.append((path, told.st_mtime_ns, told.st_size, told.st_ino))
-    return tuple(stamps)
+            marks.append((path, status.st_mtime_ns, status.st_size, status.st_ino))
+    return tuple(marks)
 
 
 def _public_files(engine: Engine | None) -> list[Path]:
@@ -380,14 +386,14 @@ def opened(path: Path, state: Path | None, sandbox: bool = True) -> Engine:
 
 def problems(named: Sequence[str | Path], state: Path | None) -> list[str]:
     """Return what is wrong with the policies and users in these files, as a start would find it."""
-    found: list[str] = []
+    faults: list[str] = []
     engines: dict[str, Engine] = {}
     with ExitStack() as closing:
         paths = policies(named)
         try:
             load_users(paths[0].parent / USERS)
         except Error as error:
-            found.append(_words(error))
+            faults.append(_words(error))
         for path in paths:
             try:
                 engine = opened(path.absolute(), state, sandbox=False)
@@ -395,8 +401,8 @@ def problems(named: Sequence[str | Path], state: Path | None) -> list[str]:
                 _fits(engine, engines)
                 engines[engine.policy.dataset] = engine
             except Error as error:
-                found.append(_words(error))
-    return found
+                faults.append(_words(error))
+    return faults
 
 
 def _words(error: Error) -> str:
@@ -406,7 +412,7 @@ def _words(error: Error) -> str:
 
 def described(error: Error, path: Path | None = None) -> dict[str, object]:
     """Return what a log line says of an error in a file."""
-    told = {
+    fields = {
         "file": getattr(error, "file", None) or (path and str(path)),
         "line": getattr(error, "line", None),
         "key": getattr(error, "key", None),
@@ -414,7 +420,7 @@ def described(error: Error, path: Path | None = None) -> dict[str, object]:
         "detail": error.detail,
         "hint": error.hint,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _fits(engine: Engine, beside: Mapping[str, Engine]) -> None:

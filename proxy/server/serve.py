@@ -26,12 +26,12 @@ from proxy.policy import User
 from proxy.server import login, metrics, scram
 from proxy.server.limits import Limits
 from proxy.server.mirror.postgres import Address
-from proxy.server.registry import Now, Place, Served, described
+from proxy.server.registry import Generation, MirrorInstance, Registry, described
 from proxy.server.session.conversation import Conversation
-from proxy.server.session.engine_sessions import Desk
-from proxy.server.session.relay import Link
+from proxy.server.session.engine_sessions import EngineSessions
+from proxy.server.session.relay import Relay
 from proxy.server.wire.frames import CANCEL, SSL, FrameError, Frames
-from proxy.server.wire.transport import Gone, Peer
+from proxy.server.wire.transport import ConnectionClosed, Transport
 
 log = logging.getLogger("proxy.server")
 WORKERS = 16  # threads for the engines
@@ -57,20 +57,20 @@ class Options:
 
 
 class Server:
-    """All of it.  ``start`` and ``stop`` may block; ``run`` does both and waits between."""
+    """The server.  ``run`` starts it, waits for a signal, and stops it."""
 
     def __init__(self, policies: Sequence[str | Path], options: Options) -> None:
         self.options = options
         self.metrics = metrics.Metrics()
-        self.served = Served(
+        self.registry = Registry(
             policies, options.state, options.mirror, options.connections, options.limits
         )
         self._retired: list[Engine] = []  # that may still run a statement
         self._hangup = asyncio.Event()
         self._pool = ThreadPoolExecutor(WORKERS, "engine")
-        self._links: dict[bytes, Link] = {}
+        self._relays: dict[bytes, Relay] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._logins: dict[Peer, None] = {}  # that have not logged in yet, oldest first
+        self._logins: dict[Transport, None] = {}  # that have not logged in yet, oldest first
         self._server: asyncio.Server | None = None
         self._metrics_server: asyncio.Server | None = None
         self._cancels: set[bytes] = set()
@@ -86,7 +86,7 @@ class Server:
             PolicyError, StateError, OperationalError: something of it is not as it must be.
         """
         try:
-            await asyncio.to_thread(self.served.load)
+            await asyncio.to_thread(self.registry.load)
             await asyncio.to_thread(self._count_budgets)
             loop = asyncio.get_running_loop()
             self._server = await loop.create_server(
@@ -108,29 +108,29 @@ class Server:
 
     async def healthy(self) -> bool:
         """Whether every mirror takes connections."""
-        places = await asyncio.to_thread(self.served.places)
-        found = await asyncio.gather(*(_answers(place.mirror.address) for place in places))
-        self.metrics.set("mirrors_up", sum(found))
-        return all(found)
+        instances = await asyncio.to_thread(self.registry.instances)
+        up = await asyncio.gather(*(_answers(each.mirror.address) for each in instances))
+        self.metrics.mirrors_up.set(sum(up))
+        return all(up)
 
     async def stop(self) -> None:
-        """Stop listening, let running statements end, cancel those that do not, and clean up."""
+        """Stop listening, let running statements end, cancel the rest, and clean up."""
         for server in (self._server, self._metrics_server):
             if server is not None:
                 server.close()
-        for link in list(self._links.values()):
-            link.stopping = True
-            if not link.busy:
-                link.stop()
+        for relay in list(self._relays.values()):
+            relay.stopping = True
+            if not relay.busy:
+                relay.stop()
         deadline = time.monotonic() + GRACE
-        while self._links and time.monotonic() < deadline:
+        while self._relays and time.monotonic() < deadline:
             await asyncio.sleep(0.05)
-            for link in list(self._links.values()):
-                if not link.busy:
-                    link.stop()
-        for link in list(self._links.values()):
-            link.cancel()
-            link.stop()
+            for relay in list(self._relays.values()):
+                if not relay.busy:
+                    relay.stop()
+        for relay in list(self._relays.values()):
+            relay.cancel()
+            relay.stop()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -138,7 +138,7 @@ class Server:
 
     def _clean_up(self) -> None:
         self._pool.shutdown(wait=True)
-        self.served.close()
+        self.registry.close()
         for engine in self._retired:
             engine.close()
 
@@ -159,39 +159,39 @@ class Server:
     # --- what is served --------------------------------------------------------------------------
 
     async def _watch_files(self) -> None:
-        """Read again what has changed; what cannot be read stays as it was."""
-        told = ""
+        """Reload when files have changed; where that fails, the current generation stays."""
+        logged = ""
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._hangup.wait(), LOOK)
-            if not self._hangup.is_set() and not await asyncio.to_thread(self.served.changed):
+            if not self._hangup.is_set() and not await asyncio.to_thread(self.registry.changed):
                 continue
             self._hangup.clear()
             try:
                 await self._reload()
-                told = ""
+                logged = ""
             except Exception as error:
                 why = error.message if isinstance(error, Error) else type(error).__name__
-                self.metrics.add("reloads_total", outcome="failed")
-                if why != told:  # it is tried again and again
+                self.metrics.reloads.labels("failed").inc()
+                if why != logged:  # the reload is tried again and again
                     more = described(error) if isinstance(error, Error) else {"reason": why}
                     log.error("cannot read again", extra=more)
-                told = why
+                logged = why
                 await asyncio.sleep(LOOK)
 
     async def _reload(self) -> None:
-        """Serve what there is now; engines that were replaced end with the statements they run."""
-        replaced = await asyncio.to_thread(self.served.load)
+        """Load the files again; a replaced engine closes once its statements have ended."""
+        replaced = await asyncio.to_thread(self.registry.load)
         await asyncio.to_thread(self._count_budgets)
-        self.metrics.add("reloads_total", outcome="done")
+        self.metrics.reloads.labels("done").inc()
         log.info("read again", extra={"count": len(replaced)})
         self._retired += replaced
-        running = {link: link.calls for link in self._links.values() if link.engine_runs}
+        running = {relay: relay.calls for relay in self._relays.values() if relay.engine_runs}
         if replaced:
             self._start(self._retire(replaced, running))
 
-    async def _retire(self, engines: list[Engine], running: dict[Link, int]) -> None:
-        while any(link.engine_runs and link.calls == call for link, call in running.items()):
+    async def _retire(self, engines: list[Engine], running: dict[Relay, int]) -> None:
+        while any(relay.engine_runs and relay.calls == call for relay, call in running.items()):
             await asyncio.sleep(0.1)
         for engine in engines:
             self._retired.remove(engine)
@@ -199,16 +199,16 @@ class Server:
 
     # --- connections -----------------------------------------------------------------------------
 
-    def _new_client(self) -> Peer:
-        return Peer(login.new_client_frames(), self._accept)
+    def _new_client(self) -> Transport:
+        return Transport(login.new_client_frames(), self._accept)
 
-    def _accept(self, client: Peer) -> None:
-        """Begin with a connection; if too many have not logged in, the oldest of them goes."""
+    def _accept(self, client: Transport) -> None:
+        """Serve a new connection; beyond ``LOGINS`` logins under way, drop the oldest."""
         if len(self._logins) >= LOGINS:
             oldest = next(iter(self._logins))
             del self._logins[oldest]
             oldest.abort()
-            self.metrics.add("logins_total", outcome="dropped")
+            self.metrics.logins.labels("dropped").inc()
         self._logins[client] = None
         self._start(self._serve(client))
 
@@ -217,10 +217,10 @@ class Server:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _serve(self, client: Peer) -> None:
+    async def _serve(self, client: Transport) -> None:
         """Serve one connection from its first byte to its last."""
-        mirror: Peer | None = None
-        link: Link | None = None
+        mirror: Transport | None = None
+        relay: Relay | None = None
         key = b""
         try:
             try:
@@ -231,56 +231,58 @@ class Server:
                     if isinstance(wish, login.CancelRequest):
                         self._cancel(wish.key)
                         return
-                    mirror, link, key = await self._login(client, wish)
+                    mirror, relay, key = await self._login(client, wish)
             finally:
                 self._logins.pop(client, None)
-            self._links[key] = link
-            self.metrics.set("connections", len(self._links))
-            await link.run()
+            self._relays[key] = relay
+            self.metrics.connections.set(len(self._relays))
+            await relay.run()
         except login.LoginError as refusal:
-            self.metrics.add("logins_total", outcome="failed")
+            self.metrics.logins.labels("failed").inc()
             client.write(refusal.report.encode("utf-8"))
         except FrameError as error:
-            self.metrics.add("logins_total", outcome="failed")
+            self.metrics.logins.labels("failed").inc()
             client.write(login.fatal(error.sqlstate, error.message).report.encode("utf-8"))
-        except (Gone, TimeoutError, ConnectionError, FileNotFoundError):
-            if client.broken is not None and link is None:
+        except (ConnectionClosed, TimeoutError, ConnectionError, FileNotFoundError):
+            if client.broken is not None and relay is None:
                 report = login.fatal(client.broken.sqlstate, client.broken.message).report
                 client.write(report.encode("utf-8"))
         except Exception:
             log.exception("internal error")
             client.write(login.fatal("XX000", "internal error of the proxy").report.encode("utf-8"))
         finally:
-            if self._links.pop(key, None) is not None:
-                self.metrics.set("connections", len(self._links))
-                log.info("session ended", extra={"count": len(self._links)})
+            if self._relays.pop(key, None) is not None:
+                self.metrics.connections.set(len(self._relays))
+                log.info("session ended", extra={"count": len(self._relays)})
             client.close()
             if mirror is not None:
                 mirror.close()
 
-    async def _login(self, client: Peer, wish: login.Startup) -> tuple[Peer, Link, bytes]:
+    async def _login(
+        self, client: Transport, wish: login.Startup
+    ) -> tuple[Transport, Relay, bytes]:
         if wish.check:
             await self._tell_health(client)
-        if len(self._links) >= self.options.connections:
+        if len(self._relays) >= self.options.connections:
             raise login.fatal("53300", "sorry, too many clients already")
-        users = self.served.now.users
-        known = users.get(wish.user)
+        users = self.registry.current.users
+        claimed = users.get(wish.user)
         everybody = [user.password for user in users.users.values()]
-        nobody = scram.nobody(wish.user, self.served.key, everybody)
-        await login.prove(client, wish, nobody if known is None else known.password)
-        now = self.served.now  # it may be another by now
-        user = now.users.get(wish.user)
-        if known is None or user is None or user.password != known.password:
+        nobody = scram.nobody(wish.user, self.registry.key, everybody)
+        await login.prove(client, wish, nobody if claimed is None else claimed.password)
+        generation = self.registry.current  # perhaps a newer one
+        user = generation.users.get(wish.user)
+        if claimed is None or user is None or user.password != claimed.password:
             raise login.wrong(wish)
-        place = now.places.get(user.name)
-        if place is None or wish.database not in place.describers:
-            raise self._no_database(wish, user, place)
+        instance = generation.instances.get(user.name)
+        if instance is None or wish.database not in instance.type_lookups:
+            raise self._no_database(wish, user, instance)
         try:
-            mirror = await _connect(place.mirror.address)
+            mirror = await _connect(instance.mirror.address)
         except OSError:
             raise login.fatal("57P03", "the server is not ready", "try again soon") from None
         try:
-            secret = place.mirror.secret(user.name)
+            secret = instance.mirror.secret(user.name)
             key, parameters = await login.enter(client, mirror, wish, secret)
         except login.ShutOutError:
             mirror.close()
@@ -290,62 +292,64 @@ class Server:
         except BaseException:
             mirror.close()
             raise
-        link = self._link(client, mirror, key, user, wish.database, place, now)
-        link.talk.replies.parameters.update(parameters)
-        self.metrics.add("logins_total", outcome="accepted")
+        relay = self._new_relay(client, mirror, key, user, wish.database, instance, generation)
+        relay.conversation.replies.parameters.update(parameters)
+        self.metrics.logins.labels("accepted").inc()
         log.info("session began", extra={"user": user.name, "database": wish.database})
-        return mirror, link, key
+        return mirror, relay, key
 
-    def _link(
+    def _new_relay(
         self,
-        client: Peer,
-        mirror: Peer,
+        client: Transport,
+        mirror: Transport,
         key: bytes,
         user: User,
         home: str,
-        place: Place,
-        now: Now,
-    ) -> Link:
-        """Return the session of a user who is in."""
-        address = place.mirror.address
-        describer = place.describers[home]
-        desk = Desk(lambda: self.served.now.engines, user, describer, self.options.limits)
-        talk = Conversation(
-            desk,
+        instance: MirrorInstance,
+        generation: Generation,
+    ) -> Relay:
+        """Return the session of a user who has logged in."""
+        address = instance.mirror.address
+        type_lookup = instance.type_lookups[home]
+        engine = EngineSessions(
+            lambda: self.registry.current.engines, user, type_lookup, self.options.limits
+        )
+        conversation = Conversation(
+            engine,
             (home,),  # another dataset is another database
             home,
-            tuple(now.public(home).items()),
+            tuple(generation.public(home).items()),
             on_outcome=partial(self._count, user.name),
         )
-        return Link(
+        return Relay(
             client,
             mirror,
-            talk,
+            conversation,
             self.options.limits,
             self._pool,
             lambda: self._cancel_on_mirror(address, key),
         )
 
     def _no_database(
-        self, wish: login.Startup, user: User, place: Place | None
+        self, wish: login.Startup, user: User, instance: MirrorInstance | None
     ) -> login.LoginError:
-        """Return why a user who is known cannot have a database."""
-        if user.may_see(wish.database) and wish.database in self.served.now.broken_datasets():
+        """Return the error for a user who exists but may not open the database."""
+        if user.may_see(wish.database) and wish.database in self.registry.current.broken_datasets():
             return login.fatal(
                 "57P03",
                 f'the dataset "{wish.database}" cannot be served at present',
                 "tell whoever runs the server: its log says why",
             )
         hint = None
-        if place is not None:
-            hint = f"a dataset is a database; there are {', '.join(place.mirror.datasets)}"
+        if instance is not None:
+            hint = f"a dataset is a database; there are {', '.join(instance.mirror.datasets)}"
         return login.fatal("3D000", f'database "{wish.database}" does not exist', hint)
 
-    async def _tell_health(self, client: Peer) -> None:
+    async def _tell_health(self, client: Transport) -> None:
         """Answer ``serve --check``, which sends no password: the log has the reasons."""
         if not await self.healthy():
             raise login.fatal("57P03", "a mirror has ended, or timed out")
-        if self.served.now.broken or self.served.stale:
+        if self.registry.current.broken or self.registry.stale:
             raise login.fatal("57P03", "not all policies and users are served as they are now")
 
     def _count(self, user: str, dataset: str, outcome: Result | Error, seconds: float) -> None:
@@ -354,31 +358,31 @@ class Server:
             what, cost = _failure(outcome), outcome.cost
         else:
             what, cost = _success(outcome), outcome.cost
-            if cost and (engine := self.served.now.engines.get(dataset)):
+            if cost and (engine := self.registry.current.engines.get(dataset)):
                 history = engine.privileges(user).history
                 left = outcome.left_in_cells
-                self.metrics.set("budget_left", left, dataset=dataset, history=history)
-        self.metrics.add("statements_total", dataset=dataset, outcome=what)
-        self.metrics.add("cost_total", cost, dataset=dataset)
-        self.metrics.time(seconds)
-        told = {"user": user, "database": dataset, "outcome": what, "cost": cost}
-        log.info("answered", extra=told | {"seconds": round(seconds, 4)})
+                self.metrics.budget_left.labels(dataset, history).set(left)
+        self.metrics.statements.labels(dataset, what).inc()
+        self.metrics.cost.labels(dataset).inc(cost)
+        self.metrics.statement_duration.observe(seconds)
+        fields = {"user": user, "database": dataset, "outcome": what, "cost": cost}
+        log.info("answered", extra=fields | {"seconds": round(seconds, 4)})
 
     def _count_budgets(self) -> None:
-        """Tell of every dataset how much there is, and is left in the history that all share."""
-        self.metrics.set("policies_broken", len(self.served.now.broken))
-        for name, engine in self.served.now.engines.items():
-            self.metrics.set("budget", float(engine.policy.privacy.budget), dataset=name)
+        """Set the gauges of each dataset's budget, and of what its shared history has left."""
+        self.metrics.policies_broken.set(len(self.registry.current.broken))
+        for name, engine in self.registry.current.engines.items():
+            self.metrics.add_dataset(name, float(engine.policy.privacy.budget))
             with suppress(Error):  # of another policy, which will be read soon
                 left = engine.left_in_cells()
-                self.metrics.set("budget_left", left, dataset=name, history=SHARED)
+                self.metrics.budget_left.labels(name, SHARED).set(left)
 
     # --- cancelling ------------------------------------------------------------------------------
 
     def _cancel(self, key: bytes) -> None:
-        link = self._links.get(key)
-        if link is not None:
-            link.cancel()
+        relay = self._relays.get(key)
+        if relay is not None:
+            relay.cancel()
 
     def _cancel_on_mirror(self, address: Address, key: bytes) -> None:
         if key not in self._cancels:  # a storm of requests is one
@@ -386,11 +390,11 @@ class Server:
             self._start(self._send_cancel(address, key))
 
     async def _send_cancel(self, address: Address, key: bytes) -> None:
-        with suppress(OSError, Gone, TimeoutError):
+        with suppress(OSError, ConnectionClosed, TimeoutError):
             async with asyncio.timeout(5):
                 mirror = await _connect(address)
                 mirror.write(struct.pack("!ii", len(key) + 8, CANCEL) + key)
-                await mirror.gone
+                await mirror.closed
                 mirror.close()
         self._cancels.discard(key)
 
@@ -398,19 +402,19 @@ class Server:
         while True:
             await asyncio.sleep(1)
             now = time.monotonic()
-            for link in list(self._links.values()):
-                link.check_time(now)
+            for relay in list(self._relays.values()):
+                relay.check_time(now)
 
 
 def _success(result: Result) -> str:
-    """Return what a statement with an answer counts as."""
+    """Return the outcome label of a statement that was answered."""
     if result.cost:
         return "measured"
     return "inferred" if any(result.answers) else "public"
 
 
 def _failure(error: Error) -> str:
-    """Return what a statement without an answer counts as."""
+    """Return the outcome label of a statement that failed."""
     if isinstance(error, InsufficientBudgetError):
         return "refused"
     return "canceled" if isinstance(error, QueryCanceledError) else "failed"
@@ -433,15 +437,15 @@ async def _answers(address: Address) -> bool:
         return False
 
 
-async def _connect(address: Address) -> Peer:
+async def _connect(address: Address) -> Transport:
     """Connect to a mirror."""
     loop = asyncio.get_running_loop()
 
-    def made() -> Peer:
-        return Peer(Frames(1 << 20))
+    def new_transport() -> Transport:
+        return Transport(Frames(1 << 20))
 
     if address.socket is not None:
-        _, peer = await loop.create_unix_connection(made, address.socket)
+        _, transport = await loop.create_unix_connection(new_transport, address.socket)
     else:
-        _, peer = await loop.create_connection(made, address.host, address.port)
-    return peer
+        _, transport = await loop.create_connection(new_transport, address.host, address.port)
+    return transport

@@ -58,8 +58,12 @@ def compile_statement(
     chosen = dict(settings or {})
     options = tuple(sorted(chosen.items())), tuple(known.items())
     key = (text, policy.key, options, language, moment, timeless)
-    source = Source(policy, evaluator, chosen, language, moment, known)
-    return evaluator.cached(key, lambda: _located(text, source), _small)
+
+    def compiled() -> Program | Command:
+        source = Source(policy, evaluator, chosen, language, moment, known)
+        return _located(text, source)
+
+    return evaluator.cached(key, compiled, _small)
 
 
 def _small(made: Program | Command) -> bool:

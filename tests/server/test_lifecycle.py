@@ -19,6 +19,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 
 import proxy
 import proxy.steward as steward
@@ -111,10 +113,10 @@ def test_metrics_tell_what_an_operator_needs(folder):
     """
     with serving.spawned(folder) as running:
         assert read(running, "health") == "ok\n"
-        assert (
-            samples(read(running, "metrics"))['budget_left{dataset="cps1988",history="shared"}']
-            == 2
-        )
+        found = samples(read(running, "metrics"))
+        assert found["budget_left_nats", "cps1988", "shared"] == 2
+        assert found["cost_nats_total", "cps1988"] == 0
+        assert found["statements_total", "cps1988", "refused"] == 0
         with running.connect() as connection:
             for text in (COUNT, COUNT, "SELECT COUNT(*) FROM cps1988 WITH UTILITY (1e-6, 0.1)"):
                 with contextlib.suppress(psycopg.Error):
@@ -125,61 +127,90 @@ def test_metrics_tell_what_an_operator_needs(folder):
             running.connect("nobody")
     outcomes = {"measured": 1, "inferred": 1, "refused": 1, "public": 1}
     for outcome, count in outcomes.items():
-        assert found[f'statements_total{{dataset="cps1988",outcome="{outcome}"}}'] == count
-    assert found['budget{dataset="cps1988"}'] == 2
-    left = found['budget_left{dataset="cps1988",history="shared"}']
-    assert found['cost_total{dataset="cps1988"}'] == pytest.approx(spent)
+        assert found["statements_total", "cps1988", outcome] == count
+    assert found["budget_nats", "cps1988"] == 2
+    left = found["budget_left_nats", "cps1988", "shared"]
+    assert found["cost_nats_total", "cps1988"] == pytest.approx(spent)
     assert left == pytest.approx(2 - spent)
-    assert found["connections"] == found["mirrors_up"] == 1
-    assert found['logins_total{outcome="accepted"}'] == 1
-    assert found["statement_seconds_count"] == found['statement_seconds_bucket{le="+Inf"}'] == 4
-
-
-NAME = r"privacy_proxy_[a-z_]+"
-LABELS = r'\{[a-z_]+="(?:[^"\\\n]|\\["\\n])*"(?:,[a-z_]+="(?:[^"\\\n]|\\["\\n])*")*\}'
+    assert found["connections",] == found["mirrors_up",] == 1
+    assert found["logins_total", "accepted"] == 1
+    assert found["statement_duration_seconds_count",] == 4
+    assert found["statement_duration_seconds_bucket", "+Inf"] == 4
 
 
 def samples(text):
-    """Read a page as Prometheus does, and refuse what it would: return the samples by name."""
-    assert text.endswith("\n")
-    found, kinds, family = {}, {}, ""
-    for line in text.splitlines():
-        if match := re.fullmatch(rf"# HELP ({NAME}) [^\\]+", line):
-            assert match[1] not in kinds, "a family comes once"
-            family = match[1]
-        elif match := re.fullmatch(rf"# TYPE ({NAME}) (counter|gauge|histogram)", line):
-            assert match[1] == family
-            kinds[family] = match[2]
-        else:
-            match = re.fullmatch(rf"({NAME})({LABELS})? (\S+)", line)
-            assert match, line
-            name, labels, value = match[1], match[2] or "", float(match[3])
-            ends = ("_bucket", "_sum", "_count") if kinds[family] == "histogram" else ("",)
-            assert name in [family + end for end in ends], line
-            assert kinds[family] != "counter" or name.endswith("_total")
-            key = name.removeprefix("privacy_proxy_") + labels
-            assert key not in found
-            found[key] = value
-    for family, kind in kinds.items():
-        if kind == "histogram":
-            name = family.removeprefix("privacy_proxy_")
-            buckets = [v for key, v in found.items() if key.startswith(name + "_bucket")]
-            assert buckets == sorted(buckets)
-            assert buckets[-1] == found[name + "_count"]
+    """Return what Prometheus' own parser reads of a page, by name and values of labels."""
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            key = (sample.name.removeprefix("privacy_proxy_"), *sample.labels.values())
+            assert key not in found, "a sample comes once"
+            found[key] = sample.value
     return found
 
 
-def test_labels_are_escaped():
+def test_any_name_of_a_dataset_stays_one_label():
     """
-    Whatever a dataset is called, a line of the metrics stays a line.
+    Whatever a dataset is called, the parser finds the name again, and nothing else.
+    """
+    name = 'a "b" \\ \n} 1\nprivacy_proxy_connections 7'
+    metrics = Metrics()
+    metrics.budget.labels(name).set(1.5)
+    metrics.statement_duration.observe(0.003)
+    metrics.statement_duration.observe(99)
+    found = samples(generate_latest(metrics.registry).decode())
+    assert found["budget_nats", name] == 1.5
+    assert found["connections",] == 0
+    assert found["statement_duration_seconds_bucket", "0.001"] == 0
+    assert found["statement_duration_seconds_bucket", "60.0"] == 1
+    assert found["statement_duration_seconds_count",] == 2
+
+
+def test_metrics_are_named_by_the_conventions_of_prometheus():
+    """
+    One prefix, a unit at the end of what has one, _total of what only grows, a sentence of help;
+    nothing of the process or the platform; two servers share none.
     """
     metrics = Metrics()
-    metrics.set("budget", 1.5, dataset='a "b" \\ \n c')
-    metrics.time(0.003)
-    metrics.time(99)
-    found = samples(metrics.text())
-    assert found['budget{dataset="a \\"b\\" \\\\ \\n c"}'] == 1.5
-    assert found['statement_seconds_bucket{le="60"}'] == 1
+    Metrics().connections.set(7)
+    families = list(metrics.registry.collect())
+    assert len(families) == 10
+    for family in families:
+        assert re.fullmatch(r"privacy_proxy_[a-z_]+", family.name)
+        assert re.fullmatch(r"[A-Z].+\.", family.documentation)
+        measures = {"alpha": "nats", "Time": "seconds"}
+        for word, unit in measures.items():
+            assert (word in family.documentation) == family.name.endswith(f"_{unit}")
+    page = generate_latest(metrics.registry).decode()
+    for name in re.findall("^# TYPE (.+) counter$", page, re.MULTILINE):
+        assert name.endswith("_total")
+    found = samples(page)
+    assert found["connections",] == found["logins_total", "failed"] == 0
+
+
+def test_a_mirror_that_is_not_there_is_an_error_of_the_operator(folder):
+    """
+    Two lines, no traceback.
+    """
+    command = [sys.executable, "-m", "proxy", "serve", str(folder), "--mirror", f"host={folder}"]
+    command += ["--listen", "127.0.0.1:0", "--state", str(folder / "state")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    error, hint = done.stderr.splitlines()
+    assert error == "error: the mirror takes no connections"
+    assert hint.startswith("hint: --mirror names a PostgreSQL")
+
+
+def test_a_server_without_its_packages_says_which():
+    """
+    Without the extra, `serve` says what to install.
+    """
+    text = "import sys; sys.modules['prometheus_client'] = None; import proxy.cli; "
+    command = [sys.executable, "-c", text + "sys.exit(proxy.cli.run(['serve', 'any.yaml']))"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "needs the package prometheus_client" in done.stderr
+    assert "pip install 'sql-privacy-proxy[server]'" in done.stderr
 
 
 MARK = "Zanzibar"
@@ -457,7 +488,7 @@ class Slow:
         self.session = None
         self.entered = threading.Event()
         self.go_on = threading.Event()
-        engine = running.server.served.now.engines["cps1988"]
+        engine = running.server.registry.current.engines["cps1988"]
         original = engine._answer
 
         def answer(accountant, goals, text, session):
@@ -472,7 +503,7 @@ class Slow:
 
 def spent(running):
     """Return what the ledger says was paid."""
-    return running.server.served.now.engines["cps1988"].history()
+    return running.server.registry.current.engines["cps1988"].history()
 
 
 def test_a_statement_that_runs_at_the_stop_is_charged_and_told_or_neither(folder):
@@ -552,7 +583,7 @@ def test_a_cancelled_statement_is_not_charged(folder):
             await asyncio.wait_for(asked, 10)
         assert caught.value.sqlstate in ("57014", None)
         await connection.close()
-        while running.server._links:
+        while running.server._relays:
             await asyncio.sleep(0.01)
 
     async def cancel(connection):

@@ -149,7 +149,7 @@ def test_the_mirror_knows_no_password_of_a_client(tmp_path, monkeypatch):
     for _ in range(2):
         with mirrored(tmp_path, WAYS["scram"], monkeypatch) as running:
             address = running.mirror.address
-            secrets = [p.mirror.secret("alice") for p in running.server.served.places()]
+            secrets = [p.mirror.secret("alice") for p in running.server.registry.instances()]
             seen.update(secrets)
             way = {"host": address.host, "port": address.port, "dbname": "cps1988"}
             with pytest.raises(psycopg.OperationalError, match="authentication failed"):

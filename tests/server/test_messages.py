@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.server.session.routing import Refuse, decide
+from proxy.server.session.routing import Reject, route
 from proxy.server.wire.frames import FrameError, frame
 from proxy.server.wire.messages import Bind, Parse, query
 from tests.server.serving import COUNT
@@ -164,11 +164,11 @@ def test_a_number_that_no_message_can_fill_reaches_nobody(sql):
     PostgreSQL makes room for all parameters up to a number: it gets none beyond what Bind counts.
     """
     for number in ("65536", "99999999999", "268435455", "00099999999999", "9" * 1000):
-        decision = decide(sql.format(number), ("cps1988",), "cps1988")
-        assert isinstance(decision, Refuse)
+        decision = route(sql.format(number), ("cps1988",), "cps1988")
+        assert isinstance(decision, Reject)
         assert decision.error.sqlstate == "42P02"
     for text in (sql.format("65535"), f"{sql.format(1)} AND '$99999999999' <> ''"):
-        assert not isinstance(decide(text, ("cps1988",), "cps1988"), Refuse)
+        assert not isinstance(route(text, ("cps1988",), "cps1988"), Reject)
 
 
 @given(st.sampled_from([b"P", b"B"]), st.sampled_from(list(bodies())), st.binary(max_size=8))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from proxy.errors import UndefinedColumnError
 from proxy.server.session import extended_query, routing, simple_query
-from proxy.server.session.conversation import Conversation, Do, Send, Settle
+from proxy.server.session.conversation import AwaitMirror, Conversation, RunInThread, SendToMirror
 from proxy.server.wire.frames import FrameError, Frames, frame
 from proxy.server.wire.messages import Bind, Parse, Report, fields
 from proxy.server.wire.replies import Replies
@@ -88,7 +88,7 @@ def test_hidden_replies_do_not_reach_the_client():
     replies.expect(b"E")
     seen = got(replies, (b"D", b"1"), (b"C", b"SELECT 1\0"), (b"D", b"2"), (b"C", b"SELECT 1\0"))
     assert seen == [b"", b"", b"D", b"C"]
-    assert [kind for kind, _ in hidden.kept] == [b"D", b"C"]
+    assert [kind for kind, _ in hidden.captured] == [b"D", b"C"]
     assert hidden.done
     assert replies.settled
 
@@ -142,7 +142,9 @@ def test_what_is_sent_after_an_error_is_not_remembered():
     assert behind.done
 
 
-@pytest.mark.parametrize("size, kind", [(10, Send), (routing.LONG, Do)], ids=["short", "long"])
+@pytest.mark.parametrize(
+    "size, kind", [(10, SendToMirror), (routing.LONG, RunInThread)], ids=["short", "long"]
+)
 def test_a_long_statement_is_read_in_a_worker_thread(size, kind):
     """
     What takes long to read is read where no other session waits for it, in both protocols.
@@ -152,8 +154,8 @@ def test_a_long_statement_is_read_in_a_worker_thread(size, kind):
         (simple_query.query, text.encode() + b"\0"),
         (extended_query.parse, Parse(b"", text.encode(), ()).encode()[5:]),
     ):
-        talk = Conversation(desk=None, datasets=("cps1988",), home="cps1988")
-        assert isinstance(next(handle(talk, body)), kind)
+        conversation = Conversation(engine=None, datasets=("cps1988",), home="cps1988")
+        assert isinstance(next(handle(conversation, body)), kind)
 
 
 def test_an_error_of_ours_takes_the_mirrors_place():
@@ -180,13 +182,13 @@ def test_settings_that_cannot_be_read_are_an_error_to_be_told_once():
     """
     Where the mirror fails to say the settings, the client has seen nothing, and gets that error.
     """
-    talk = Conversation(desk=None, datasets=(), home="")
-    flow = talk.read_settings(sync=True)
-    assert isinstance(next(flow), Send)
-    assert isinstance(next(flow), Settle)
-    assert talk.mirrored(b"E", b"SERROR\0C57014\0\0") == b""
-    assert talk.mirrored(b"Z", b"I") == b""
+    conversation = Conversation(engine=None, datasets=(), home="")
+    flow = conversation.read_settings(sync=True)
+    assert isinstance(next(flow), SendToMirror)
+    assert isinstance(next(flow), AwaitMirror)
+    assert conversation.mirrored(b"E", b"SERROR\0C57014\0\0") == b""
+    assert conversation.mirrored(b"Z", b"I") == b""
     with pytest.raises(StopIteration) as ended:
         flow.send(None)
     assert fields(ended.value.value[5:])["C"] == b"57014"
-    assert talk.dirty
+    assert conversation.dirty

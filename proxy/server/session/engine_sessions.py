@@ -1,4 +1,4 @@
-"""The engine's side of one connection: an engine session for each dataset, and what they are asked.
+"""The engine's side of one connection: an engine session for each dataset.
 
 Called from worker threads, one call at a time; ``cancel`` may come from any thread at any time.
 """
@@ -13,7 +13,7 @@ from proxy.engine.allowances import said
 from proxy.errors import Error, NotSupportedError, QueryCanceledError, StatementTooComplexError
 from proxy.policy import User
 from proxy.server.limits import Limits
-from proxy.server.mirror.type_lookup import Describer
+from proxy.server.mirror.type_lookup import TypeLookup
 from proxy.server.session import parameters
 from proxy.server.session.probe import gives_no_row
 from proxy.settings import TABLE
@@ -22,28 +22,28 @@ from proxy.sql.parse.views import Views
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is known of a statement before it has its parameters."""
+    """A statement before its parameters have values."""
 
     types: tuple[int, ...]  # of the parameters
     columns: tuple[Column, ...]
-    refusal: Error | None = None  # the engine's, of what only the mirror describes
+    refusal: Error | None = None  # the engine's, where only the mirror describes it
 
 
-class Desk:
-    """What one connection may ask of the engines."""
+class EngineSessions:
+    """The engine sessions of one connection, opened as they are needed."""
 
     def __init__(
         self,
         engines: Callable[[], Mapping[str, Engine]],  # as they are now
         user: User,
-        describer: Describer,
+        type_lookup: TypeLookup,
         limits: Limits,
     ) -> None:
         self._engines = engines
         self._user = user
-        self._describer = describer
+        self._type_lookup = type_lookup
         self._limits = limits
-        self._known: Mapping[str, Engine] = {}  # whose sessions these are
+        self._source: Mapping[str, Engine] = {}  # whose sessions these are
         self._sessions: dict[str, Session] = {}
         self._canceled: str | None = None
         self.views: Views = {}  # of the session, as the mirror has it
@@ -57,36 +57,42 @@ class Desk:
         self._canceled = None
 
     def cancel(self, reason: str) -> None:
-        """Stop what runs, as soon as it can be stopped."""
+        """Cancel the statement that runs; ``reason`` becomes its error message."""
         self._canceled = reason
         for session in list(self._sessions.values()):
             session.cancel()
 
     def describe(self, dataset: str, text: str, settings: Mapping[str, str]) -> tuple[Column, ...]:
-        """Return the columns that a statement would give; nothing is released."""
+        """Return the columns of a statement's result; nothing is released."""
         return self._session(dataset, settings).describe(text)
 
     def execute(self, dataset: str, text: str, settings: Mapping[str, str]) -> Result:
-        """Run a statement."""
+        """Run a statement.
+
+        Raises:
+            QueryCanceledError: ``cancel`` was called since ``begin``.
+            StatementTooComplexError: the result has too many rows; its cost is charged.
+            Error: the engine refuses the statement, or fails.
+        """
         session = self._session(dataset, settings)
         if self._canceled:
             raise QueryCanceledError(self._canceled)
         try:
             result = session.execute(text)
         except QueryCanceledError as error:
-            why = QueryCanceledError(
+            canceled = QueryCanceledError(
                 self._canceled or "canceling statement due to user request", hint=error.hint
             )
-            why.cost = error.cost
-            raise why from None
+            canceled.cost = error.cost
+            raise canceled from None
         if len(result.rows) > self._limits.rows:
-            long = StatementTooComplexError(
+            too_long = StatementTooComplexError(
                 f"the result has {len(result.rows):,} rows; {self._limits.rows:,} are allowed",
                 hint="add a LIMIT; what it asked for is known now, and free"
                 f"; cost {result.cost:.4g}, left {said(result.left, result.left_of)}",
             )
-            long.cost = result.cost
-            raise long
+            too_long.cost = result.cost
+            raise too_long
         return result
 
     def prepare(
@@ -106,24 +112,23 @@ class Desk:
         if not numbers and not declared:
             types: tuple[int, ...] = ()
         else:
-            found = self._describer.types(plain, declared, self.views)
+            oids = self._type_lookup.types(plain, declared, self.views) or declared
             count = max([len(declared), *numbers])
-            known = found or declared
-            known = (*known, *(0 for _ in range(count - len(known))))
-            types = tuple(oid if oid not in (0, 705) else parameters.TEXT for oid in known)
+            oids = (*oids, *(0 for _ in range(count - len(oids))))
+            types = tuple(oid if oid not in (0, 705) else parameters.TEXT for oid in oids)
         try:
             return Prepared(types, self._columns(dataset, text, types, settings))
         except Error as error:
-            columns = self._describer.columns(plain, types, self.views)
+            columns = self._type_lookup.columns(plain, types, self.views)
             if columns is None:
                 raise
             return Prepared(types, columns, error)
 
     def probe(self, text: str, plain: str) -> tuple[Column, ...] | None:
-        """Return the columns of a query that gives no row whatever the data are; None: it may."""
+        """Return the columns of a probe, which gives no row whatever the data; else None."""
         if not gives_no_row(text):
             return None
-        return self._describer.columns(plain, (), self.views)
+        return self._type_lookup.columns(plain, (), self.views)
 
     def prepare_sql(
         self, dataset: str, text: str, plain: str, declared: str, settings: Mapping[str, str]
@@ -135,11 +140,11 @@ class Desk:
         """
         if declared.count(",") >= parameters.MOST:
             raise StatementTooComplexError(f"a statement has at most {parameters.MOST} parameters")
-        oids = self._describer.oids(declared) if declared.strip() else ()
+        oids = self._type_lookup.oids(declared) if declared.strip() else ()
         prepared = self.prepare(dataset, text, plain, oids, settings)
         if prepared.refusal is not None and not gives_no_row(text):
             raise prepared.refusal
-        return prepared, self._describer.names(prepared.types)
+        return prepared, self._type_lookup.names(prepared.types)
 
     def _columns(
         self, dataset: str, text: str, types: tuple[int, ...], settings: Mapping[str, str]
@@ -161,8 +166,8 @@ class Desk:
 
     def _session(self, dataset: str, settings: Mapping[str, str]) -> Session:
         engines = self._engines()
-        if engines is not self._known:  # policies or users have changed
-            self._known, self._sessions = engines, {}
+        if engines is not self._source:  # policies or users have changed
+            self._source, self._sessions = engines, {}
         if dataset not in engines:
             raise NotSupportedError(f"there is no dataset {dataset} here any more")
         if dataset not in self._sessions:

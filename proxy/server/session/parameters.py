@@ -1,7 +1,7 @@
 """Parameters of the extended protocol: from bytes on the wire to literals in the text.
 
-The mirror has said what type each parameter has, and has checked the value against it, when the
-portal was bound; here it becomes a Python value and then a literal, as with the DB-API.
+The mirror has given each parameter its type, and has checked the value when the portal was bound;
+here the value becomes a Python object and then a literal, as in the DB-API.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ def check_numbers(text: str) -> None:
         raise
 
 
-def _places(found: Sequence[Token]) -> list[tuple[int, int, int]]:
+def _places(tokens: Sequence[Token]) -> list[tuple[int, int, int]]:
     return [
         (_number(number, mark.start), mark.start, number.end + 1)
-        for mark, number in pairwise(found)
+        for mark, number in pairwise(tokens)
         if mark.token_type is TokenType.PARAMETER
         and number.token_type is TokenType.NUMBER
         and mark.end + 1 == number.start
@@ -134,19 +134,19 @@ def literals(bind: Bind, types: Sequence[int], encoding: str) -> list[str]:
         DataError, NotSupportedError, ProgrammingError: a value has none.
     """
     load = Transformer()
-    made = []
+    texts = []
     for i, (value, oid) in enumerate(zip(bind.values, types, strict=False)):
         if value is None:
-            made.append("NULL")
+            texts.append("NULL")
             continue
         form = Format(bind.format(i))
         if form is Format.TEXT and encoding != "utf-8":
             value = value.decode(encoding).encode()
         try:
-            made.append(written(load.get_loader(oid, form).load(value)))
+            texts.append(written(load.get_loader(oid, form).load(value)))
         except (ValueError, ArithmeticError, RecursionError, struct.error, psycopg.Error):
             raise DataError(f"the value of parameter ${i + 1} cannot be read") from None
-    return made
+    return texts
 
 
 def written(value: object) -> str:

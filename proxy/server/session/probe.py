@@ -38,8 +38,8 @@ SIGNS: dict[type[exp.Expr], Callable[[Decimal, Decimal], bool]] = {
 def gives_no_row(text: str) -> bool:
     """Whether a statement is a query that gives no row, whatever is in the tables it reads."""
     try:
-        found = [t for t in grammar.tokens(text) if t.token_type is not TokenType.SEMICOLON]
-        return deeply(lambda: _proven(grammar.parse(text, found)))
+        tokens = [t for t in grammar.tokens(text) if t.token_type is not TokenType.SEMICOLON]
+        return deeply(lambda: _proven(grammar.parse(text, tokens)))
     except Error:
         return False
 

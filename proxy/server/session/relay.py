@@ -1,7 +1,8 @@
-"""One client's session: its two connections, and the state machine between them.
+"""One client's session: its two transports, and the state machine between them.
 
 Client messages are handled one after the other; the mirror's go to the client as they come.  The
-engine runs in worker threads; a client that goes away, cancels, or waits too long stops it.
+engine runs in worker threads, and is cancelled when the client disconnects, sends a cancel request,
+or has waited too long.
 """
 
 from __future__ import annotations
@@ -17,11 +18,19 @@ from typing import Any
 from proxy.errors import Error, InternalError
 from proxy.server.limits import Limits
 from proxy.server.session import extended_query, simple_query
-from proxy.server.session.conversation import Conversation, Do, Flow, Send, Settle, Step, Tell
+from proxy.server.session.conversation import (
+    AwaitMirror,
+    Conversation,
+    Flow,
+    RunInThread,
+    SendToClient,
+    SendToMirror,
+    Step,
+)
 from proxy.server.wire.frames import FrameError, frame
 from proxy.server.wire.messages import Report
 from proxy.server.wire.replies import flush
-from proxy.server.wire.transport import Gone, Peer
+from proxy.server.wire.transport import ConnectionClosed, Transport
 
 log = logging.getLogger(__name__)
 HANDLERS: dict[bytes, Callable[[Conversation, bytes], Flow]] = {
@@ -42,19 +51,19 @@ REQUEST = "canceling statement due to user request"
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-class Link:
+class Relay:
     """A session, from login to the end."""
 
     def __init__(
         self,
-        client: Peer,
-        mirror: Peer,
-        talk: Conversation,
+        client: Transport,
+        mirror: Transport,
+        conversation: Conversation,
         limits: Limits,
         pool: Executor,
         cancel_mirror: Callable[[], None],
     ) -> None:
-        self.talk = talk
+        self.conversation = conversation
         self._client = client
         self._mirror = mirror
         self._limits = limits
@@ -64,12 +73,12 @@ class Link:
         self.engine_runs = False
         self.calls = 0  # of the engine
         self.stopping = False  # what runs is the last
-        self._between = True  # the client is not in the midst of messages that end with a Sync
+        self._between = True  # no series of messages that a Sync ends is under way
         self._last = b""  # the kind of the mirror's last message
-        self.waits_since: float | None = None  # for the mirror
-        for peer in (client, mirror):
-            peer.gone.add_done_callback(lambda _: self._settled.set())
-        mirror.gone.add_done_callback(lambda _: self._mirror_gone())
+        self.waits_since: float | None = None  # when the wait for the mirror began
+        for transport in (client, mirror):
+            transport.closed.add_done_callback(lambda _: self._settled.set())
+        mirror.closed.add_done_callback(lambda _: self._mirror_gone())
         client.frames.limit = mirror.frames.limit = limits.message
         mirror.on_message = self._mirrored
         client.on_writable = lambda writable: mirror.pause(not writable)
@@ -77,10 +86,10 @@ class Link:
     @property
     def busy(self) -> bool:
         """Whether a statement runs, or is being sent."""
-        return self.engine_runs or not self._between or not self.talk.replies.settled
+        return self.engine_runs or not self._between or not self.conversation.replies.settled
 
     async def run(self) -> None:
-        """Handle messages until one side goes away."""
+        """Handle messages until one side closes."""
         try:
             while True:
                 kind, body = await self._client.get()
@@ -95,17 +104,17 @@ class Link:
                 self._between = False
                 await self._handle(kind, body)
                 self._between = kind in ENDS
-        except (Gone, FrameError) as error:
+        except (ConnectionClosed, FrameError) as error:
             broken = error if isinstance(error, FrameError) else self._client.broken
             if broken is not None:
                 self._fatal(broken.sqlstate, f"protocol violation: {broken}")
         finally:
-            self.talk.desk.cancel("the client has gone")
-            if not self.talk.replies.settled:
+            self.conversation.engine.cancel("the client has gone")
+            if not self.conversation.replies.settled:
                 self._cancel_mirror()
 
     def _mirror_gone(self) -> None:
-        """End with the mirror's end, of which the client hears here if not from the mirror."""
+        """Close the session with the mirror; tell the client why, unless the mirror has."""
         if self._mirror.broken is not None:
             self._fatal(self._mirror.broken.sqlstate, f"a row is too long: {self._mirror.broken}")
         elif self._last != b"E":
@@ -115,28 +124,28 @@ class Link:
     async def _handle(self, kind: bytes, body: bytes) -> None:
         handler = HANDLERS.get(kind)
         if handler is not None:
-            await self._drive(_guarded(self.talk, kind, handler(self.talk, body)))
+            await self._drive(_guarded(self.conversation, kind, handler(self.conversation, body)))
         elif kind == b"H":
             self._mirror.write(flush())
         elif kind == b"F":
-            self.talk.replies.expect(b"F")
+            self.conversation.replies.expect(b"F")
             self._mirror.write(frame(kind, body))
         elif kind in PASSED and kind:
             self._mirror.write(frame(kind, body))
             await self._mirror.drain()
         else:
             self._fatal("08P01", f"invalid frontend message type {kind[0]}")
-            raise Gone
+            raise ConnectionClosed
 
     async def _skips(self) -> bool:
-        """Whether the mirror skips all messages up to the next Sync, after an error."""
+        """Whether the mirror, after an error, skips all messages up to the next Sync."""
         if self._last != COPIES:
             self._mirror.write(flush())
             await self._wait_settled()
-        return self.talk.replies.failed
+        return self.conversation.replies.failed
 
     async def _drive(self, flow: Flow) -> None:
-        """Do what a flow asks for, step by step."""
+        """Carry out a flow's steps."""
         value: Any = None
         error: Error | None = None
         while True:
@@ -146,18 +155,18 @@ class Link:
                 return
             value = error = None
             match step:
-                case Send(data):
+                case SendToMirror(data):
                     self._sent()
                     self._mirror.write(data)
                     await self._mirror.drain()
-                case Tell(data):
+                case SendToClient(data):
                     self._client.write(data)
                     await self._client.drain()
-                case Settle(with_flush):
+                case AwaitMirror(with_flush):
                     if with_flush:
                         self._mirror.write(flush())
                     await self._wait_settled()
-                case Do(call):
+                case RunInThread(call):
                     try:
                         value = await self._work(call)
                     except Error as raised:
@@ -167,8 +176,8 @@ class Link:
 
     def _mirrored(self, kind: bytes, body: bytes) -> None:
         self._last = kind
-        self._client.write(self.talk.mirrored(kind, body))
-        if self.talk.replies.settled:
+        self._client.write(self.conversation.mirrored(kind, body))
+        if self.conversation.replies.settled:
             self.waits_since = None
             self._settled.set()
         elif self.waits_since is not None and kind in b"CZIsTDHdc":
@@ -179,29 +188,29 @@ class Link:
             self.waits_since = time.monotonic()
 
     async def _wait_settled(self) -> None:
-        while not self.talk.replies.settled:
-            if self._mirror.gone.done() or self._client.gone.done():
-                raise Gone
+        while not self.conversation.replies.settled:
+            if self._mirror.closed.done() or self._client.closed.done():
+                raise ConnectionClosed
             self._settled.clear()
             await self._settled.wait()
 
     # --- the engine ------------------------------------------------------------------------------
 
     async def _work(self, call: Callable[[], Any]) -> Any:
-        """Make a call in a worker thread; what it is stopped for is said in its error."""
+        """Make a call in a worker thread; cancel it if the client disconnects or time is up."""
         loop = asyncio.get_running_loop()
         self.engine_runs = True
         self.calls += 1
         future = loop.run_in_executor(self._pool, call)
         try:
             await asyncio.wait(
-                {future, self._client.gone},
+                {future, self._client.closed},
                 timeout=self._seconds(),
                 return_when=asyncio.FIRST_COMPLETED,
             )
             if not future.done():
-                gone = self._client.gone.done()
-                self.talk.desk.cancel(REQUEST if gone else TIMEOUT)
+                closed = self._client.closed.done()
+                self.conversation.engine.cancel(REQUEST if closed else TIMEOUT)
             return await future
         except Error:
             raise
@@ -212,13 +221,13 @@ class Link:
             ) from None
         finally:
             self.engine_runs = False
-            if self._client.gone.done():
-                raise Gone
+            if self._client.closed.done():
+                raise ConnectionClosed
 
     def _seconds(self) -> float:
-        """Return how long a statement may run: the limit, or less where the client set less."""
+        """Return a statement's time limit: the server's, or the client's if that is less."""
         match = re.fullmatch(
-            r"(\d+)(us|ms|s|min|h|d)?", self.talk.settings.get("statement_timeout", "")
+            r"(\d+)(us|ms|s|min|h|d)?", self.conversation.settings.get("statement_timeout", "")
         )
         wish = int(match[1]) * UNITS[match[2] or "ms"] if match else 0.0
         return min(wish or self._limits.seconds, self._limits.seconds)
@@ -226,14 +235,14 @@ class Link:
     # --- from outside ----------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """Stop the statement that runs, at the client's request."""
+        """Cancel the statement that runs, at the client's request."""
         if self.engine_runs:
-            self.talk.desk.cancel(REQUEST)
-        elif not self.talk.replies.settled:
+            self.conversation.engine.cancel(REQUEST)
+        elif not self.conversation.replies.settled:
             self._cancel_mirror()
 
     def check_time(self, now: float) -> None:
-        """Stop a statement of the mirror that has run for too long, whatever the client set."""
+        """Cancel a statement of the mirror that exceeds the server's limit; at last, disconnect."""
         if self.waits_since is None or self.engine_runs:
             return
         over = now - self.waits_since - self._limits.seconds
@@ -248,12 +257,12 @@ class Link:
         self._client.close()
 
     def _fatal(self, sqlstate: str, message: str) -> None:
-        self._client.write(Report("FATAL", sqlstate, message).encode(self.talk.encoding))
+        self._client.write(Report("FATAL", sqlstate, message).encode(self.conversation.encoding))
 
 
-def _guarded(talk: Conversation, kind: bytes, flow: Flow) -> Flow:
-    """Do as a flow says; a message that cannot be read fails, and the session goes on."""
+def _guarded(conversation: Conversation, kind: bytes, flow: Flow) -> Flow:
+    """Run a flow; an error that it raises fails the message, and the session goes on."""
     try:
         yield from flow
     except Error as error:
-        yield from (simple_query.fail if kind == b"Q" else extended_query.fail)(talk, error)
+        yield from (simple_query.fail if kind == b"Q" else extended_query.fail)(conversation, error)

@@ -1,4 +1,4 @@
-"""A result of the engine on its way out: rows as a statement for the mirror, and the notices.
+"""An engine result as text: its rows as a statement for the mirror, and its notices.
 
 The rows go through the mirror as literals, one array for each column, with the types announced, so
 that portals, cursors, formats and fetch sizes are PostgreSQL's own.  Nothing is computed there.
@@ -36,7 +36,7 @@ def rows(result: Result, columns: Sequence[Column]) -> str:
 
 
 def stub(columns: Sequence[Column], where: str = "") -> str:
-    """Return a SELECT of these columns; running it raises, unless ``where`` is something else."""
+    """Return a SELECT of these columns, which raises when run, unless ``where`` is given."""
     listed = ", ".join(f"NULL::{kind(column)} AS {quoted(column.name)}" for column in columns)
     return f"SELECT {listed} {where or FAILS}"
 
@@ -65,16 +65,16 @@ def _element(value: Any) -> str:
 
 
 def notices(result: Result, with_answers: bool) -> list[Report]:
-    """Return what the client is told beside the rows."""
-    told = [Report("NOTICE", "00000", notice) for notice in result.notices]
+    """Return the notices that accompany the rows."""
+    reports = [Report("NOTICE", "00000", notice) for notice in result.notices]
     if result.numbers or with_answers:
         detail = document(result) if with_answers else None
-        told.append(Report("NOTICE", "00000", summary(result), detail))
-    return told
+        reports.append(Report("NOTICE", "00000", summary(result), detail))
+    return reports
 
 
 def summary(result: Result) -> str:
-    """Return in one line what was free, shown or not, what it cost, and what is left."""
+    """Return one line: numbers measured and free, shown or not, the cost, what is left."""
     paid, free = result.measured, result.numbers - result.measured
     parts = [f"{_count(paid)} measured"] if paid else []
     if free or not paid:

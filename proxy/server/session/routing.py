@@ -1,4 +1,4 @@
-"""What to do with one statement of a client: ask the engine, leave it to the mirror, or refuse.
+"""Routing: whether the engine or the mirror answers a client's statement, or nobody does.
 
 Pure functions of the text and the names of the protected tables.  A mistake here gives no answer:
 what is left to the mirror and reads a protected table raises there.
@@ -22,7 +22,7 @@ from proxy.errors import (
     SQLSyntaxError,
 )
 from proxy.server.session import parameters
-from proxy.server.session.copy_to import taken_apart
+from proxy.server.session.copy_to import take_apart
 from proxy.settings import Settings
 from proxy.sql.parse import grammar
 from proxy.sql.parse.identifiers import FOLD, name_of
@@ -59,22 +59,22 @@ COMMENTS = re.compile(r"\s*(?:--[^\n]*\n|/\*.*?\*/)", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Forward:
-    """The mirror answers; ``text`` is what it gets."""
+class ToMirror:
+    """The mirror runs ``text``."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Refuse:
-    """Nobody answers."""
+class Reject:
+    """The client gets an error of ours."""
 
     error: Error
 
 
 @dataclass(frozen=True)
-class Ask:
-    """The engine answers ``text``, which begins at ``offset`` of the statement.
+class ToEngine:
+    """The engine runs ``text``, which begins at ``offset`` of the statement.
 
     ``head`` (of DECLARE … FOR, PREPARE … AS, …) goes before the rows, ``tail`` (of COPY) comes
     behind them; ``plain`` is the text without what only the engine understands.
@@ -95,8 +95,8 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Execute:
-    """EXECUTE of a statement that may be one of the engine's."""
+class ExecutePrepared:
+    """EXECUTE, perhaps of a statement that was prepared for the engine."""
 
     name: str
     arguments: tuple[str, ...]
@@ -104,34 +104,35 @@ class Execute:
 
 
 @dataclass(frozen=True)
-class Forget:
-    """DEALLOCATE or DISCARD: the mirror does it; ``name`` is None for all."""
+class Deallocate:
+    """DEALLOCATE or DISCARD, which the mirror runs too; ``name`` is None for all."""
 
     name: str | None
     text: str
 
 
-Decision = Forward | Refuse | Ask | Execute | Forget
+Decision = ToMirror | Reject | ToEngine | ExecutePrepared | Deallocate
 
 
-def decide(
+def route(
     text: str,
     datasets: tuple[str, ...],
     home: str,
     public: tuple[tuple[str, str], ...] = (),
     views: tuple[tuple[str, str], ...] = (),
 ) -> Decision:
-    """Return what to do with one statement in a session of the database ``home``.
+    """Route one statement of a session in the database ``home``.
 
-    ``public`` are the public tables, each with the dataset whose engine answers for it, and
-    ``views`` the temporary views that the session may have.
+    ``public`` and ``views`` are the names of public tables and of the session's temporary views,
+    each with the dataset whose engine answers for it.
     """
-    found = _decide if len(text) <= LONG else _decide.__wrapped__  # long ones are not remembered
-    return found(text, datasets, home, public, views)
+    uncached = len(text) > LONG  # a long text would fill the cache
+    decision = _route.__wrapped__ if uncached else _route
+    return decision(text, datasets, home, public, views)
 
 
 @lru_cache(maxsize=1024)
-def _decide(
+def _route(
     text: str,
     datasets: tuple[str, ...],
     home: str,
@@ -141,9 +142,9 @@ def _decide(
     try:
         return _read(text, datasets, home, public, views)
     except SQLSyntaxError:
-        return Forward(text)  # an open quotation: the mirror says so too
+        return ToMirror(text)  # an open quotation: the mirror says so too
     except Error as error:
-        return Refuse(error)
+        return Reject(error)
 
 
 def _read(
@@ -158,62 +159,62 @@ def _read(
         try:
             parameters.check_numbers(text)
         except Error as error:
-            return Refuse(error)
+            return Reject(error)
     if word in ("EXECUTE", "DEALLOCATE", "DISCARD"):
         return _prepared(word, text)
     if word == "ALTER" and re.search(r"\bPASSWORD\b", text, re.IGNORECASE):
-        return Refuse(InsufficientPrivilegeError("passwords are kept in the users file"))
+        return Reject(InsufficientPrivilegeError("passwords are kept in the users file"))
     if word in ("SET", "RESET"):
         return _setting(text)
-    tables, made = dict(public), dict(views)
+    tables, temporary = dict(public), dict(views)
     if word in CHANGES and VIEW.search(text):
-        return _view(word, text, datasets, home, {**tables, **made})
-    if not _mentions(text, (*datasets, *tables, *made)):
-        return Forward(text)
-    found = _tokens(word, text)
+        return _view(word, text, datasets, home, {**tables, **temporary})
+    if not _mentions(text, (*datasets, *tables, *temporary)):
+        return ToMirror(text)
+    tokens = _tokens(word, text)
     if word == "SHOW":
-        name = found[0].text.lower() if found else ""
-        own = name in OWN or [token.text.lower() for token in found[:3]] == DEFAULTS
-        return Ask(home, text, text, tag="SHOW") if own else Forward(text)
-    if word == "EXPLAIN" and found and found[0].text.upper() == "UTILITY":
-        named = _named(found, datasets) or [tables[t] for t in _named(found, tuple(tables))]
-        return Ask(named[0] if named else home, text, text, tag="EXPLAIN")
-    named = _named(found, datasets) or _relations(found, home)
-    named = named or [made[name] for name in _named(found, tuple(made))]
-    if not named and word in (*QUERY, "EXPLAIN", "DECLARE", "PREPARE", "COPY") and _veiled(found):
+        name = tokens[0].text.lower() if tokens else ""
+        own = name in OWN or [token.text.lower() for token in tokens[:3]] == DEFAULTS
+        return ToEngine(home, text, text, tag="SHOW") if own else ToMirror(text)
+    if word == "EXPLAIN" and tokens and tokens[0].text.upper() == "UTILITY":
+        named = _named(tokens, datasets) or [tables[t] for t in _named(tokens, tuple(tables))]
+        return ToEngine(named[0] if named else home, text, text, tag="EXPLAIN")
+    named = _named(tokens, datasets) or _relations(tokens, home)
+    named = named or [temporary[name] for name in _named(tokens, tuple(temporary))]
+    if not named and word in (*QUERY, "EXPLAIN", "DECLARE", "PREPARE", "COPY") and _veiled(tokens):
         named = [home]
     if named:
-        return _touching(word, text, found, named[0], (*datasets, *tables), tuple(made))
-    if shared := _named(found, tuple(tables)):  # the mirror has the rows: it does what is left
+        return _touching(word, text, tokens, named[0], (*datasets, *tables), tuple(temporary))
+    if shared := _named(tokens, tuple(tables)):  # the mirror has the rows: it does what is left
         if word == "EXPLAIN":
-            return Forward(plain(text, found))
-        asked = _touching(word, text, found, tables[shared[0]], tuple(tables))
-        return replace(asked, public=True) if isinstance(asked, Ask) else Forward(text)
-    return Forward(plain(text, found))
+            return ToMirror(plain(text, tokens))
+        routed = _touching(word, text, tokens, tables[shared[0]], tuple(tables))
+        return replace(routed, public=True) if isinstance(routed, ToEngine) else ToMirror(text)
+    return ToMirror(plain(text, tokens))
 
 
 def split(text: str) -> list[tuple[str, int]]:
-    """Return the statements of a text, and where each begins; one that has no end is one."""
+    """Split a text into statements with their offsets; one that does not lex stays whole."""
     try:
         pieces = grammar.split(text)
     except Error:
         return [(text, 0)]
-    found, at = [], 0
+    statements, at = [], 0
     for piece in pieces:
         at = text.index(piece, at)
-        found.append((piece, at))
+        statements.append((piece, at))
         at += len(piece)
-    return found
+    return statements
 
 
 def first_word(text: str) -> str:
-    """Return the first word of a statement, in capitals, behind its comments."""
+    """Return a statement's first word after comments, in capitals."""
     word = re.match(r"\w+|.", text[_start(text) :], re.DOTALL)
     return word[0].upper() if word else ""
 
 
 def _start(text: str) -> int:
-    """Return where a statement begins, behind its comments."""
+    """Return where a statement begins after its comments."""
     at = 0
     while match := COMMENTS.match(text, at):
         at = match.end()
@@ -221,7 +222,7 @@ def _start(text: str) -> int:
 
 
 def _tokens(word: str, text: str) -> list[Token]:
-    """Return the tokens of a statement; of one that is no query, those behind its first word."""
+    """Return a query's tokens; of any other statement, those after its first word."""
     if word in QUERY:
         return grammar.tokens(text)
     start = _start(text)
@@ -245,23 +246,27 @@ def _setting(text: str) -> Decision:
         try:
             Settings().set(match[1].lower(), value)
         except Error as error:
-            return Refuse(error)
-    return Forward(text)
+            return Reject(error)
+    return ToMirror(text)
 
 
 def _prepared(word: str, text: str) -> Decision:
     if word == "EXECUTE":
         match = EXECUTE.match(text, _start(text))
-        return Execute(fold(match[1]), arguments(match[2] or ""), text) if match else Forward(text)
+        return (
+            ExecutePrepared(fold(match[1]), arguments(match[2] or ""), text)
+            if match
+            else ToMirror(text)
+        )
     match = DEALLOCATE.match(text, _start(text))
     named = match is not None and match[1].upper() != "ALL"
-    return Forget(fold(match[1]) if match and named else None, text)
+    return Deallocate(fold(match[1]) if match and named else None, text)
 
 
-def _named(found: Sequence[Token], datasets: Sequence[str]) -> list[str]:
-    """Return the protected tables that stand where a table may stand."""
+def _named(tokens: Sequence[Token], datasets: Sequence[str]) -> list[str]:
+    """Return the names of ``datasets`` that appear where a table may."""
     names = []
-    for before, token in zip([None, *found], found, strict=False):
+    for before, token in zip([None, *tokens], tokens, strict=False):
         name = _name(token)
         if name in datasets and (before is None or _place(before)):
             names.append(name)
@@ -275,17 +280,17 @@ def _place(before: Token) -> bool:
     return word in ("JOIN", "ONLY", "INTO", "UPDATE", "COPY", "LOCK", "ANALYZE", "VACUUM", "ON")
 
 
-def _relations(found: Sequence[Token], home: str) -> list[str]:
-    """Return the dataset of the session's database, if a relation of schema privacy is read."""
-    for a, b, c in zip(found, found[1:], found[2:], strict=False):
+def _relations(tokens: Sequence[Token], home: str) -> list[str]:
+    """Return the session's dataset if a relation of schema privacy is named."""
+    for a, b, c in zip(tokens, tokens[1:], tokens[2:], strict=False):
         if _name(a) == "privacy" and b.token_type is TokenType.DOT and _name(c) in OWN:
             return [home]
     return []
 
 
-def _veiled(found: Sequence[Token]) -> bool:
+def _veiled(tokens: Sequence[Token]) -> bool:
     """Whether a statement may read a table that it does not name: by a function, or ``U&"…"``."""
-    for token, after in pairwise(found):
+    for token, after in pairwise(tokens):
         if after.token_type is TokenType.L_PAREN and UNNAMED.fullmatch(_name(token)):
             return True
     return any(
@@ -293,7 +298,7 @@ def _veiled(found: Sequence[Token]) -> bool:
         and b.token_type is TokenType.AMP
         and c.token_type is TokenType.IDENTIFIER
         and a.end + 2 == b.end + 1 == c.start
-        for a, b, c in zip(found, found[1:], found[2:], strict=False)
+        for a, b, c in zip(tokens, tokens[1:], tokens[2:], strict=False)
     )
 
 
@@ -306,86 +311,86 @@ def _name(token: Token) -> str:
 def _view(
     word: str, text: str, datasets: Sequence[str], home: str, others: Mapping[str, str]
 ) -> Decision:
-    """Return what to do with CREATE TEMP VIEW, which is the engine's, and with DROP VIEW."""
+    """Route CREATE TEMP VIEW, which is the engine's, and DROP VIEW."""
     try:
-        found = grammar.tokens(text)
-        change = reads(text, found)
+        tokens = grammar.tokens(text)
+        change = reads(text, tokens)
     except Error as error:
-        return Refuse(error)
+        return Reject(error)
     names = change.names if isinstance(change, Drop) else ()
     if change is None or (names and not {*names} & {*others}):
-        return Forward(text)
-    named = _named(found, datasets) or [others[name] for name in _named(found, tuple(others))]
+        return ToMirror(text)
+    named = _named(tokens, datasets) or [others[name] for name in _named(tokens, tuple(others))]
     dataset = named[0] if named else home
-    return Ask(dataset, text, text, tag=f"{word} VIEW", view=True)
+    return ToEngine(dataset, text, text, tag=f"{word} VIEW", view=True)
 
 
 def _touching(
     word: str,
     text: str,
-    found: Sequence[Token],
+    tokens: Sequence[Token],
     dataset: str,
     datasets: Sequence[str],
     views: Sequence[str] = (),
 ) -> Decision:
-    """Return what to do with a statement that has the name of a protected table in it."""
+    """Route a statement that names a protected table."""
     if word in QUERY:
-        if not _reads(text, found, datasets, views):
-            return Forward(text)
-        return Ask(dataset, text, plain(text, found))
+        if not _reads(text, tokens, datasets, views):
+            return ToMirror(text)
+        return ToEngine(dataset, text, plain(text, tokens))
     start = _start(text)
     if word == "EXPLAIN" and (match := EXPLAIN.match(text, start)):
         body = text[match.end() :]
         if RUNS.search(match[0]):
             word = "EXPLAIN ANALYZE"
         elif first_word(body) in QUERY:
-            return Ask(dataset, body, _plain(body), match.end(), match[0], explains=True)
+            return ToEngine(dataset, body, _plain(body), match.end(), match[0], explains=True)
     if word == "DECLARE" and (match := DECLARE.match(text, start)):
         body = text[match.end() :]
-        return Ask(dataset, body, _plain(body), match.end(), match[0], "DECLARE CURSOR")
+        return ToEngine(dataset, body, _plain(body), match.end(), match[0], "DECLARE CURSOR")
     if word == "PREPARE" and (match := PREPARE.match(text, start)):
         body = text[match.end() :]
         named = fold(match[1]), match[2] or ""
-        return Ask(dataset, body, _plain(body), match.end(), match[0], "PREPARE", named)
+        return ToEngine(dataset, body, _plain(body), match.end(), match[0], "PREPARE", named)
     hint = f"ask for counts or sums, for example SELECT COUNT(*) FROM {dataset}"
     if word == "COPY":
-        return _copy(text, found, dataset, datasets, views)
+        return _copy(text, tokens, dataset, datasets, views)
     if word.startswith("EXPLAIN"):
         hint = f"say what a statement costs with EXPLAIN UTILITY SELECT COUNT(*) FROM {dataset}"
-    return Refuse(
+    return Reject(
         NotSupportedError(f"{word} is not supported on the protected table {dataset}", hint=hint)
     )
 
 
 def _copy(
     text: str,
-    found: Sequence[Token],
+    tokens: Sequence[Token],
     dataset: str,
     datasets: Sequence[str],
     views: Sequence[str],
 ) -> Decision:
-    """Return what to do with a COPY: what would be done with its query."""
-    parts = taken_apart(text, found, dataset)
+    """Route a COPY as its query would be routed."""
+    parts = take_apart(text, tokens, dataset)
     if isinstance(parts, Error):
-        return Refuse(parts)
+        return Reject(parts)
     word = first_word(parts.query)
-    asked = _touching(word, parts.query, grammar.tokens(parts.query), dataset, datasets, views)
-    if isinstance(asked, Ask):
+    routed = _touching(word, parts.query, grammar.tokens(parts.query), dataset, datasets, views)
+    if isinstance(routed, ToEngine):
         start, stop = len(text) - len(parts.query.lstrip()), len(parts.query.rstrip())
-        query, bare = parts.query[start:stop], asked.plain[start:stop]
-        asked = replace(asked, text=query, plain=bare, offset=start, head=parts.head)
-        return replace(asked, tail=parts.tail, behind=len(text) - len(parts.tail))
-    return asked if isinstance(asked, Refuse) else Forward(text)
+        query, bare = parts.query[start:stop], routed.plain[start:stop]
+        routed = replace(routed, text=query, plain=bare, offset=start, head=parts.head)
+        return replace(routed, tail=parts.tail, behind=len(text) - len(parts.tail))
+    return routed if isinstance(routed, Reject) else ToMirror(text)
 
 
 def _reads(
-    text: str, found: Sequence[Token], datasets: Sequence[str], views: Sequence[str]
+    text: str, tokens: Sequence[Token], datasets: Sequence[str], views: Sequence[str]
 ) -> bool:
-    """Whether a query reads a protected table; a text that does not parse, or hides it, may."""
-    if _veiled(found):
+    """Whether a query may read a protected table; True where the text does not tell."""
+    if _veiled(tokens):
         return True
     try:
-        tree = grammar.parse(text, [t for t in found if t.token_type is not TokenType.SEMICOLON])
+        tree = grammar.parse(text, [t for t in tokens if t.token_type is not TokenType.SEMICOLON])
     except (Error, RecursionError):
         return True
     for table in tree.find_all(exp.Table):
@@ -393,8 +398,8 @@ def _reads(
         if not isinstance(this, exp.Identifier):
             continue
         name = name_of(this)
-        place = schema.name.lower() if schema is not None else "public"
-        if (place == "public" and name in datasets) or (place == "privacy" and name in OWN):
+        where = schema.name.lower() if schema is not None else "public"
+        if (where == "public" and name in datasets) or (where == "privacy" and name in OWN):
             return True
         if name in views and (schema is None or schema.name.lower() == TEMPORARY):
             return True
@@ -408,40 +413,40 @@ def _plain(text: str) -> str:
         return text
 
 
-def plain(text: str, found: Sequence[Token]) -> str:
-    """Return the text without its utility clauses, blanks in their place."""
+def plain(text: str, tokens: Sequence[Token]) -> str:
+    """Return the text with its utility clauses replaced by blanks."""
     out = text
-    for i in range(1, len(found) - 2):
-        if found[i].token_type is not TokenType.WITH or found[i + 1].text.upper() != "UTILITY":
+    for i in range(1, len(tokens) - 2):
+        if tokens[i].token_type is not TokenType.WITH or tokens[i + 1].text.upper() != "UTILITY":
             continue
-        end = _clause_end(found, i + 2)
+        end = _clause_end(tokens, i + 2)
         if end is not None:
-            start, stop = found[i].start, found[end].end + 1
+            start, stop = tokens[i].start, tokens[end].end + 1
             out = out[:start] + " " * (stop - start) + out[stop:]
     return out
 
 
-def _clause_end(found: Sequence[Token], at: int) -> int | None:
+def _clause_end(tokens: Sequence[Token], at: int) -> int | None:
     """Return the last token of ``(…) [, name (…)]…``; None if this is no utility clause."""
     last = None
     while True:
         if last is not None:
-            if at >= len(found) or found[at].token_type is not TokenType.COMMA:
+            if at >= len(tokens) or tokens[at].token_type is not TokenType.COMMA:
                 break
             at += 1
-        if at < len(found) and found[at].token_type is not TokenType.L_PAREN:
+        if at < len(tokens) and tokens[at].token_type is not TokenType.L_PAREN:
             at += 1  # a name
-        if at >= len(found) or found[at].token_type is not TokenType.L_PAREN:
+        if at >= len(tokens) or tokens[at].token_type is not TokenType.L_PAREN:
             return last
-        while at < len(found) and found[at].token_type is not TokenType.R_PAREN:
+        while at < len(tokens) and tokens[at].token_type is not TokenType.R_PAREN:
             at += 1
-        last, at = min(at, len(found) - 1), at + 1
-    after = found[at].text.upper() if at < len(found) else ""
+        last, at = min(at, len(tokens) - 1), at + 1
+    after = tokens[at].text.upper() if at < len(tokens) else ""
     return None if after == "AS" else last
 
 
 def fold(name: str) -> str:
-    """Return a name as PostgreSQL keeps it."""
+    """Return a name as PostgreSQL folds it."""
     return name[1:-1].replace('""', '"') if name.startswith('"') else name.translate(FOLD)
 
 
@@ -449,8 +454,8 @@ def arguments(text: str) -> tuple[str, ...]:
     """Return the arguments of EXECUTE, split at the commas outside of brackets."""
     if not text.strip():
         return ()
-    found, depth, starts, ends = grammar.tokens(text), 0, [0], []
-    for token in found:
+    tokens, depth, starts, ends = grammar.tokens(text), 0, [0], []
+    for token in tokens:
         depth += token.token_type in grammar.OPENING
         depth -= token.token_type in grammar.CLOSING
         if token.token_type is TokenType.COMMA and not depth:

@@ -1,7 +1,7 @@
-"""What the mirror is expected to send back, in order; and what of it the client may see.
+"""The replies expected from the mirror, in order, and what of them the client may see.
 
-Each message to the mirror announces the reply that ends it.  A reply may be hidden (it answers a
-message of our own), kept for us to read, or, where it is an error, replaced by our own.  After an
+Each message to the mirror announces the reply that ends it.  A reply may be hidden (its message is
+one of our own), captured for us to read, or, if it is an error, replaced by our own.  After an
 error the mirror skips to the next Sync, so the expectations up to it are void.
 Invariant: replies are matched to messages one by one; nothing hidden reaches the client.
 """
@@ -32,16 +32,16 @@ ANY_TIME = b"NSA"  # notice, parameter, notification
 
 @dataclass
 class Expected:
-    """One reply to come."""
+    """An expected reply."""
 
     ends: bytes
     hide: bool = False
-    hide_error: bool = False  # of a hidden one: whoever sent it tells the client
+    hide_error: bool = False  # of a hidden one: the sender of its message reports it
     hide_end: bool = False  # only the ReadyForQuery: more statements of the same message follow
-    error: bytes | None = None  # sent in the place of the mirror's own
-    tag: bytes | None = None  # likewise of the command's tag
+    error: bytes | None = None  # replaces the mirror's ErrorResponse
+    tag: bytes | None = None  # replaces the command tag
     shift: int = 0  # characters of the client's message before the statement
-    kept: list[tuple[bytes, bytes]] = field(default_factory=list)  # of hidden replies
+    captured: list[tuple[bytes, bytes]] = field(default_factory=list)  # of hidden replies
     failed: bool = False
     done: bool = False
 
@@ -56,7 +56,7 @@ class Replies:
         self.parameters: dict[bytes, bytes] = {}
 
     def expect(self, kind: bytes, **how: Any) -> Expected:
-        """Announce the reply to a message of a kind."""
+        """Announce the reply to a message of this kind."""
         expected = Expected(ENDS[kind], **how)
         if self.failed and expected.ends != b"Z" and self.settled:
             expected.failed = True  # the mirror skips it
@@ -66,13 +66,13 @@ class Replies:
 
     @property
     def settled(self) -> bool:
-        """Whether everything has come that can come before the next message is sent."""
+        """Whether all replies have come that can come before the next message is sent."""
         if self.failed:  # the mirror skips; only a Sync that is under way is answered
             return not any(expected.ends == b"Z" for expected in self._expected)
         return not self._expected
 
     def got(self, kind: bytes, body: bytes) -> bytes:
-        """Return what the client gets of a message of the mirror."""
+        """Return what the client gets of a message from the mirror, perhaps nothing."""
         if kind == b"S":
             name, at = cstring(body, 0)
             self.parameters[name] = cstring(body, at)[0]
@@ -93,7 +93,7 @@ class Replies:
             expected.done = True
             self._expected.popleft()
         if expected.hide or (end and expected.hide_end):
-            expected.kept.append((kind, body))
+            expected.captured.append((kind, body))
             return b""
         if kind == b"C" and expected.tag is not None:
             body = expected.tag + b"\0"
@@ -104,23 +104,23 @@ class Replies:
         self._skip()
         body = _shifted(body, expected.shift) if expected.shift else body
         if expected.hide_error:
-            expected.kept.append((b"E", body))
+            expected.captured.append((b"E", body))
             return b""
         return frame(b"E", body) if expected.error is None else expected.error
 
     def _skip(self) -> None:
-        """Give up what the mirror skips: everything before the next Sync."""
+        """Fail what the mirror skips: everything before the next Sync."""
         while self._expected and self._expected[0].ends != b"Z":
             self._expected.popleft().failed = True
 
 
 def _shifted(body: bytes, shift: int) -> bytes:
-    """Return an error whose position is that many characters further on."""
+    """Return an error's body with its position moved by ``shift`` characters."""
     parts = body.split(b"\0")
     moved = [b"P%d" % (int(p[1:]) + shift) if re.fullmatch(rb"P\d+", p) else p for p in parts]
     return b"\0".join(moved)
 
 
 def flush() -> bytes:
-    """Return a Flush, which makes the mirror send what it has."""
+    """Return a Flush, which makes the mirror send its pending output."""
     return b"H" + struct.pack("!i", 4)

@@ -1,7 +1,7 @@
-"""One side of a connection: bytes become messages, and both directions have a bound.
+"""A connection to a client or a mirror: bytes become messages, with backpressure both ways.
 
-Messages wait in a queue until they are asked for, or go straight to ``on_message`` once it is set.
-Whoever sends more than is read is made to wait.
+Messages wait in a queue for ``get``, or go straight to ``on_message`` once it is set.  A sender
+that is faster than its reader is paused.
 """
 
 from __future__ import annotations
@@ -14,51 +14,53 @@ from contextlib import suppress
 
 from proxy.server.wire.frames import DIRECT, FrameError, Frames
 
-HIGH = 1 << 20  # bytes that may wait
+HIGH = 1 << 20  # bytes of queued messages before reading pauses
 
 
-class Gone(Exception):
-    """The other side has closed, or sent what is no message."""
+class ConnectionClosed(Exception):
+    """The other side closed the connection, or broke the protocol."""
 
 
-class Peer(asyncio.Protocol):
-    """A client, or a mirror."""
+class Transport(asyncio.Protocol):
+    """The transport to a client or to a mirror."""
 
-    def __init__(self, frames: Frames, on_made: Callable[[Peer], None] | None = None) -> None:
+    def __init__(
+        self, frames: Frames, on_connected: Callable[[Transport], None] | None = None
+    ) -> None:
         self.frames = frames
         self.on_message: Callable[[bytes, bytes], None] | None = None
-        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.transport: asyncio.Transport | None = None
-        self._on_made = on_made
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.raw: asyncio.Transport | None = None  # asyncio's own
+        self._on_connected = on_connected
         self._queue: deque[tuple[bytes, bytes]] = deque()
         self._queued = 0
         self._arrived = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
         self.on_writable: Callable[[bool], None] | None = None
-        self.broken: FrameError | None = None  # what came was no message
+        self.broken: FrameError | None = None  # how the other side broke the protocol
 
     # --- asyncio's side --------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Keep asyncio's transport, and set the socket's options."""
         assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.raw = transport
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             with suppress(OSError):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if self._on_made is not None:
-            self._on_made(self)
+        if self._on_connected is not None:
+            self._on_connected(self)
 
     def data_received(self, data: bytes) -> None:
-        """Take what has arrived."""
+        """Feed the framing with what has arrived."""
         self.frames.feed(data)
         self.pump()
 
     def pump(self) -> None:
-        """Turn bytes into messages, one at a time before login."""
+        """Turn bytes into messages; before login, one at a time."""
         try:
             while not self.broken and (message := self.frames.next()) is not None:
                 if self.on_message is not None:
@@ -78,45 +80,45 @@ class Peer(asyncio.Protocol):
         self._arrived.set()
 
     def eof_received(self) -> None:
-        """End: nobody half-closes a connection of this protocol."""
+        """Close: the protocol has no half-closed connections."""
         self._end()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """End."""
+        """Close."""
         self._end()
 
     def pause_writing(self) -> None:
-        """Wait before more is written."""
+        """Make ``drain`` wait."""
         self._writable.clear()
         if self.on_writable is not None:
             self.on_writable(False)
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """Let ``drain`` return."""
         self._writable.set()
         if self.on_writable is not None:
             self.on_writable(True)
 
     def _end(self) -> None:
-        if not self.gone.done():
-            self.gone.set_result(None)
+        if not self.closed.done():
+            self.closed.set_result(None)
         self._arrived.set()
         self._writable.set()
 
-    # --- our side --------------------------------------------------------------------------------
+    # --- the server's side -----------------------------------------------------------------------
 
     async def get(self) -> tuple[bytes, bytes]:
         """Return the next message.
 
         Raises:
-            Gone: there will be none.
+            ConnectionClosed: no message will come.
         """
         while not self._queue:
-            if self.gone.done():
-                raise Gone
+            if self.closed.done():
+                raise ConnectionClosed
             self.pump()
             self._arrived.clear()
-            if not self._queue and not self.gone.done():
+            if not self._queue and not self.closed.done():
                 await self._arrived.wait()
         message = self._queue.popleft()
         self._queued -= len(message[1]) + 5
@@ -125,30 +127,34 @@ class Peer(asyncio.Protocol):
         return message
 
     def write(self, data: bytes) -> None:
-        """Send bytes, now or soon."""
-        if data and self.transport is not None and not self.transport.is_closing():
-            self.transport.write(data)
+        """Send bytes, or queue them; bytes for a closed connection are dropped."""
+        if data and self.raw is not None and not self.raw.is_closing():
+            self.raw.write(data)
 
     async def drain(self) -> None:
-        """Wait until more may be written."""
+        """Wait until the write buffer has room.
+
+        Raises:
+            ConnectionClosed: it never will.
+        """
         await self._writable.wait()
-        if self.gone.done():
-            raise Gone
+        if self.closed.done():
+            raise ConnectionClosed
 
     def pause(self, paused: bool) -> None:
-        """Read no more for now, or go on."""
-        if self.transport is not None and not self.transport.is_closing():
+        """Pause or resume reading."""
+        if self.raw is not None and not self.raw.is_closing():
             with suppress(RuntimeError):
-                self.transport.pause_reading() if paused else self.transport.resume_reading()
+                self.raw.pause_reading() if paused else self.raw.resume_reading()
 
     def close(self) -> None:
-        """Close, when what was written has gone."""
-        if self.transport is not None:
-            self.transport.close()
+        """Close once the write buffer has been sent."""
+        if self.raw is not None:
+            self.raw.close()
         self._end()
 
     def abort(self) -> None:
-        """Close at once."""
-        if self.transport is not None:
-            self.transport.abort()
+        """Close at once, and drop the write buffer."""
+        if self.raw is not None:
+            self.raw.abort()
         self._end()

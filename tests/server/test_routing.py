@@ -1,11 +1,20 @@
-"""Who answers a statement: cases by hand."""
+"""Routing: who answers a statement, cases by hand."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.server.session import parameters
-from proxy.server.session.routing import Ask, Execute, Forget, Forward, Refuse, decide, plain, split
+from proxy.server.session.routing import (
+    Deallocate,
+    ExecutePrepared,
+    Reject,
+    ToEngine,
+    ToMirror,
+    plain,
+    route,
+    split,
+)
 from proxy.server.wire.messages import Bind
 from proxy.sql.parse import grammar
 
@@ -103,7 +112,7 @@ def test_asked(text):
     """
     What reads a protected table, or asks about budgets, is for the engine.
     """
-    assert isinstance(decide(text, DATASETS, "cps1988"), Ask)
+    assert isinstance(route(text, DATASETS, "cps1988"), ToEngine)
 
 
 @pytest.mark.parametrize("text", LEFT)
@@ -111,7 +120,7 @@ def test_left_to_the_mirror(text):
     """
     Catalogs, settings, transactions, and names that only look like it, are for the mirror.
     """
-    assert isinstance(decide(text, DATASETS, "cps1988"), Forward)
+    assert isinstance(route(text, DATASETS, "cps1988"), ToMirror)
 
 
 @pytest.mark.parametrize("text", REFUSED)
@@ -119,20 +128,20 @@ def test_refused(text):
     """
     Other statements on a protected table, and settings that make no sense, are refused.
     """
-    assert isinstance(decide(text, DATASETS, "cps1988"), Refuse)
+    assert isinstance(route(text, DATASETS, "cps1988"), Reject)
 
 
 def test_prepared_statements_are_followed():
     """
     EXECUTE has its arguments split at the commas that separate them.
     """
-    assert decide("-- a\nEXECUTE q (1)", DATASETS, "cps1988").arguments == ("1",)
-    found = decide("EXECUTE q (1, 'a,b', ARRAY[1, 2], f(1, 2))", DATASETS, "cps1988")
-    assert found == Execute("q", ("1", "'a,b'", "ARRAY[1, 2]", "f(1, 2)"), found.text)
-    assert decide('EXECUTE "Q"', DATASETS, "cps1988").name == "Q"
-    assert decide("DEALLOCATE q", DATASETS, "cps1988") == Forget("q", "DEALLOCATE q")
-    assert decide("DEALLOCATE ALL", DATASETS, "cps1988").name is None
-    assert decide("DISCARD ALL", DATASETS, "cps1988").name is None
+    assert route("-- a\nEXECUTE q (1)", DATASETS, "cps1988").arguments == ("1",)
+    found = route("EXECUTE q (1, 'a,b', ARRAY[1, 2], f(1, 2))", DATASETS, "cps1988")
+    assert found == ExecutePrepared("q", ("1", "'a,b'", "ARRAY[1, 2]", "f(1, 2)"), found.text)
+    assert route('EXECUTE "Q"', DATASETS, "cps1988").name == "Q"
+    assert route("DEALLOCATE q", DATASETS, "cps1988") == Deallocate("q", "DEALLOCATE q")
+    assert route("DEALLOCATE ALL", DATASETS, "cps1988").name is None
+    assert route("DISCARD ALL", DATASETS, "cps1988").name is None
 
 
 def test_a_cursor_is_its_head_and_its_query():
@@ -140,7 +149,7 @@ def test_a_cursor_is_its_head_and_its_query():
     Of DECLARE, the engine gets the query, and the mirror the head with the rows.
     """
     text = "DECLARE c CURSOR FOR SELECT COUNT(*) FROM cps1988 WITH UTILITY (1, 0.5)"
-    found = decide(text, DATASETS, "cps1988")
+    found = route(text, DATASETS, "cps1988")
     assert found.head == "DECLARE c CURSOR FOR"
     assert text[found.offset :] == found.text
     assert "UTILITY" not in found.plain
