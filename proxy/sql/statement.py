@@ -118,9 +118,8 @@ def _compiled(text: str, source: Source) -> Program | Command:
 def _query(text: str, found: Sequence[Token], source: Source) -> Program:
     if source.language != "postgres":
         text, found = grammar.translated(text, found, source.language)
-    binder = Binder(source.policy, source.evaluator, text)
-    hidden = source.settings.get("privacy.hide_empty", "off")
-    binder.hide_empty = hidden.strip().lower() in ON
+    hidden = source.settings.get("privacy.hide_empty", "off").strip().lower() in ON
+    binder = Binder(source.policy, source.evaluator, text, hidden)
     try:
         tree = _tree(text, found, source)
         return _program(binder, tree, Context(_views(source), utility_clause.hint(found)))

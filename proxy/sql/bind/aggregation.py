@@ -57,7 +57,7 @@ def release(select: Select) -> Bound:
     )
     bound = assembled(node, body, lowering.lower)
     lowering.finish()
-    if select.binder.hide_empty and (hidden := lowering.empty()):
+    if select.binding.hide_empty and (hidden := lowering.empty()):
         kept = f"({kept}) AND NOT {hidden}" if kept else f"NOT {hidden}"
         bound = assembled(node, replace(body, where=kept), lowering.lower)
     return bound
@@ -67,7 +67,7 @@ class Grouped(Outer):
     """Expressions outside the aggregates of a release point: over its groups and numbers."""
 
     def __init__(self, select: Select) -> None:
-        super().__init__(select.binder, select.context, select.node.args.get("windows") or ())
+        super().__init__(select.binding, select.context, select.node.args.get("windows") or ())
         self.select = select
         self.inputs = select.inputs
         self.where = select.conditions()
@@ -76,14 +76,14 @@ class Grouped(Outer):
         self.points = [self._point([self.keys[i] for i in each]) for each in sets]
         self.sets = sets
         one = len(sets) == 1
-        self.relation = self.points[0].name if one else self.binder.fresh("u")
+        self.relation = self.points[0].name if one else self.binding.fresh("u")
         self.ties = [f"{self.relation}.i"] if one else [f"{self.relation}.s", f"{self.relation}.i"]
         # with the node itself: its id would be used again after it
         self._aggregates: dict[int, tuple[exp.Expr, Linear | Average | None]] = {}
         self._marginals: dict[tuple[str, ...], derived.Marginal] = {}
 
     def _point(self, keys: Sequence[Key]) -> Point:
-        point = self.binder.add(self.where, keys, bool(keys), self.branches)
+        point = self.binding.add(self.where, keys, bool(keys), self.branches)
         point.filters  # noqa: B018  # what is wrong with WHERE is said before what follows it
         return point
 
@@ -121,13 +121,13 @@ class Grouped(Outer):
         """Return the index of a grouping expression, None for a constant."""
         item = self.select.key(item, self.inputs.names)
         node = self.inputs.resolve(item)
-        typed = self.binder.coefficients.lower(node)
+        typed = self.binding.coefficients.lower(node)
         if not typed.axes:
             return None  # a constant groups nothing
         for index, known in enumerate(keys):
             if known.typed.sql == typed.sql:
                 return index
-        keys.append(Key(output_name(item, self.binder.text), node, typed))
+        keys.append(Key(output_name(item, self.binding.text), node, typed))
         return len(keys) - 1
 
     # --- translation -------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class Grouped(Outer):
         return self.constant(node)
 
     def _group(self, node: exp.Expr) -> Typed | None:
-        typed = self.binder.coefficients.lower(self.inputs.resolve(node))
+        typed = self.binding.coefficients.lower(self.inputs.resolve(node))
         for index, key in enumerate(self.keys):
             if key.typed.sql == typed.sql:
                 return Typed(f"{self.relation}.g{index}", typed.type, scale=typed.scale)
@@ -288,7 +288,7 @@ class Grouped(Outer):
     def _grouping(self, node: exp.Grouping) -> Typed:
         wanted = []
         for item in node.expressions:
-            typed = self.binder.coefficients.lower(self.inputs.resolve(item))
+            typed = self.binding.coefficients.lower(self.inputs.resolve(item))
             found = [i for i, key in enumerate(self.keys) if key.typed.sql == typed.sql]
             if not found:
                 raise GroupingError(
@@ -320,7 +320,7 @@ class Grouped(Outer):
                 columns += [f"n{k}", f"{shadow_of(point, k)} AS x{k}"]
                 columns += [f"n{k}x{j}" for j in range(len(number.extras))]
             parts.append(f"SELECT {', '.join(columns)} FROM {point.name}")
-        self.binder.withs.append(f"{self.relation} AS ({' UNION ALL '.join(parts)})")
+        self.binding.withs.append(f"{self.relation} AS ({' UNION ALL '.join(parts)})")
 
     def empty(self) -> str | None:
         """Return the condition that a group is probably empty: no count in it is above 0."""

@@ -69,9 +69,9 @@ def aggregate(grouped: Grouped, node: exp.Expr, known: dict[tuple[str, ...], Mar
             f"{shown} is not known with several grouping sets",
             position=position(node),
         )
-    typed = grouped.binder.coefficients.lower(resolved)
+    typed = grouped.binding.coefficients.lower(resolved)
     typed = convert(typed, "text") if typed.type == "unknown" else typed
-    lower = grouped.binder.coefficients.lower
+    lower = grouped.binding.coefficients.lower
     key = (typed.sql, *(lower(condition).sql for condition in conditions))
     if key not in known:
         known[key] = _marginal(grouped, node, Key("value", resolved, typed, shown), conditions)
@@ -81,7 +81,7 @@ def aggregate(grouped: Grouped, node: exp.Expr, known: dict[tuple[str, ...], Mar
         f"q.g{i} IS NOT DISTINCT FROM {grouped.relation}.g{i}" for i in range(len(grouped.keys))
     ]
     where = f" WHERE {' AND '.join(same)}" if same else ""
-    attributes = grouped.binder.policy.domain.attributes
+    attributes = grouped.binding.policy.domain.attributes
     binned = any(attributes[axis].edges for axis in typed.axes)  # its values are not those known
     exact = aggregate and found.kind in types.NUMBERS and not binned
     counts = divmod(found.number, NUMBERS)
@@ -97,7 +97,7 @@ def aggregate(grouped: Grouped, node: exp.Expr, known: dict[tuple[str, ...], Mar
 
 def _shadow(grouped: Grouped, derived: Derived) -> str:
     """Return the text of the id of an aggregate that is derived: its number and row."""
-    known = grouped.binder.derived
+    known = grouped.binding.derived
     if derived not in known:
         known.append(derived)
     base = (DERIVED * NUMBERS + known.index(derived)) << 32
@@ -105,9 +105,9 @@ def _shadow(grouped: Grouped, derived: Derived) -> str:
 
 
 def _marginal(grouped: Grouped, node: exp.Expr, value: Key, conditions: list[exp.Expr]) -> Marginal:
-    binder, base = grouped.binder, grouped.points[0]
+    binding, base = grouped.binding, grouped.points[0]
     where = (*base.where, *conditions)
-    point = binder.add(where, (*base.keys, value), True, base.branches)
+    point = binding.add(where, (*base.keys, value), True, base.branches)
     label = f"COUNT(*) by {worded(node)}"
     number = point.add(point.count(), node, grouped.context.wanted, label)
     extra = point.extra(number, Extra("present"))
@@ -119,8 +119,8 @@ def _marginal(grouped: Grouped, node: exp.Expr, value: Key, conditions: list[exp
     inner = (
         f"SELECT {', '.join(columns)}, {counted} AS w FROM {point.name} WHERE g{width} IS NOT NULL"
     )
-    name = binder.fresh("m")
-    binder.withs.append(
+    name = binding.fresh("m")
+    binding.withs.append(
         f"{name} AS (SELECT *, sum(w) OVER ({by} ORDER BY v) AS cum, sum(w) OVER ({by}) AS tot, "
         f"max(w) OVER ({by}) AS top FROM ({inner}))"
     )

@@ -81,7 +81,7 @@ def joined(
         names.merged[name_of(identifier)] = whole or dict(columns)[name_of(identifier)]
     conditions = [repeated(condition, most) for condition in protected.where]
     rows = Protected(names, (*conditions, each(kept)), protected.branches * most)
-    more = Inputs(inputs.binder, rows, inputs.context)
+    more = Inputs(inputs.binding, rows, inputs.context)
     return replace(rows, where=(*rows.where, *(more.resolve(part) for part in rest)))
 
 
@@ -171,7 +171,7 @@ def _repetitions(inputs: Inputs, found: _Found) -> tuple[int, list[bool]]:
     inner = f"SELECT {', '.join(['count(*) AS n', *same])} FROM {found.relation.text} WHERE {known}"
     inner += f" GROUP BY {', '.join(keys)}" if keys else ""
     outer = ["max(n)", *(f"bool_and(u{i})" for i in range(len(same)))]
-    ((most, *alike),) = inputs.binder.evaluator.rows(
+    ((most, *alike),) = inputs.binding.evaluator.rows(
         f"SELECT {', '.join(outer)} FROM ({inner})", {}
     )
     return max(most or 0, 1), [value is not False for value in alike]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError
 from proxy.sql import types
+from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
 from proxy.sql.bind.relations import Bound, Context
 from proxy.sql.bind.render import direction
@@ -20,17 +20,16 @@ from proxy.sql.expression.typed import Typed, convert, make
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import position
 
-if TYPE_CHECKING:
-    from proxy.sql.bind.query import Binder
-
 CONSTANTS = 64  # of a statement are tried beforehand
 
 
 class Outer(ExpressionLowering):
     """What all expressions outside of aggregations may have: subqueries of results, windows."""
 
-    def __init__(self, binder: Binder, context: Context, windows: Sequence[exp.Expr] = ()) -> None:
-        self.binder = binder
+    def __init__(
+        self, binding: Binding, context: Context, windows: Sequence[exp.Expr] = ()
+    ) -> None:
+        self.binding = binding
         self.context = context
         self.windows = {name_of(window.this): window for window in windows}
 
@@ -61,17 +60,17 @@ class Outer(ExpressionLowering):
             return None
         if node.find(exp.Column, exp.Query, exp.AggFunc, exp.Window, exp.Anonymous):
             return None
-        self.binder.constants += 1
-        if self.binder.constants > CONSTANTS:
+        self.binding.constants += 1
+        if self.binding.constants > CONSTANTS:
             return None
-        coefficients = self.binder.coefficients
+        coefficients = self.binding.coefficients
         typed = coefficients.lower(node)
         if not typed.axes:
             coefficients.evaluator.value(typed.sql)
         return typed
 
     def _subquery(self, node: exp.Expr) -> Bound:
-        return self.binder.query(node, replace(self.context, outer=self.visible()))
+        return self.binding.query(node, replace(self.context, outer=self.visible()))
 
     def _one_column(self, node: exp.Expr) -> tuple[Bound, Typed]:
         bound = self._subquery(node)

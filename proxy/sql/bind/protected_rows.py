@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError, StatementTooComplexError
+from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.relations import Context, Protected
 from proxy.sql.compile.columns import Public
 from proxy.sql.parse.tree import position
-
-if TYPE_CHECKING:
-    from proxy.sql.bind.query import Binder
 
 MAX_NODES = 50_000  # of one expression
 
@@ -26,8 +23,8 @@ MAX_NODES = 50_000  # of one expression
 class Inputs:
     """The columns of protected rows."""
 
-    def __init__(self, binder: Binder, protected: Protected, context: Context) -> None:
-        self.binder = binder
+    def __init__(self, binding: Binding, protected: Protected, context: Context) -> None:
+        self.binding = binding
         self.names = protected.names
         self.context = context
 
@@ -70,7 +67,7 @@ class Inputs:
         """Return a subquery of public tables as a value, a list or a condition."""
         inner = node.args.get("query") or node
         query = inner.this
-        bound = self.binder.query(query, replace(self.context, outer=None))
+        bound = self.binding.query(query, replace(self.context, outer=None))
         if not bound.public:
             raise NotSupportedError(
                 "rows are not selected by a result of the protected dataset",

@@ -7,22 +7,14 @@ Invariant: DuckDB sees generated names only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Mapping
+from dataclasses import replace
 
 from sqlglot import exp
 
-from proxy.domain import Attribute, Value
-from proxy.errors import (
-    NotSupportedError,
-    StatementTooComplexError,
-    UndefinedColumnError,
-    UndefinedTableError,
-)
-from proxy.policy import Policy
-from proxy.sql import privacy_schema, types
-from proxy.sql.bind.names import Names
+from proxy.errors import NotSupportedError, UndefinedColumnError, UndefinedTableError
+from proxy.sql.bind import tables
+from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.relations import (
     Bound,
     Context,
@@ -38,75 +30,16 @@ from proxy.sql.bind.render import modified
 from proxy.sql.bind.select import WORDS, Select
 from proxy.sql.bind.set_operations import set_operation, values
 from proxy.sql.bind.union_all import united
-from proxy.sql.compile.coefficients import Coefficients
-from proxy.sql.compile.columns import Axis, Branched, MeasureColumn, Public, pick
-from proxy.sql.compile.groups import Key
-from proxy.sql.compile.release_point import NUMBERS, Point
-from proxy.sql.evaluator.evaluator import Evaluator
-from proxy.sql.expression.typed import Typed
+from proxy.sql.compile.release_point import NUMBERS
 from proxy.sql.parse.identifiers import name_of, nearest
-from proxy.sql.parse.tree import conjuncts, position, worded
+from proxy.sql.parse.tree import position, worded
 from proxy.sql.parse.utility_clause import Utility, requests
 from proxy.sql.parse.views import SCHEMA as TEMPORARY
-from proxy.sql.program import Derived, Request
-
-MAX_POINTS = 200
+from proxy.sql.program import Request
 
 
-@dataclass
-class Binder:
-    """The binding of one statement."""
-
-    policy: Policy
-    evaluator: Evaluator
-    text: str
-    points: list[Point] = field(default_factory=list)
-    withs: list[str] = field(default_factory=list)  # definitions that the statement needs
-    systems: dict[str, str] = field(default_factory=dict)
-    notices: list[str] = field(default_factory=list)
-    derived: list[Derived] = field(default_factory=list)
-    hide_empty: bool = False
-    taint: int = 0  # how often something that is not public has been met
-    count: int = 0  # of the relations that have a name
-    constants: int = 0  # of the expressions of these that were tried
-
-    @cached_property
-    def coefficients(self) -> Coefficients:
-        """Expressions over the policy's domain."""
-        return Coefficients(self.policy.domain, self.evaluator, self.notices)
-
-    def add(
-        self, where: tuple[exp.Expr, ...], keys: Sequence[Key], grouped: bool, branches: int
-    ) -> Point:
-        """Return a new release point.
-
-        Raises:
-            StatementTooComplexError: there are too many.
-        """
-        if len(self.points) == MAX_POINTS:
-            raise StatementTooComplexError(f"the statement has more than {MAX_POINTS} aggregations")
-        point = Point(len(self.points), self.coefficients, where, tuple(keys), grouped, branches)
-        self.points.append(point)
-        self.taint += 1
-        return point
-
-    def never(self, where: Iterable[exp.Expr]) -> bool:
-        """Return whether a condition among these is false whatever the rows are."""
-        parts = [part for conjunct in where for part in conjuncts(conjunct)]
-        fixed = [p for p in parts if not p.find(Axis, MeasureColumn, Public, Branched)]
-        return any(not self.coefficients.indicator(p, "WHERE").array.any() for p in fixed)
-
-    def kind_of(self, node: exp.Expr) -> Typed:
-        """Return a column of protected rows as one that holds nothing."""
-        node = pick(node, 0)
-        kind = self.coefficients.kind(node)
-        kind = "text" if kind == "unknown" else kind
-        return Typed(types.literal(kind, None), kind)
-
-    def fresh(self, letter: str) -> str:
-        """Return a name that is not yet used."""
-        self.count += 1
-        return f"{letter}{self.count}"
+class Binder(Binding):
+    """The binding of one statement, its recursion tied."""
 
     # --- queries -----------------------------------------------------------------------------
 
@@ -222,12 +155,12 @@ class Binder:
         if (schema is None or name_of(schema) == TEMPORARY) and name in context.env:
             return self._cte(context.env[name], context)
         if schema is not None and name_of(schema) == "privacy":
-            return self._system(name, node)
+            return tables.system(self, name, node)
         if schema is None or name_of(schema) == "public":
             if name == self.policy.dataset:
-                return self._dataset()
+                return tables.dataset(self.policy.domain)
             if name in self.policy.public:
-                return self._public(name)
+                return tables.public(self, name)
         shown = f"{name_of(schema)}.{name}" if schema is not None else name
         raise UndefinedTableError(
             f'relation "{shown}" does not exist',
@@ -255,47 +188,3 @@ class Binder:
             f"{cte.relation.text} AS {name}", columns_of(name, outputs), cte.relation.public
         )
         return renamed(relation, cte.columns, cte.node) if cte.columns else relation
-
-    def _dataset(self) -> Protected:
-        domain = self.policy.domain
-        columns: list[tuple[str, exp.Expr]] = []
-        for index, attribute in enumerate(domain.attributes):
-            columns.append((attribute.name, Axis(this=index)))
-            for level, labels in (attribute.levels or {}).items():
-                columns.append((level, _level(index, attribute, labels)))
-        columns += [(m.name, MeasureColumn(this=i)) for i, m in enumerate(domain.measures)]
-        return Protected(Names({"": columns}))
-
-    def _public(self, name: str) -> Relation:
-        table, columns = self.evaluator.public(name, self.policy.public[name].path)
-        alias = self.fresh("t")
-        found = tuple(
-            (column, Typed(f"{alias}.c{i}", kind, width=width))
-            for i, (column, kind, width) in enumerate(columns)
-        )
-        return Relation(f"{table} AS {alias}", found, public=True)
-
-    def _system(self, name: str, node: exp.Expr) -> Relation:
-        if name not in privacy_schema.TABLES:
-            raise UndefinedTableError(
-                f'relation "privacy.{name}" does not exist',
-                hint=nearest(name, privacy_schema.TABLES),
-                position=position(node),
-            )
-        self.systems[name] = privacy_schema.relation(name)
-        alias = self.fresh("t")
-        found = tuple(
-            (column, Typed(f"{alias}.c{i}", kind))
-            for i, (column, kind) in enumerate(privacy_schema.TABLES[name])
-        )
-        self.taint += 1
-        return Relation(f"sys_{name} AS {alias}", found)
-
-
-def _level(index: int, attribute: Attribute, labels: Mapping[str, tuple[Value, ...]]) -> exp.Expr:
-    """Return a coarser column of an axis: CASE WHEN axis IN (members) THEN label ... END."""
-    case = exp.Case()
-    for label, members in labels.items():
-        listed = [exp.convert(member) for member in members]
-        case = case.when(exp.In(this=Axis(this=index), expressions=listed), exp.convert(label))
-    return case

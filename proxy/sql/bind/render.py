@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -16,9 +15,6 @@ from proxy.sql.bind.relations import Bound, Output
 from proxy.sql.expression.typed import Typed
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import position, refuse_constant
-
-if TYPE_CHECKING:
-    pass
 
 
 def direction(sql: str, item: exp.Expr) -> str:

@@ -7,7 +7,6 @@ out for DuckDB with generated names.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -15,6 +14,7 @@ from proxy.errors import (
     GroupingError,
     NotSupportedError,
 )
+from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
 from proxy.sql.bind.outer import Outer
 from proxy.sql.bind.relations import Context
@@ -22,9 +22,6 @@ from proxy.sql.expression.aggregates import aggregate, aggregates, convert_resul
 from proxy.sql.expression.typed import Typed, make
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import position
-
-if TYPE_CHECKING:
-    from proxy.sql.bind.query import Binder
 
 DOUBLE = "double precision"
 
@@ -40,13 +37,13 @@ class Results(Outer):
 
     def __init__(
         self,
-        binder: Binder,
+        binding: Binding,
         names: Names[Typed],
         context: Context,
         keys: Sequence[Typed] | None = None,
         windows: Sequence[exp.Expr] = (),
     ) -> None:
-        super().__init__(binder, context, windows)
+        super().__init__(binding, context, windows)
         self.names = names
         self.keys = keys
 
@@ -81,16 +78,16 @@ class Results(Outer):
                 )
             return super().before(node)
         if is_aggregate(node):
-            plain = Results(self.binder, self.names, self.context)
+            plain = Results(self.binding, self.names, self.context)
             made = aggregate(node, plain.lower)
             return convert_result(made, made.sql)
         if isinstance(node, exp.Grouping):
-            plain = Results(self.binder, self.names, self.context)
+            plain = Results(self.binding, self.names, self.context)
             parts = [plain.lower(item) for item in node.expressions]
             return make(f"CAST(grouping({', '.join(p.sql for p in parts)}) AS INTEGER)", "integer")
         alone = node.find(exp.Column) and not node.find(exp.Window, exp.Query)
         if alone and next(aggregates(node), None) is None:
-            typed = Results(self.binder, self.names, self.context).lower(node)
+            typed = Results(self.binding, self.names, self.context).lower(node)
             if any(key.sql == typed.sql for key in self.keys):
                 return typed
             if isinstance(node, exp.Column) and typed.sql.split(".")[0] in self._own():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -19,6 +18,7 @@ from proxy.errors import (
     SQLSyntaxError,
 )
 from proxy.sql.bind.aggregation import release
+from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.grouping_sets import grouping_sets
 from proxy.sql.bind.joins import joined
 from proxy.sql.bind.names import Names
@@ -33,9 +33,6 @@ from proxy.sql.expression.typed import Typed, convert, together
 from proxy.sql.parse.identifiers import name_of, output_name, quoted
 from proxy.sql.parse.tree import position, refuse_constant, worded
 
-if TYPE_CHECKING:
-    from proxy.sql.bind.query import Binder
-
 CLAUSES = {
     *("expressions", "from_", "joins", "where", "group", "having", "qualify", "windows"),
     *("order", "limit", "offset", "distinct", "utility", "with_"),
@@ -46,8 +43,8 @@ WORDS = {"locks": "FOR UPDATE", "sample": "TABLESAMPLE", "laterals": "LATERAL"}
 class Select:
     """A SELECT, its FROM clause resolved."""
 
-    def __init__(self, binder: Binder, node: exp.Select, context: Context) -> None:
-        self.binder, self.node, self.context = binder, node, context
+    def __init__(self, binding: Binding, node: exp.Select, context: Context) -> None:
+        self.binding, self.node, self.context = binding, node, context
         for arg, value in node.args.items():
             if value and arg not in CLAUSES:
                 raise NotSupportedError(
@@ -82,7 +79,7 @@ class Select:
         source = self.node.args.get("from_")
         if source is None:
             return
-        name, found = self.binder.source(source.this, self.context)
+        name, found = self.binding.source(source.this, self.context)
         if isinstance(found, Protected):
             self.protected = replace(found, names=Names({name: found.names.tables[""]}))
         else:
@@ -97,7 +94,7 @@ class Select:
                     hint="CROSS JOIN, or a comma, pairs every row with every other",
                     position=position(join.this),
                 )
-            self._join(join, *self.binder.source(join.this, self.context))
+            self._join(join, *self.binding.source(join.this, self.context))
 
     def _join(self, join: exp.Expr, name: str, found: Protected | Relation) -> None:
         where = self.node.args.get("where")
@@ -113,14 +110,14 @@ class Select:
             if name in self.names.tables:
                 raise _taken(name, join)
             rows = replace(found, names=Names({name: found.names.tables[""]}))
-            inputs = Inputs(self.binder, rows, self.context)
+            inputs = Inputs(self.binding, rows, self.context)
             assert self.first is not None
             self.protected = joined(inputs, rows, self.first, join, condition, first=True)
             self.names, self.text = Names(), ""
         elif self.protected is not None:
             if name in self.protected.names.tables:
                 raise _taken(name, join)
-            inputs = Inputs(self.binder, self.protected, self.context)
+            inputs = Inputs(self.binding, self.protected, self.context)
             self.protected = joined(inputs, self.protected, (name, found), join, condition)
         else:
             self._join_results(join, name, found)
@@ -135,7 +132,7 @@ class Select:
         left = self.names
         names = Names(dict(left.tables), dict(left.merged))
         names.add(name, found.columns, join.this)
-        lowering = Results(self.binder, names, self.context)
+        lowering = Results(self.binding, names, self.context)
         conditions = []
         if join.args.get("on"):
             conditions.append(lowering.boolean(join.args["on"], "JOIN/ON").sql)
@@ -166,7 +163,7 @@ class Select:
     def inputs(self) -> Inputs:
         """The columns of the protected rows."""
         assert self.protected is not None
-        return Inputs(self.binder, self.protected, self.context)
+        return Inputs(self.binding, self.protected, self.context)
 
     @property
     def shows_rows(self) -> bool:
@@ -191,7 +188,7 @@ class Select:
                     position=position(item),
                 )
             inner = item.this if isinstance(item, exp.Alias) else item
-            columns.append((output_name(item, self.binder.text), self.inputs.resolve(inner)))
+            columns.append((output_name(item, self.binding.text), self.inputs.resolve(inner)))
         return replace(self.protected, names=Names({"": columns}), where=self.conditions())
 
     def conditions(self) -> tuple[exp.Expr, ...]:
@@ -223,8 +220,8 @@ class Select:
         found = self.rows()
         limit = self.node.args.get("limit")
         none = limit is not None and limit.args.get("expression") == exp.Literal.number(0)
-        if none or self.binder.never(found.where):
-            outputs = [Output(name, self.binder.kind_of(m)) for name, m in found.names.tables[""]]
+        if none or self.binding.never(found.where):
+            outputs = [Output(name, self.binding.kind_of(m)) for name, m in found.names.tables[""]]
             columns = ", ".join(f"{o.typed.sql} AS c{i}" for i, o in enumerate(outputs))
             return Bound(f"SELECT {columns} WHERE FALSE", tuple(outputs), probe=True)
         raise self._refused()
@@ -235,7 +232,7 @@ class Select:
         sums = [c for c in plain if has_measure(self.inputs.resolve(c))]
         keys = ", ".join(worded(c) for c in plain if c not in sums)
         shown = [f"SUM({worded(c)})" for c in sums] or ["COUNT(*)"]
-        name = quoted(self.binder.policy.dataset)
+        name = quoted(self.binding.policy.dataset)
         form = f"SELECT {', '.join([keys] * bool(keys) + shown)} FROM {name}"
         form += f" GROUP BY {keys}" if keys else ""
         return NotSupportedError(
@@ -247,13 +244,13 @@ class Select:
     def _results(self) -> Bound:
         node = self.node
         windows = node.args.get("windows") or ()
-        plain = Results(self.binder, self.names, self.context)
+        plain = Results(self.binding, self.names, self.context)
         where = node.args.get("where")
         kept = plain.boolean(where.this, "WHERE").sql if where else None
         keys, group = None, None
         if self.aggregated:
             keys, group = self._grouping(plain)
-        lowering = Results(self.binder, self.names, self.context, keys, windows)
+        lowering = Results(self.binding, self.names, self.context, keys, windows)
         outputs = self.outputs(lowering)
         having, qualify = node.args.get("having"), node.args.get("qualify")
         body = Body(
@@ -298,7 +295,7 @@ class Select:
                 continue
             inner = item.this if isinstance(item, exp.Alias) else item
             typed = settled(lowering.lower(inner))
-            outputs.append(Output(output_name(item, self.binder.text), typed))
+            outputs.append(Output(output_name(item, self.binding.text), typed))
         return outputs
 
     def _grouping(self, plain: Results) -> tuple[list[Typed], str | None]:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from proxy.errors import SQLSyntaxError
 from proxy.sql import types
+from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
 from proxy.sql.bind.relations import Bound, Context, Output
 from proxy.sql.bind.results import Results
 from proxy.sql.expression.typed import Typed, convert, widest
 from proxy.sql.parse.tree import position
-
-if TYPE_CHECKING:
-    from proxy.sql.bind.query import Binder
 
 
 def set_operation(node: exp.Expr, sides: Sequence[Bound]) -> Bound:
@@ -75,13 +72,13 @@ def _side(side: Bound, kinds: Sequence[str], shadowed: Sequence[bool]) -> str:
     return f"SELECT {', '.join([*columns, *shadows])} FROM ({side.sql})"
 
 
-def values(binder: Binder, node: exp.Expr, context: Context) -> Bound:
+def values(binding: Binding, node: exp.Expr, context: Context) -> Bound:
     """Return VALUES as a query.
 
     Raises:
         SQLSyntaxError: its lists differ in length.
     """
-    lowering = Results(binder, Names(), context)
+    lowering = Results(binding, Names(), context)
     rows = [[lowering.lower(item) for item in row.expressions] for row in node.expressions]
     if len({len(row) for row in rows}) != 1:
         raise SQLSyntaxError("VALUES lists must all be the same length")

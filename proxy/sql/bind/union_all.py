@@ -8,24 +8,21 @@ Invariant: its expressions are as many as the rows have branches, of one type, a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, SQLSyntaxError, StatementTooComplexError
 from proxy.sql import types
+from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
 from proxy.sql.bind.relations import Bound, Protected
 from proxy.sql.compile.columns import Branched, pick
 from proxy.sql.parse.tree import position
 
-if TYPE_CHECKING:
-    from proxy.sql.bind.query import Binder
-
 MAX_BRANCHES = 64
 
 
-def united(binder: Binder, parts: Sequence[Protected | Bound], node: exp.Expr) -> Protected:
+def united(binding: Binding, parts: Sequence[Protected | Bound], node: exp.Expr) -> Protected:
     """Return the rows of UNION ALL.
 
     Raises:
@@ -56,15 +53,15 @@ def united(binder: Binder, parts: Sequence[Protected | Bound], node: exp.Expr) -
     named = []
     for i, (name, _) in enumerate(columns[0]):
         meanings = [pick(part.names.tables[""][i][1], k) for part, k in leaves]
-        named.append((name, _joined(_alike(binder, meanings))))
+        named.append((name, _joined(_alike(binding, meanings))))
     wheres = [[pick(each, k) for each in part.where] or [exp.true()] for part, k in leaves]
     conditions = [exp.and_(*each) for each in wheres]
     return Protected(Names({"": named}), (_joined(conditions),), len(leaves))
 
 
-def _alike(binder: Binder, meanings: Sequence[exp.Expr]) -> list[exp.Expr]:
+def _alike(binding: Binding, meanings: Sequence[exp.Expr]) -> list[exp.Expr]:
     """Return the meanings of a column as the type that they have together."""
-    kinds = [binder.coefficients.kind(meaning) for meaning in meanings]
+    kinds = [binding.coefficients.kind(meaning) for meaning in meanings]
     kind = types.common(kinds, "UNION")
     target = exp.DataType.build("text" if kind == "unknown" else kind, dialect="postgres")
     return [

@@ -1,0 +1,97 @@
+"""The state of one statement while it is bound, and the two ways back into the recursion.
+
+Every part of ``bind`` takes a ``Binding``; ``query.Binder`` alone knows how queries and the items
+of FROM are bound, and so ties the recursion of subqueries once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from sqlglot import exp
+
+from proxy.errors import StatementTooComplexError
+from proxy.policy import Policy
+from proxy.sql import types
+from proxy.sql.bind.relations import Bound, Context, Protected, Relation
+from proxy.sql.compile.coefficients import Coefficients
+from proxy.sql.compile.columns import Axis, Branched, MeasureColumn, Public, pick
+from proxy.sql.compile.groups import Key
+from proxy.sql.compile.release_point import Point
+from proxy.sql.evaluator.evaluator import Evaluator
+from proxy.sql.expression.typed import Typed
+from proxy.sql.parse.tree import conjuncts
+from proxy.sql.program import Derived
+
+MAX_POINTS = 200
+
+
+@dataclass
+class Binding(ABC):
+    """One statement while it is bound: its release points and the definitions that it needs."""
+
+    policy: Policy
+    evaluator: Evaluator
+    text: str
+    hide_empty: bool = False
+    points: list[Point] = field(default_factory=list)
+    withs: list[str] = field(default_factory=list)  # definitions that the statement needs
+    systems: dict[str, str] = field(default_factory=dict)
+    notices: list[str] = field(default_factory=list)
+    derived: list[Derived] = field(default_factory=list)
+    taint: int = 0  # how often something that is not public has been met
+    count: int = 0  # of the relations that have a name
+    constants: int = 0  # of the expressions of these that were tried
+
+    @abstractmethod
+    def query(self, node: exp.Expr, context: Context) -> Bound:
+        """Return a bound query.
+
+        Raises:
+            NotSupportedError: it is of a form that is not known.
+        """
+
+    @abstractmethod
+    def source(self, node: exp.Expr, context: Context) -> tuple[str, Protected | Relation]:
+        """Return the name and the meaning of an item of FROM."""
+
+    @cached_property
+    def coefficients(self) -> Coefficients:
+        """Expressions over the policy's domain."""
+        return Coefficients(self.policy.domain, self.evaluator, self.notices)
+
+    def add(
+        self, where: tuple[exp.Expr, ...], keys: Sequence[Key], grouped: bool, branches: int
+    ) -> Point:
+        """Return a new release point.
+
+        Raises:
+            StatementTooComplexError: there are too many.
+        """
+        if len(self.points) == MAX_POINTS:
+            raise StatementTooComplexError(f"the statement has more than {MAX_POINTS} aggregations")
+        point = Point(len(self.points), self.coefficients, where, tuple(keys), grouped, branches)
+        self.points.append(point)
+        self.taint += 1
+        return point
+
+    def never(self, where: Iterable[exp.Expr]) -> bool:
+        """Return whether a condition among these is false whatever the rows are."""
+        parts = [part for conjunct in where for part in conjuncts(conjunct)]
+        fixed = [p for p in parts if not p.find(Axis, MeasureColumn, Public, Branched)]
+        return any(not self.coefficients.indicator(p, "WHERE").array.any() for p in fixed)
+
+    def kind_of(self, node: exp.Expr) -> Typed:
+        """Return a column of protected rows as one that holds nothing."""
+        node = pick(node, 0)
+        kind = self.coefficients.kind(node)
+        kind = "text" if kind == "unknown" else kind
+        return Typed(types.literal(kind, None), kind)
+
+    def fresh(self, letter: str) -> str:
+        """Return a name that is not yet used."""
+        self.count += 1
+        return f"{letter}{self.count}"
