@@ -24,7 +24,8 @@ from proxy.sql.bind.relations import Bound
 from proxy.sql.bind.render import Body, assembled
 from proxy.sql.bind.results import ungrouped
 from proxy.sql.compile.groups import Key
-from proxy.sql.compile.release_point import NUMBERS, Average, Linear, Point
+from proxy.sql.compile.linear import Average, Linear
+from proxy.sql.compile.release_point import NUMBERS, Point
 from proxy.sql.expression.aggregates import (
     OTHER_AGGREGATES,
     aggregates,

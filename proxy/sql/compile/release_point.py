@@ -24,6 +24,7 @@ from proxy.sql import types
 from proxy.sql.compile.coefficients import Coefficients
 from proxy.sql.compile.columns import pick
 from proxy.sql.compile.groups import Groups, Key, groups
+from proxy.sql.compile.linear import Average, Linear
 from proxy.sql.compile.moments import Moments, has_measure, moments, present, settle
 from proxy.sql.parse.tree import conjuncts, position
 from proxy.sql.program import Extra, GroupColumn, Number, Release, Request
@@ -38,58 +39,6 @@ def space(domain: Domain) -> Space:
     return Space(
         domain.sizes, tuple(Box(*measure.bounds, measure.nullable) for measure in domain.measures)
     )
-
-
-@dataclass(frozen=True, eq=False)
-class Linear:
-    """A linear combination of aggregates: a query for all groups together, and a constant.
-
-    ``query`` None is a constant alone; ``type`` is PostgreSQL's.
-    """
-
-    query: LinearQuery | None
-    shift: Fraction = Fraction(0)
-    counts: bool = True  # whole multiples of counts, plus a whole number
-    measure: str | None = None
-    type: str = "bigint"
-    scale: int = 0  # of a numeric, its decimals
-
-    def __add__(self, other: Linear) -> Linear:
-        query = other.query if self.query is None else self.query
-        if self.query is not None and other.query is not None:
-            query = self.query + other.query
-        return Linear(
-            query,
-            self.shift + other.shift,
-            self.counts and other.counts,
-            self.measure or other.measure,
-            types.of_arithmetic(self.type, other.type),
-            max(self.scale, other.scale),
-        )
-
-    def __mul__(self, factor: Linear) -> Linear:
-        """Return the product with a constant."""
-        query = None if self.query is None else self.query * factor.shift
-        counts = self.counts and factor.counts
-        kind = types.of_arithmetic(self.type, factor.type)
-        scale = self.scale + factor.scale
-        return Linear(query, self.shift * factor.shift, counts, self.measure, kind, scale)
-
-
-@dataclass(frozen=True, eq=False)
-class Average:
-    """AVG: U = SUM − mid · COUNT, the COUNT, mid, and the least and largest that it can be."""
-
-    query: LinearQuery
-    denominator: LinearQuery
-    bounds: tuple[Fraction, Fraction]
-    measure: str | None
-    type: str
-
-    @property
-    def mid(self) -> Fraction:
-        """The middle that is subtracted from each record."""
-        return (self.bounds[0] + self.bounds[1]) / 2
 
 
 @dataclass(eq=False)
