@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from proxy.errors import DataError, GroupingError, NotSupportedError, ProgrammingError
 from proxy.sql import types
-from proxy.sql.bind import derived
+from proxy.sql.bind import derived, select_list
+from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.claims import credible
+from proxy.sql.bind.from_clause import FromClause
 from proxy.sql.bind.grouping_sets import grouping_sets
 from proxy.sql.bind.outer import Outer
 from proxy.sql.bind.relations import Bound
@@ -38,27 +39,24 @@ from proxy.sql.expression.typed import Typed
 from proxy.sql.parse.identifiers import output_name
 from proxy.sql.parse.tree import position, worded
 
-if TYPE_CHECKING:
-    from proxy.sql.bind.select import Select
 
-
-def release(select: Select) -> Bound:
+def release(binding: Binding, clause: FromClause) -> Bound:
     """Return the bound query of a release point."""
-    lowering = Grouped(select)
-    node = select.node
-    outputs = select.outputs(lowering)
-    having, qualify = node.args.get("having"), node.args.get("qualify")
+    lowering = Grouped(binding, clause)
+    node = clause.node
+    outputs = select_list.outputs(clause, lowering)
+    having = node.args.get("having")
     kept = lowering.boolean(having.this, "HAVING").sql if having else None
     body = Body(
         lowering.relation,
         outputs,
         where=kept,
-        qualify=select.qualified(lowering, outputs, qualify) if qualify else None,
+        qualify=select_list.qualified(clause, lowering),
         ties=lowering.ties,
     )
     bound = assembled(node, body, lowering.lower)
     lowering.finish()
-    if select.binding.hide_empty and (hidden := lowering.empty()):
+    if binding.hide_empty and (hidden := lowering.empty()):
         kept = f"({kept}) AND NOT {hidden}" if kept else f"NOT {hidden}"
         bound = assembled(node, replace(body, where=kept), lowering.lower)
     return bound
@@ -67,12 +65,12 @@ def release(select: Select) -> Bound:
 class Grouped(Outer):
     """Expressions outside the aggregates of a release point: over its groups and numbers."""
 
-    def __init__(self, select: Select) -> None:
-        super().__init__(select.binding, select.context, select.node.args.get("windows") or ())
-        self.select = select
-        self.inputs = select.inputs
-        self.where = select.conditions()
-        self.branches = self.select.protected.branches if self.select.protected else 1
+    def __init__(self, binding: Binding, clause: FromClause) -> None:
+        super().__init__(binding, clause.context, clause.node.args.get("windows") or ())
+        self.node = clause.node
+        self.inputs = clause.inputs(binding)
+        self.where = clause.conditions(binding)
+        self.branches = clause.protected.branches if clause.protected else 1
         self.keys, sets = self._keys()
         self.points = [self._point([self.keys[i] for i in each]) for each in sets]
         self.sets = sets
@@ -90,11 +88,11 @@ class Grouped(Outer):
 
     def _keys(self) -> tuple[list[Key], list[list[int]]]:
         """Return the grouping expressions, and the sets of them by which rows are grouped."""
-        node = self.select.node
+        node = self.node
         group = node.args.get("group")
         if group is not None:
             sets = grouping_sets(group)
-        elif node.args.get("distinct") and not self.select.aggregated:
+        elif node.args.get("distinct") and not select_list.is_aggregated(node):
             sets = [[i.this if isinstance(i, exp.Alias) else i for i in self._starless()]]
         else:
             sets = [[]]
@@ -110,7 +108,7 @@ class Grouped(Outer):
         return keys, indices
 
     def _starless(self) -> list[exp.Expr]:
-        items = self.select.node.expressions
+        items = self.node.expressions
         if any(item.is_star for item in items):
             raise NotSupportedError(
                 "SELECT DISTINCT * would list the whole domain; name the columns",
@@ -120,7 +118,7 @@ class Grouped(Outer):
 
     def _key(self, item: exp.Expr, keys: list[Key]) -> int | None:
         """Return the index of a grouping expression, None for a constant."""
-        item = self.select.key(item, self.inputs.names)
+        item = select_list.key(self.node, item, self.inputs.names)
         node = self.inputs.resolve(item)
         typed = self.binding.coefficients.lower(node)
         if not typed.axes:

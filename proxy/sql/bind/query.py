@@ -27,7 +27,7 @@ from proxy.sql.bind.relations import (
     renamed,
 )
 from proxy.sql.bind.render import modified
-from proxy.sql.bind.select import WORDS, Select
+from proxy.sql.bind.select import WORDS, select
 from proxy.sql.bind.set_operations import set_operation, values
 from proxy.sql.bind.union_all import united
 from proxy.sql.compile.release_point import NUMBERS
@@ -70,10 +70,10 @@ class Binder(Binding):
                 return found
             bound = modified(found, node) if tail else found
         elif isinstance(node, exp.Select):
-            select = Select(self, node, context)
-            if rows and select.shows_rows:
-                return select.rows()
-            bound = select.bind()
+            selected = select(self, node, context, rows=rows)
+            if isinstance(selected, Protected):
+                return selected
+            bound = selected
         elif isinstance(node, exp.SetOperation):
             sides = [self._found(side, context, rows) for side in (node.this, node.expression)]
             bounds = [side for side in sides if isinstance(side, Bound)]

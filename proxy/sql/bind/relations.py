@@ -14,7 +14,7 @@ from proxy.sql.parse.tree import position
 from proxy.sql.program import Request
 
 
-@dataclass
+@dataclass(frozen=True)
 class Protected:
     """Rows of the protected dataset: what each column is, in axes and measures, and which rows.
 
