@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 
 from sqlglot import exp
 
-from proxy.errors import DataError, GroupingError, NotSupportedError, ProgrammingError
+from proxy.errors import GroupingError, NotSupportedError, ProgrammingError
 from proxy.sql import types
-from proxy.sql.bind import derived, select_list
+from proxy.sql.bind import select_list
 from proxy.sql.bind.binding import Binding
-from proxy.sql.bind.claims import credible
+from proxy.sql.bind.claims import claim, not_one_number
+from proxy.sql.bind.derived import Marginals
 from proxy.sql.bind.from_clause import FromClause
 from proxy.sql.bind.grouping_sets import grouping_sets
+from proxy.sql.bind.linear_combinations import linear, scaled_inside
 from proxy.sql.bind.outer import Outer
 from proxy.sql.bind.relations import Bound
 from proxy.sql.bind.render import Body, assembled
@@ -34,7 +35,6 @@ from proxy.sql.expression.aggregates import (
     only_argument,
 )
 from proxy.sql.expression.casts import cast
-from proxy.sql.expression.lowering import signed
 from proxy.sql.expression.typed import Typed
 from proxy.sql.parse.identifiers import output_name
 from proxy.sql.parse.tree import position, worded
@@ -79,7 +79,9 @@ class Grouped(Outer):
         self.ties = [f"{self.relation}.i"] if one else [f"{self.relation}.s", f"{self.relation}.i"]
         # with the node itself: its id would be used again after it
         self._aggregates: dict[int, tuple[exp.Expr, Linear | Average | None]] = {}
-        self._marginals: dict[tuple[str, ...], derived.Marginal] = {}
+        self._marginals = Marginals(
+            binding, self.inputs, self.points, self.keys, self.relation, self.context.wanted
+        )
 
     def _point(self, keys: Sequence[Key]) -> Point:
         point = self.binding.add(self.where, keys, bool(keys), self.branches)
@@ -136,13 +138,13 @@ class Grouped(Outer):
         if isinstance(node, exp.Grouping):
             return self._grouping(node)
         if isinstance(node, exp.Anonymous) and node.name.lower() in OTHER_AGGREGATES:
-            return credible(self, node)
+            return self._companion(node)
         if isinstance(node, exp.Window | exp.Subquery | exp.Exists) or node.args.get("query"):
             return super().before(node)
         if not scaled_inside(node):
-            linear = self.linear(node)
-            if isinstance(linear, Linear) and linear.query is not None:
-                return self._announced(linear, node)
+            combination = linear(node, self.aggregate)
+            if combination is not None and combination.query is not None:
+                return self._announced(combination, node)
         if is_aggregate(node):
             return self._nonlinear(node)
         if next(aggregates(node), None) is not None or node.find(exp.Window, exp.Query):
@@ -176,67 +178,34 @@ class Grouped(Outer):
         text, scale = f"{self.relation}.n{index}", self.points[0].numbers[index].scale
         if what.type in ("smallint", "integer"):  # it is stored as a bigint
             text = f"CAST({text} AS {types.DUCKDB[what.type]})"
-        return Typed(text, what.type, numbers=ids, shadow=shadow, scale=scale)
+        return Typed(text, what.type, numbers=ids, shadow=shadow, number=index, scale=scale)
 
-    def _announced(self, linear: Linear, node: exp.Expr) -> Typed:
+    def _announced(self, combination: Linear, node: exp.Expr) -> Typed:
         """Return a number, of the type that a cast gives it."""
         outer = node
         while isinstance(outer, exp.Paren):
             outer = outer.this
-        if not isinstance(outer, exp.Cast) or linear.type in types.FLOATS:
-            return self.number(linear, node)
-        inner = self.linear(outer.this)
-        number = self.number(inner or linear, node)
-        return replace(cast(number, linear.type), shadow=number.shadow)
+        if not isinstance(outer, exp.Cast) or combination.type in types.FLOATS:
+            return self.number(combination, node)
+        inner = linear(outer.this, self.aggregate)
+        number = self.number(inner or combination, node)
+        return replace(cast(number, combination.type), shadow=number.shadow)
 
-    def linear(self, node: exp.Expr) -> Linear | None:
-        """Return what a node is, if it is a linear combination of aggregates, or a constant."""
-        if (written := signed(node)) is not None:
-            return constant(*written)
-        if isinstance(node, exp.Paren):
-            return self.linear(node.this)
-        if isinstance(node, exp.Neg):
-            inner = self.linear(node.this)
-            return None if inner is None else inner * Linear(None, Fraction(-1), type=inner.type)
-        if isinstance(node, exp.Cast):
-            return self._cast(node)
-        if isinstance(node, exp.Coalesce):
-            return self._coalesce(node)
-        if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div):
-            left = self.linear(node.this)
-            right = None if left is None else self.linear(node.expression)
-            return None if left is None or right is None else combined(node, left, right)
-        if is_aggregate(node):
-            found = self.aggregate(node)
-            return found if isinstance(found, Linear) else None
-        return None
+    def measured(self, node: exp.Expr) -> Linear | Average | None:
+        """Return what a node is: a linear combination, a constant, an average; None of others."""
+        return linear(node, self.aggregate) or (
+            self.aggregate(node) if is_aggregate(node) else None
+        )
 
-    def _coalesce(self, node: exp.Coalesce) -> Linear | None:
-        """Return its first argument: a released count or sum is never NULL; the others type it."""
-        inner = self.linear(node.this)
-        if inner is None or inner.query is None:
-            return None
-        for other in node.expressions:
-            if isinstance(other, exp.Null) or other.is_string:
-                continue
-            if (found := self.linear(other)) is None:
-                return None
-            kind = types.common([inner.type, found.type], "COALESCE")
-            inner = replace(inner, type=kind, scale=max(inner.scale, found.scale))
-        return inner
-
-    def _cast(self, node: exp.Expr) -> Linear | None:
-        target = node.args["to"]
-        inner = self.linear(node.this)
-        if inner is None or inner.query is None or target.expressions:
-            return None
-        kind = types.of_cast(target)
-        if kind == "numeric" and inner.type in types.FLOATS:
-            return replace(inner, counts=False, type=kind, scale=types.DECIMALS)
-        if kind in ("numeric", *types.FLOATS):
-            return replace(inner, counts=False, type=kind)
-        whole = inner.type in types.INTEGERS and kind in types.INTEGERS
-        return replace(inner, type=kind) if whole else None
+    def _companion(self, node: exp.Expr) -> Typed:
+        """Return CREDIBLE_LOW, CREDIBLE_HIGH, CONFIDENCE or PROBABILITY of a number."""
+        subject, extra = claim(node, self.measured)
+        number = self.lower(subject)
+        if number.number is None:
+            raise not_one_number(subject)
+        at = max(point.extra(number.number, extra) for point in self.points)  # the same in all
+        text = f"{self.relation}.n{number.number}x{at}"
+        return Typed(text, "double precision", numbers=number.numbers)
 
     def aggregate(self, node: exp.Expr) -> Linear | Average | None:
         """Return an aggregate of protected rows; None if it is not linear, or a ratio, of them."""
@@ -282,7 +251,8 @@ class Grouped(Outer):
         found = self.aggregate(node)
         if isinstance(found, Average):
             return self.number(found, node)
-        return derived.aggregate(self, node, self._marginals)
+        call, conditions = self.filtered(node)
+        return self._marginals.aggregate(node, call, conditions)
 
     def _grouping(self, node: exp.Grouping) -> Typed:
         wanted = []
@@ -333,51 +303,3 @@ def shadow_of(point: Point, number: int) -> str:
     """Return the text of the id of a number: release, number and row in one integer."""
     base = (point.index * NUMBERS + number) << 32
     return f"(CAST({base} AS BIGINT) + {point.name}.i)"
-
-
-def scaled_inside(node: exp.Expr) -> bool:
-    """Return whether a node scales something, and what that gives is only a part of an output.
-
-    Then what is scaled is the number: the half-width of a count need not be a hundred times less
-    where the output is a ratio, in percent.
-    """
-    if not isinstance(node, exp.Mul | exp.Div | exp.Neg):
-        return False
-    parent = node.parent
-    while isinstance(parent, exp.Paren | exp.Cast):
-        parent = parent.parent
-    return not isinstance(parent, exp.Alias | exp.Query | exp.Ordered | None)
-
-
-def constant(text: str, sign: int) -> Linear:
-    """Return a number as it is written, with the sign that stands before it."""
-    kind = types.of_literal(text, sign)
-    scale = types.scale_of(text) or 0
-    return Linear(None, sign * Fraction(text), kind in types.INTEGERS, None, kind, scale)
-
-
-def combined(node: exp.Expr, left: Linear, right: Linear) -> Linear | None:
-    """Return the sum, difference, product or quotient of linear combinations, if it is one.
-
-    Raises:
-        DataError: it is a constant that is out of the range of its type, or a division by 0.
-    """
-    if isinstance(node, exp.Mul):
-        if left.query is not None and right.query is not None:
-            return None
-        found = left * right if right.query is None else right * left
-    elif isinstance(node, exp.Div):
-        kind = types.of_arithmetic(left.type, right.type)
-        if right.query is None and not right.shift and left.query is not None:
-            raise DataError("division by zero", position=position(node), sqlstate="22012")
-        if right.query is not None or not right.shift or kind in types.INTEGERS:
-            return None  # PostgreSQL divides whole numbers without remainder: not linear
-        inverse = Linear(None, 1 / right.shift, counts=False, type=right.type)
-        found = replace(left * inverse, scale=types.DECIMALS)
-    else:
-        minus = Linear(None, Fraction(-1), type=right.type)
-        found = left + (right * minus if isinstance(node, exp.Sub) else right)
-    if found.query is None and not types.fits(found.shift, found.type):
-        message = f"{found.type} out of range"
-        raise DataError(message, position=position(node), sqlstate="22003")
-    return found

@@ -26,6 +26,27 @@ class Linear:
     type: str = "bigint"
     scale: int = 0  # of a numeric, its decimals
 
+    @property
+    def stored(self) -> str:
+        """The type in which its values are handed on."""
+        return "bigint" if self.type in types.INTEGERS else self.type
+
+    @property
+    def decimals(self) -> int:
+        """The decimals with which a numeric is shown: PostgreSQL's, or as many as it has."""
+        assert self.query is not None
+        for scale in range(self.scale, types.DECIMALS):
+            power = 10**scale
+            if (self.query.grid * power).denominator == 1 == (self.shift * power).denominator:
+                return scale
+        return types.DECIMALS
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What two numbers of a release point share iff they are the same."""
+        kind = "count" if self.counts else "sum"
+        return kind, self.query, self.shift, self.stored, self.decimals
+
     def __add__(self, other: Linear) -> Linear:
         query = other.query if self.query is None else self.query
         if self.query is not None and other.query is not None:
@@ -62,3 +83,13 @@ class Average:
     def mid(self) -> Fraction:
         """The middle that is subtracted from each record."""
         return (self.bounds[0] + self.bounds[1]) / 2
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What two numbers of a release point share iff they are the same."""
+        return "avg", self.query, self.mid, self.type, self.denominator
+
+
+def same_number(one: Linear | Average | None, two: Linear | Average | None) -> bool:
+    """Return whether two aggregates are the same number of a release point."""
+    return one is not None and two is not None and one.identity == two.identity

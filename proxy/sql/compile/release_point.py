@@ -24,7 +24,7 @@ from proxy.sql import types
 from proxy.sql.compile.coefficients import Coefficients
 from proxy.sql.compile.columns import pick
 from proxy.sql.compile.groups import Groups, Key, groups
-from proxy.sql.compile.linear import Average, Linear
+from proxy.sql.compile.linear import Average, Linear, same_number
 from proxy.sql.compile.moments import Moments, has_measure, moments, present, settle
 from proxy.sql.parse.tree import conjuncts, position
 from proxy.sql.program import Extra, GroupColumn, Number, Release, Request
@@ -52,6 +52,7 @@ class Point:
     grouped: bool  # without GROUP BY there is one row, whatever WHERE says
     branches: int = 1  # of the rows
     numbers: list[Number] = field(default_factory=list)
+    sources: list[Linear | Average] = field(default_factory=list)  # of the numbers
 
     @property
     def name(self) -> str:
@@ -104,10 +105,9 @@ class Point:
         else:
             assert what.query is not None
             kind = "count" if what.counts else "sum"
-            stored = "bigint" if what.type in types.INTEGERS else what.type
             number = Number(
                 label, self._family(what.query), what.shift, kind, request, position(node),
-                what.measure, type=stored, scale=_decimals(what),
+                what.measure, type=what.stored, scale=what.decimals,
             )  # fmt: skip
         if abs(number.shift) > LARGEST or not 1 / LARGEST <= number.family.grid <= LARGEST:
             raise NotSupportedError(
@@ -115,9 +115,10 @@ class Point:
                 position=number.position,
             )
         number.family.sensitivity  # noqa: B018  # what is too large is said now, with its place
-        for index, known in enumerate(self.numbers):
-            if _same(known, number):
+        for index, known in enumerate(self.sources):
+            if same_number(known, what):
                 return index
+        self.sources.append(what)
         self.numbers.append(number)
         return len(self.numbers) - 1
 
@@ -238,19 +239,3 @@ class Point:
             for key, values in zip(self.keys, shown, strict=True)
         )
         return Release(self.name, columns, self.rows, tuple(self.numbers))
-
-
-def _same(one: Number, two: Number) -> bool:
-    """Return whether two numbers of a release point are the same."""
-    kinds = [(n.kind, n.shift, n.type, n.scale) for n in (one, two)]
-    below = [n.denominator and n.denominator.query for n in (one, two)]
-    return kinds[0] == kinds[1] and one.family.query == two.family.query and below[0] == below[1]
-
-
-def _decimals(what: Linear) -> int:
-    """Return with how many decimals a numeric is shown: as PostgreSQL's, or as many as it has."""
-    assert what.query is not None
-    for scale in range(what.scale, types.DECIMALS):
-        if (what.query.grid * 10**scale).denominator == 1 == (what.shift * 10**scale).denominator:
-            return scale
-    return types.DECIMALS

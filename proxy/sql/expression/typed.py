@@ -25,6 +25,7 @@ class Typed:
     axes: frozenset[int] = frozenset()  # the axes it reads
     numbers: frozenset[int] = frozenset()  # the released numbers it reads
     shadow: str | None = None  # DuckDB text of the id of the number that it is exactly
+    number: int | None = None  # the index of that number in its release
     literal: str | None = None  # of an untyped quoted literal, its text
     width: int = 64  # of a text, the most bytes that it may have
     nonzero: bool = False  # it is a literal other than 0
