@@ -537,9 +537,10 @@ def test_a_number_that_is_cast_keeps_its_interval():
     for kind in ("numeric", "int", "bigint", "float8"):
         assert run(f"SELECT COUNT(*)::{kind} FROM survey").origins == [((0, 0, 0),)]
     one = run(
-        "SELECT CREDIBLE_LOW(COUNT(*)::numeric), PROBABILITY(COUNT(*)::int >= 600) FROM survey"
+        "SELECT CREDIBLE_LOW(COUNT(*)::numeric), PROBABILITY(COUNT(*)::int >= 600), "
+        "CREDIBLE_LOW(COUNT(*)::int + 5) FROM survey"
     )
-    assert one.rows == [(600.0, 1.0)]
+    assert one.rows == [(600.0, 1.0, 605.0)]
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from proxy.errors import (
-    GroupingError,
-    NotSupportedError,
-)
+from proxy.errors import GroupingError, NotSupportedError
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
 from proxy.sql.bind.outer import Outer
@@ -22,14 +19,6 @@ from proxy.sql.expression.aggregates import aggregate, aggregates, convert_resul
 from proxy.sql.expression.typed import Typed, make
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import position
-
-DOUBLE = "double precision"
-
-
-# --- aggregates of results ---------------------------------------------------------------------
-
-
-# --- SELECT over results ------------------------------------------------------------------------
 
 
 class Results(Outer):
@@ -57,17 +46,20 @@ class Results(Outer):
         """Return a column."""
         if isinstance(node.this, exp.Star):
             raise NotSupportedError("* is not supported here", position=position(node))
-        found = None
-        table = node.args.get("table")
-        if table is None or name_of(table) in self.names.tables:
-            found = self.names.find(node)
-        if found is None and self.context.outer is not None:
-            found = self.context.outer.find(node)
-        if found is None:
-            if table is not None:
+        typed = self._own(node)
+        if typed is None and self.context.outer is not None:
+            typed = self.context.outer.find(node)
+        if typed is None:
+            if node.args.get("table") is not None:
                 self.names.find(node)  # says that there is no such table
             raise self.names.unknown(node)
-        return found
+        return typed
+
+    def _own(self, node: exp.Expr) -> Typed | None:
+        """Return a column of this FROM clause, None if it is one of an outer query."""
+        table = node.args.get("table")
+        here = table is None or name_of(table) in self.names.tables
+        return self.names.find(node) if here else None
 
     def before(self, node: exp.Expr) -> Typed | None:
         """Return an aggregate or a key, after GROUP BY."""
@@ -90,14 +82,9 @@ class Results(Outer):
             typed = Results(self.binding, self.names, self.context).lower(node)
             if any(key.sql == typed.sql for key in self.keys):
                 return typed
-            if isinstance(node, exp.Column) and typed.sql.split(".")[0] in self._own():
+            if isinstance(node, exp.Column) and self._own(node) is not None:
                 raise ungrouped(node)
         return super().before(node)
-
-    def _own(self) -> set[str]:
-        """Return the generated names of the relations of this FROM clause."""
-        columns = [typed for known in self.names.tables.values() for _, typed in known]
-        return {typed.sql.split(".")[0] for typed in columns}
 
 
 def ungrouped(node: exp.Expr) -> GroupingError:
