@@ -17,7 +17,6 @@ from proxy.errors import DataError
 from proxy.sql import privacy_schema, types
 from proxy.sql.evaluator.evaluator import Evaluator, decimal_type
 from proxy.sql.program import (
-    DERIVED,
     Cell,
     GroupColumn,
     Number,
@@ -27,6 +26,7 @@ from proxy.sql.program import (
     Release,
     Rows,
 )
+from proxy.sql.provenance import DERIVED, unpack
 
 Values = Sequence[Sequence[Sequence[int | float | None]]]  # [release][number][row]
 Extras = Sequence[
@@ -92,7 +92,7 @@ def postprocess(
         for i in range(len(privacy_schema.TABLES[name])):
             parameters[f"sys_{name}{i}"] = [row[i] for row in rows]
     found = evaluator.rows(program.sql, parameters)
-    places = {int(release.name[1:]): r for r, release in enumerate(program.releases)}
+    places = {release.index: r for r, release in enumerate(program.releases)}
     width = len(program.columns)
     kinds = [column.type for column in program.columns]
     return Rows(
@@ -140,13 +140,15 @@ def _trimmed(cell: Cell, kind: str) -> Cell:
 
 def origin(shadow: int | None, places: Mapping[int, int]) -> Origin | None:
     """Return the release, number and row that a shadow stands for."""
-    if shadow is None or shadow >> 52 == DERIVED:
+    if shadow is None:
         return None
-    return places[shadow >> 52], (shadow >> 32) & (2**20 - 1), shadow & (2**32 - 1)
+    release, number, row = unpack(shadow)
+    return None if release == DERIVED else (places[release], number, row)
 
 
 def derived(shadow: int | None) -> Place | None:
     """Return which derived number a shadow stands for, and the row of its release."""
-    if shadow is None or shadow >> 52 != DERIVED:
+    if shadow is None:
         return None
-    return (shadow >> 32) & (2**20 - 1), shadow & (2**32 - 1)
+    release, number, row = unpack(shadow)
+    return (number, row) if release == DERIVED else None

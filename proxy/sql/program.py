@@ -17,7 +17,6 @@ from proxy.inference.family import Family
 Cell = Value | None
 Origin = tuple[int, int, int]  # release, number, row
 Place = tuple[int, int]  # of what is derived: which, and the row of its release
-DERIVED = 2**10  # stands for a release in the id of what is derived
 
 
 @dataclass(frozen=True)
@@ -95,10 +94,15 @@ class Number:
 class Release:
     """The numbers of one aggregation, and the groups they belong to."""
 
-    name: str
+    index: int  # of its release point in the statement
     groups: tuple[GroupColumn, ...]
     rows: int
     numbers: tuple[Number, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of its relation."""
+        return f"r{self.index}"
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from proxy.sql.bind.render import Body, assembled
 from proxy.sql.bind.results import ungrouped
 from proxy.sql.compile.groups import Key
 from proxy.sql.compile.linear import Average, Linear
-from proxy.sql.compile.release_point import NUMBERS, Point
+from proxy.sql.compile.release_point import Point
 from proxy.sql.expression.aggregates import (
     OTHER_AGGREGATES,
     aggregates,
@@ -38,6 +38,7 @@ from proxy.sql.expression.casts import cast
 from proxy.sql.expression.typed import Typed
 from proxy.sql.parse.identifiers import output_name
 from proxy.sql.parse.tree import position, worded
+from proxy.sql.provenance import pack
 
 
 def release(binding: Binding, clause: FromClause) -> Bound:
@@ -171,10 +172,10 @@ class Grouped(Outer):
         label = worded(node)
         indices = {point.add(what, node, self.context.wanted, label) for point in self.points}
         (index,) = indices  # all points have the same numbers
-        ids = frozenset(point.index * NUMBERS + index for point in self.points)
+        ids = frozenset((point.index, index) for point in self.points)
         shadow = f"{self.relation}.x{index}"
         if len(self.points) == 1:
-            shadow = shadow_of(self.points[0], index)
+            shadow = pack(self.points[0].index, index, self.relation)
         text, scale = f"{self.relation}.n{index}", self.points[0].numbers[index].scale
         if what.type in ("smallint", "integer"):  # it is stored as a bigint
             text = f"CAST({text} AS {types.DUCKDB[what.type]})"
@@ -286,7 +287,7 @@ class Grouped(Outer):
                 shown = f"g{each.index(index)}" if index in each else "NULL"
                 columns.append(f"{shown} AS g{index}")
             for k, number in enumerate(point.numbers):
-                columns += [f"n{k}", f"{shadow_of(point, k)} AS x{k}"]
+                columns += [f"n{k}", f"{pack(point.index, k, point.name)} AS x{k}"]
                 columns += [f"n{k}x{j}" for j in range(len(number.extras))]
             parts.append(f"SELECT {', '.join(columns)} FROM {point.name}")
         self.binding.withs.append(f"{self.relation} AS ({' UNION ALL '.join(parts)})")
@@ -297,9 +298,3 @@ class Grouped(Outer):
         if not counts or not self.keys:
             return None
         return f"({' AND '.join(f'{self.relation}.n{k} <= 0' for k in counts)})"
-
-
-def shadow_of(point: Point, number: int) -> str:
-    """Return the text of the id of a number: release, number and row in one integer."""
-    base = (point.index * NUMBERS + number) << 32
-    return f"(CAST({base} AS BIGINT) + {point.name}.i)"

@@ -18,23 +18,24 @@ from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.protected_rows import Inputs
 from proxy.sql.compile.groups import Key
 from proxy.sql.compile.moments import has_measure
-from proxy.sql.compile.release_point import NUMBERS, Point
+from proxy.sql.compile.release_point import Point
 from proxy.sql.expression.aggregates import SPREADS, fraction, only_argument, sole
 from proxy.sql.expression.guards import numeric
 from proxy.sql.expression.typed import Typed, convert
 from proxy.sql.parse.tree import position, worded
-from proxy.sql.program import DERIVED, Derived, Extra, Request
+from proxy.sql.program import Derived, Extra, Request
+from proxy.sql.provenance import DERIVED, pack
 
 DOUBLE = "double precision"
 
 
 @dataclass(frozen=True)
 class Marginal:
-    """The relation of the counts of each value ``v``, by group, and their number's id."""
+    """The relation of the counts of each value ``v``, by group, and their number."""
 
     name: str
     kind: str  # the type of v
-    number: int
+    number: tuple[int, int]  # its release point, and its index there
     scale: int | None = None  # of v
 
 
@@ -81,8 +82,8 @@ class Marginals:
             attributes[axis].edges for axis in typed.axes
         )  # its values are not those known
         exact = aggregate and marginal.kind in types.NUMBERS and not binned
-        counts = divmod(marginal.number, NUMBERS)
-        derived = Derived(shown, self.relation, f"r{counts[0]}", counts[1], aggregate, *detail)
+        counts, number = marginal.number
+        derived = Derived(shown, self.relation, f"r{counts}", number, aggregate, *detail)
         return Typed(
             f"(SELECT {text} FROM {marginal.name} AS q{where})",
             kind,
@@ -113,8 +114,7 @@ class Marginals:
         known = self.binding.derived
         if derived not in known:
             known.append(derived)
-        base = (DERIVED * NUMBERS + known.index(derived)) << 32
-        return f"(CAST({base} AS BIGINT) + {self.relation}.i)"
+        return pack(DERIVED, known.index(derived), self.relation)
 
     def _marginal(self, node: exp.Expr, value: Key, conditions: list[exp.Expr]) -> Marginal:
         """Return the counts by value and group, as one more release point."""
@@ -138,8 +138,7 @@ class Marginals:
             f"{name} AS (SELECT *, sum(w) OVER ({by} ORDER BY v) AS cum, "
             f"sum(w) OVER ({by}) AS tot, max(w) OVER ({by}) AS top FROM ({inner}))"
         )
-        key = point.index * NUMBERS + number
-        return Marginal(name, value.typed.type, key, value.typed.scale)
+        return Marginal(name, value.typed.type, (point.index, number), value.typed.scale)
 
 
 Rule = Callable[[Marginal], tuple[str, ...]]

@@ -30,7 +30,6 @@ from proxy.sql.bind.render import modified
 from proxy.sql.bind.select import WORDS, select
 from proxy.sql.bind.set_operations import set_operation, values
 from proxy.sql.bind.union_all import united
-from proxy.sql.compile.release_point import NUMBERS
 from proxy.sql.parse.identifiers import name_of, nearest
 from proxy.sql.parse.tree import position, worded
 from proxy.sql.parse.utility_clause import Utility, requests
@@ -99,9 +98,9 @@ class Binder(Binding):
                 hint=nearest(name, [output.name for output in bound.outputs]),
                 position=position(clause),
             )
-        for number in {number for output in found for number in output.typed.numbers}:
-            numbers = self.points[number // NUMBERS].numbers
-            numbers[number % NUMBERS] = replace(numbers[number % NUMBERS], utility=request)
+        for point, number in {pair for output in found for pair in output.typed.numbers}:
+            numbers = self.points[point].numbers
+            numbers[number] = replace(numbers[number], utility=request)
 
     def _with(self, node: exp.Expr, context: Context) -> Env:
         if node.args.get("recursive"):

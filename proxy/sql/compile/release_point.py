@@ -31,7 +31,6 @@ from proxy.sql.program import Extra, GroupColumn, Number, Release, Request
 
 DIGITS = 38  # of the largest number, as of DuckDB's decimals
 LARGEST = Fraction(10**DIGITS)
-NUMBERS = 2**20  # number k of point p has the id p · NUMBERS + k
 
 
 def space(domain: Domain) -> Space:
@@ -238,4 +237,4 @@ class Point:
             GroupColumn(key.name, key.typed.type, values)
             for key, values in zip(self.keys, shown, strict=True)
         )
-        return Release(self.name, columns, self.rows, tuple(self.numbers))
+        return Release(self.index, columns, self.rows, tuple(self.numbers))
