@@ -58,8 +58,10 @@ def localised(tree: exp.Expr, zone: str) -> None:
             node.replace(made)
 
 
-def fold(tree: exp.Expr, moment: datetime) -> None:
-    """Replace the functions of the clock in a tree."""
+def fold(tree: exp.Expr, moment: datetime | None) -> None:
+    """Replace the functions of the clock in a tree; without a moment they stay."""
+    if moment is None:
+        return
     for node in list(tree.find_all(exp.CurrentDate, *MOMENTS, exp.Anonymous)):
         if isinstance(node, exp.Anonymous) and node.name.lower() not in NAMES:
             continue

@@ -88,13 +88,15 @@ def split(text: str) -> list[str]:
     return [piece for piece in pieces if piece.strip()] or [text]
 
 
-def translated(text: str, found: Sequence[Token], name: str) -> tuple[str, list[Token]]:
-    """Return a statement of another language as one of PostgreSQL, with its utility.
+def translated(text: str, found: Sequence[Token], name: str) -> tuple[str, Sequence[Token]]:
+    """Return a statement of any language as one of PostgreSQL, with its utility.
 
     Raises:
         SQLSyntaxError: it does not parse.
         NotSupportedError: PostgreSQL has no words for it.
     """
+    if name == "postgres":
+        return text, found
     tree = parse(text, found, name)
     clause = tree.args.get("utility")
     asked = hint(found)
