@@ -102,9 +102,10 @@ def _located(text: str, source: Source) -> Program | Command:
         raise
 
 
-REWRITES: tuple[Callable[[exp.Expr, Source], None], ...] = (  # of every tree, views' too
+Rewrite = Callable[[exp.Expr, Source], None]
+REWRITES: tuple[Rewrite, ...] = (  # of every tree, views' too
     lambda tree, source: clock.fold(tree, source.moment),
-    lambda tree, source: quantifiers.spread(tree),
+    lambda tree, _: quantifiers.spread(tree),
     lambda tree, source: clock.localised(tree, source.policy.timezone),
 )
 

@@ -88,7 +88,7 @@ def split(text: str) -> list[str]:
     return [piece for piece in pieces if piece.strip()] or [text]
 
 
-def translated(text: str, found: Sequence[Token], name: str) -> tuple[str, Sequence[Token]]:
+def translated(text: str, found: Sequence[Token], name: str) -> tuple[str, list[Token]]:
     """Return a statement of any language as one of PostgreSQL, with its utility.
 
     Raises:
@@ -96,7 +96,7 @@ def translated(text: str, found: Sequence[Token], name: str) -> tuple[str, Seque
         NotSupportedError: PostgreSQL has no words for it.
     """
     if name == "postgres":
-        return text, found
+        return text, list(found)
     tree = parse(text, found, name)
     clause = tree.args.get("utility")
     asked = hint(found)
