@@ -21,7 +21,7 @@ from proxy.sql.bind.names import Names
 from proxy.sql.expression import allowlist, casts
 from proxy.sql.expression.casts import READABLE, sized
 from proxy.sql.expression.rules import ExpressionLowering
-from proxy.sql.expression.typed import Typed, convert, make
+from proxy.sql.expression.typed import TypedSql, coerce, combine
 from proxy.sql.parse import grammar, quantifiers
 from proxy.sql.parse.deep_stack import deeply
 
@@ -133,14 +133,14 @@ class Record(ExpressionLowering):
             raise UndefinedColumnError(f'the source has no column "{node.name}"{near}')
         return found
 
-    def column(self, node: exp.Expr) -> Typed:
+    def column(self, node: exp.Expr) -> TypedSql:
         """Return a column as a value of PostgreSQL's types."""
         found = self.find(node)
         if self.plain and not found.kind.startswith(ALIKE):
             raise NotSupportedError(f"a view that compares a column of type {found.kind[:40]}")
         return typed(found)
 
-    def before(self, node: exp.Expr) -> Typed | None:
+    def special_case(self, node: exp.Expr) -> TypedSql | None:
         """Refuse what is no value of one record, by its kind; TRY_CAST gives NULL for an error."""
         if self.plain and not isinstance(node, PLAIN):
             raise NotSupportedError(
@@ -162,13 +162,13 @@ class Record(ExpressionLowering):
         if isinstance(node, exp.Column):
             return self.find(node)
         value = self.lower(node)
-        value = convert(value, "text") if value.type == "unknown" else value
+        value = coerce(value, "text") if value.type == "unknown" else value
         if value.type == "interval":
             raise NotSupportedError("an interval is no value of an attribute, nor of a measure")
         return Field(value.sql, types.DUCKDB.get(value.type, "DECIMAL"))
 
 
-def typed(field: Field) -> Typed:
+def typed(field: Field) -> TypedSql:
     """Return a column as a value of the type that it has in PostgreSQL.
 
     Raises:
@@ -176,22 +176,22 @@ def typed(field: Field) -> Typed:
     """
     sql, kind = field.sql, field.kind
     if kind.startswith("DECIMAL"):
-        return Typed(sql, "numeric")
+        return TypedSql(sql, "numeric")
     if kind in ("BOOLEAN", "DATE"):
-        return Typed(sql, kind.lower())
+        return TypedSql(sql, kind.lower())
     if kind.startswith("TIMESTAMP"):
-        return Typed(moment(sql, kind), "timestamp")
+        return TypedSql(moment(sql, kind), "timestamp")
     if kind in WHOLE:
         name = WHOLE[kind]
-        return Typed(f"CAST({sql} AS {types.DUCKDB.get(name, 'DECIMAL(38, 0)')})", name)
+        return TypedSql(f"CAST({sql} AS {types.DUCKDB.get(name, 'DECIMAL(38, 0)')})", name)
     if kind in REAL:
-        return Typed(f"CAST({sql} AS DOUBLE)", "double precision")
+        return TypedSql(f"CAST({sql} AS DOUBLE)", "double precision")
     if kind.startswith(TEXTS) and "[" not in kind:
-        return Typed(f"CAST({sql} AS VARCHAR)", "text")
+        return TypedSql(f"CAST({sql} AS VARCHAR)", "text")
     raise NotSupportedError(f"a column of type {kind[:40]} is not read in an expression")
 
 
-def tried(value: Typed, kind: str) -> Typed:
+def tried(value: TypedSql, kind: str) -> TypedSql:
     """Return a value as another type; NULL where it cannot be read, or does not fit."""
     if value.type == "text" and kind in READABLE:
         read = f"TRY_CAST(trim({value.sql}) AS {types.DUCKDB.get(kind, WIDE)})"
@@ -201,8 +201,8 @@ def tried(value: Typed, kind: str) -> Typed:
     elif (value.type, kind) in casts.PLAIN and kind in types.NUMBERS:
         text = f"TRY_CAST({value.sql} AS {types.DUCKDB.get(kind, WIDE)})"
     else:
-        return convert(value, kind) if value.type == "unknown" else casts.cast(value, kind)
-    return make(text, kind, value)
+        return coerce(value, kind) if value.type == "unknown" else casts.cast(value, kind)
+    return combine(text, kind, value)
 
 
 def words(sql: str) -> str:

@@ -35,9 +35,9 @@ from proxy.sql.expression.aggregates import (
     only_argument,
 )
 from proxy.sql.expression.casts import cast
-from proxy.sql.expression.typed import Typed
+from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.identifiers import output_name
-from proxy.sql.parse.tree import position, worded
+from proxy.sql.parse.tree import as_sql, position
 from proxy.sql.provenance import pack
 
 
@@ -134,14 +134,14 @@ class Grouped(Outer):
 
     # --- translation -------------------------------------------------------------------------
 
-    def before(self, node: exp.Expr) -> Typed | None:
+    def special_case(self, node: exp.Expr) -> TypedSql | None:
         """Return a group column or a number, where a node is one."""
         if isinstance(node, exp.Grouping):
             return self._grouping(node)
         if isinstance(node, exp.Anonymous) and node.name.lower() in OTHER_AGGREGATES:
             return self._companion(node)
         if isinstance(node, exp.Window | exp.Subquery | exp.Exists) or node.args.get("query"):
-            return super().before(node)
+            return super().special_case(node)
         if not scaled_inside(node):
             combination = linear(node, self.aggregate)
             if combination is not None and combination.query is not None:
@@ -154,22 +154,22 @@ class Grouped(Outer):
             return self._group(node)
         return self.constant(node)
 
-    def _group(self, node: exp.Expr) -> Typed | None:
+    def _group(self, node: exp.Expr) -> TypedSql | None:
         typed = self.binding.coefficients.lower(self.inputs.resolve(node))
         for index, key in enumerate(self.keys):
             if key.typed.sql == typed.sql:
-                return Typed(f"{self.relation}.g{index}", typed.type, scale=typed.scale)
+                return TypedSql(f"{self.relation}.g{index}", typed.type, scale=typed.scale)
         if not typed.axes:
             return typed  # a public constant
         return None
 
-    def column(self, node: exp.Expr) -> Typed:
+    def column(self, node: exp.Expr) -> TypedSql:
         """Refuse a column that is not grouped."""
         raise ungrouped(node)
 
-    def number(self, what: Linear | Average, node: exp.Expr) -> Typed:
+    def number(self, what: Linear | Average, node: exp.Expr) -> TypedSql:
         """Return the column of a number, which is added to every grouping set."""
-        label = worded(node)
+        label = as_sql(node)
         indices = {point.add(what, node, self.context.wanted, label) for point in self.points}
         (index,) = indices  # all points have the same numbers
         ids = frozenset((point.index, index) for point in self.points)
@@ -179,9 +179,9 @@ class Grouped(Outer):
         text, scale = f"{self.relation}.n{index}", self.points[0].numbers[index].scale
         if what.type in ("smallint", "integer"):  # it is stored as a bigint
             text = f"CAST({text} AS {types.DUCKDB[what.type]})"
-        return Typed(text, what.type, numbers=ids, shadow=shadow, number=index, scale=scale)
+        return TypedSql(text, what.type, numbers=ids, shadow=shadow, number=index, scale=scale)
 
-    def _announced(self, combination: Linear, node: exp.Expr) -> Typed:
+    def _announced(self, combination: Linear, node: exp.Expr) -> TypedSql:
         """Return a number, of the type that a cast gives it."""
         outer = node
         while isinstance(outer, exp.Paren):
@@ -198,7 +198,7 @@ class Grouped(Outer):
             self.aggregate(node) if is_aggregate(node) else None
         )
 
-    def _companion(self, node: exp.Expr) -> Typed:
+    def _companion(self, node: exp.Expr) -> TypedSql:
         """Return CREDIBLE_LOW, CREDIBLE_HIGH, CONFIDENCE or PROBABILITY of a number."""
         subject, extra = claim(node, self.measured)
         number = self.lower(subject)
@@ -206,7 +206,7 @@ class Grouped(Outer):
             raise not_one_number(subject)
         at = max(point.extra(number.number, extra) for point in self.points)  # the same in all
         text = f"{self.relation}.n{number.number}x{at}"
-        return Typed(text, "double precision", numbers=number.numbers)
+        return TypedSql(text, "double precision", numbers=number.numbers)
 
     def aggregate(self, node: exp.Expr) -> Linear | Average | None:
         """Return an aggregate of protected rows; None if it is not linear, or a ratio, of them."""
@@ -248,14 +248,14 @@ class Grouped(Outer):
             )
         return self.inputs.resolve(node)
 
-    def _nonlinear(self, node: exp.Expr) -> Typed:
+    def _nonlinear(self, node: exp.Expr) -> TypedSql:
         found = self.aggregate(node)
         if isinstance(found, Average):
             return self.number(found, node)
         call, conditions = self.filtered(node)
         return self._marginals.aggregate(node, call, conditions)
 
-    def _grouping(self, node: exp.Grouping) -> Typed:
+    def _grouping(self, node: exp.Grouping) -> TypedSql:
         wanted = []
         for item in node.expressions:
             typed = self.binding.coefficients.lower(self.inputs.resolve(item))
@@ -270,9 +270,9 @@ class Grouped(Outer):
             for each in self.sets
         ]
         if len(masks) == 1:
-            return Typed(f"CAST({masks[0]} AS INTEGER)", "integer")
+            return TypedSql(f"CAST({masks[0]} AS INTEGER)", "integer")
         cases = " ".join(f"WHEN {s} THEN {mask}" for s, mask in enumerate(masks))
-        return Typed(f"CAST(CASE {self.relation}.s {cases} END AS INTEGER)", "integer")
+        return TypedSql(f"CAST(CASE {self.relation}.s {cases} END AS INTEGER)", "integer")
 
     # --- the relation ------------------------------------------------------------------------
 

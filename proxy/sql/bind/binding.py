@@ -22,7 +22,7 @@ from proxy.sql.compile.columns import Axis, Branched, MeasureColumn, Public, pic
 from proxy.sql.compile.groups import Key
 from proxy.sql.compile.release_point import Point
 from proxy.sql.evaluator.evaluator import Evaluator
-from proxy.sql.expression.typed import Typed
+from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.tree import conjuncts
 from proxy.sql.program import Derived
 
@@ -84,12 +84,12 @@ class Binding(ABC):
         fixed = [p for p in parts if not p.find(Axis, MeasureColumn, Public, Branched)]
         return any(not self.coefficients.indicator(p, "WHERE").array.any() for p in fixed)
 
-    def kind_of(self, node: exp.Expr) -> Typed:
+    def kind_of(self, node: exp.Expr) -> TypedSql:
         """Return a column of protected rows as one that holds nothing."""
         node = pick(node, 0)
         kind = self.coefficients.kind(node)
         kind = "text" if kind == "unknown" else kind
-        return Typed(types.literal(kind, None), kind)
+        return TypedSql(types.literal(kind, None), kind)
 
     def fresh(self, letter: str) -> str:
         """Return a name that is not yet used."""

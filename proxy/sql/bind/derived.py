@@ -21,8 +21,8 @@ from proxy.sql.compile.moments import has_measure
 from proxy.sql.compile.release_point import Point
 from proxy.sql.expression.aggregates import SPREADS, fraction, only_argument, sole
 from proxy.sql.expression.guards import numeric
-from proxy.sql.expression.typed import Typed, convert
-from proxy.sql.parse.tree import position, worded
+from proxy.sql.expression.typed import TypedSql, coerce
+from proxy.sql.parse.tree import as_sql, position
 from proxy.sql.program import Derived, Extra, Request
 from proxy.sql.provenance import DERIVED, pack
 
@@ -51,13 +51,13 @@ class Marginals:
     request: Request | None
     known: dict[tuple[str, ...], Marginal] = field(default_factory=dict)
 
-    def aggregate(self, node: exp.Expr, call: exp.Expr, conditions: list[exp.Expr]) -> Typed:
+    def aggregate(self, node: exp.Expr, call: exp.Expr, conditions: list[exp.Expr]) -> TypedSql:
         """Return an aggregate of the values of an expression; ``call`` is it without its FILTER.
 
         Raises:
             NotSupportedError: it cannot be computed from counts.
         """
-        shown = worded(node)
+        shown = as_sql(node)
         rule = _rule(call)
         if rule is None:
             raise _refused(node)
@@ -69,7 +69,7 @@ class Marginals:
             )
         lower = self.binding.coefficients.lower
         typed = lower(resolved)
-        typed = convert(typed, "text") if typed.type == "unknown" else typed
+        typed = coerce(typed, "text") if typed.type == "unknown" else typed
         key = (typed.sql, *(lower(condition).sql for condition in conditions))
         if key not in self.known:
             self.known[key] = self._marginal(node, Key("value", resolved, typed, shown), conditions)
@@ -84,7 +84,7 @@ class Marginals:
         exact = aggregate and marginal.kind in types.NUMBERS and not binned
         counts, number = marginal.number
         derived = Derived(shown, self.relation, f"r{counts}", number, aggregate, *detail)
-        return Typed(
+        return TypedSql(
             f"(SELECT {text} FROM {marginal.name} AS q{where})",
             kind,
             numbers=frozenset([marginal.number]),
@@ -102,7 +102,7 @@ class Marginals:
         resolved = self.inputs.resolve(argument)
         if has_measure(resolved):
             raise NotSupportedError(
-                f"{worded(node)} needs single values of a measure, and the cube has only its sums",
+                f"{as_sql(node)} needs single values of a measure, and the cube has only its sums",
                 hint="SUM, AVG and COUNT of a measure are answered; declare it as an attribute "
                 "with edges to see how it is distributed",
                 position=position(node),
@@ -122,7 +122,7 @@ class Marginals:
         point = self.binding.add(
             (*base.where, *conditions), (*base.keys, value), True, base.branches
         )
-        number = point.add(point.count(), node, self.request, f"COUNT(*) by {worded(node)}")
+        number = point.add(point.count(), node, self.request, f"COUNT(*) by {as_sql(node)}")
         extra = point.extra(number, Extra("present"))
         width = len(base.keys)
         groups = [f"g{i}" for i in range(width)]
@@ -216,7 +216,7 @@ def _spread(marginal: Marginal, name: str) -> tuple[str, ...]:
 
 def _refused(node: exp.Expr) -> NotSupportedError:
     return NotSupportedError(
-        f"{worded(node)} is not a function of counts and sums that is known",
+        f"{as_sql(node)} is not a function of counts and sums that is known",
         hint="COUNT, SUM and AVG are answered with an interval; COUNT(DISTINCT), MIN, MAX, MEDIAN, "
         "percentiles, MODE, VARIANCE and STDDEV are derived from counts",
         position=position(node),

@@ -18,7 +18,7 @@ from proxy.sql.bind.protected_rows import Inputs
 from proxy.sql.bind.relations import Context, Protected, Relation
 from proxy.sql.bind.results import Results
 from proxy.sql.expression.aggregates import aggregates
-from proxy.sql.expression.typed import Typed, together
+from proxy.sql.expression.typed import TypedSql, unify
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import position
 
@@ -30,7 +30,7 @@ class FromClause:
     node: exp.Expr  # the SELECT
     context: Context
     protected: Protected | None = None
-    names: Names[Typed] = field(default_factory=Names)
+    names: Names[TypedSql] = field(default_factory=Names)
     text: str = ""
     first: tuple[str, Relation] | None = None  # the first item, where it is a relation
 
@@ -144,7 +144,7 @@ def _join_results(
         one, two = left.find(column), Names({name: relation.columns}).find(column)
         if one is None or two is None:
             raise (names if one is None else Names({name: relation.columns})).unknown(column)
-        a, b = together([one, two], "JOIN/USING")
+        a, b = unify([one, two], "JOIN/USING")
         conditions.append(f"{a.sql} = {b.sql}")
         names.merged[name_of(identifier)] = _merged(side, a, b)
     text = f" CROSS JOIN {relation.text}"
@@ -153,7 +153,7 @@ def _join_results(
     return replace(clause, names=names, text=clause.text + text)
 
 
-def _merged(side: str, left: Typed, right: Typed) -> Typed:
+def _merged(side: str, left: TypedSql, right: TypedSql) -> TypedSql:
     """Return a column of USING: of the side whose rows are all kept."""
     if side in ("", "LEFT"):
         return left

@@ -19,11 +19,11 @@ from proxy.sql.bind.protected_rows import Inputs
 from proxy.sql.bind.relations import Protected, Relation
 from proxy.sql.bind.union_all import MAX_BRANCHES
 from proxy.sql.compile.columns import Branched, Public, pick, repeated
-from proxy.sql.expression.typed import Typed
+from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import flat, position
 
-Pair = tuple[exp.Expr, Typed]  # what of a record equals which column of the public table
+Pair = tuple[exp.Expr, TypedSql]  # what of a record equals which column of the public table
 
 
 def joined(
@@ -115,11 +115,11 @@ class _Found:
         operands = [operand.copy() for operand, _ in self.pairs]
         return Public(meaning=(text, kind), expressions=operands, keys=keys)
 
-    def one(self, typed: Typed) -> exp.Expr:
+    def one(self, typed: TypedSql) -> exp.Expr:
         """Return a column that is the same in all of these rows."""
         return self._lookup(f"any_value({typed.sql})", typed.type)
 
-    def all(self, typed: Typed, most: int) -> list[exp.Expr]:
+    def all(self, typed: TypedSql, most: int) -> list[exp.Expr]:
         """Return a column in each of these rows."""
         listed = f"list({typed.sql} ORDER BY {self.order})"
         return [self._lookup(f"{listed}[{j + 1}]", typed.type) for j in range(most)]
@@ -178,7 +178,7 @@ def _repetitions(inputs: Inputs, found: _Found) -> tuple[int, list[bool]]:
 
 
 def _pairs(
-    inputs: Inputs, public: Names[Typed], join: exp.Expr, where: exp.Expr | None
+    inputs: Inputs, public: Names[TypedSql], join: exp.Expr, where: exp.Expr | None
 ) -> tuple[list[Pair], list[exp.Expr]]:
     """Return the key by which rows are found, and the other conditions of ON."""
     pairs: list[Pair] = []
@@ -217,7 +217,7 @@ def _parts(node: exp.Expr | None) -> list[exp.Expr]:
 
 
 def _key_of(
-    node: exp.Expr, public: Names[Typed], inputs: Inputs
+    node: exp.Expr, public: Names[TypedSql], inputs: Inputs
 ) -> tuple[exp.Expr, exp.Expr] | None:
     """Return what of the rows equals which column of the public table, if a condition says so."""
     if not isinstance(node, exp.EQ):
@@ -230,7 +230,7 @@ def _key_of(
     return None
 
 
-def _columns(node: exp.Expr, public: Names[Typed], inputs: Inputs) -> list[exp.Expr]:
+def _columns(node: exp.Expr, public: Names[TypedSql], inputs: Inputs) -> list[exp.Expr]:
     """Return the columns of an expression that are the public table's."""
     return [
         column

@@ -13,10 +13,10 @@ from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
 from proxy.sql.bind.relations import Bound, Context
 from proxy.sql.bind.render import direction
-from proxy.sql.expression.aggregates import WINDOWS, aggregate, convert_result
+from proxy.sql.expression.aggregates import WINDOWS, aggregate, coerce_result
 from proxy.sql.expression.lowering import compared, signed
 from proxy.sql.expression.rules import ExpressionLowering
-from proxy.sql.expression.typed import Typed, convert, make
+from proxy.sql.expression.typed import TypedSql, coerce, combine
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import position
 
@@ -33,24 +33,24 @@ class Outer(ExpressionLowering):
         self.context = context
         self.windows = {name_of(window.this): window for window in windows}
 
-    def visible(self) -> Names[Typed] | None:
+    def visible(self) -> Names[TypedSql] | None:
         """Return the columns that a subquery sees from here."""
         return None
 
-    def before(self, node: exp.Expr) -> Typed | None:
+    def special_case(self, node: exp.Expr) -> TypedSql | None:
         """Return the translation of a subquery or a window."""
         if isinstance(node, exp.Subquery):
             return self._scalar(node)
         if isinstance(node, exp.Exists):
             bound = self._subquery(node.this)
-            return make(f"(EXISTS ({bound.sql}))", "boolean", *(o.typed for o in bound.outputs))
+            return combine(f"(EXISTS ({bound.sql}))", "boolean", *(o.typed for o in bound.outputs))
         if isinstance(node, exp.In) and node.args.get("query"):
             return self._member(node)
         if isinstance(node, exp.Window):
             return self._window(node)
         return self.constant(node)
 
-    def constant(self, node: exp.Expr) -> Typed | None:
+    def constant(self, node: exp.Expr) -> TypedSql | None:
         """Return an expression of constants, tried now: if it fails, then before any charge.
 
         Raises:
@@ -72,29 +72,29 @@ class Outer(ExpressionLowering):
     def _subquery(self, node: exp.Expr) -> Bound:
         return self.binding.query(node, replace(self.context, outer=self.visible()))
 
-    def _one_column(self, node: exp.Expr) -> tuple[Bound, Typed]:
+    def _one_column(self, node: exp.Expr) -> tuple[Bound, TypedSql]:
         bound = self._subquery(node)
         if len(bound.outputs) != 1:
             raise ProgrammingError("subquery must return only one column", position=position(node))
         return bound, bound.outputs[0].typed
 
-    def _scalar(self, node: exp.Expr) -> Typed:
+    def _scalar(self, node: exp.Expr) -> TypedSql:
         bound, typed = self._one_column(node)
         shadow = f"(SELECT s0 FROM ({bound.sql}))" if typed.shadow else None
         text = f"(SELECT c0 FROM ({bound.sql}))"
-        made = make(text, typed.type, typed, scale=typed.scale)
+        made = combine(text, typed.type, typed, scale=typed.scale)
         return replace(made, axes=frozenset(), shadow=shadow)
 
-    def _member(self, node: exp.Expr) -> Typed:
+    def _member(self, node: exp.Expr) -> TypedSql:
         bound, typed = self._one_column(node.args["query"])
-        inner = Typed("c0", typed.type, numbers=typed.numbers)
+        inner = TypedSql("c0", typed.type, numbers=typed.numbers)
         left, right = compared(self.lower(node.this), inner, "=")
         text = f"({left.sql} IN (SELECT {right.sql} FROM ({bound.sql})))"
-        return make(text, "boolean", left, right)
+        return combine(text, "boolean", left, right)
 
     # --- windows -----------------------------------------------------------------------------
 
-    def _window(self, node: exp.Expr) -> Typed:
+    def _window(self, node: exp.Expr) -> TypedSql:
         named = node.args.get("alias")
         if named is not None:
             if name_of(named) not in self.windows:
@@ -118,10 +118,10 @@ class Outer(ExpressionLowering):
         if spec.args.get("spec"):
             pieces.append(_frame(spec.args["spec"]))
         scale = values[0].scale if values else None
-        made = make(f"({function} OVER ({' '.join(pieces)}))", kind, *values, scale=scale)
-        return convert_result(made, function)
+        made = combine(f"({function} OVER ({' '.join(pieces)}))", kind, *values, scale=scale)
+        return coerce_result(made, function)
 
-    def _windowed(self, node: exp.Expr) -> tuple[str, str, list[Typed]]:
+    def _windowed(self, node: exp.Expr) -> tuple[str, str, list[TypedSql]]:
         """Return the call, its type and its arguments."""
         if type(node) in WINDOWS:
             name, kind = WINDOWS[type(node)]
@@ -131,17 +131,17 @@ class Outer(ExpressionLowering):
                 if isinstance(node.args.get(arg), exp.Expr)
             ]
             if kind is None and len(found) > 2:
-                found[0], found[2] = together_or_raise(found[0], found[2], name)
+                found[0], found[2] = unify_pair(found[0], found[2], name)
             text = f"{name}({', '.join(v.sql for v in found)})"
             return text, kind or found[0].type, found
         call = aggregate(node, self.lower)
         return call.sql, call.type, [call]
 
 
-def together_or_raise(one: Typed, two: Typed, place: str) -> tuple[Typed, Typed]:
+def unify_pair(one: TypedSql, two: TypedSql, place: str) -> tuple[TypedSql, TypedSql]:
     """Return two values as the type they have in common."""
     kind = types.common([one.type, two.type], place.upper())
-    return convert(one, kind), convert(two, kind)
+    return coerce(one, kind), coerce(two, kind)
 
 
 def _frame(spec: exp.Expr) -> str:

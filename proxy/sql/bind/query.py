@@ -31,7 +31,7 @@ from proxy.sql.bind.select import WORDS, select
 from proxy.sql.bind.set_operations import set_operation, values
 from proxy.sql.bind.union_all import united
 from proxy.sql.parse.identifiers import name_of, nearest
-from proxy.sql.parse.tree import position, worded
+from proxy.sql.parse.tree import as_sql, position
 from proxy.sql.parse.utility_clause import Utility, requests
 from proxy.sql.parse.views import SCHEMA as TEMPORARY
 from proxy.sql.program import Request
@@ -134,7 +134,7 @@ class Binder(Binding):
             found = self._inner(inner, context)
         else:
             raise NotSupportedError(
-                f"FROM takes tables and subqueries, not {worded(node)[:60]}",
+                f"FROM takes tables and subqueries, not {as_sql(node)[:60]}",
                 position=position(node),
             )
         return name, renamed(found, names, node) if names else found

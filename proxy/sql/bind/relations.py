@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from proxy.errors import ProgrammingError
 from proxy.sql.bind.names import Names
-from proxy.sql.expression.typed import Typed
+from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.tree import position
 from proxy.sql.program import Request
 
@@ -31,7 +31,7 @@ class Relation:
     """A result, or a public table: an item of DuckDB's FROM, and its columns."""
 
     text: str
-    columns: tuple[tuple[str, Typed], ...]
+    columns: tuple[tuple[str, TypedSql], ...]
     public: bool = False  # nothing in it has been released: public tables and what is made of them
 
 
@@ -40,7 +40,7 @@ class Output:
     """A column of a bound query."""
 
     name: str
-    typed: Typed
+    typed: TypedSql
 
 
 @dataclass(frozen=True)
@@ -73,15 +73,15 @@ class Context:
 
     env: Env = field(default_factory=dict)
     wanted: Request | None = None
-    outer: Names[Typed] | None = None
+    outer: Names[TypedSql] | None = None
 
 
-def columns_of(name: str, outputs: Iterable[Output]) -> tuple[tuple[str, Typed], ...]:
+def columns_of(name: str, outputs: Iterable[Output]) -> tuple[tuple[str, TypedSql], ...]:
     """Return the columns of a bound query as columns of a relation."""
     return tuple(
         (
             output.name,
-            Typed(
+            TypedSql(
                 f"{name}.c{i}",
                 output.typed.type,
                 numbers=output.typed.numbers,

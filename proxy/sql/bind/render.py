@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError, TypeMismatchError
 from proxy.sql.bind.relations import Bound, Output
-from proxy.sql.expression.typed import Typed
+from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import position, refuse_constant
 
@@ -36,7 +36,7 @@ class Body:
     ties: Sequence[str] = ()  # what orders rows that ORDER BY does not
 
 
-def assembled(node: exp.Expr, body: Body, lower: Callable[[exp.Expr], Typed]) -> Bound:
+def assembled(node: exp.Expr, body: Body, lower: Callable[[exp.Expr], TypedSql]) -> Bound:
     """Return a SELECT as text: its columns, then the shadows, in order, limited."""
     columns = [f"{output.typed.sql} AS c{i}" for i, output in enumerate(body.outputs)]
     shadowed = [i for i, output in enumerate(body.outputs) if output.typed.shadow]
@@ -65,7 +65,7 @@ def assembled(node: exp.Expr, body: Body, lower: Callable[[exp.Expr], Typed]) ->
 def _ordered(
     node: exp.Expr,
     outputs: Sequence[Output],
-    lower: Callable[[exp.Expr], Typed],
+    lower: Callable[[exp.Expr], TypedSql],
     distinct: bool,
 ) -> str:
     """Return what to order by: an ordinal, an output column, an expression of the input."""

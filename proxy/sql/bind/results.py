@@ -15,8 +15,8 @@ from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
 from proxy.sql.bind.outer import Outer
 from proxy.sql.bind.relations import Context
-from proxy.sql.expression.aggregates import aggregate, aggregates, convert_result, is_aggregate
-from proxy.sql.expression.typed import Typed, make
+from proxy.sql.expression.aggregates import aggregate, aggregates, coerce_result, is_aggregate
+from proxy.sql.expression.typed import TypedSql, combine
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import position
 
@@ -27,22 +27,22 @@ class Results(Outer):
     def __init__(
         self,
         binding: Binding,
-        names: Names[Typed],
+        names: Names[TypedSql],
         context: Context,
-        keys: Sequence[Typed] | None = None,
+        keys: Sequence[TypedSql] | None = None,
         windows: Sequence[exp.Expr] = (),
     ) -> None:
         super().__init__(binding, context, windows)
         self.names = names
         self.keys = keys
 
-    def visible(self) -> Names[Typed] | None:
+    def visible(self) -> Names[TypedSql] | None:
         """Return the columns that a subquery sees: these, and those around."""
         outer = self.context.outer
         tables = {**(outer.tables if outer else {}), **self.names.tables}
         return Names(tables, self.names.merged)
 
-    def column(self, node: exp.Expr) -> Typed:
+    def column(self, node: exp.Expr) -> TypedSql:
         """Return a column."""
         if isinstance(node.this, exp.Star):
             raise NotSupportedError("* is not supported here", position=position(node))
@@ -55,28 +55,30 @@ class Results(Outer):
             raise self.names.unknown(node)
         return typed
 
-    def _own(self, node: exp.Expr) -> Typed | None:
+    def _own(self, node: exp.Expr) -> TypedSql | None:
         """Return a column of this FROM clause, None if it is one of an outer query."""
         table = node.args.get("table")
         here = table is None or name_of(table) in self.names.tables
         return self.names.find(node) if here else None
 
-    def before(self, node: exp.Expr) -> Typed | None:
+    def special_case(self, node: exp.Expr) -> TypedSql | None:
         """Return an aggregate or a key, after GROUP BY."""
         if self.keys is None:
             if is_aggregate(node):
                 raise GroupingError(
                     "aggregate functions are not allowed here", position=position(node)
                 )
-            return super().before(node)
+            return super().special_case(node)
         if is_aggregate(node):
             plain = Results(self.binding, self.names, self.context)
             made = aggregate(node, plain.lower)
-            return convert_result(made, made.sql)
+            return coerce_result(made, made.sql)
         if isinstance(node, exp.Grouping):
             plain = Results(self.binding, self.names, self.context)
             parts = [plain.lower(item) for item in node.expressions]
-            return make(f"CAST(grouping({', '.join(p.sql for p in parts)}) AS INTEGER)", "integer")
+            return combine(
+                f"CAST(grouping({', '.join(p.sql for p in parts)}) AS INTEGER)", "integer"
+            )
         alone = node.find(exp.Column) and not node.find(exp.Window, exp.Query)
         if alone and next(aggregates(node), None) is None:
             typed = Results(self.binding, self.names, self.context).lower(node)
@@ -84,7 +86,7 @@ class Results(Outer):
                 return typed
             if isinstance(node, exp.Column) and self._own(node) is not None:
                 raise ungrouped(node)
-        return super().before(node)
+        return super().special_case(node)
 
 
 def ungrouped(node: exp.Expr) -> GroupingError:

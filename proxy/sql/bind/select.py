@@ -20,7 +20,7 @@ from proxy.sql.bind.names import Names
 from proxy.sql.bind.relations import Bound, Context, Output, Protected
 from proxy.sql.bind.render import Body, assembled
 from proxy.sql.bind.results import Results
-from proxy.sql.expression.typed import Typed
+from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.identifiers import output_name
 from proxy.sql.parse.tree import position
 
@@ -112,13 +112,13 @@ def _over_results(binding: Binding, clause: FromClause) -> Bound:
     return assembled(node, body, lowering.lower)
 
 
-def _grouping(node: exp.Expr, plain: Results) -> tuple[list[Typed], str | None]:
+def _grouping(node: exp.Expr, plain: Results) -> tuple[list[TypedSql], str | None]:
     """Return the grouping expressions of results, and the text of GROUP BY."""
     group = node.args.get("group")
     if group is None:
         return [], None
     sets = grouping_sets(group)
-    keys: list[Typed] = []
+    keys: list[TypedSql] = []
     listed = []
     for each in sets:
         texts = []

@@ -13,9 +13,9 @@ from proxy.sql.bind.relations import Output
 from proxy.sql.bind.results import Results
 from proxy.sql.compile.moments import has_measure
 from proxy.sql.expression.aggregates import aggregates
-from proxy.sql.expression.typed import Typed, convert
+from proxy.sql.expression.typed import TypedSql, coerce
 from proxy.sql.parse.identifiers import name_of, output_name, quoted
-from proxy.sql.parse.tree import position, refuse_constant, worded
+from proxy.sql.parse.tree import as_sql, position, refuse_constant
 
 
 def is_aggregated(node: exp.Expr) -> bool:
@@ -55,12 +55,12 @@ def outputs(clause: FromClause, lowering: Outer) -> list[Output]:
     return columns
 
 
-def _settled(value: Typed) -> Typed:
+def _settled(value: TypedSql) -> TypedSql:
     """Return an output's value: an untyped literal is text."""
-    return convert(value, "text") if value.type == "unknown" else value
+    return coerce(value, "text") if value.type == "unknown" else value
 
 
-def key(node: exp.Expr, item: exp.Expr, names: Names[Typed] | Names[exp.Expr]) -> exp.Expr:
+def key(node: exp.Expr, item: exp.Expr, names: Names[TypedSql] | Names[exp.Expr]) -> exp.Expr:
     """Return what an item of GROUP BY stands for: an ordinal, an alias, an expression.
 
     Raises:
@@ -119,8 +119,8 @@ def refused(clause: FromClause, binding: Binding) -> NotSupportedError:
     plain = [c for c in columns if isinstance(c, exp.Column) and not c.is_star]
     inputs = clause.inputs(binding)
     sums = [c for c in plain if has_measure(inputs.resolve(c))]
-    keys = ", ".join(worded(c) for c in plain if c not in sums)
-    shown = [f"SUM({worded(c)})" for c in sums] or ["COUNT(*)"]
+    keys = ", ".join(as_sql(c) for c in plain if c not in sums)
+    shown = [f"SUM({as_sql(c)})" for c in sums] or ["COUNT(*)"]
     form = f"SELECT {', '.join([keys] * bool(keys) + shown)} FROM {quoted(binding.policy.dataset)}"
     form += f" GROUP BY {keys}" if keys else ""
     return NotSupportedError(

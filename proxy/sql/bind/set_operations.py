@@ -12,7 +12,7 @@ from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
 from proxy.sql.bind.relations import Bound, Context, Output
 from proxy.sql.bind.results import Results
-from proxy.sql.expression.typed import Typed, convert, widest
+from proxy.sql.expression.typed import TypedSql, coerce, widest
 from proxy.sql.parse.tree import position
 
 
@@ -48,10 +48,10 @@ def set_operation(node: exp.Expr, sides: Sequence[Bound]) -> Bound:
     outputs = tuple(
         Output(
             one.name,
-            Typed(
+            TypedSql(
                 f"c{i}", kind, numbers=one.typed.numbers | two.typed.numbers,
                 width=max(one.typed.width, two.typed.width),
-                scale=widest([convert(o.typed, kind) for o in (one, two)]),
+                scale=widest([coerce(o.typed, kind) for o in (one, two)]),
                 shadow=f"s{i}" if shadow else None,
             ),
         )
@@ -65,7 +65,7 @@ def set_operation(node: exp.Expr, sides: Sequence[Bound]) -> Bound:
 def _side(side: Bound, kinds: Sequence[str], shadowed: Sequence[bool]) -> str:
     columns, shadows = [], []
     for i, (output, kind) in enumerate(zip(side.outputs, kinds, strict=True)):
-        columns.append(f"{convert(Typed(f'c{i}', output.typed.type), kind).sql} AS c{i}")
+        columns.append(f"{coerce(TypedSql(f'c{i}', output.typed.type), kind).sql} AS c{i}")
         if shadowed[i]:
             shadow = f"s{i}" if output.typed.shadow else "CAST(NULL AS BIGINT)"
             shadows.append(f"{shadow} AS s{i}")
@@ -85,15 +85,15 @@ def values(binding: Binding, node: exp.Expr, context: Context) -> Bound:
     kinds = [types.common([row[i].type for row in rows], "VALUES") for i in range(len(rows[0]))]
     kinds = ["text" if kind == "unknown" else kind for kind in kinds]
     texts = [
-        f"({', '.join(convert(v, kind).sql for v, kind in zip(row, kinds, strict=True))})"
+        f"({', '.join(coerce(v, kind).sql for v, kind in zip(row, kinds, strict=True))})"
         for row in rows
     ]
     names = ", ".join(f"c{i}" for i in range(len(kinds)))
     text = f"SELECT * FROM (VALUES {', '.join(texts)}) AS v({names})"
     widths = [max(row[i].width for row in rows) for i in range(len(kinds))]
-    scales = [widest([convert(row[i], kind) for row in rows]) for i, kind in enumerate(kinds)]
+    scales = [widest([coerce(row[i], kind) for row in rows]) for i, kind in enumerate(kinds)]
     outputs = [
-        Output(f"column{i + 1}", Typed(f"c{i}", kind, width=widths[i], scale=scales[i]))
+        Output(f"column{i + 1}", TypedSql(f"c{i}", kind, width=widths[i], scale=scales[i]))
         for i, kind in enumerate(kinds)
     ]
     return Bound(text, tuple(outputs))

@@ -13,7 +13,7 @@ from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
 from proxy.sql.bind.relations import Protected, Relation
 from proxy.sql.compile.columns import Axis, MeasureColumn
-from proxy.sql.expression.typed import Typed
+from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.identifiers import nearest
 from proxy.sql.parse.tree import position
 
@@ -43,7 +43,7 @@ def public(binding: Binding, name: str) -> Relation:
     table, columns = binding.evaluator.public(name, binding.policy.public[name].path)
     alias = binding.fresh("t")
     typed = tuple(
-        (column, Typed(f"{alias}.c{i}", kind, width=width))
+        (column, TypedSql(f"{alias}.c{i}", kind, width=width))
         for i, (column, kind, width) in enumerate(columns)
     )
     return Relation(f"{table} AS {alias}", typed, public=True)
@@ -64,7 +64,7 @@ def system(binding: Binding, name: str, node: exp.Expr) -> Relation:
     binding.systems[name] = privacy_schema.relation(name)
     alias = binding.fresh("t")
     typed = tuple(
-        (column, Typed(f"{alias}.c{i}", kind))
+        (column, TypedSql(f"{alias}.c{i}", kind))
         for i, (column, kind) in enumerate(privacy_schema.TABLES[name])
     )
     binding.taint += 1

@@ -34,7 +34,7 @@ from proxy.sql.compile.bins import (
 from proxy.sql.compile.columns import Axis
 from proxy.sql.compile.domain_lowering import DomainLowering, MeasureLowering
 from proxy.sql.evaluator.evaluator import Evaluator, Points, Values, inside
-from proxy.sql.expression.typed import Typed, convert
+from proxy.sql.expression.typed import TypedSql, coerce
 from proxy.sql.parse.tree import flat, position
 
 MAX_EFFORT = 2**28  # cells evaluated for one statement
@@ -55,7 +55,7 @@ class Coefficients:
     notices: list[str] = field(default_factory=list)
     effort: list[int] = field(default_factory=list)  # cells that were evaluated
 
-    def lower(self, node: exp.Expr) -> Typed:
+    def lower(self, node: exp.Expr) -> TypedSql:
         """Return an expression of axes as DuckDB text."""
         return DomainLowering(self.domain).lower(node)
 
@@ -63,7 +63,7 @@ class Coefficients:
         """Return the type of an expression of axes and measures."""
         return MeasureLowering(self.domain).lower(node).type
 
-    def values(self, node: exp.Expr, typed: Typed, place: str) -> Values:
+    def values(self, node: exp.Expr, typed: TypedSql, place: str) -> Values:
         """Return an expression's value on each cell of the axes it reads.
 
         Raises:
@@ -76,7 +76,7 @@ class Coefficients:
             raise self._cut(node, found, points, place)
         return found
 
-    def _evaluate(self, node: exp.Expr, typed: Typed, points: dict[int, Points]) -> Values:
+    def _evaluate(self, node: exp.Expr, typed: TypedSql, points: dict[int, Points]) -> Values:
         self.effort.append(self._cells(typed.axes))
         if sum(self.effort) > MAX_EFFORT:
             raise StatementTooComplexError("the expressions of the statement have too many cells")
@@ -178,7 +178,7 @@ class Coefficients:
         grid, whole = integers(array, found.scale)
         return grid, Factor(found.axes, whole)
 
-    def number(self, node: exp.Expr, place: str, measured: bool = False) -> Typed:
+    def number(self, node: exp.Expr, place: str, measured: bool = False) -> TypedSql:
         """Return an expression that must be a number; ``measured``: for its type alone.
 
         Raises:
@@ -186,7 +186,7 @@ class Coefficients:
         """
         typed = (MeasureLowering if measured else DomainLowering)(self.domain).lower(node)
         if typed.type == "unknown":
-            typed = convert(typed, "numeric")
+            typed = coerce(typed, "numeric")
         if typed.type not in types.NUMBERS:
             raise TypeMismatchError(
                 f"{place} needs a number, not type {typed.type}", position=position(node)
@@ -228,9 +228,9 @@ class Coefficients:
     def _constant(self, node: exp.Expr, kind: str) -> Value | None:
         typed = self.lower(node)
         if typed.type == "unknown":
-            typed = convert(typed, kind)
+            typed = coerce(typed, kind)
         elif typed.type in types.TIMES:
-            typed = convert(typed, types.common([typed.type, kind], "comparison"))
+            typed = coerce(typed, types.common([typed.type, kind], "comparison"))
         ((value,),) = self.evaluator.rows(f"SELECT {typed.sql}", {})
         if isinstance(value, float):
             value = Decimal(value)

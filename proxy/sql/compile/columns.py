@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError
 from proxy.sql.expression.lowering import Lowering
-from proxy.sql.expression.typed import Typed
+from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.tree import position
 
 
@@ -66,7 +66,7 @@ def repeated(node: exp.Expr, times: int) -> exp.Expr:
     return node.transform(more)
 
 
-def refused_branches(_: Lowering, node: exp.Expr) -> Typed:
+def refused_branches(_: Lowering, node: exp.Expr) -> TypedSql:
     """Refuse a column of several values where one is needed."""
     raise NotSupportedError(
         "a record may have several values of this column: in parts of UNION ALL, or in rows of a "

@@ -22,7 +22,7 @@ from proxy.inference.query import MAX_CELLS, Factor, Term
 from proxy.sql.compile.coefficients import Coefficients
 from proxy.sql.compile.columns import Axis
 from proxy.sql.evaluator.evaluator import Values
-from proxy.sql.expression.typed import Typed
+from proxy.sql.expression.typed import TypedSql
 from proxy.sql.program import Cell
 
 MAX_GROUPS = 100_000
@@ -34,7 +34,7 @@ class Key:
 
     name: str
     node: exp.Expr
-    typed: Typed
+    typed: TypedSql
     place: str = "GROUP BY"
 
 

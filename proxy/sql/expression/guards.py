@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from proxy.sql import types
-from proxy.sql.expression.typed import Typed, convert, make
+from proxy.sql.expression.typed import TypedSql, coerce, combine
 
 
-def wide(value: Typed) -> Typed:
+def wide(value: TypedSql) -> TypedSql:
     """Return a numeric that has room: DuckDB gives a sum the width that its operands have."""
-    value = convert(value, "numeric")
+    value = coerce(value, "numeric")
     if value.scale is None:
         return value
     return replace(value, sql=f"CAST({value.sql} AS DECIMAL(38, {value.scale}))")
 
 
-def finite(text: str, operand: Typed) -> str:
+def finite(text: str, operand: TypedSql) -> str:
     """Return a result that fails where it is infinite; a long one is looked at when it is shown."""
     if operand.type not in types.FLOATS or len(text) > CHECKED:
         return text
@@ -29,15 +29,15 @@ CHECKED = 200  # characters: each check writes an expression twice
 EXACT = 18  # decimals of a product of numerics that is exact
 
 
-def numeric(text: str, *parts: Typed) -> Typed:
+def numeric(text: str, *parts: TypedSql) -> TypedSql:
     """Return a double as a numeric."""
     scale = types.QUOTIENT
-    return make(
+    return combine(
         f"CAST(round({text}, {scale}) AS DECIMAL(38, {scale}))", "numeric", *parts, scale=scale
     )
 
 
-def guarded(left: Typed, divisor: Typed, text: str) -> str:
+def guarded(left: TypedSql, divisor: TypedSql, text: str) -> str:
     """Return a division that fails where the divisor is 0 and there is something to divide."""
     if divisor.nonzero:
         return text
@@ -45,7 +45,7 @@ def guarded(left: Typed, divisor: Typed, text: str) -> str:
     return checked(wrong, "division by zero", text, divisor)
 
 
-def checked(wrong: str, message: str, text: str, *parts: Typed) -> str:
+def checked(wrong: str, message: str, text: str, *parts: TypedSql) -> str:
     """Return a text that fails with a message, as PostgreSQL does, where a condition holds.
 
     Where noise may make it hold the result is NULL: a statement must not fail by chance.  What is

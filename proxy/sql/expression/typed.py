@@ -17,7 +17,7 @@ MAX_WIDTH = 1_000_000  # bytes of one text value
 
 
 @dataclass(frozen=True)
-class Typed:
+class TypedSql:
     """A piece of DuckDB text and what is known of its value."""
 
     sql: str
@@ -32,12 +32,12 @@ class Typed:
     scale: int | None = None  # of a numeric, its decimals, where they are known
 
 
-NULL = Typed("NULL", "unknown")
+NULL = TypedSql("NULL", "unknown")
 
 
-def make(
-    sql: str, kind: str, *parts: Typed, width: int | None = None, scale: int | None = None
-) -> Typed:
+def combine(
+    sql: str, kind: str, *parts: TypedSql, width: int | None = None, scale: int | None = None
+) -> TypedSql:
     """Return the text made of parts; its value is as wide as the widest, if ``width`` is not said.
 
     Raises:
@@ -48,7 +48,7 @@ def make(
     if len(sql) > MAX_TEXT or width > MAX_WIDTH:
         what = "an expression" if len(sql) > MAX_TEXT else "a text"
         raise StatementTooComplexError(f"{what} of this statement becomes too long")
-    return Typed(
+    return TypedSql(
         sql,
         kind,
         frozenset().union(*(part.axes for part in parts)),
@@ -58,7 +58,7 @@ def make(
     )
 
 
-def convert(value: Typed, kind: str) -> Typed:
+def coerce(value: TypedSql, kind: str) -> TypedSql:
     """Return a value as another type, where PostgreSQL converts without being asked.
 
     Raises:
@@ -68,9 +68,9 @@ def convert(value: Typed, kind: str) -> Typed:
         return value
     if value.literal is not None:
         made = types.literal(kind, types.read(value.literal, kind))
-        return Typed(made, kind, width=value.width, scale=types.scale_of(value.literal, kind))
+        return TypedSql(made, kind, width=value.width, scale=types.scale_of(value.literal, kind))
     if value.type == "unknown":
-        return Typed(types.literal(kind, None), kind, scale=0)
+        return TypedSql(types.literal(kind, None), kind, scale=0)
     wider = any(
         value.type in order and kind in order and order.index(value.type) < order.index(kind)
         for order in (types.NUMBERS, types.TIMES)
@@ -83,17 +83,17 @@ def convert(value: Typed, kind: str) -> Typed:
     return replace(value, sql=f"CAST({value.sql} AS {types.DUCKDB[kind]})", type=kind, scale=None)
 
 
-def widest(values: Sequence[Typed]) -> int | None:
+def widest(values: Sequence[TypedSql]) -> int | None:
     """Return the most decimals that any of some values has, where they are known."""
     scales = [value.scale for value in values]
     return None if None in scales else max(scale or 0 for scale in scales)
 
 
-def together(values: Sequence[Typed], place: str) -> list[Typed]:
+def unify(values: Sequence[TypedSql], place: str) -> list[TypedSql]:
     """Return values as the type they have in common; text where none has one."""
     kind = types.common((value.type for value in values), place)
     kind = "text" if kind == "unknown" else kind
-    made = [convert(value, kind) for value in values]
+    made = [coerce(value, kind) for value in values]
     if kind != "numeric":
         return made
     scale = widest(made)  # DuckDB itself may take a narrower one

@@ -17,7 +17,7 @@ def position(node: exp.Expr | None) -> int | None:
     return min(starts) + 1 if starts else None
 
 
-def worded(node: exp.Expr) -> str:
+def as_sql(node: exp.Expr) -> str:
     """Return an expression as PostgreSQL would write it, or the kind of expression it is."""
     try:
         return node.sql(dialect="postgres", comments=False)
