@@ -19,7 +19,7 @@ from proxy.errors import Error, NotSupportedError, StatementTooComplexError
 from proxy.inference.query import TooLargeError, TooWideError
 from proxy.policy import Policy
 from proxy.sql.bind.query import Binder
-from proxy.sql.bind.relations import Bound, Context, Cte, Env
+from proxy.sql.bind.relations import BoundQuery, Cte, Env, Scope
 from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.sql.parse import clock, grammar, quantifiers, utility_clause
 from proxy.sql.parse.commands import command
@@ -121,7 +121,7 @@ def _statement(text: str, source: Source) -> Program | Command:
         for rewrite in REWRITES:
             rewrite(tree, source)
         binder = Binder(source.policy, source.evaluator, text, source.hides_empty)
-        bound = binder.query(tree, Context(_views(source), utility_clause.hint(tokens)))
+        bound = binder.query(tree, Scope(_views(source), utility_clause.hint(tokens)))
         return _program(binder, bound)
     except TooLargeError as error:
         raise too_complex("the statement", error) from None
@@ -165,11 +165,11 @@ def _views(source: Source) -> Env:
             rewrite(tree, source)
         tree = placeless(tree, view.text)
         columns = [column.name for column in view.columns]
-        env[name] = Cte(tree, columns, dict(env), wanted=utility_clause.hint(tokens))
+        env[name] = Cte(tree, columns, dict(env), request=utility_clause.hint(tokens))
     return env
 
 
-def _program(binder: Binder, bound: Bound) -> Program:
+def _program(binder: Binder, bound: BoundQuery) -> Program:
     """Return the program of a bound query: its releases, and the SQL over their relations."""
     columns = tuple(Column(output.name, output.typed.type) for output in bound.outputs)
     if bound.probe:

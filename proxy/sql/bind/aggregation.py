@@ -21,13 +21,13 @@ from proxy.sql.bind.derived import Marginals
 from proxy.sql.bind.from_clause import FromClause
 from proxy.sql.bind.grouping_sets import grouping_sets
 from proxy.sql.bind.linear_combinations import linear, scaled_inside
-from proxy.sql.bind.outer import Outer
-from proxy.sql.bind.relations import Bound
-from proxy.sql.bind.render import Body, assembled
+from proxy.sql.bind.outer import PostAggregate
+from proxy.sql.bind.relations import BoundQuery
+from proxy.sql.bind.render import Body, render_select
 from proxy.sql.bind.results import ungrouped
 from proxy.sql.compile.groups import Key
 from proxy.sql.compile.linear import Average, Linear
-from proxy.sql.compile.release_point import Point
+from proxy.sql.compile.release_point import ReleasePoint
 from proxy.sql.expression.aggregates import (
     OTHER_AGGREGATES,
     aggregates,
@@ -41,9 +41,9 @@ from proxy.sql.parse.tree import as_sql, position
 from proxy.sql.provenance import pack
 
 
-def release(binding: Binding, clause: FromClause) -> Bound:
+def bind_release(binding: Binding, clause: FromClause) -> BoundQuery:
     """Return the bound query of a release point."""
-    lowering = Grouped(binding, clause)
+    lowering = AggregateExpressions(binding, clause)
     node = clause.node
     outputs = select_list.outputs(clause, lowering)
     having = node.args.get("having")
@@ -55,19 +55,19 @@ def release(binding: Binding, clause: FromClause) -> Bound:
         qualify=select_list.qualified(clause, lowering),
         ties=lowering.ties,
     )
-    bound = assembled(node, body, lowering.lower)
+    bound = render_select(node, body, lowering.lower)
     lowering.finish()
     if binding.hide_empty and (hidden := lowering.empty()):
         kept = f"({kept}) AND NOT {hidden}" if kept else f"NOT {hidden}"
-        bound = assembled(node, replace(body, where=kept), lowering.lower)
+        bound = render_select(node, replace(body, where=kept), lowering.lower)
     return bound
 
 
-class Grouped(Outer):
+class AggregateExpressions(PostAggregate):
     """Expressions outside the aggregates of a release point: over its groups and numbers."""
 
     def __init__(self, binding: Binding, clause: FromClause) -> None:
-        super().__init__(binding, clause.context, clause.node.args.get("windows") or ())
+        super().__init__(binding, clause.scope, clause.node.args.get("windows") or ())
         self.node = clause.node
         self.inputs = clause.inputs(binding)
         self.where = clause.conditions(binding)
@@ -81,10 +81,10 @@ class Grouped(Outer):
         # with the node itself: its id would be used again after it
         self._aggregates: dict[int, tuple[exp.Expr, Linear | Average | None]] = {}
         self._marginals = Marginals(
-            binding, self.inputs, self.points, self.keys, self.relation, self.context.wanted
+            binding, self.inputs, self.points, self.keys, self.relation, self.scope.request
         )
 
-    def _point(self, keys: Sequence[Key]) -> Point:
+    def _point(self, keys: Sequence[Key]) -> ReleasePoint:
         point = self.binding.add(self.where, keys, bool(keys), self.branches)
         point.filters  # noqa: B018  # what is wrong with WHERE is said before what follows it
         return point
@@ -170,7 +170,7 @@ class Grouped(Outer):
     def number(self, what: Linear | Average, node: exp.Expr) -> TypedSql:
         """Return the column of a number, which is added to every grouping set."""
         label = as_sql(node)
-        indices = {point.add(what, node, self.context.wanted, label) for point in self.points}
+        indices = {point.add(what, node, self.scope.request, label) for point in self.points}
         (index,) = indices  # all points have the same numbers
         ids = frozenset((point.index, index) for point in self.points)
         shadow = f"{self.relation}.x{index}"

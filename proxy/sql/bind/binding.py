@@ -16,11 +16,11 @@ from sqlglot import exp
 from proxy.errors import StatementTooComplexError
 from proxy.policy import Policy
 from proxy.sql import types
-from proxy.sql.bind.relations import Bound, Context, Protected, Relation
+from proxy.sql.bind.relations import BoundQuery, ProtectedRows, Relation, Scope
 from proxy.sql.compile.coefficients import Coefficients
-from proxy.sql.compile.columns import Axis, Branched, MeasureColumn, Public, pick
+from proxy.sql.compile.columns import Axis, MeasureColumn, PerBranch, Public, at_branch
 from proxy.sql.compile.groups import Key
-from proxy.sql.compile.release_point import Point
+from proxy.sql.compile.release_point import ReleasePoint
 from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.tree import conjuncts
@@ -37,17 +37,17 @@ class Binding(ABC):
     evaluator: Evaluator
     text: str
     hide_empty: bool = False
-    points: list[Point] = field(default_factory=list)
+    points: list[ReleasePoint] = field(default_factory=list)
     withs: list[str] = field(default_factory=list)  # definitions that the statement needs
     systems: dict[str, str] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
     derived: list[Derived] = field(default_factory=list)
-    taint: int = 0  # how often something that is not public has been met
+    reads_protected: int = 0  # how often something that is not public has been met
     count: int = 0  # of the relations that have a name
     constants: int = 0  # of the expressions of these that were tried
 
     @abstractmethod
-    def query(self, node: exp.Expr, context: Context) -> Bound:
+    def query(self, node: exp.Expr, scope: Scope) -> BoundQuery:
         """Return a bound query.
 
         Raises:
@@ -55,7 +55,7 @@ class Binding(ABC):
         """
 
     @abstractmethod
-    def source(self, node: exp.Expr, context: Context) -> tuple[str, Protected | Relation]:
+    def source(self, node: exp.Expr, scope: Scope) -> tuple[str, ProtectedRows | Relation]:
         """Return the name and the meaning of an item of FROM."""
 
     @cached_property
@@ -65,7 +65,7 @@ class Binding(ABC):
 
     def add(
         self, where: tuple[exp.Expr, ...], keys: Sequence[Key], grouped: bool, branches: int
-    ) -> Point:
+    ) -> ReleasePoint:
         """Return a new release point.
 
         Raises:
@@ -73,20 +73,22 @@ class Binding(ABC):
         """
         if len(self.points) == MAX_POINTS:
             raise StatementTooComplexError(f"the statement has more than {MAX_POINTS} aggregations")
-        point = Point(len(self.points), self.coefficients, where, tuple(keys), grouped, branches)
+        point = ReleasePoint(
+            len(self.points), self.coefficients, where, tuple(keys), grouped, branches
+        )
         self.points.append(point)
-        self.taint += 1
+        self.reads_protected += 1
         return point
 
     def never(self, where: Iterable[exp.Expr]) -> bool:
         """Return whether a condition among these is false whatever the rows are."""
         parts = [part for conjunct in where for part in conjuncts(conjunct)]
-        fixed = [p for p in parts if not p.find(Axis, MeasureColumn, Public, Branched)]
+        fixed = [p for p in parts if not p.find(Axis, MeasureColumn, Public, PerBranch)]
         return any(not self.coefficients.indicator(p, "WHERE").array.any() for p in fixed)
 
     def kind_of(self, node: exp.Expr) -> TypedSql:
         """Return a column of protected rows as one that holds nothing."""
-        node = pick(node, 0)
+        node = at_branch(node, 0)
         kind = self.coefficients.kind(node)
         kind = "text" if kind == "unknown" else kind
         return TypedSql(types.literal(kind, None), kind)

@@ -18,7 +18,7 @@ from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.protected_rows import Inputs
 from proxy.sql.compile.groups import Key
 from proxy.sql.compile.moments import has_measure
-from proxy.sql.compile.release_point import Point
+from proxy.sql.compile.release_point import ReleasePoint
 from proxy.sql.expression.aggregates import SPREADS, fraction, only_argument, sole
 from proxy.sql.expression.guards import numeric
 from proxy.sql.expression.typed import TypedSql, coerce
@@ -45,7 +45,7 @@ class Marginals:
 
     binding: Binding
     inputs: Inputs
-    points: Sequence[Point]  # of the aggregation, one for each grouping set
+    points: Sequence[ReleasePoint]  # of the aggregation, one for each grouping set
     keys: Sequence[Key]
     relation: str
     request: Request | None

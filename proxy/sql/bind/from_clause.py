@@ -12,11 +12,11 @@ from sqlglot import exp
 
 from proxy.errors import AmbiguousColumnError, GroupingError, NotSupportedError, SQLSyntaxError
 from proxy.sql.bind.binding import Binding
-from proxy.sql.bind.joins import joined
+from proxy.sql.bind.joins import join_public
 from proxy.sql.bind.names import Names
 from proxy.sql.bind.protected_rows import Inputs
-from proxy.sql.bind.relations import Context, Protected, Relation
-from proxy.sql.bind.results import Results
+from proxy.sql.bind.relations import ProtectedRows, Relation, Scope
+from proxy.sql.bind.results import ResultExpressions
 from proxy.sql.expression.aggregates import aggregates
 from proxy.sql.expression.typed import TypedSql, unify
 from proxy.sql.parse.identifiers import name_of
@@ -28,8 +28,8 @@ class FromClause:
     """What one SELECT reads: protected rows, or else the columns and the text of relations."""
 
     node: exp.Expr  # the SELECT
-    context: Context
-    protected: Protected | None = None
+    scope: Scope
+    protected: ProtectedRows | None = None
     names: Names[TypedSql] = field(default_factory=Names)
     text: str = ""
     first: tuple[str, Relation] | None = None  # the first item, where it is a relation
@@ -37,7 +37,7 @@ class FromClause:
     def inputs(self, binding: Binding) -> Inputs:
         """Return the columns of the protected rows."""
         assert self.protected is not None
-        return Inputs(binding, self.protected, self.context)
+        return Inputs(binding, self.protected, self.scope)
 
     def conditions(self, binding: Binding) -> tuple[exp.Expr, ...]:
         """Return WHERE, resolved, after the conditions of the protected rows.
@@ -58,19 +58,19 @@ class FromClause:
         return (*self.protected.where, self.inputs(binding).resolve(where.this))
 
 
-def from_clause(binding: Binding, node: exp.Expr, context: Context) -> FromClause:
+def from_clause(binding: Binding, node: exp.Expr, scope: Scope) -> FromClause:
     """Return what a SELECT reads, its joins carried out.
 
     Raises:
         SQLSyntaxError: a join lacks its condition.
         NotSupportedError: protected rows are joined with one another, or with a result.
     """
-    clause = FromClause(node, context)
+    clause = FromClause(node, scope)
     source = node.args.get("from_")
     if source is None:
         return clause
-    name, item = binding.source(source.this, context)
-    if isinstance(item, Protected):
+    name, item = binding.source(source.this, scope)
+    if isinstance(item, ProtectedRows):
         clause = replace(clause, protected=_named(item, name))
     else:
         names = Names({name: item.columns})
@@ -84,21 +84,21 @@ def from_clause(binding: Binding, node: exp.Expr, context: Context) -> FromClaus
                 hint="CROSS JOIN, or a comma, pairs every row with every other",
                 position=position(join.this),
             )
-        clause = _join(binding, clause, join, *binding.source(join.this, context))
+        clause = _join(binding, clause, join, *binding.source(join.this, scope))
     return clause
 
 
-def _named(rows: Protected, name: str) -> Protected:
+def _named(rows: ProtectedRows, name: str) -> ProtectedRows:
     return replace(rows, names=Names({name: rows.names.tables[""]}))
 
 
 def _join(
-    binding: Binding, clause: FromClause, join: exp.Expr, name: str, item: Protected | Relation
+    binding: Binding, clause: FromClause, join: exp.Expr, name: str, item: ProtectedRows | Relation
 ) -> FromClause:
     """Return a FROM clause with one more item."""
     where = clause.node.args.get("where")
     condition = where and where.this
-    if isinstance(item, Protected):
+    if isinstance(item, ProtectedRows):
         if clause.protected is not None or len(clause.names.tables) != 1:
             raise NotSupportedError(
                 "protected rows are not joined with one another, or with a result",
@@ -109,15 +109,15 @@ def _join(
         if name in clause.names.tables:
             raise _taken(name, join)
         rows = _named(item, name)
-        inputs = Inputs(binding, rows, clause.context)
+        inputs = Inputs(binding, rows, clause.scope)
         assert clause.first is not None
-        protected = joined(inputs, rows, clause.first, join, condition, first=True)
+        protected = join_public(inputs, rows, clause.first, join, condition, first=True)
         return replace(clause, protected=protected, names=Names(), text="")
     if clause.protected is not None:
         if name in clause.protected.names.tables:
             raise _taken(name, join)
         inputs = clause.inputs(binding)
-        protected = joined(inputs, clause.protected, (name, item), join, condition)
+        protected = join_public(inputs, clause.protected, (name, item), join, condition)
         return replace(clause, protected=protected)
     return _join_results(binding, clause, join, name, item)
 
@@ -135,7 +135,7 @@ def _join_results(
     left = clause.names
     names = Names(dict(left.tables), dict(left.merged))
     names.add(name, relation.columns, join.this)
-    lowering = Results(binding, names, clause.context)
+    lowering = ResultExpressions(binding, names, clause.scope)
     conditions = []
     if join.args.get("on"):
         conditions.append(lowering.boolean(join.args["on"], "JOIN/ON").sql)

@@ -16,9 +16,9 @@ from sqlglot import exp
 from proxy.errors import NotSupportedError, ProgrammingError, StatementTooComplexError
 from proxy.sql.bind.names import Names
 from proxy.sql.bind.protected_rows import Inputs
-from proxy.sql.bind.relations import Protected, Relation
+from proxy.sql.bind.relations import ProtectedRows, Relation
 from proxy.sql.bind.union_all import MAX_BRANCHES
-from proxy.sql.compile.columns import Branched, Public, pick, repeated
+from proxy.sql.compile.columns import PerBranch, Public, at_branch, repeat_branches
 from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import flat, position
@@ -26,15 +26,15 @@ from proxy.sql.parse.tree import flat, position
 Pair = tuple[exp.Expr, TypedSql]  # what of a record equals which column of the public table
 
 
-def joined(
+def join_public(
     inputs: Inputs,
-    protected: Protected,
+    protected: ProtectedRows,
     table: tuple[str, Relation],
     join: exp.Expr,
     where: exp.Expr | None,
     *,
     first: bool = False,
-) -> Protected:
+) -> ProtectedRows:
     """Return protected rows with the columns of a public table, which stands ``first`` in FROM.
 
     The key is what ON or USING says, or, of a table after a comma, equalities in WHERE.
@@ -60,28 +60,28 @@ def joined(
         """Return what a record meets in each of the rows that it finds."""
         if most == 1:
             return made[0]
-        parts = [pick(node, k) for k in range(protected.branches) for node in made]
-        return Branched(expressions=[part.copy() for part in parts])
+        parts = [at_branch(node, k) for k in range(protected.branches) for node in made]
+        return PerBranch(expressions=[part.copy() for part in parts])
 
     columns = [
-        (column, repeated(found.one(typed), most) if same else each(found.all(typed, most)))
+        (column, repeat_branches(found.one(typed), most) if same else each(found.all(typed, most)))
         for (column, typed), same in zip(relation.columns, alike, strict=True)
     ]
     kept = [exp.true() if outer and not j else found.more_than(j) for j in range(most)]
     mine: dict[str, Sequence[tuple[str, exp.Expr]]] = {
-        table: [(column, repeated(meaning, most)) for column, meaning in known]
+        table: [(column, repeat_branches(meaning, most)) for column, meaning in known]
         for table, known in protected.names.tables.items()
     }
     names = Names(
         {name: columns, **mine} if first else {**mine, name: columns},
-        {column: repeated(node, most) for column, node in protected.names.merged.items()},
+        {column: repeat_branches(node, most) for column, node in protected.names.merged.items()},
     )
     for identifier in join.args.get("using") or ():
         whole = Names(mine, names.merged).find(exp.Column(this=identifier.copy()))
         names.merged[name_of(identifier)] = whole or dict(columns)[name_of(identifier)]
-    conditions = [repeated(condition, most) for condition in protected.where]
-    rows = Protected(names, (*conditions, each(kept)), protected.branches * most)
-    more = Inputs(inputs.binding, rows, inputs.context)
+    conditions = [repeat_branches(condition, most) for condition in protected.where]
+    rows = ProtectedRows(names, (*conditions, each(kept)), protected.branches * most)
+    more = Inputs(inputs.binding, rows, inputs.scope)
     return replace(rows, where=(*rows.where, *(more.resolve(part) for part in rest)))
 
 

@@ -11,7 +11,7 @@ from proxy.errors import NotSupportedError, ProgrammingError
 from proxy.sql import types
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
-from proxy.sql.bind.relations import Bound, Context
+from proxy.sql.bind.relations import BoundQuery, Scope
 from proxy.sql.bind.render import direction
 from proxy.sql.expression.aggregates import WINDOWS, aggregate, coerce_result
 from proxy.sql.expression.lowering import compared, signed
@@ -23,14 +23,12 @@ from proxy.sql.parse.tree import position
 CONSTANTS = 64  # of a statement are tried beforehand
 
 
-class Outer(ExpressionLowering):
+class PostAggregate(ExpressionLowering):
     """What all expressions outside of aggregations may have: subqueries of results, windows."""
 
-    def __init__(
-        self, binding: Binding, context: Context, windows: Sequence[exp.Expr] = ()
-    ) -> None:
+    def __init__(self, binding: Binding, scope: Scope, windows: Sequence[exp.Expr] = ()) -> None:
         self.binding = binding
-        self.context = context
+        self.scope = scope
         self.windows = {name_of(window.this): window for window in windows}
 
     def visible(self) -> Names[TypedSql] | None:
@@ -69,10 +67,10 @@ class Outer(ExpressionLowering):
             coefficients.evaluator.value(typed.sql)
         return typed
 
-    def _subquery(self, node: exp.Expr) -> Bound:
-        return self.binding.query(node, replace(self.context, outer=self.visible()))
+    def _subquery(self, node: exp.Expr) -> BoundQuery:
+        return self.binding.query(node, replace(self.scope, outer=self.visible()))
 
-    def _one_column(self, node: exp.Expr) -> tuple[Bound, TypedSql]:
+    def _one_column(self, node: exp.Expr) -> tuple[BoundQuery, TypedSql]:
         bound = self._subquery(node)
         if len(bound.outputs) != 1:
             raise ProgrammingError("subquery must return only one column", position=position(node))

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError, StatementTooComplexError
 from proxy.sql.bind.binding import Binding
-from proxy.sql.bind.relations import Context, Protected
+from proxy.sql.bind.relations import ProtectedRows, Scope
 from proxy.sql.compile.columns import Public
 from proxy.sql.parse.tree import position
 
@@ -23,10 +23,10 @@ MAX_NODES = 50_000  # of one expression
 class Inputs:
     """The columns of protected rows."""
 
-    def __init__(self, binding: Binding, protected: Protected, context: Context) -> None:
+    def __init__(self, binding: Binding, protected: ProtectedRows, scope: Scope) -> None:
         self.binding = binding
         self.names = protected.names
-        self.context = context
+        self.scope = scope
 
     def resolve(self, node: exp.Expr) -> exp.Expr:
         """Return an expression with its columns replaced by what they are.
@@ -67,7 +67,7 @@ class Inputs:
         """Return a subquery of public tables as a value, a list or a condition."""
         inner = node.args.get("query") or node
         query = inner.this
-        bound = self.binding.query(query, replace(self.context, outer=None))
+        bound = self.binding.query(query, replace(self.scope, outer=None))
         if not bound.public:
             raise NotSupportedError(
                 "rows are not selected by a result of the protected dataset",

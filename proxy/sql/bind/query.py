@@ -16,20 +16,20 @@ from proxy.errors import NotSupportedError, UndefinedColumnError, UndefinedTable
 from proxy.sql.bind import tables
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.relations import (
-    Bound,
-    Context,
+    BoundQuery,
     Cte,
     Env,
     Output,
-    Protected,
+    ProtectedRows,
     Relation,
+    Scope,
     columns_of,
     renamed,
 )
 from proxy.sql.bind.render import modified
 from proxy.sql.bind.select import WORDS, select
 from proxy.sql.bind.set_operations import set_operation, values
-from proxy.sql.bind.union_all import united
+from proxy.sql.bind.union_all import union_all
 from proxy.sql.parse.identifiers import name_of, nearest
 from proxy.sql.parse.tree import as_sql, position
 from proxy.sql.parse.utility_clause import Utility, requests
@@ -42,54 +42,56 @@ class Binder(Binding):
 
     # --- queries -----------------------------------------------------------------------------
 
-    def query(self, node: exp.Expr, context: Context) -> Bound:
+    def query(self, node: exp.Expr, scope: Scope) -> BoundQuery:
         """Return a bound query.
 
         Raises:
             NotSupportedError: it is of a form that is not known.
         """
-        found = self._found(node, context, False)
-        assert isinstance(found, Bound)
+        found = self._found(node, scope, False)
+        assert isinstance(found, BoundQuery)
         return found
 
-    def _found(self, node: exp.Expr, context: Context, rows: bool) -> Protected | Bound:
+    def _found(self, node: exp.Expr, scope: Scope, rows: bool) -> ProtectedRows | BoundQuery:
         """Return a bound query, or, where ``rows`` may be, the protected rows that it selects."""
-        before = self.taint
+        before = self.reads_protected
         clause = node.args.get("utility")
         named: Mapping[str, Request] = {}
         if isinstance(clause, Utility):
             request, named = requests(clause)
-            context = replace(context, wanted=request or context.wanted)
+            scope = replace(scope, request=request or scope.request)
         if node.args.get("with_"):
-            context = replace(context, env=self._with(node.args["with_"], context))
+            scope = replace(scope, env=self._with(node.args["with_"], scope))
         if isinstance(node, exp.Subquery):
             tail = any(node.args.get(arg) for arg in ("order", "limit", "offset"))
-            found = self._found(node.this, context, rows and not tail)
-            if isinstance(found, Protected):
+            found = self._found(node.this, scope, rows and not tail)
+            if isinstance(found, ProtectedRows):
                 return found
             bound = modified(found, node) if tail else found
         elif isinstance(node, exp.Select):
-            selected = select(self, node, context, rows=rows)
-            if isinstance(selected, Protected):
+            selected = select(self, node, scope, rows=rows)
+            if isinstance(selected, ProtectedRows):
                 return selected
             bound = selected
         elif isinstance(node, exp.SetOperation):
-            sides = [self._found(side, context, rows) for side in (node.this, node.expression)]
-            bounds = [side for side in sides if isinstance(side, Bound)]
+            sides = [self._found(side, scope, rows) for side in (node.this, node.expression)]
+            bounds = [side for side in sides if isinstance(side, BoundQuery)]
             if len(bounds) < len(sides):
-                return united(self, sides, node)
+                return union_all(self, sides, node)
             bound = modified(set_operation(node, bounds), node)
         elif isinstance(node, exp.Values):
-            bound = values(self, node, context)
+            bound = values(self, node, scope)
         else:
             raise NotSupportedError(
                 f"{node.key.upper()} is not supported here", position=position(node)
             )
         for name, request in named.items():
             self._request(bound, name, request, clause)
-        return replace(bound, public=self.taint == before)
+        return replace(bound, public=self.reads_protected == before)
 
-    def _request(self, bound: Bound, name: str, request: Request, clause: exp.Expr | None) -> None:
+    def _request(
+        self, bound: BoundQuery, name: str, request: Request, clause: exp.Expr | None
+    ) -> None:
         """Give the numbers of a named output their own request."""
         found = [output for output in bound.outputs if output.name == name]
         if not found:
@@ -102,10 +104,10 @@ class Binder(Binding):
             numbers = self.points[point].numbers
             numbers[number] = replace(numbers[number], utility=request)
 
-    def _with(self, node: exp.Expr, context: Context) -> Env:
+    def _with(self, node: exp.Expr, scope: Scope) -> Env:
         if node.args.get("recursive"):
             raise NotSupportedError("WITH RECURSIVE is not supported", position=position(node))
-        env = dict(context.env)
+        env = dict(scope.env)
         for item in node.expressions:
             alias = item.args["alias"]
             names = [name_of(column) for column in alias.args.get("columns") or ()]
@@ -114,7 +116,7 @@ class Binder(Binding):
 
     # --- what FROM names ---------------------------------------------------------------------
 
-    def source(self, node: exp.Expr, context: Context) -> tuple[str, Protected | Relation]:
+    def source(self, node: exp.Expr, scope: Scope) -> tuple[str, ProtectedRows | Relation]:
         """Return the name and the meaning of an item of FROM."""
         allowed = {"this", "alias", "db", "catalog", "expressions"}
         extra = [arg for arg, value in node.args.items() if value and arg not in allowed]
@@ -127,11 +129,11 @@ class Binder(Binding):
         names = [name_of(column) for column in alias.args.get("columns") or ()] if alias else []
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             name = name_of(alias.this) if alias and alias.this else name_of(node.this)
-            found = self._table(node, context)
+            found = self._table(node, scope)
         elif isinstance(node, exp.Subquery | exp.Values):
             name = name_of(alias.this) if alias and alias.this else f"unnamed_{self.count}"
             inner = node.this if isinstance(node, exp.Subquery) else node
-            found = self._inner(inner, context)
+            found = self._inner(inner, scope)
         else:
             raise NotSupportedError(
                 f"FROM takes tables and subqueries, not {as_sql(node)[:60]}",
@@ -139,20 +141,20 @@ class Binder(Binding):
             )
         return name, renamed(found, names, node) if names else found
 
-    def _inner(self, node: exp.Expr, context: Context) -> Protected | Relation:
+    def _inner(self, node: exp.Expr, scope: Scope) -> ProtectedRows | Relation:
         """Return what a subquery of FROM is: rows of the dataset, or a result."""
-        found = self._found(node, context, True)
-        return found if isinstance(found, Protected) else self.relation(found)
+        found = self._found(node, scope, True)
+        return found if isinstance(found, ProtectedRows) else self.relation(found)
 
-    def relation(self, bound: Bound) -> Relation:
+    def relation(self, bound: BoundQuery) -> Relation:
         """Return a result as an item of FROM."""
         name = self.fresh("t")
         return Relation(f"({bound.sql}) AS {name}", columns_of(name, bound.outputs), bound.public)
 
-    def _table(self, node: exp.Expr, context: Context) -> Protected | Relation:
+    def _table(self, node: exp.Expr, scope: Scope) -> ProtectedRows | Relation:
         name, schema = name_of(node.this), node.args.get("db")
-        if (schema is None or name_of(schema) == TEMPORARY) and name in context.env:
-            return self._cte(context.env[name], context)
+        if (schema is None or name_of(schema) == TEMPORARY) and name in scope.env:
+            return self._cte(scope.env[name], scope)
         if schema is not None and name_of(schema) == "privacy":
             return tables.system(self, name, node)
         if schema is None or name_of(schema) == "public":
@@ -163,16 +165,16 @@ class Binder(Binding):
         shown = f"{name_of(schema)}.{name}" if schema is not None else name
         raise UndefinedTableError(
             f'relation "{shown}" does not exist',
-            hint=nearest(name, [self.policy.dataset, *self.policy.public, *context.env]),
+            hint=nearest(name, [self.policy.dataset, *self.policy.public, *scope.env]),
             position=position(node),
         )
 
-    def _cte(self, cte: Cte, context: Context) -> Protected | Relation:
+    def _cte(self, cte: Cte, scope: Scope) -> ProtectedRows | Relation:
         if cte.relation is None:
-            wanted = cte.wanted or context.wanted
-            inner = replace(context, env=cte.env, wanted=wanted, outer=None)
+            request = cte.request or scope.request
+            inner = replace(scope, env=cte.env, request=request, outer=None)
             found = self._inner(cte.node, inner)
-            if isinstance(found, Protected):
+            if isinstance(found, ProtectedRows):
                 return renamed(found, cte.columns, cte.node) if cte.columns else found
             name = self.fresh("w")
             shadows = [typed.shadow for _, typed in found.columns]
@@ -180,7 +182,7 @@ class Binder(Binding):
             picked += [f"{shadow} AS s{i}" for i, shadow in enumerate(shadows) if shadow]
             self.withs.append(f"{name} AS (SELECT {', '.join(picked)} FROM {found.text})")
             cte.relation = Relation(name, found.columns, found.public)
-        self.taint += not cte.relation.public
+        self.reads_protected += not cte.relation.public
         name = self.fresh("t")
         outputs = [Output(column, typed) for column, typed in cte.relation.columns]
         relation = Relation(

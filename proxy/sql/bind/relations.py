@@ -15,7 +15,7 @@ from proxy.sql.program import Request
 
 
 @dataclass(frozen=True)
-class Protected:
+class ProtectedRows:
     """Rows of the protected dataset: what each column is, in axes and measures, and which rows.
 
     With several ``branches``, of UNION ALL, they are the rows of each branch, one after the other.
@@ -44,7 +44,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundQuery:
     """A bound query: DuckDB text whose columns are c0, c1, ..., then s0, s1, ... of some."""
 
     sql: str
@@ -61,18 +61,18 @@ class Cte:
     columns: Sequence[str]
     env: Env
     relation: Relation | None = None
-    wanted: Request | None = None  # of a view with a hint
+    request: Request | None = None  # of a view with a hint
 
 
 Env = Mapping[str, Cte]
 
 
 @dataclass(frozen=True)
-class Context:
+class Scope:
     """Where a query stands: the WITH queries it sees, the request that holds, outer columns."""
 
     env: Env = field(default_factory=dict)
-    wanted: Request | None = None
+    request: Request | None = None
     outer: Names[TypedSql] | None = None
 
 
@@ -95,8 +95,8 @@ def columns_of(name: str, outputs: Iterable[Output]) -> tuple[tuple[str, TypedSq
 
 
 def renamed(
-    found: Protected | Relation, names: Sequence[str], node: exp.Expr
-) -> Protected | Relation:
+    found: ProtectedRows | Relation, names: Sequence[str], node: exp.Expr
+) -> ProtectedRows | Relation:
     """Return a relation whose first columns have other names."""
     columns = found.columns if isinstance(found, Relation) else found.names.tables[""]
     if len(names) > len(columns):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError, TypeMismatchError
-from proxy.sql.bind.relations import Bound, Output
+from proxy.sql.bind.relations import BoundQuery, Output
 from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import position, refuse_constant
@@ -36,7 +36,7 @@ class Body:
     ties: Sequence[str] = ()  # what orders rows that ORDER BY does not
 
 
-def assembled(node: exp.Expr, body: Body, lower: Callable[[exp.Expr], TypedSql]) -> Bound:
+def render_select(node: exp.Expr, body: Body, lower: Callable[[exp.Expr], TypedSql]) -> BoundQuery:
     """Return a SELECT as text: its columns, then the shadows, in order, limited."""
     columns = [f"{output.typed.sql} AS c{i}" for i, output in enumerate(body.outputs)]
     shadowed = [i for i, output in enumerate(body.outputs) if output.typed.shadow]
@@ -59,7 +59,7 @@ def assembled(node: exp.Expr, body: Body, lower: Callable[[exp.Expr], TypedSql])
         order += body.ties
     text += f" ORDER BY {', '.join(order)}" if order else ""
     limit, tail = _limits(node)
-    return Bound(text + tail, tuple(body.outputs), probe=limit == 0)
+    return BoundQuery(text + tail, tuple(body.outputs), probe=limit == 0)
 
 
 def _ordered(
@@ -102,7 +102,7 @@ def output_at(node: exp.Expr, outputs: Sequence[Output]) -> int | None:
     return None
 
 
-def modified(bound: Bound, node: exp.Expr) -> Bound:
+def modified(bound: BoundQuery, node: exp.Expr) -> BoundQuery:
     """Return a query with the ORDER BY and LIMIT that stand after it as a whole."""
     order = []
     for item in node.args["order"].expressions if node.args.get("order") else ():
@@ -120,7 +120,7 @@ def modified(bound: Bound, node: exp.Expr) -> Bound:
         replace(o, typed=replace(o.typed, sql=f"c{i}", shadow=o.typed.shadow and f"s{i}"))
         for i, o in enumerate(bound.outputs)
     )
-    return Bound(text + tail, outputs, probe=bound.probe or limit == 0)
+    return BoundQuery(text + tail, outputs, probe=bound.probe or limit == 0)
 
 
 def _limits(node: exp.Expr) -> tuple[int | None, str]:

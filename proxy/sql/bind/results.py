@@ -13,32 +13,32 @@ from sqlglot import exp
 from proxy.errors import GroupingError, NotSupportedError
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
-from proxy.sql.bind.outer import Outer
-from proxy.sql.bind.relations import Context
+from proxy.sql.bind.outer import PostAggregate
+from proxy.sql.bind.relations import Scope
 from proxy.sql.expression.aggregates import aggregate, aggregates, coerce_result, is_aggregate
 from proxy.sql.expression.typed import TypedSql, combine
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import position
 
 
-class Results(Outer):
+class ResultExpressions(PostAggregate):
     """Expressions over the columns of relations; with ``keys``, after a GROUP BY of these texts."""
 
     def __init__(
         self,
         binding: Binding,
         names: Names[TypedSql],
-        context: Context,
+        scope: Scope,
         keys: Sequence[TypedSql] | None = None,
         windows: Sequence[exp.Expr] = (),
     ) -> None:
-        super().__init__(binding, context, windows)
+        super().__init__(binding, scope, windows)
         self.names = names
         self.keys = keys
 
     def visible(self) -> Names[TypedSql] | None:
         """Return the columns that a subquery sees: these, and those around."""
-        outer = self.context.outer
+        outer = self.scope.outer
         tables = {**(outer.tables if outer else {}), **self.names.tables}
         return Names(tables, self.names.merged)
 
@@ -47,8 +47,8 @@ class Results(Outer):
         if isinstance(node.this, exp.Star):
             raise NotSupportedError("* is not supported here", position=position(node))
         typed = self._own(node)
-        if typed is None and self.context.outer is not None:
-            typed = self.context.outer.find(node)
+        if typed is None and self.scope.outer is not None:
+            typed = self.scope.outer.find(node)
         if typed is None:
             if node.args.get("table") is not None:
                 self.names.find(node)  # says that there is no such table
@@ -70,18 +70,18 @@ class Results(Outer):
                 )
             return super().special_case(node)
         if is_aggregate(node):
-            plain = Results(self.binding, self.names, self.context)
+            plain = ResultExpressions(self.binding, self.names, self.scope)
             made = aggregate(node, plain.lower)
             return coerce_result(made, made.sql)
         if isinstance(node, exp.Grouping):
-            plain = Results(self.binding, self.names, self.context)
+            plain = ResultExpressions(self.binding, self.names, self.scope)
             parts = [plain.lower(item) for item in node.expressions]
             return combine(
                 f"CAST(grouping({', '.join(p.sql for p in parts)}) AS INTEGER)", "integer"
             )
         alone = node.find(exp.Column) and not node.find(exp.Window, exp.Query)
         if alone and next(aggregates(node), None) is None:
-            typed = Results(self.binding, self.names, self.context).lower(node)
+            typed = ResultExpressions(self.binding, self.names, self.scope).lower(node)
             if any(key.sql == typed.sql for key in self.keys):
                 return typed
             if isinstance(node, exp.Column) and self._own(node) is not None:

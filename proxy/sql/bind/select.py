@@ -12,14 +12,14 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError
 from proxy.sql.bind import select_list
-from proxy.sql.bind.aggregation import release
+from proxy.sql.bind.aggregation import bind_release
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.from_clause import FromClause, from_clause
 from proxy.sql.bind.grouping_sets import grouping_sets
 from proxy.sql.bind.names import Names
-from proxy.sql.bind.relations import Bound, Context, Output, Protected
-from proxy.sql.bind.render import Body, assembled
-from proxy.sql.bind.results import Results
+from proxy.sql.bind.relations import BoundQuery, Output, ProtectedRows, Scope
+from proxy.sql.bind.render import Body, render_select
+from proxy.sql.bind.results import ResultExpressions
 from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.identifiers import output_name
 from proxy.sql.parse.tree import position
@@ -32,8 +32,8 @@ WORDS = {"locks": "FOR UPDATE", "sample": "TABLESAMPLE", "laterals": "LATERAL"}
 
 
 def select(
-    binding: Binding, node: exp.Select, context: Context, *, rows: bool = False
-) -> Protected | Bound:
+    binding: Binding, node: exp.Select, scope: Scope, *, rows: bool = False
+) -> ProtectedRows | BoundQuery:
     """Return a bound SELECT, or, where ``rows`` may be, the protected rows that it selects.
 
     Raises:
@@ -48,17 +48,17 @@ def select(
     distinct = node.args.get("distinct")
     if distinct is not None and distinct.args.get("on"):
         raise NotSupportedError("DISTINCT ON is not supported", position=position(distinct))
-    clause = from_clause(binding, node, context)
+    clause = from_clause(binding, node, scope)
     if clause.protected is None:
         return _over_results(binding, clause)
     if select_list.is_aggregated(node):
-        return release(binding, clause)
+        return bind_release(binding, clause)
     if rows and not any(node.args.get(arg) for arg in ("distinct", "limit", "offset", "qualify")):
         return _rows(binding, clause)
-    return release(binding, clause) if distinct else _no_rows(binding, clause)
+    return bind_release(binding, clause) if distinct else _no_rows(binding, clause)
 
 
-def _rows(binding: Binding, clause: FromClause) -> Protected:
+def _rows(binding: Binding, clause: FromClause) -> ProtectedRows:
     """Return the protected rows that a SELECT without aggregates selects."""
     assert clause.protected is not None
     columns: list[tuple[str, exp.Expr]] = []
@@ -78,7 +78,7 @@ def _rows(binding: Binding, clause: FromClause) -> Protected:
     return replace(clause.protected, names=Names({"": columns}), where=where)
 
 
-def _no_rows(binding: Binding, clause: FromClause) -> Bound:
+def _no_rows(binding: Binding, clause: FromClause) -> BoundQuery:
     """Return the columns of a selection that shows no row, or refuse it."""
     rows = _rows(binding, clause)
     limit = clause.node.args.get("limit")
@@ -86,19 +86,19 @@ def _no_rows(binding: Binding, clause: FromClause) -> Bound:
     if none or binding.never(rows.where):
         outputs = [Output(name, binding.kind_of(m)) for name, m in rows.names.tables[""]]
         columns = ", ".join(f"{o.typed.sql} AS c{i}" for i, o in enumerate(outputs))
-        return Bound(f"SELECT {columns} WHERE FALSE", tuple(outputs), probe=True)
+        return BoundQuery(f"SELECT {columns} WHERE FALSE", tuple(outputs), probe=True)
     raise select_list.refused(clause, binding)
 
 
-def _over_results(binding: Binding, clause: FromClause) -> Bound:
+def _over_results(binding: Binding, clause: FromClause) -> BoundQuery:
     """Return a SELECT of results and public tables, which is ordinary SQL."""
     node = clause.node
-    plain = Results(binding, clause.names, clause.context)
+    plain = ResultExpressions(binding, clause.names, clause.scope)
     where = node.args.get("where")
     condition = plain.boolean(where.this, "WHERE").sql if where else None
     keys, group = _grouping(node, plain) if select_list.is_aggregated(node) else (None, None)
     windows = node.args.get("windows") or ()
-    lowering = Results(binding, clause.names, clause.context, keys, windows)
+    lowering = ResultExpressions(binding, clause.names, clause.scope, keys, windows)
     outputs = select_list.outputs(clause, lowering)
     having = node.args.get("having")
     body = Body(
@@ -109,10 +109,10 @@ def _over_results(binding: Binding, clause: FromClause) -> Bound:
         lowering.boolean(having.this, "HAVING").sql if having else None,
         select_list.qualified(clause, lowering),
     )
-    return assembled(node, body, lowering.lower)
+    return render_select(node, body, lowering.lower)
 
 
-def _grouping(node: exp.Expr, plain: Results) -> tuple[list[TypedSql], str | None]:
+def _grouping(node: exp.Expr, plain: ResultExpressions) -> tuple[list[TypedSql], str | None]:
     """Return the grouping expressions of results, and the text of GROUP BY."""
     group = node.args.get("group")
     if group is None:

@@ -8,9 +8,9 @@ from proxy.errors import GroupingError, NotSupportedError
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.from_clause import FromClause
 from proxy.sql.bind.names import Names
-from proxy.sql.bind.outer import Outer
+from proxy.sql.bind.outer import PostAggregate
 from proxy.sql.bind.relations import Output
-from proxy.sql.bind.results import Results
+from proxy.sql.bind.results import ResultExpressions
 from proxy.sql.compile.moments import has_measure
 from proxy.sql.expression.aggregates import aggregates
 from proxy.sql.expression.typed import TypedSql, coerce
@@ -32,7 +32,7 @@ def is_aggregated(node: exp.Expr) -> bool:
     )
 
 
-def outputs(clause: FromClause, lowering: Outer) -> list[Output]:
+def outputs(clause: FromClause, lowering: PostAggregate) -> list[Output]:
     """Return the columns of the result.
 
     Raises:
@@ -45,7 +45,7 @@ def outputs(clause: FromClause, lowering: Outer) -> list[Output]:
                 raise refused(clause, lowering.binding)
             if item.args.get("except_") or item.args.get("replace"):
                 raise NotSupportedError("* EXCEPT is not supported", position=position(item))
-            if isinstance(lowering, Results) and lowering.keys is not None:
+            if isinstance(lowering, ResultExpressions) and lowering.keys is not None:
                 raise GroupingError("* is not grouped", position=position(item))
             columns += [Output(name, typed) for name, typed in clause.names.all(item)]
             continue
@@ -94,7 +94,7 @@ def _aliased(node: exp.Expr, column: exp.Expr) -> exp.Expr | None:
     return None
 
 
-def qualified(clause: FromClause, lowering: Outer) -> str | None:
+def qualified(clause: FromClause, lowering: PostAggregate) -> str | None:
     """Return QUALIFY, which may name output columns; None if there is none."""
     if not (qualify := clause.node.args.get("qualify")):
         return None

@@ -10,13 +10,13 @@ from proxy.errors import SQLSyntaxError
 from proxy.sql import types
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
-from proxy.sql.bind.relations import Bound, Context, Output
-from proxy.sql.bind.results import Results
+from proxy.sql.bind.relations import BoundQuery, Output, Scope
+from proxy.sql.bind.results import ResultExpressions
 from proxy.sql.expression.typed import TypedSql, coerce, widest
 from proxy.sql.parse.tree import position
 
 
-def set_operation(node: exp.Expr, sides: Sequence[Bound]) -> Bound:
+def set_operation(node: exp.Expr, sides: Sequence[BoundQuery]) -> BoundQuery:
     """Return UNION, INTERSECT or EXCEPT of two queries.
 
     Raises:
@@ -59,10 +59,10 @@ def set_operation(node: exp.Expr, sides: Sequence[Bound]) -> Bound:
             zip(sides[0].outputs, sides[1].outputs, kinds, shadowed, strict=True)
         )
     )  # fmt: skip
-    return Bound(text, outputs)
+    return BoundQuery(text, outputs)
 
 
-def _side(side: Bound, kinds: Sequence[str], shadowed: Sequence[bool]) -> str:
+def _side(side: BoundQuery, kinds: Sequence[str], shadowed: Sequence[bool]) -> str:
     columns, shadows = [], []
     for i, (output, kind) in enumerate(zip(side.outputs, kinds, strict=True)):
         columns.append(f"{coerce(TypedSql(f'c{i}', output.typed.type), kind).sql} AS c{i}")
@@ -72,13 +72,13 @@ def _side(side: Bound, kinds: Sequence[str], shadowed: Sequence[bool]) -> str:
     return f"SELECT {', '.join([*columns, *shadows])} FROM ({side.sql})"
 
 
-def values(binding: Binding, node: exp.Expr, context: Context) -> Bound:
+def values(binding: Binding, node: exp.Expr, scope: Scope) -> BoundQuery:
     """Return VALUES as a query.
 
     Raises:
         SQLSyntaxError: its lists differ in length.
     """
-    lowering = Results(binding, Names(), context)
+    lowering = ResultExpressions(binding, Names(), scope)
     rows = [[lowering.lower(item) for item in row.expressions] for row in node.expressions]
     if len({len(row) for row in rows}) != 1:
         raise SQLSyntaxError("VALUES lists must all be the same length")
@@ -96,4 +96,4 @@ def values(binding: Binding, node: exp.Expr, context: Context) -> Bound:
         Output(f"column{i + 1}", TypedSql(f"c{i}", kind, width=widths[i], scale=scales[i]))
         for i, kind in enumerate(kinds)
     ]
-    return Bound(text, tuple(outputs))
+    return BoundQuery(text, tuple(outputs))

@@ -11,14 +11,14 @@ from proxy.errors import UndefinedTableError
 from proxy.sql import privacy_schema
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
-from proxy.sql.bind.relations import Protected, Relation
+from proxy.sql.bind.relations import ProtectedRows, Relation
 from proxy.sql.compile.columns import Axis, MeasureColumn
 from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.identifiers import nearest
 from proxy.sql.parse.tree import position
 
 
-def dataset(domain: Domain) -> Protected:
+def dataset(domain: Domain) -> ProtectedRows:
     """Return all rows of the dataset: an axis or a measure for each column, and the levels."""
     columns: list[tuple[str, exp.Expr]] = []
     for index, attribute in enumerate(domain.attributes):
@@ -26,7 +26,7 @@ def dataset(domain: Domain) -> Protected:
         for level, labels in (attribute.levels or {}).items():
             columns.append((level, _level(index, attribute, labels)))
     columns += [(m.name, MeasureColumn(this=i)) for i, m in enumerate(domain.measures)]
-    return Protected(Names({"": columns}))
+    return ProtectedRows(Names({"": columns}))
 
 
 def _level(index: int, attribute: Attribute, labels: Mapping[str, tuple[Value, ...]]) -> exp.Expr:
@@ -67,5 +67,5 @@ def system(binding: Binding, name: str, node: exp.Expr) -> Relation:
         (column, TypedSql(f"{alias}.c{i}", kind))
         for i, (column, kind) in enumerate(privacy_schema.TABLES[name])
     )
-    binding.taint += 1
+    binding.reads_protected += 1
     return Relation(f"sys_{name} AS {alias}", typed)

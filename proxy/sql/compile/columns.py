@@ -36,37 +36,37 @@ class Public(exp.Expression):
     }  # fmt: skip
 
 
-class Branched(exp.Expression):
+class PerBranch(exp.Expression):
     """What an expression is in each branch: ``expressions``."""
 
     arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
 
 
-def pick(node: exp.Expr, branch: int) -> exp.Expr:
+def at_branch(node: exp.Expr, branch: int) -> exp.Expr:
     """Return an expression as it is in one branch."""
-    if isinstance(node, Branched):
+    if isinstance(node, PerBranch):
         return node.expressions[branch]  # type: ignore[no-any-return]
-    if node.find(Branched) is None:
+    if node.find(PerBranch) is None:
         return node
     return node.transform(
-        lambda n: exp.Paren(this=n.expressions[branch].copy()) if isinstance(n, Branched) else n
+        lambda n: exp.Paren(this=n.expressions[branch].copy()) if isinstance(n, PerBranch) else n
     )
 
 
-def repeated(node: exp.Expr, times: int) -> exp.Expr:
+def repeat_branches(node: exp.Expr, times: int) -> exp.Expr:
     """Return an expression where each branch has become so many, one after the other."""
-    if times == 1 or node.find(Branched) is None:
+    if times == 1 or node.find(PerBranch) is None:
         return node
 
     def more(n: exp.Expr) -> exp.Expr:
-        if not isinstance(n, Branched):
+        if not isinstance(n, PerBranch):
             return n
-        return Branched(expressions=[e.copy() for e in n.expressions for _ in range(times)])
+        return PerBranch(expressions=[e.copy() for e in n.expressions for _ in range(times)])
 
     return node.transform(more)
 
 
-def refused_branches(_: Lowering, node: exp.Expr) -> TypedSql:
+def refuse_branches(_: Lowering, node: exp.Expr) -> TypedSql:
     """Refuse a column of several values where one is needed."""
     raise NotSupportedError(
         "a record may have several values of this column: in parts of UNION ALL, or in rows of a "

@@ -13,10 +13,10 @@ from proxy.errors import NotSupportedError
 from proxy.sql import types
 from proxy.sql.compile.columns import (
     Axis,
-    Branched,
     MeasureColumn,
+    PerBranch,
     Public,
-    refused_branches,
+    refuse_branches,
 )
 from proxy.sql.expression.lowering import Lowering, Rule, compared
 from proxy.sql.expression.rules import ARGUMENTS, RULES, ExpressionLowering
@@ -64,7 +64,7 @@ class DomainLowering(ExpressionLowering):
         Axis: _own,
         MeasureColumn: _own,
         Public: _public,
-        Branched: refused_branches,
+        PerBranch: refuse_branches,
     }
     arguments: ClassVar[Mapping[type[exp.Expr], frozenset[str]]] = ARGUMENTS | {
         Public: frozenset({"meaning", "expressions", "keys", "member"})

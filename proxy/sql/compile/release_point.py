@@ -22,7 +22,7 @@ from proxy.inference.query import Factor, LinearQuery, Term
 from proxy.inference.space import Box, Space
 from proxy.sql import types
 from proxy.sql.compile.coefficients import Coefficients
-from proxy.sql.compile.columns import pick
+from proxy.sql.compile.columns import at_branch
 from proxy.sql.compile.groups import Groups, Key, groups
 from proxy.sql.compile.linear import Average, Linear, same_number
 from proxy.sql.compile.moments import Moments, has_measure, moments, present, settle
@@ -41,7 +41,7 @@ def space(domain: Domain) -> Space:
 
 
 @dataclass(eq=False)
-class Point:
+class ReleasePoint:
     """A release point while its statement is bound: numbers are added as they are met."""
 
     index: int
@@ -72,7 +72,7 @@ class Point:
         self, conditions: Sequence[exp.Expr], branch: int, place: str
     ) -> tuple[Factor, ...]:
         """Return the indicators of the conjuncts of conditions."""
-        parts = [part for each in conditions for part in conjuncts(pick(each, branch))]
+        parts = [part for each in conditions for part in conjuncts(at_branch(each, branch))]
         return tuple(self.coefficients.indicator(part, place) for part in parts)
 
     def _factors(self, conditions: Sequence[exp.Expr], branch: int) -> tuple[Factor, ...]:
@@ -148,7 +148,7 @@ class Point:
 
     def count_of(self, node: exp.Expr, conditions: Sequence[exp.Expr]) -> Linear:
         """Return COUNT(expression), which leaves NULLs out."""
-        return Linear(self._added(lambda k: self._count(pick(node, k), conditions, k)))
+        return Linear(self._added(lambda k: self._count(at_branch(node, k), conditions, k)))
 
     def _count(self, node: exp.Expr, conditions: Sequence[exp.Expr], branch: int) -> LinearQuery:
         """Return COUNT(expression) of one branch."""
@@ -164,7 +164,7 @@ class Point:
 
     def sum_of(self, node: exp.Expr, conditions: Sequence[exp.Expr], place: str = "SUM") -> Linear:
         """Return SUM(expression), of axes and measures."""
-        nodes = [pick(node, k) for k in range(self.branches)]
+        nodes = [at_branch(node, k) for k in range(self.branches)]
         for each in nodes:
             if not has_measure(each):  # what is made of it below would be at fault otherwise
                 self.coefficients.number(each, place)
@@ -208,7 +208,7 @@ class Point:
         """Return AVG(expression)."""
         total = self.sum_of(node, conditions, "AVG")
         count = self.count_of(node, conditions)
-        ends = [self._bounds(pick(node, k)) for k in range(self.branches)]
+        ends = [self._bounds(at_branch(node, k)) for k in range(self.branches)]
         bounds = min(low for low, _ in ends), max(high for _, high in ends)
         assert total.query is not None
         assert count.query is not None
