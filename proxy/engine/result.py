@@ -122,7 +122,7 @@ def _with_columns(
 ) -> tuple[Rows, list[list[Answer]], list[list[int]]]:
     """Add <name>_low, <name>_high and <name>_source beside each column that holds numbers."""
     width = len(rows.columns)
-    holds = [at is not None for at in program.shadows] or [False] * width
+    holds = [at is not None for at in program.provenances] or [False] * width
 
     def beside(i: int, answer: Answer | None) -> Iterator[Any]:
         if holds[i]:
@@ -151,7 +151,7 @@ def wide_columns(program: Program) -> tuple[Column, ...]:
     found: list[Column] = []
     for i, column in enumerate(program.columns):
         found.append(column)
-        if program.shadows and program.shadows[i] is not None:
+        if program.provenances and program.provenances[i] is not None:
             found += [Column(f"{column.name}_{end}", "double precision") for end in ("low", "high")]
             found.append(Column(f"{column.name}_source", "text"))
     return tuple(found)

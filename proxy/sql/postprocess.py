@@ -1,8 +1,8 @@
 """The SQL outside of the aggregations, run over noisy answers; and where each cell comes from.
 
 The numbers of release k are the relation ``rk``: a row number ``i``, the groups ``g0, g1, ...``
-and the numbers ``n0, n1, ...``.  Beside each column that is a number as it is runs a shadow, the
-number's id, through every rename, ORDER BY and LIMIT; a cell without one is derived.
+and the numbers ``n0, n1, ...``.  Each column that is a number as it stands has its
+``provenance`` beside it; a cell without one is derived.
 """
 
 from __future__ import annotations
@@ -99,10 +99,13 @@ def postprocess(
         program.columns,
         [tuple(map(_trimmed, row[:width], kinds)) for row in found],
         [
-            tuple(None if at is None else origin(row[at], places) for at in program.shadows)
+            tuple(None if at is None else origin(row[at], places) for at in program.provenances)
             for row in found
         ],
-        [tuple(None if at is None else derived(row[at]) for at in program.shadows) for row in found]
+        [
+            tuple(None if at is None else derived(row[at]) for at in program.provenances)
+            for row in found
+        ]
         if program.derived
         else (),
     )
@@ -138,17 +141,17 @@ def _trimmed(cell: Cell, kind: str) -> Cell:
     return cell
 
 
-def origin(shadow: int | None, places: Mapping[int, int]) -> Origin | None:
-    """Return the release, number and row that a shadow stands for."""
-    if shadow is None:
+def origin(provenance: int | None, places: Mapping[int, int]) -> Origin | None:
+    """Return the release, number and row of a released number; None of anything else."""
+    if provenance is None:
         return None
-    release, number, row = unpack(shadow)
+    release, number, row = unpack(provenance)
     return None if release == DERIVED else (places[release], number, row)
 
 
-def derived(shadow: int | None) -> Place | None:
-    """Return which derived number a shadow stands for, and the row of its release."""
-    if shadow is None:
+def derived(provenance: int | None) -> Place | None:
+    """Return a derived number and the row of its release; None of anything else."""
+    if provenance is None:
         return None
-    release, number, row = unpack(shadow)
+    release, number, row = unpack(provenance)
     return (number, row) if release == DERIVED else None

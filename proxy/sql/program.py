@@ -128,7 +128,9 @@ class Program:
     releases: tuple[Release, ...]
     columns: tuple[Column, ...]
     sql: str  # the post-processing, in DuckDB's dialect, over the relations r0, r1, ...
-    shadows: tuple[int | None, ...] = ()  # per column the index of its origin in the sql's columns
+    provenances: tuple[
+        int | None, ...
+    ] = ()  # per column the index of its origin in the sql's columns
     probe: bool = False  # nothing is released: WHERE 1=0, LIMIT 0
     systems: tuple[str, ...] = ()  # the relations of schema privacy that it reads
     notices: tuple[str, ...] = ()

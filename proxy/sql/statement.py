@@ -182,7 +182,7 @@ def _program(binder: Binder, bound: BoundQuery) -> Program:
         tuple(release for release in releases if release.rows),
         columns,
         f"WITH {', '.join(withs)} {bound.sql}" if withs else bound.sql,
-        tuple(next(places) if output.typed.shadow else None for output in bound.outputs),
+        tuple(next(places) if output.typed.provenance else None for output in bound.outputs),
         systems=tuple(binder.systems),
         notices=tuple(binder.notices),
         derived=tuple(binder.derived),

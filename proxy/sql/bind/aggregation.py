@@ -173,13 +173,15 @@ class AggregateExpressions(PostAggregate):
         indices = {point.add(what, node, self.scope.request, label) for point in self.points}
         (index,) = indices  # all points have the same numbers
         ids = frozenset((point.index, index) for point in self.points)
-        shadow = f"{self.relation}.x{index}"
+        provenance = f"{self.relation}.x{index}"
         if len(self.points) == 1:
-            shadow = pack(self.points[0].index, index, self.relation)
+            provenance = pack(self.points[0].index, index, self.relation)
         text, scale = f"{self.relation}.n{index}", self.points[0].numbers[index].scale
         if what.type in ("smallint", "integer"):  # it is stored as a bigint
             text = f"CAST({text} AS {types.DUCKDB[what.type]})"
-        return TypedSql(text, what.type, numbers=ids, shadow=shadow, number=index, scale=scale)
+        return TypedSql(
+            text, what.type, numbers=ids, provenance=provenance, number=index, scale=scale
+        )
 
     def _announced(self, combination: Linear, node: exp.Expr) -> TypedSql:
         """Return a number, of the type that a cast gives it."""
@@ -190,7 +192,7 @@ class AggregateExpressions(PostAggregate):
             return self.number(combination, node)
         inner = linear(outer.this, self.aggregate)
         number = self.number(inner or combination, node)
-        return replace(cast(number, combination.type), shadow=number.shadow)
+        return replace(cast(number, combination.type), provenance=number.provenance)
 
     def measured(self, node: exp.Expr) -> Linear | Average | None:
         """Return what a node is: a linear combination, a constant, an average; None of others."""

@@ -88,7 +88,7 @@ class Marginals:
             f"(SELECT {text} FROM {marginal.name} AS q{where})",
             kind,
             numbers=frozenset([marginal.number]),
-            shadow=self._shadow(derived) if exact else None,
+            provenance=self._provenance(derived) if exact else None,
             scale=types.QUOTIENT if type(call) in SPREADS else marginal.scale,
         )
 
@@ -109,7 +109,7 @@ class Marginals:
             )
         return resolved
 
-    def _shadow(self, derived: Derived) -> str:
+    def _provenance(self, derived: Derived) -> str:
         """Return the text of the id of an aggregate that is derived: its number and row."""
         known = self.binding.derived
         if derived not in known:

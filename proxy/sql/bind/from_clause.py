@@ -159,7 +159,7 @@ def _merged(side: str, left: TypedSql, right: TypedSql) -> TypedSql:
         return left
     if side == "RIGHT":
         return right
-    return replace(left, sql=f"COALESCE({left.sql}, {right.sql})", shadow=None)
+    return replace(left, sql=f"COALESCE({left.sql}, {right.sql})", provenance=None)
 
 
 def _taken(name: str, node: exp.Expr) -> AmbiguousColumnError:

@@ -78,10 +78,10 @@ class PostAggregate(ExpressionLowering):
 
     def _scalar(self, node: exp.Expr) -> TypedSql:
         bound, typed = self._one_column(node)
-        shadow = f"(SELECT s0 FROM ({bound.sql}))" if typed.shadow else None
+        provenance = f"(SELECT s0 FROM ({bound.sql}))" if typed.provenance else None
         text = f"(SELECT c0 FROM ({bound.sql}))"
         made = combine(text, typed.type, typed, scale=typed.scale)
-        return replace(made, axes=frozenset(), shadow=shadow)
+        return replace(made, axes=frozenset(), provenance=provenance)
 
     def _member(self, node: exp.Expr) -> TypedSql:
         bound, typed = self._one_column(node.args["query"])

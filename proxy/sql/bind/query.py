@@ -177,9 +177,11 @@ class Binder(Binding):
             if isinstance(found, ProtectedRows):
                 return renamed(found, cte.columns, cte.node) if cte.columns else found
             name = self.fresh("w")
-            shadows = [typed.shadow for _, typed in found.columns]
+            provenances = [typed.provenance for _, typed in found.columns]
             picked = [f"{typed.sql} AS c{i}" for i, (_, typed) in enumerate(found.columns)]
-            picked += [f"{shadow} AS s{i}" for i, shadow in enumerate(shadows) if shadow]
+            picked += [
+                f"{provenance} AS s{i}" for i, provenance in enumerate(provenances) if provenance
+            ]
             self.withs.append(f"{name} AS (SELECT {', '.join(picked)} FROM {found.text})")
             cte.relation = Relation(name, found.columns, found.public)
         self.reads_protected += not cte.relation.public

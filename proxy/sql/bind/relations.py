@@ -87,7 +87,7 @@ def columns_of(name: str, outputs: Iterable[Output]) -> tuple[tuple[str, TypedSq
                 numbers=output.typed.numbers,
                 width=output.typed.width,
                 scale=output.typed.scale,
-                shadow=f"{name}.s{i}" if output.typed.shadow else None,
+                provenance=f"{name}.s{i}" if output.typed.provenance else None,
             ),
         )
         for i, output in enumerate(outputs)

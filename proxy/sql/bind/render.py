@@ -1,6 +1,6 @@
-"""A SELECT written out: columns and their shadows, ORDER BY, LIMIT, DISTINCT.
+"""A SELECT written out: columns and their provenances, ORDER BY, LIMIT, DISTINCT.
 
-Invariant: beside each column that is a number as it is stands its shadow, the number's id.
+Invariant: each column that is a number as it stands has its provenance beside it.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Body:
     group: str | None = None
     having: str | None = None
     qualify: str | None = None
-    ties: Sequence[str] = ()  # what orders rows that ORDER BY does not
+    ties: Sequence[str] = ()  # tie-breakers appended to ORDER BY
 
 
 def render_select(node: exp.Expr, body: Body, lower: Callable[[exp.Expr], TypedSql]) -> BoundQuery:
-    """Return a SELECT as text: its columns, then the shadows, in order, limited."""
+    """Return a SELECT as text: its columns, then their provenances, in order, limited."""
     columns = [f"{output.typed.sql} AS c{i}" for i, output in enumerate(body.outputs)]
-    shadowed = [i for i, output in enumerate(body.outputs) if output.typed.shadow]
-    columns += [f"{body.outputs[i].typed.shadow} AS s{i}" for i in shadowed]
+    traced = [i for i, output in enumerate(body.outputs) if output.typed.provenance]
+    columns += [f"{body.outputs[i].typed.provenance} AS s{i}" for i in traced]
     text = f"SELECT {', '.join(columns or ['1'])}"
     text += f" FROM {body.source}" if body.source else ""
     for word in ("where", "group", "having", "qualify"):
@@ -53,7 +53,7 @@ def render_select(node: exp.Expr, body: Body, lower: Callable[[exp.Expr], TypedS
     ]
     if distinct:
         listed = ", ".join(f"c{i}" for i in range(len(body.outputs)))
-        picked = [f"min(s{i}) AS s{i}" for i in shadowed]
+        picked = [f"min(s{i}) AS s{i}" for i in traced]
         text = f"SELECT {', '.join([listed, *picked])} FROM ({text}) GROUP BY {listed}"
     else:
         order += body.ties
@@ -117,7 +117,7 @@ def modified(bound: BoundQuery, node: exp.Expr) -> BoundQuery:
     text = f"SELECT * FROM ({bound.sql})" if order or tail else bound.sql
     text += f" ORDER BY {', '.join(order)}" if order else ""
     outputs = tuple(
-        replace(o, typed=replace(o.typed, sql=f"c{i}", shadow=o.typed.shadow and f"s{i}"))
+        replace(o, typed=replace(o.typed, sql=f"c{i}", provenance=o.typed.provenance and f"s{i}"))
         for i, o in enumerate(bound.outputs)
     )
     return BoundQuery(text + tail, outputs, probe=bound.probe or limit == 0)

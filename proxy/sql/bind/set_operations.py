@@ -34,15 +34,15 @@ def set_operation(node: exp.Expr, sides: Sequence[BoundQuery]) -> BoundQuery:
     ]
     everything = not node.args.get("distinct")
     plain = word == "UNION"  # only there a row is a row of one of the two
-    shadowed = [
-        plain and bool(one.typed.shadow or two.typed.shadow)
+    traced = [
+        plain and bool(one.typed.provenance or two.typed.provenance)
         for one, two in zip(sides[0].outputs, sides[1].outputs, strict=True)
     ]
-    texts = [_side(side, kinds, shadowed) for side in sides]
+    texts = [_side(side, kinds, traced) for side in sides]
     columns = [f"c{i}" for i in range(len(kinds))]
     text = f"({texts[0]}) {word}{' ALL' if everything or plain else ''} ({texts[1]})"
     if plain and not everything:
-        picked = [f"min(s{i}) AS s{i}" for i, s in enumerate(shadowed) if s]
+        picked = [f"min(s{i}) AS s{i}" for i, s in enumerate(traced) if s]
         listed = ", ".join(columns)
         text = f"SELECT {', '.join([*columns, *picked])} FROM ({text}) GROUP BY {listed}"
     outputs = tuple(
@@ -52,24 +52,24 @@ def set_operation(node: exp.Expr, sides: Sequence[BoundQuery]) -> BoundQuery:
                 f"c{i}", kind, numbers=one.typed.numbers | two.typed.numbers,
                 width=max(one.typed.width, two.typed.width),
                 scale=widest([coerce(o.typed, kind) for o in (one, two)]),
-                shadow=f"s{i}" if shadow else None,
+                provenance=f"s{i}" if provenance else None,
             ),
         )
-        for i, (one, two, kind, shadow) in enumerate(
-            zip(sides[0].outputs, sides[1].outputs, kinds, shadowed, strict=True)
+        for i, (one, two, kind, provenance) in enumerate(
+            zip(sides[0].outputs, sides[1].outputs, kinds, traced, strict=True)
         )
     )  # fmt: skip
     return BoundQuery(text, outputs)
 
 
-def _side(side: BoundQuery, kinds: Sequence[str], shadowed: Sequence[bool]) -> str:
-    columns, shadows = [], []
+def _side(side: BoundQuery, kinds: Sequence[str], traced: Sequence[bool]) -> str:
+    columns, provenances = [], []
     for i, (output, kind) in enumerate(zip(side.outputs, kinds, strict=True)):
         columns.append(f"{coerce(TypedSql(f'c{i}', output.typed.type), kind).sql} AS c{i}")
-        if shadowed[i]:
-            shadow = f"s{i}" if output.typed.shadow else "CAST(NULL AS BIGINT)"
-            shadows.append(f"{shadow} AS s{i}")
-    return f"SELECT {', '.join([*columns, *shadows])} FROM ({side.sql})"
+        if traced[i]:
+            provenance = f"s{i}" if output.typed.provenance else "CAST(NULL AS BIGINT)"
+            provenances.append(f"{provenance} AS s{i}")
+    return f"SELECT {', '.join([*columns, *provenances])} FROM ({side.sql})"
 
 
 def values(binding: Binding, node: exp.Expr, scope: Scope) -> BoundQuery:

@@ -24,7 +24,7 @@ class TypedSql:
     type: str
     axes: frozenset[int] = frozenset()  # the axes it reads
     numbers: frozenset[tuple[int, int]] = frozenset()  # (release point, number) that it reads
-    shadow: str | None = None  # DuckDB text of the id of the number that it is exactly
+    provenance: str | None = None  # DuckDB text of the id of the number that it is exactly
     number: int | None = None  # the index of that number in its release
     literal: str | None = None  # of an untyped quoted literal, its text
     width: int = 64  # of a text, the most bytes that it may have
