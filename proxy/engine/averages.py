@@ -22,7 +22,7 @@ from proxy.inference.history import History
 from proxy.inference.ratio import difference, hull_end
 from proxy.inference.space import common_grid
 from proxy.inference.steps import STEPS, Look
-from proxy.sql.program import Extra, Number
+from proxy.sql.program import Companion, Number
 
 SHARE = 0.7  # of an average's half-width: for its sum, and for its count; they rarely add up
 RARE = 1e-6  # the chance that is left of a ratio's denominator being nothing
@@ -94,7 +94,7 @@ class AverageGoal(StepwiseGoal):
         self._used = list(zip(tops, bottoms, strict=True))
         return [self._answer(history, top, bottom, paid) for top, bottom in self._used]
 
-    def probability(self, history: History, row: int, claim: Extra) -> float | None:
+    def probability(self, history: History, row: int, claim: Companion) -> float | None:
         """Return a lower bound on P(least ≤ AVG ≤ most); None where C may well be 0.
 
         AVG ≤ t iff U - (t - mid) C ≤ 0, a linear query, where C > 0.

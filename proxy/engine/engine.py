@@ -28,7 +28,7 @@ from proxy.accountant import LEFT, Accountant
 from proxy.budgets import limits
 from proxy.engine.allowances import Allowance, allowances, least, spending_allowances
 from proxy.engine.bill import Bill
-from proxy.engine.goals import Goal, extras, goal_for, reaches
+from proxy.engine.goals import Goal, companions, goal_for, reaches
 from proxy.engine.infer import Inference, infer, leave_out, refusal
 from proxy.engine.measure import Cube, Curator, Measurer, Sampler
 from proxy.engine.reports import BudgetReport, HistoryLine
@@ -196,7 +196,7 @@ class Engine:
     ) -> Result:
         """Run the outer SQL on the numbers, and return the rows with all that is told of them."""
         answers = inference.answers
-        more = [extras(g, a, accountant.history) for g, a in zip(goals, answers, strict=True)]
+        more = [companions(g, a, accountant.history) for g, a in zip(goals, answers, strict=True)]
         reached = [reaches(goal) for goal in goals] if statement.derived else []
         rows, shown, places, drowned = assemble(
             statement,

@@ -26,7 +26,7 @@ from proxy.inference.history import History
 from proxy.inference.plan import Wanted
 from proxy.inference.steps import Look
 from proxy.settings import UTILITY, Wishes, checked
-from proxy.sql.program import Extra, Number, Request
+from proxy.sql.program import Companion, Number, Request
 
 
 class Goal(Protocol):
@@ -50,7 +50,7 @@ class Goal(Protocol):
     def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
         """Return the number in every row, given estimators of what was wanted."""
 
-    def probability(self, history: History, row: int, claim: Extra) -> float | None:
+    def probability(self, history: History, row: int, claim: Companion) -> float | None:
         """Return a lower bound on P(least ≤ number ≤ most), after ``answers``."""
 
     def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
@@ -133,23 +133,23 @@ def _reach(estimator: Estimator, delta: float) -> float:
     return max(planning.half_width(estimator, delta), normal)
 
 
-def extras(
+def companions(
     goal: Goal, answers: Sequence[Answer], history: History
 ) -> list[list[float | bool | None]]:
-    """Return what else the statement shows of a number: [extra][row]."""
+    """Return what else the statement shows of a number: [companion][row]."""
     return [
-        [_extra(goal, extra, row, answer, history) for row, answer in enumerate(answers)]
-        for extra in goal.number.extras
+        [_companion(goal, companion, row, answer, history) for row, answer in enumerate(answers)]
+        for companion in goal.number.companions
     ]
 
 
-def _extra(
-    goal: Goal, extra: Extra, row: int, answer: Answer, history: History
+def _companion(
+    goal: Goal, companion: Companion, row: int, answer: Answer, history: History
 ) -> float | bool | None:
-    if extra.what == "probability":
-        return goal.probability(history, row, extra)
-    if extra.what == "present":  # of all values at once
-        there = goal.probability(history, row, Extra("probability", Fraction(1)))
+    if companion.what == "probability":
+        return goal.probability(history, row, companion)
+    if companion.what == "present":  # of all values at once
+        there = goal.probability(history, row, Companion("probability", Fraction(1)))
         return there is not None and there >= 1 - goal.delta / goal.number.family.rows
-    value: float = getattr(answer, extra.what)
+    value: float = getattr(answer, companion.what)
     return value

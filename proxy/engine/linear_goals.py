@@ -18,7 +18,7 @@ from proxy.inference.estimator import Estimator
 from proxy.inference.history import History
 from proxy.inference.plan import Wanted
 from proxy.inference.steps import STEPS, Look
-from proxy.sql.program import Extra, Number
+from proxy.sql.program import Companion, Number
 
 AGAIN = "send the statement again"
 
@@ -30,7 +30,7 @@ class LinearGoal(Looked):
     delta: float
     _used: list[Estimator | None]
 
-    def probability(self, history: History, row: int, claim: Extra) -> float | None:
+    def probability(self, history: History, row: int, claim: Companion) -> float | None:
         """Return a lower bound on P(least ≤ number ≤ most), after ``answers``."""
         used = self._used[row]
         if used is None:

@@ -20,7 +20,7 @@ from proxy.inference.query import LinearQuery
 from proxy.settings import COLUMNS, NONNEGATIVE, Settings
 from proxy.sql import Column, Evaluator, Number, Origin, Program, Rows, postprocess
 
-Extras = Sequence[Sequence[float | bool | None]]  # [extra][row] of one number
+Companions = Sequence[Sequence[float | bool | None]]  # [companion][row] of one number
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Numbers:
     """Every number of a statement, in the order of its releases."""
 
     answers: Sequence[Sequence[Answer]]  # [number][row]
-    extras: Sequence[Extras]  # [number][extra][row]
+    companions: Sequence[Companions]  # [number][companion][row]
     reaches: Sequence[tuple[Sequence[float], Sequence[float]]] = ()  # [number], where it is derived
 
 
@@ -68,11 +68,11 @@ def assemble(
         DataError: an expression of the outer SQL fails on the noisy answers.
     """
     clamp = settings.value(NONNEGATIVE)
-    answers, extras = iter(numbers.answers), iter(numbers.extras)
+    answers, companions = iter(numbers.answers), iter(numbers.companions)
     known: list[Sequence[Sequence[Answer]]] = [
         [next(answers) for _ in release.numbers] for release in program.releases
     ]
-    more = [[next(extras) for _ in release.numbers] for release in program.releases]
+    more = [[next(companions) for _ in release.numbers] for release in program.releases]
     values = [
         [
             [shown(answer.estimate, number, clamp) for answer in column]

@@ -29,9 +29,9 @@ from proxy.sql.program import (
 from proxy.sql.provenance import DERIVED, unpack
 
 Values = Sequence[Sequence[Sequence[int | float | None]]]  # [release][number][row]
-Extras = Sequence[
+Companions = Sequence[
     Sequence[Sequence[Sequence[float | bool | None]]]
-]  # [release][number][extra][row]
+]  # [release][number][companion][row]
 
 
 def relation(release: Release) -> str:
@@ -43,8 +43,8 @@ def relation(release: Release) -> str:
     for k, number in enumerate(release.numbers):
         kind = types.DUCKDB.get(number.type, f"DECIMAL(38, {number.scale})")
         columns.append((f"n{k}", kind, f"${name}n{k}"))
-        for j, extra in enumerate(number.extras):
-            kind = "BOOLEAN" if extra.what == "present" else "DOUBLE"
+        for j, companion in enumerate(number.companions):
+            kind = "BOOLEAN" if companion.what == "present" else "DOUBLE"
             columns.append((f"n{k}x{j}", kind, f"${name}n{k}x{j}"))
     if not release.rows:  # nothing is measured, and nothing is handed in
         nothing = [f"CAST(NULL AS {kind}) AS {column}" for column, kind, _ in columns]
@@ -64,14 +64,14 @@ def postprocess(
     program: Program,
     values: Values,
     evaluator: Evaluator,
-    extras: Extras = (),
+    companions: Companions = (),
     systems: Mapping[str, Sequence[Sequence[Cell]]] | None = None,
 ) -> Rows:
     """Return the rows of a statement, given its numbers.
 
     ``values[release][number][row]`` are whole numbers for counts, floats (or None) for others;
-    ``extras[release][number][extra][row]`` what the numbers' extras ask for; ``systems`` the rows
-    of the relations in ``program.systems``.
+    ``companions[release][number][companion][row]`` the numbers' companions; ``systems`` the rows of
+    the relations in ``program.systems``.
 
     Raises:
         DataError: an expression fails on the noisy answers.
@@ -85,8 +85,8 @@ def postprocess(
             parameters[f"{name}g{k}"] = list(group.values)
         for k, number in enumerate(release.numbers):
             parameters[f"{name}n{k}"] = _checked(number, numbers[k])
-            for j in range(len(number.extras)):
-                parameters[f"{name}n{k}x{j}"] = list(extras[r][k][j])
+            for j in range(len(number.companions)):
+                parameters[f"{name}n{k}x{j}"] = list(companions[r][k][j])
     for name in program.systems:
         rows = (systems or {}).get(name, ())
         for i in range(len(privacy_schema.TABLES[name])):

@@ -47,8 +47,8 @@ class GroupColumn:
 
 
 @dataclass(frozen=True)
-class Extra:
-    """What else of a number a statement shows, one value a row.
+class Companion:
+    """What a statement shows beside a number, one value a row.
 
     ``low``, ``high``, ``confidence``: of its interval; ``probability``: P(from ≤ number ≤ to), None
     being unbounded, or without an end that is ``strict``, or of the opposite where ``negated``;
@@ -80,7 +80,7 @@ class Number:
     measure: str | None = None  # the measure whose default utility applies
     denominator: Family | None = None
     bounds: tuple[Fraction, Fraction] | None = None
-    extras: tuple[Extra, ...] = ()
+    companions: tuple[Companion, ...] = ()
     type: str = "double precision"  # bigint | numeric | real | double precision
     scale: int = 0  # of a numeric: it is shown with so many decimals
 

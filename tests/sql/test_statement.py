@@ -169,7 +169,7 @@ def test_values_are_those_that_are_probably_there():
         "VAR_POP(children) AS d FROM survey"
     )
     first, second = found.releases
-    assert (first.numbers, second.numbers[0].extras[0].what) == ((), "present")
+    assert (first.numbers, second.numbers[0].companions[0].what) == ((), "present")
     counts = [0, 0, 5, 4, 0, 0, 0, 3, 9]  # of -2 ... 5, and of NULL
     present = [False, False, True, True, False, False, False, False, True]
     ((*values, variance),) = postprocess(found, [[], [counts]], evaluator(), [[], [[present]]]).rows

@@ -202,11 +202,13 @@ class AggregateExpressions(PostAggregate):
 
     def _companion(self, node: exp.Expr) -> TypedSql:
         """Return CREDIBLE_LOW, CREDIBLE_HIGH, CONFIDENCE or PROBABILITY of a number."""
-        subject, extra = claim(node, self.measured)
+        subject, companion = claim(node, self.measured)
         number = self.lower(subject)
         if number.number is None:
             raise not_one_number(subject)
-        at = max(point.extra(number.number, extra) for point in self.points)  # the same in all
+        at = max(
+            point.companion(number.number, companion) for point in self.points
+        )  # the same in all
         text = f"{self.relation}.n{number.number}x{at}"
         return TypedSql(text, "double precision", numbers=number.numbers)
 
@@ -290,7 +292,7 @@ class AggregateExpressions(PostAggregate):
                 columns.append(f"{shown} AS g{index}")
             for k, number in enumerate(point.numbers):
                 columns += [f"n{k}", f"{pack(point.index, k, point.name)} AS x{k}"]
-                columns += [f"n{k}x{j}" for j in range(len(number.extras))]
+                columns += [f"n{k}x{j}" for j in range(len(number.companions))]
             parts.append(f"SELECT {', '.join(columns)} FROM {point.name}")
         self.binding.withs.append(f"{self.relation} AS ({' UNION ALL '.join(parts)})")
 

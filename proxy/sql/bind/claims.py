@@ -1,7 +1,7 @@
-"""What may be shown of a number beside itself: its interval, and the probability of a claim on it.
+"""The companions of a number: its interval, and the probability of a claim on it.
 
-Each becomes an ``Extra`` of the number, a further column of the release's relation.  Nothing here
-adds a number: a claim says which node is to be one.
+Each becomes a further column of the release's relation.  Nothing here adds a number: a claim says
+which node is to be one.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from proxy.sql.bind.linear_combinations import scaled_inside
 from proxy.sql.compile.linear import Average, Linear, same_number
 from proxy.sql.compile.release_point import DIGITS, LARGEST
 from proxy.sql.parse.tree import COMPARISONS, flat, position
-from proxy.sql.program import Extra
+from proxy.sql.program import Companion
 
 CREDIBLE = {"credible_low": "low", "credible_high": "high", "confidence": "confidence"}
 Measured = Callable[[exp.Expr], Linear | Average | None]  # None of what is no such number
 
 
-def claim(node: exp.Expr, measured: Measured) -> tuple[exp.Expr, Extra]:
+def claim(node: exp.Expr, measured: Measured) -> tuple[exp.Expr, Companion]:
     """Return the number that CREDIBLE_LOW, ..., PROBABILITY is of, as a node, and what it shows.
 
     Where that node is no number after all, whoever lowers it says so.
@@ -37,9 +37,9 @@ def claim(node: exp.Expr, measured: Measured) -> tuple[exp.Expr, Extra]:
     if len(node.expressions) != 1:
         raise NotSupportedError(f"{name.upper()} takes one number", position=position(node))
     if name != "probability":
-        return _bare(node.expressions[0], measured), Extra(CREDIBLE[name])
+        return _bare(node.expressions[0], measured), Companion(CREDIBLE[name])
     claimed = _claim(node.expressions[0], measured)
-    return claimed.node, claimed.extra()
+    return claimed.node, claimed.companion()
 
 
 def not_one_number(node: exp.Expr) -> NotSupportedError:
@@ -96,7 +96,7 @@ class Claim:
             min(most, default=None, key=lambda end: (end[0], not end[1])),
         )
 
-    def extra(self) -> Extra:
+    def companion(self) -> Companion:
         """Return what is shown of the number; ends of all but means are multiples of its grid."""
         ends = [self.least, self.most]
         if isinstance(self.number, Linear) and self.number.query is not None:
@@ -107,7 +107,7 @@ class Claim:
                 value, strict = self.most
                 ends[1] = -next_multiple(-value, strict, -shift, grid), False
         (low, above), (high, under) = (end or (None, False) for end in ends)
-        return Extra("probability", low, high, (above, under), self.negated)
+        return Companion("probability", low, high, (above, under), self.negated)
 
 
 def _claim(node: exp.Expr, measured: Measured) -> Claim:

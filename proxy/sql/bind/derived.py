@@ -23,7 +23,7 @@ from proxy.sql.expression.aggregates import SPREADS, fraction, only_argument, so
 from proxy.sql.expression.guards import numeric
 from proxy.sql.expression.typed import TypedSql, coerce
 from proxy.sql.parse.tree import as_sql, position
-from proxy.sql.program import Derived, Extra, Request
+from proxy.sql.program import Companion, Derived, Request
 from proxy.sql.provenance import DERIVED, pack
 
 DOUBLE = "double precision"
@@ -123,12 +123,12 @@ class Marginals:
             (*base.where, *conditions), (*base.keys, value), True, base.branches
         )
         number = point.add(point.count(), node, self.request, f"COUNT(*) by {as_sql(node)}")
-        extra = point.extra(number, Extra("present"))
+        companion = point.companion(number, Companion("present"))
         width = len(base.keys)
         groups = [f"g{i}" for i in range(width)]
         by = f"PARTITION BY {', '.join(groups)}" if groups else ""
-        counted = f"CASE WHEN n{number}x{extra} AND n{number} > 0 THEN n{number} ELSE 0 END"
-        columns = [*groups, f"g{width} AS v", f"n{number} AS n", f"n{number}x{extra} AS p"]
+        counted = f"CASE WHEN n{number}x{companion} AND n{number} > 0 THEN n{number} ELSE 0 END"
+        columns = [*groups, f"g{width} AS v", f"n{number} AS n", f"n{number}x{companion} AS p"]
         inner = (
             f"SELECT {', '.join(columns)}, {counted} AS w FROM {point.name} "
             f"WHERE g{width} IS NOT NULL"

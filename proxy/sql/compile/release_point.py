@@ -27,7 +27,7 @@ from proxy.sql.compile.groups import Groups, Key, groups
 from proxy.sql.compile.linear import Average, Linear, same_number
 from proxy.sql.compile.moments import Moments, has_measure, moments, present, settle
 from proxy.sql.parse.tree import conjuncts, position
-from proxy.sql.program import Extra, GroupColumn, Number, Release, Request
+from proxy.sql.program import Companion, GroupColumn, Number, Release, Request
 
 DIGITS = 38  # of the largest number, as of DuckDB's decimals
 LARGEST = Fraction(10**DIGITS)
@@ -121,12 +121,12 @@ class ReleasePoint:
         self.numbers.append(number)
         return len(self.numbers) - 1
 
-    def extra(self, number: int, extra: Extra) -> int:
+    def companion(self, number: int, companion: Companion) -> int:
         """Return the index of a further column of a number."""
         known = self.numbers[number]
-        if extra not in known.extras:
-            self.numbers[number] = replace(known, extras=(*known.extras, extra))
-        return self.numbers[number].extras.index(extra)
+        if companion not in known.companions:
+            self.numbers[number] = replace(known, companions=(*known.companions, companion))
+        return self.numbers[number].companions.index(companion)
 
     def _family(self, query: LinearQuery) -> Family:
         if not self.keys:
