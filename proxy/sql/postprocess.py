@@ -91,20 +91,20 @@ def postprocess(
         rows = (systems or {}).get(name, ())
         for i in range(len(privacy_schema.TABLES[name])):
             parameters[f"sys_{name}{i}"] = [row[i] for row in rows]
-    found = evaluator.rows(program.sql, parameters)
+    table = evaluator.rows(program.sql, parameters)
     places = {release.index: r for r, release in enumerate(program.releases)}
     width = len(program.columns)
     kinds = [column.type for column in program.columns]
     return Rows(
         program.columns,
-        [tuple(map(_trimmed, row[:width], kinds)) for row in found],
+        [tuple(map(_trimmed, row[:width], kinds)) for row in table],
         [
             tuple(None if at is None else origin(row[at], places) for at in program.provenances)
-            for row in found
+            for row in table
         ],
         [
             tuple(None if at is None else derived(row[at]) for at in program.provenances)
-            for row in found
+            for row in table
         ]
         if program.derived
         else (),

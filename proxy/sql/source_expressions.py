@@ -97,7 +97,7 @@ def select(text: str, language: str = "postgres") -> exp.Select:
     if not isinstance(tree, exp.Select):
         what = "UNION and the like are" if isinstance(tree, exp.SetOperation) else "it is"
         raise NotSupportedError(f"{what} not one SELECT, which is read row by row")
-    quantifiers.spread(tree)
+    quantifiers.expand(tree)
     return tree
 
 

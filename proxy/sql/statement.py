@@ -21,11 +21,10 @@ from proxy.policy import Policy
 from proxy.sql.bind.query import Binder
 from proxy.sql.bind.relations import BoundQuery, Cte, Env, Scope
 from proxy.sql.evaluator.evaluator import Evaluator
-from proxy.sql.parse import clock, grammar, quantifiers, utility_clause
-from proxy.sql.parse.commands import command
+from proxy.sql.parse import clock, commands, grammar, quantifiers, utility_clause
 from proxy.sql.parse.deep_stack import deeply
 from proxy.sql.parse.parameters import Parameters, bind_parameters
-from proxy.sql.parse.views import Create, Views, before, placeless, used
+from proxy.sql.parse.views import Create, Views, before, used, without_positions
 from proxy.sql.postprocess import relation
 from proxy.sql.program import Column, Command, Program
 
@@ -54,19 +53,19 @@ def compile_statement(
     """
     if parameters is not None:
         text = bind_parameters(text, parameters)
-    known = used(views or {}, text)
-    asked = " ".join([text, *(view.text for view in known.values())])
-    moment = None if timeless else clock.reading(asked, policy.timezone, now)
-    chosen = dict(settings or {})
-    options = tuple(sorted(chosen.items())), tuple(known.items())
+    named = used(views or {}, text)
+    texts = " ".join([text, *(view.text for view in named.values())])
+    moment = None if timeless else clock.reading(texts, policy.timezone, now)
+    values = dict(settings or {})
+    options = tuple(sorted(values.items())), tuple(named.items())
     key = (text, policy.key, options, language, moment, timeless)
-    source = Source(policy, evaluator, chosen, language, moment, known)
-    return evaluator.cached(key, lambda: _located(text, source), _small)
+    source = Source(policy, evaluator, values, language, moment, named)
+    return evaluator.cached(key, lambda: _compile(text, source), _small)
 
 
-def _small(made: Program | Command) -> bool:
+def _small(compiled: Program | Command) -> bool:
     """Return whether a program may be kept: some hundreds of them are."""
-    releases = made.releases if isinstance(made, Program) else ()
+    releases = compiled.releases if isinstance(compiled, Program) else ()
     cells = sum(release.rows * (len(release.groups) + 1) for release in releases)
     cells += sum(n.family.labels.size for release in releases for n in release.numbers[:1])
     return cells <= 2**17
@@ -89,7 +88,7 @@ class Source:
         return self.settings.get("privacy.hide_empty", "off").strip().lower() in ON
 
 
-def _located(text: str, source: Source) -> Program | Command:
+def _compile(text: str, source: Source) -> Program | Command:
     """Return what a text means; an error that knows its place shows it."""
     try:
         try:
@@ -105,20 +104,20 @@ def _located(text: str, source: Source) -> Program | Command:
 Rewrite = Callable[[exp.Expr, Source], None]
 REWRITES: tuple[Rewrite, ...] = (  # of every tree, views' too
     lambda tree, source: clock.fold(tree, source.moment),
-    lambda tree, _: quantifiers.spread(tree),
-    lambda tree, source: clock.localised(tree, source.policy.timezone),
+    lambda tree, _: quantifiers.expand(tree),
+    lambda tree, source: clock.localise(tree, source.policy.timezone),
 )
 
 
 def _statement(text: str, source: Source) -> Program | Command:
     """Return what a text means: every stage of this package, in order."""
     tokens = grammar.tokens(text, source.language)
-    if (known := command(text, tokens)) is not None:
-        return _with_program(known, source)
+    if (command := commands.command(text, tokens)) is not None:
+        return _with_program(command, source)
     text, tokens = grammar.translated(text, tokens, source.language)
     try:
         tree = _query(grammar.parse(text, tokens))
-        for rewrite in REWRITES:
+        for rewrite in REWRITES:  # fold the clock, expand quantifiers
             rewrite(tree, source)
         binder = Binder(source.policy, source.evaluator, text, source.hides_empty)
         bound = binder.query(tree, Scope(_views(source), utility_clause.hint(tokens)))
@@ -131,19 +130,19 @@ def _statement(text: str, source: Source) -> Program | Command:
         raise
 
 
-def _with_program(known: Command, source: Source) -> Command:
+def _with_program(command: Command, source: Source) -> Command:
     """Return a command with the program of the query that it holds, if it holds one."""
-    if known.kind not in ("explain", "create view") or known.value is None:
-        return known
-    change = known.change if isinstance(known.change, Create) else None
+    if command.kind not in ("explain", "create view") or command.value is None:
+        return command
+    change = command.change if isinstance(command.change, Create) else None
     if change is not None:
         source = replace(source, views=before(source.views, change.name))
-    program = _statement(known.value, source)
+    program = _statement(command.value, source)
     if not isinstance(program, Program):
         raise NotSupportedError(f"{'CREATE VIEW' if change else 'EXPLAIN UTILITY'} takes a SELECT")
     if change is not None:
         change = replace(change, text=program.text)  # in PostgreSQL's language
-    return replace(known, program=program, change=change)
+    return replace(command, program=program, change=change)
 
 
 def _query(tree: exp.Expr) -> exp.Expr:
@@ -161,9 +160,9 @@ def _views(source: Source) -> Env:
     for name, view in source.views.items():
         tokens = grammar.tokens(view.text)
         tree = _query(grammar.parse(view.text, tokens))
-        for rewrite in REWRITES:
+        for rewrite in REWRITES:  # fold the clock, expand quantifiers
             rewrite(tree, source)
-        tree = placeless(tree, view.text)
+        tree = without_positions(tree, view.text)
         columns = [column.name for column in view.columns]
         env[name] = Cte(tree, columns, dict(env), request=utility_clause.hint(tokens))
     return env

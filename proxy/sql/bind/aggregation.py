@@ -102,12 +102,12 @@ class AggregateExpressions(PostAggregate):
         keys: list[Key] = []
         indices: list[list[int]] = []
         for each in sets:
-            found: list[int] = []
+            members: list[int] = []
             for item in each:
                 at = self._key(item, keys)
-                if at is not None and at not in found:
-                    found.append(at)
-            indices.append(sorted(found))
+                if at is not None and at not in members:
+                    members.append(at)
+            indices.append(sorted(members))
         return keys, indices
 
     def _starless(self) -> list[exp.Expr]:
@@ -126,8 +126,8 @@ class AggregateExpressions(PostAggregate):
         typed = self.binding.coefficients.lower(node)
         if not typed.axes:
             return None  # a constant groups nothing
-        for index, known in enumerate(keys):
-            if known.typed.sql == typed.sql:
+        for index, key in enumerate(keys):
+            if key.typed.sql == typed.sql:
                 return index
         keys.append(Key(output_name(item, self.binding.text), node, typed))
         return len(keys) - 1
@@ -253,24 +253,24 @@ class AggregateExpressions(PostAggregate):
         return self.inputs.resolve(node)
 
     def _nonlinear(self, node: exp.Expr) -> TypedSql:
-        found = self.aggregate(node)
-        if isinstance(found, Average):
-            return self.number(found, node)
+        compiled = self.aggregate(node)
+        if isinstance(compiled, Average):
+            return self.number(compiled, node)
         call, conditions = self.filtered(node)
         return self._marginals.aggregate(node, call, conditions)
 
     def _grouping(self, node: exp.Grouping) -> TypedSql:
-        wanted = []
+        arguments = []
         for item in node.expressions:
             typed = self.binding.coefficients.lower(self.inputs.resolve(item))
-            found = [i for i, key in enumerate(self.keys) if key.typed.sql == typed.sql]
-            if not found:
+            matching = [i for i, key in enumerate(self.keys) if key.typed.sql == typed.sql]
+            if not matching:
                 raise GroupingError(
                     "arguments to GROUPING must be grouping expressions", position=position(item)
                 )
-            wanted.append(found[0])
+            arguments.append(matching[0])
         masks = [
-            sum((key not in each) << (len(wanted) - 1 - k) for k, key in enumerate(wanted))
+            sum((key not in each) << (len(arguments) - 1 - k) for k, key in enumerate(arguments))
             for each in self.sets
         ]
         if len(masks) == 1:

@@ -49,7 +49,7 @@ class Marginals:
     keys: Sequence[Key]
     relation: str
     request: Request | None
-    known: dict[tuple[str, ...], Marginal] = field(default_factory=dict)
+    marginals: dict[tuple[str, ...], Marginal] = field(default_factory=dict)
 
     def aggregate(self, node: exp.Expr, call: exp.Expr, conditions: list[exp.Expr]) -> TypedSql:
         """Return an aggregate of the values of an expression; ``call`` is it without its FILTER.
@@ -71,9 +71,11 @@ class Marginals:
         typed = lower(resolved)
         typed = coerce(typed, "text") if typed.type == "unknown" else typed
         key = (typed.sql, *(lower(condition).sql for condition in conditions))
-        if key not in self.known:
-            self.known[key] = self._marginal(node, Key("value", resolved, typed, shown), conditions)
-        marginal = self.known[key]
+        if key not in self.marginals:
+            self.marginals[key] = self._marginal(
+                node, Key("value", resolved, typed, shown), conditions
+            )
+        marginal = self.marginals[key]
         text, kind, aggregate, *detail = rule(marginal)
         same = [f"q.g{i} IS NOT DISTINCT FROM {self.relation}.g{i}" for i in range(len(self.keys))]
         where = f" WHERE {' AND '.join(same)}" if same else ""
@@ -111,10 +113,10 @@ class Marginals:
 
     def _provenance(self, derived: Derived) -> str:
         """Return the text of the id of an aggregate that is derived: its number and row."""
-        known = self.binding.derived
-        if derived not in known:
-            known.append(derived)
-        return pack(DERIVED, known.index(derived), self.relation)
+        listed = self.binding.derived
+        if derived not in listed:
+            listed.append(derived)
+        return pack(DERIVED, listed.index(derived), self.relation)
 
     def _marginal(self, node: exp.Expr, value: Key, conditions: list[exp.Expr]) -> Marginal:
         """Return the counts by value and group, as one more release point."""

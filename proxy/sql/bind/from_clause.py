@@ -127,8 +127,8 @@ def _join_results(
 ) -> FromClause:
     """Return a FROM clause of relations with one more relation."""
     side, kind = join.args.get("side") or "", join.args.get("kind") or ""
-    known = {"this", "side", "kind", "on", "using"}
-    if any(value and arg not in known for arg, value in join.args.items()):
+    allowed = {"this", "side", "kind", "on", "using"}
+    if any(value and arg not in allowed for arg, value in join.args.items()):
         raise NotSupportedError("this JOIN is not supported", position=position(join))
     if side not in ("", "LEFT", "RIGHT", "FULL") or kind not in ("", "INNER", "OUTER", "CROSS"):
         raise NotSupportedError(f"{side} {kind} JOIN is not supported", position=position(join))

@@ -52,25 +52,25 @@ def join_public(
             hint="write ON a = b AND c = d, and other conditions of the public table in a subquery",
             position=position(rest[0] if rest else join),
         )
-    found = _Found(relation, pairs)
-    most, alike = _repetitions(inputs, found)
+    matches = _Matches(relation, pairs)
+    most, alike = _repetitions(inputs, matches)
     _require_few(protected.branches * most, name, join)
 
-    def each(made: Sequence[exp.Expr]) -> exp.Expr:
+    def each(meanings: Sequence[exp.Expr]) -> exp.Expr:
         """Return what a record meets in each of the rows that it finds."""
         if most == 1:
-            return made[0]
-        parts = [at_branch(node, k) for k in range(protected.branches) for node in made]
+            return meanings[0]
+        parts = [at_branch(node, k) for k in range(protected.branches) for node in meanings]
         return PerBranch(expressions=[part.copy() for part in parts])
 
     columns = [
-        (column, repeat_branches(found.one(typed), most) if same else each(found.all(typed, most)))
-        for (column, typed), same in zip(relation.columns, alike, strict=True)
+        (own, repeat_branches(matches.one(typed), most) if same else each(matches.all(typed, most)))
+        for (own, typed), same in zip(relation.columns, alike, strict=True)
     ]
-    kept = [exp.true() if outer and not j else found.more_than(j) for j in range(most)]
+    kept = [exp.true() if outer and not j else matches.more_than(j) for j in range(most)]
     mine: dict[str, Sequence[tuple[str, exp.Expr]]] = {
-        table: [(column, repeat_branches(meaning, most)) for column, meaning in known]
-        for table, known in protected.names.tables.items()
+        table: [(column, repeat_branches(meaning, most)) for column, meaning in listed]
+        for table, listed in protected.names.tables.items()
     }
     names = Names(
         {name: columns, **mine} if first else {**mine, name: columns},
@@ -96,8 +96,8 @@ def _require_few(branches: int, name: str, join: exp.Expr) -> None:
 
 
 @dataclass(frozen=True)
-class _Found:
-    """The rows of a public table that a record finds."""
+class _Matches:
+    """The rows of a public table that a record is joined with."""
 
     relation: Relation
     pairs: Sequence[Pair]
@@ -142,8 +142,8 @@ def _outer(join: exp.Expr, relation: Relation, first: bool) -> bool:
             position=position(join),
         )
     side, kind = join.args.get("side") or "", join.args.get("kind") or ""
-    known = {"this", "side", "kind", "on", "using"}
-    odd = any(value and arg not in known for arg, value in join.args.items())
+    allowed = {"this", "side", "kind", "on", "using"}
+    odd = any(value and arg not in allowed for arg, value in join.args.items())
     if odd or kind not in ("", "INNER", "OUTER", "CROSS"):
         raise NotSupportedError(
             "this JOIN of protected rows is not supported",
@@ -160,15 +160,16 @@ def _outer(join: exp.Expr, relation: Relation, first: bool) -> bool:
     return bool(side)
 
 
-def _repetitions(inputs: Inputs, found: _Found) -> tuple[int, list[bool]]:
+def _repetitions(inputs: Inputs, matches: _Matches) -> tuple[int, list[bool]]:
     """Return how many rows have one key at most, and of which columns these have one value."""
-    keys = [typed.sql for _, typed in found.pairs]
-    known = " AND ".join(f"{key} IS NOT NULL" for key in keys) or "TRUE"
+    keys = [typed.sql for _, typed in matches.pairs]
+    not_null = " AND ".join(f"{key} IS NOT NULL" for key in keys) or "TRUE"
     same = [
         f"count(DISTINCT {typed.sql}) <= 1 AND count({typed.sql}) IN (0, count(*)) AS u{i}"
-        for i, (_, typed) in enumerate(found.relation.columns)
+        for i, (_, typed) in enumerate(matches.relation.columns)
     ]
-    inner = f"SELECT {', '.join(['count(*) AS n', *same])} FROM {found.relation.text} WHERE {known}"
+    selected = ", ".join(["count(*) AS n", *same])
+    inner = f"SELECT {selected} FROM {matches.relation.text} WHERE {not_null}"
     inner += f" GROUP BY {', '.join(keys)}" if keys else ""
     outer = ["max(n)", *(f"bool_and(u{i})" for i in range(len(same)))]
     ((most, *alike),) = inputs.binding.evaluator.rows(

@@ -80,8 +80,8 @@ class PostAggregate(ExpressionLowering):
         bound, typed = self._one_column(node)
         provenance = f"(SELECT s0 FROM ({bound.sql}))" if typed.provenance else None
         text = f"(SELECT c0 FROM ({bound.sql}))"
-        made = combine(text, typed.type, typed, scale=typed.scale)
-        return replace(made, axes=frozenset(), provenance=provenance)
+        value = combine(text, typed.type, typed, scale=typed.scale)
+        return replace(value, axes=frozenset(), provenance=provenance)
 
     def _member(self, node: exp.Expr) -> TypedSql:
         bound, typed = self._one_column(node.args["query"])
@@ -116,22 +116,22 @@ class PostAggregate(ExpressionLowering):
         if spec.args.get("spec"):
             pieces.append(_frame(spec.args["spec"]))
         scale = values[0].scale if values else None
-        made = combine(f"({function} OVER ({' '.join(pieces)}))", kind, *values, scale=scale)
-        return coerce_result(made, function)
+        value = combine(f"({function} OVER ({' '.join(pieces)}))", kind, *values, scale=scale)
+        return coerce_result(value, function)
 
     def _windowed(self, node: exp.Expr) -> tuple[str, str, list[TypedSql]]:
         """Return the call, its type and its arguments."""
         if type(node) in WINDOWS:
             name, kind = WINDOWS[type(node)]
-            found = [
+            arguments = [
                 self.lower(node.args[arg])
                 for arg in ("this", "offset", "default")
                 if isinstance(node.args.get(arg), exp.Expr)
             ]
-            if kind is None and len(found) > 2:
-                found[0], found[2] = unify_pair(found[0], found[2], name)
-            text = f"{name}({', '.join(v.sql for v in found)})"
-            return text, kind or found[0].type, found
+            if kind is None and len(arguments) > 2:
+                arguments[0], arguments[2] = unify_pair(arguments[0], arguments[2], name)
+            text = f"{name}({', '.join(v.sql for v in arguments)})"
+            return text, kind or arguments[0].type, arguments
         call = aggregate(node, self.lower)
         return call.sql, call.type, [call]
 

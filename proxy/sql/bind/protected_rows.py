@@ -34,10 +34,10 @@ class Inputs:
         Raises:
             StatementTooComplexError: subqueries upon subqueries have made it too large.
         """
-        found = self._resolve(node.copy())
-        if sum(1 for _ in islice(found.walk(), MAX_NODES + 1)) > MAX_NODES:
+        resolved = self._resolve(node.copy())
+        if sum(1 for _ in islice(resolved.walk(), MAX_NODES + 1)) > MAX_NODES:
             raise StatementTooComplexError("an expression of this statement becomes too long")
-        return found
+        return resolved
 
     def _resolve(self, node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Column):
@@ -47,21 +47,21 @@ class Inputs:
         if isinstance(node, exp.Query):
             raise NotSupportedError("a subquery is not supported here", position=position(node))
         for child in list(node.iter_expressions()):
-            found = self._resolve(child)
-            if found is not child:
-                child.replace(found)
+            resolved = self._resolve(child)
+            if resolved is not child:
+                child.replace(resolved)
         return node
 
     def _column(self, node: exp.Expr) -> exp.Expr:
         if isinstance(node.this, exp.Star):
             raise NotSupportedError("* is not supported here", position=position(node))
-        known = self.names.find(node)
-        if known is None:
+        meaning = self.names.find(node)
+        if meaning is None:
             raise self.names.unknown(node)
-        found = known.copy()
+        column = meaning.copy()
         if "start" in node.this.meta:
-            found.meta["start"] = node.this.meta["start"]
-        return found if not found.args or not _compound(found) else exp.Paren(this=found)
+            column.meta["start"] = node.this.meta["start"]
+        return column if not column.args or not _compound(column) else exp.Paren(this=column)
 
     def _public(self, node: exp.Expr) -> exp.Expr:
         """Return a subquery of public tables as a value, a list or a condition."""

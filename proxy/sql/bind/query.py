@@ -24,9 +24,9 @@ from proxy.sql.bind.relations import (
     Relation,
     Scope,
     columns_of,
-    renamed,
+    rename_columns,
 )
-from proxy.sql.bind.render import modified
+from proxy.sql.bind.render import order_and_limit
 from proxy.sql.bind.select import WORDS, select
 from proxy.sql.bind.set_operations import set_operation, values
 from proxy.sql.bind.union_all import union_all
@@ -48,11 +48,11 @@ class Binder(Binding):
         Raises:
             NotSupportedError: it is of a form that is not known.
         """
-        found = self._found(node, scope, False)
-        assert isinstance(found, BoundQuery)
-        return found
+        bound = self._bind(node, scope, False)
+        assert isinstance(bound, BoundQuery)
+        return bound
 
-    def _found(self, node: exp.Expr, scope: Scope, rows: bool) -> ProtectedRows | BoundQuery:
+    def _bind(self, node: exp.Expr, scope: Scope, rows: bool) -> ProtectedRows | BoundQuery:
         """Return a bound query, or, where ``rows`` may be, the protected rows that it selects."""
         before = self.reads_protected
         clause = node.args.get("utility")
@@ -64,21 +64,21 @@ class Binder(Binding):
             scope = replace(scope, env=self._with(node.args["with_"], scope))
         if isinstance(node, exp.Subquery):
             tail = any(node.args.get(arg) for arg in ("order", "limit", "offset"))
-            found = self._found(node.this, scope, rows and not tail)
-            if isinstance(found, ProtectedRows):
-                return found
-            bound = modified(found, node) if tail else found
+            inner = self._bind(node.this, scope, rows and not tail)
+            if isinstance(inner, ProtectedRows):
+                return inner
+            bound = order_and_limit(inner, node) if tail else inner
         elif isinstance(node, exp.Select):
             selected = select(self, node, scope, rows=rows)
             if isinstance(selected, ProtectedRows):
                 return selected
             bound = selected
         elif isinstance(node, exp.SetOperation):
-            sides = [self._found(side, scope, rows) for side in (node.this, node.expression)]
+            sides = [self._bind(side, scope, rows) for side in (node.this, node.expression)]
             bounds = [side for side in sides if isinstance(side, BoundQuery)]
             if len(bounds) < len(sides):
                 return union_all(self, sides, node)
-            bound = modified(set_operation(node, bounds), node)
+            bound = order_and_limit(set_operation(node, bounds), node)
         elif isinstance(node, exp.Values):
             bound = values(self, node, scope)
         else:
@@ -93,14 +93,14 @@ class Binder(Binding):
         self, bound: BoundQuery, name: str, request: Request, clause: exp.Expr | None
     ) -> None:
         """Give the numbers of a named output their own request."""
-        found = [output for output in bound.outputs if output.name == name]
-        if not found:
+        columns = [output for output in bound.outputs if output.name == name]
+        if not columns:
             raise UndefinedColumnError(
                 f'WITH UTILITY names the column "{name}", which is not in the select list',
                 hint=nearest(name, [output.name for output in bound.outputs]),
                 position=position(clause),
             )
-        for point, number in {pair for output in found for pair in output.typed.numbers}:
+        for point, number in {pair for output in columns for pair in output.typed.numbers}:
             numbers = self.points[point].numbers
             numbers[number] = replace(numbers[number], utility=request)
 
@@ -129,22 +129,22 @@ class Binder(Binding):
         names = [name_of(column) for column in alias.args.get("columns") or ()] if alias else []
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             name = name_of(alias.this) if alias and alias.this else name_of(node.this)
-            found = self._table(node, scope)
+            item = self._table(node, scope)
         elif isinstance(node, exp.Subquery | exp.Values):
             name = name_of(alias.this) if alias and alias.this else f"unnamed_{self.count}"
             inner = node.this if isinstance(node, exp.Subquery) else node
-            found = self._inner(inner, scope)
+            item = self._inner(inner, scope)
         else:
             raise NotSupportedError(
                 f"FROM takes tables and subqueries, not {as_sql(node)[:60]}",
                 position=position(node),
             )
-        return name, renamed(found, names, node) if names else found
+        return name, rename_columns(item, names, node) if names else item
 
     def _inner(self, node: exp.Expr, scope: Scope) -> ProtectedRows | Relation:
         """Return what a subquery of FROM is: rows of the dataset, or a result."""
-        found = self._found(node, scope, True)
-        return found if isinstance(found, ProtectedRows) else self.relation(found)
+        bound = self._bind(node, scope, True)
+        return bound if isinstance(bound, ProtectedRows) else self.relation(bound)
 
     def relation(self, bound: BoundQuery) -> Relation:
         """Return a result as an item of FROM."""
@@ -173,21 +173,21 @@ class Binder(Binding):
         if cte.relation is None:
             request = cte.request or scope.request
             inner = replace(scope, env=cte.env, request=request, outer=None)
-            found = self._inner(cte.node, inner)
-            if isinstance(found, ProtectedRows):
-                return renamed(found, cte.columns, cte.node) if cte.columns else found
+            item = self._inner(cte.node, inner)
+            if isinstance(item, ProtectedRows):
+                return rename_columns(item, cte.columns, cte.node) if cte.columns else item
             name = self.fresh("w")
-            provenances = [typed.provenance for _, typed in found.columns]
-            picked = [f"{typed.sql} AS c{i}" for i, (_, typed) in enumerate(found.columns)]
+            provenances = [typed.provenance for _, typed in item.columns]
+            picked = [f"{typed.sql} AS c{i}" for i, (_, typed) in enumerate(item.columns)]
             picked += [
                 f"{provenance} AS s{i}" for i, provenance in enumerate(provenances) if provenance
             ]
-            self.withs.append(f"{name} AS (SELECT {', '.join(picked)} FROM {found.text})")
-            cte.relation = Relation(name, found.columns, found.public)
+            self.withs.append(f"{name} AS (SELECT {', '.join(picked)} FROM {item.text})")
+            cte.relation = Relation(name, item.columns, item.public)
         self.reads_protected += not cte.relation.public
         name = self.fresh("t")
         outputs = [Output(column, typed) for column, typed in cte.relation.columns]
         relation = Relation(
             f"{cte.relation.text} AS {name}", columns_of(name, outputs), cte.relation.public
         )
-        return renamed(relation, cte.columns, cte.node) if cte.columns else relation
+        return rename_columns(relation, cte.columns, cte.node) if cte.columns else relation

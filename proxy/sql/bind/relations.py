@@ -94,19 +94,19 @@ def columns_of(name: str, outputs: Iterable[Output]) -> tuple[tuple[str, TypedSq
     )
 
 
-def renamed(
-    found: ProtectedRows | Relation, names: Sequence[str], node: exp.Expr
+def rename_columns(
+    rows: ProtectedRows | Relation, names: Sequence[str], node: exp.Expr
 ) -> ProtectedRows | Relation:
     """Return a relation whose first columns have other names."""
-    columns = found.columns if isinstance(found, Relation) else found.names.tables[""]
+    columns = rows.columns if isinstance(rows, Relation) else rows.names.tables[""]
     if len(names) > len(columns):
         raise ProgrammingError(
             f"{len(columns)} columns available but {len(names)} columns specified",
             position=position(node),
         )
-    kept = [*names, *(column for column, _ in columns[len(names) :])]
-    if isinstance(found, Relation):
-        pairs = tuple((a, typed) for a, (_, typed) in zip(kept, found.columns, strict=True))
-        return replace(found, columns=pairs)
-    inner = [(a, meaning) for a, (_, meaning) in zip(kept, found.names.tables[""], strict=True)]
-    return replace(found, names=Names({"": inner}))
+    aliases = [*names, *(column for column, _ in columns[len(names) :])]
+    if isinstance(rows, Relation):
+        pairs = tuple((a, typed) for a, (_, typed) in zip(aliases, rows.columns, strict=True))
+        return replace(rows, columns=pairs)
+    inner = [(a, meaning) for a, (_, meaning) in zip(aliases, rows.names.tables[""], strict=True)]
+    return replace(rows, names=Names({"": inner}))

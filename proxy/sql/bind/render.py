@@ -72,15 +72,15 @@ def _ordered(
     at = output_at(node, outputs)
     if at is None:
         typed = lower(node)
-        found = [i for i, output in enumerate(outputs) if output.typed.sql == typed.sql]
+        matching = [i for i, output in enumerate(outputs) if output.typed.sql == typed.sql]
         if not distinct:
             return typed.sql
-        if not found:
+        if not matching:
             raise ProgrammingError(
                 "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
                 position=position(node),
             )
-        at = found[0]
+        at = matching[0]
     return f"c{at}" if distinct else outputs[at].typed.sql
 
 
@@ -102,7 +102,7 @@ def output_at(node: exp.Expr, outputs: Sequence[Output]) -> int | None:
     return None
 
 
-def modified(bound: BoundQuery, node: exp.Expr) -> BoundQuery:
+def order_and_limit(bound: BoundQuery, node: exp.Expr) -> BoundQuery:
     """Return a query with the ORDER BY and LIMIT that stand after it as a whole."""
     order = []
     for item in node.args["order"].expressions if node.args.get("order") else ():

@@ -71,8 +71,8 @@ class ResultExpressions(PostAggregate):
             return super().special_case(node)
         if is_aggregate(node):
             plain = ResultExpressions(self.binding, self.names, self.scope)
-            made = aggregate(node, plain.lower)
-            return coerce_result(made, made.sql)
+            value = aggregate(node, plain.lower)
+            return coerce_result(value, value.sql)
         if isinstance(node, exp.Grouping):
             plain = ResultExpressions(self.binding, self.names, self.scope)
             parts = [plain.lower(item) for item in node.expressions]

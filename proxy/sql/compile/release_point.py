@@ -114,8 +114,8 @@ class ReleasePoint:
                 position=number.position,
             )
         number.family.sensitivity  # noqa: B018  # what is too large is said now, with its place
-        for index, known in enumerate(self.sources):
-            if same_number(known, what):
+        for index, source in enumerate(self.sources):
+            if same_number(source, what):
                 return index
         self.sources.append(what)
         self.numbers.append(number)
@@ -123,9 +123,9 @@ class ReleasePoint:
 
     def companion(self, number: int, companion: Companion) -> int:
         """Return the index of a further column of a number."""
-        known = self.numbers[number]
-        if companion not in known.companions:
-            self.numbers[number] = replace(known, companions=(*known.companions, companion))
+        current = self.numbers[number]
+        if companion not in current.companions:
+            self.numbers[number] = replace(current, companions=(*current.companions, companion))
         return self.numbers[number].companions.index(companion)
 
     def _family(self, query: LinearQuery) -> Family:
@@ -168,9 +168,9 @@ class ReleasePoint:
         for each in nodes:
             if not has_measure(each):  # what is made of it below would be at fault otherwise
                 self.coefficients.number(each, place)
-        found = [moments(each, self.coefficients.domain) for each in nodes]
-        query = self._added(lambda k: self._sum(found[k], conditions, k, place))
-        measures = frozenset[int]().union(*(each.measures for each in found))
+        terms = [moments(each, self.coefficients.domain) for each in nodes]
+        query = self._added(lambda k: self._sum(terms[k], conditions, k, place))
+        measures = frozenset[int]().union(*(each.measures for each in terms))
         names = [self.coefficients.domain.measures[index].name for index in sorted(measures)]
         typed = [self.coefficients.number(each, place, measured=True) for each in nodes]
         kind = types.common((each.type for each in typed), place)
@@ -191,12 +191,12 @@ class ReleasePoint:
         )
 
     def _sum(
-        self, found: Moments, conditions: Sequence[exp.Expr], branch: int, place: str
+        self, terms: Moments, conditions: Sequence[exp.Expr], branch: int, place: str
     ) -> LinearQuery:
         """Return SUM(expression) of one branch."""
         factors = self._factors(conditions, branch)
         query = LinearQuery(self.shape, Fraction(1), {})
-        for part, coefficient in settle(found).items():
+        for part, coefficient in settle(terms).items():
             grid, amounts = self.coefficients.amounts(coefficient, place)
             if part % 2:
                 grid *= self.coefficients.domain.measures[part // 2].quantum
@@ -219,9 +219,9 @@ class ReleasePoint:
     def _bounds(self, node: exp.Expr) -> tuple[Fraction, Fraction]:
         """Return the least and the largest value that an expression has in any record."""
         domain = self.coefficients.domain
-        found = moments(node, domain)
+        terms = moments(node, domain)
         low = high = Fraction(0)
-        for part, coefficient in settle(found).items():
+        for part, coefficient in settle(terms).items():
             grid, amounts = self.coefficients.amounts(coefficient, "AVG")
             ends = [Fraction(int(amounts.array.min())), Fraction(int(amounts.array.max()))]
             if part % 2:

@@ -36,7 +36,7 @@ def reading(text: str, zone: str, now: datetime | None) -> datetime | None:
     return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def localised(tree: exp.Expr, zone: str) -> None:
+def localise(tree: exp.Expr, zone: str) -> None:
     """Replace literals with a time zone by the time that the clock shows in the policy's.
 
     Raises:

@@ -14,7 +14,7 @@ from proxy.sql.parse.tree import COMPARISONS, position
 MAX_NODES = 50_000  # of the comparisons with each value of a list, in one statement
 
 
-def spread(tree: exp.Expr) -> None:
+def expand(tree: exp.Expr) -> None:
     """Replace the comparisons with lists in a tree.
 
     Raises:

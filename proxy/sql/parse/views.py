@@ -266,7 +266,7 @@ def _tables(text: str) -> set[str]:
     }
 
 
-def placeless(tree: exp.Expr, text: str) -> exp.Expr:
+def without_positions(tree: exp.Expr, text: str) -> exp.Expr:
     """Return the tree of a view without its places, which are none of the statement's."""
     for node in tree.walk():
         if isinstance(node, exp.Func) and "start" in node.meta and "name" not in node.meta:
@@ -284,7 +284,7 @@ __all__ = [
     "before",
     "created",
     "dropped",
-    "placeless",
     "reads",
     "used",
+    "without_positions",
 ]
