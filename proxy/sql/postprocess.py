@@ -1,4 +1,4 @@
-"""The SQL outside of the aggregations, run over noisy answers; and where each cell comes from.
+"""Post-processing: the SQL around the aggregations, run over noisy answers.
 
 The numbers of release k are the relation ``rk``: a row number ``i``, the groups ``g0, g1, ...``
 and the numbers ``n0, n1, ...``.  Each column that is a number as it stands has its

@@ -1,4 +1,4 @@
-"""What a statement becomes: releases of linear queries, and the SQL that turns them into rows.
+"""A compiled statement: releases of linear queries, and the SQL that turns them into rows.
 
 A ``Program`` holds no data and no noise: it is the same for everybody who sends the text under the
 same policy and settings.  Invariant: ``releases`` (rows, groups, numbers) follow from the text and
@@ -16,7 +16,7 @@ from proxy.inference.family import Family
 
 Cell = Value | None
 Origin = tuple[int, int, int]  # release, number, row
-Place = tuple[int, int]  # of what is derived: which, and the row of its release
+Place = tuple[int, int]  # index of a derived number, row of its release
 
 
 @dataclass(frozen=True)
@@ -128,9 +128,7 @@ class Program:
     releases: tuple[Release, ...]
     columns: tuple[Column, ...]
     sql: str  # the post-processing, in DuckDB's dialect, over the relations r0, r1, ...
-    provenances: tuple[
-        int | None, ...
-    ] = ()  # per column the index of its origin in the sql's columns
+    provenances: tuple[int | None, ...] = ()  # per column the index of its own among the sql's
     probe: bool = False  # nothing is released: WHERE 1=0, LIMIT 0
     systems: tuple[str, ...] = ()  # the relations of schema privacy that it reads
     notices: tuple[str, ...] = ()

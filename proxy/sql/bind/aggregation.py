@@ -1,4 +1,4 @@
-"""The SELECT of a release point: which of its expressions are numbers, groups, or made of these.
+"""The SELECT of a release point: its expressions as numbers, groups, or functions of these.
 
 The largest linear combinations of aggregates become single numbers; every other function of
 aggregates is computed from numbers.  Invariant: after binding, nothing but group columns and
@@ -78,7 +78,7 @@ class AggregateExpressions(PostAggregate):
         one = len(sets) == 1
         self.relation = self.points[0].name if one else self.binding.fresh("u")
         self.ties = [f"{self.relation}.i"] if one else [f"{self.relation}.s", f"{self.relation}.i"]
-        # with the node itself: its id would be used again after it
+        # the node is kept alive, so that no other gets its id
         self._aggregates: dict[int, tuple[exp.Expr, Linear | Average | None]] = {}
         self._marginals = Marginals(
             binding, self.inputs, self.points, self.keys, self.relation, self.scope.request
@@ -90,7 +90,7 @@ class AggregateExpressions(PostAggregate):
         return point
 
     def _keys(self) -> tuple[list[Key], list[list[int]]]:
-        """Return the grouping expressions, and the sets of them by which rows are grouped."""
+        """Return the grouping expressions and the grouping sets, as indices of these."""
         node = self.node
         group = node.args.get("group")
         if group is not None:
@@ -135,7 +135,7 @@ class AggregateExpressions(PostAggregate):
     # --- translation -------------------------------------------------------------------------
 
     def special_case(self, node: exp.Expr) -> TypedSql | None:
-        """Return a group column or a number, where a node is one."""
+        """Return a group column, a number, or a function of windows and subqueries."""
         if isinstance(node, exp.Grouping):
             return self._grouping(node)
         if isinstance(node, exp.Anonymous) and node.name.lower() in OTHER_AGGREGATES:
@@ -168,7 +168,7 @@ class AggregateExpressions(PostAggregate):
         raise ungrouped(node)
 
     def number(self, what: Linear | Average, node: exp.Expr) -> TypedSql:
-        """Return the column of a number, which is added to every grouping set."""
+        """Add a number to every grouping set, and return its column."""
         label = as_sql(node)
         indices = {point.add(what, node, self.scope.request, label) for point in self.points}
         (index,) = indices  # all points have the same numbers
@@ -206,9 +206,8 @@ class AggregateExpressions(PostAggregate):
         number = self.lower(subject)
         if number.number is None:
             raise not_one_number(subject)
-        at = max(
-            point.companion(number.number, companion) for point in self.points
-        )  # the same in all
+        # its index is the same in each grouping set
+        at = max(point.companion(number.number, companion) for point in self.points)
         text = f"{self.relation}.n{number.number}x{at}"
         return TypedSql(text, "double precision", numbers=number.numbers)
 
@@ -281,7 +280,7 @@ class AggregateExpressions(PostAggregate):
     # --- the relation ------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Define the union of the grouping sets, once all numbers are known."""
+        """Define the union of the grouping sets, after the last number was added."""
         if len(self.points) == 1:
             return
         parts = []
@@ -297,7 +296,7 @@ class AggregateExpressions(PostAggregate):
         self.binding.withs.append(f"{self.relation} AS ({' UNION ALL '.join(parts)})")
 
     def empty(self) -> str | None:
-        """Return the condition that a group is probably empty: no count in it is above 0."""
+        """Return the condition that no count of a group is above 0: it is probably empty."""
         counts = [k for k, n in enumerate(self.points[0].numbers) if n.kind == "count"]
         if not counts or not self.keys:
             return None

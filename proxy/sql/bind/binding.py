@@ -1,4 +1,4 @@
-"""The state of one statement while it is bound, and the two ways back into the recursion.
+"""The state of one statement being bound, and the two ways back into the recursion.
 
 Every part of ``bind`` takes a ``Binding``; ``query.Binder`` alone knows how queries and the items
 of FROM are bound, and so ties the recursion of subqueries once.
@@ -31,27 +31,27 @@ MAX_POINTS = 200
 
 @dataclass
 class Binding(ABC):
-    """One statement while it is bound: its release points and the definitions that it needs."""
+    """One statement being bound: its release points, and the WITH definitions of its SQL."""
 
     policy: Policy
     evaluator: Evaluator
     text: str
     hide_empty: bool = False
     points: list[ReleasePoint] = field(default_factory=list)
-    withs: list[str] = field(default_factory=list)  # definitions that the statement needs
+    withs: list[str] = field(default_factory=list)  # WITH definitions, in order
     systems: dict[str, str] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
     derived: list[Derived] = field(default_factory=list)
-    reads_protected: int = 0  # how often something that is not public has been met
-    count: int = 0  # of the relations that have a name
-    constants: int = 0  # of the expressions of these that were tried
+    reads_protected: int = 0  # references to anything that is not public
+    count: int = 0  # of generated names
+    constants: int = 0  # constant expressions evaluated so far
 
     @abstractmethod
     def query(self, node: exp.Expr, scope: Scope) -> BoundQuery:
         """Return a bound query.
 
         Raises:
-            NotSupportedError: it is of a form that is not known.
+            NotSupportedError: its form is not supported.
         """
 
     @abstractmethod
@@ -81,19 +81,19 @@ class Binding(ABC):
         return point
 
     def never(self, where: Iterable[exp.Expr]) -> bool:
-        """Return whether a condition among these is false whatever the rows are."""
+        """Return whether one of these conditions is constant and never true."""
         parts = [part for conjunct in where for part in conjuncts(conjunct)]
         fixed = [p for p in parts if not p.find(Axis, MeasureColumn, Public, PerBranch)]
         return any(not self.coefficients.indicator(p, "WHERE").array.any() for p in fixed)
 
     def kind_of(self, node: exp.Expr) -> TypedSql:
-        """Return a column of protected rows as one that holds nothing."""
+        """Return an empty column of the type of a column of protected rows."""
         node = at_branch(node, 0)
         kind = self.coefficients.kind(node)
         kind = "text" if kind == "unknown" else kind
         return TypedSql(types.literal(kind, None), kind)
 
     def fresh(self, letter: str) -> str:
-        """Return a name that is not yet used."""
+        """Return an unused name."""
         self.count += 1
         return f"{letter}{self.count}"

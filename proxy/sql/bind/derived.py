@@ -1,4 +1,4 @@
-"""Aggregates that are not linear: computed from the noisy counts of each value, and so derived.
+"""Aggregates that are not linear, derived from the noisy counts of each value.
 
 MIN, MAX, COUNT(DISTINCT), MODE, medians, percentiles and variances of an expression of exact axes
 come from one more release: the counts by that expression.  The first ones look only at values that
@@ -41,7 +41,7 @@ class Marginal:
 
 @dataclass(frozen=True)
 class Marginals:
-    """The counts by value beside one aggregation, each relation made when it is first needed."""
+    """The counts by value beside one aggregation, each defined on first use."""
 
     binding: Binding
     inputs: Inputs
@@ -52,7 +52,7 @@ class Marginals:
     marginals: dict[tuple[str, ...], Marginal] = field(default_factory=dict)
 
     def aggregate(self, node: exp.Expr, call: exp.Expr, conditions: list[exp.Expr]) -> TypedSql:
-        """Return an aggregate of the values of an expression; ``call`` is it without its FILTER.
+        """Return an aggregate of the values of an expression; ``call`` is the node without FILTER.
 
         Raises:
             NotSupportedError: it cannot be computed from counts.
@@ -80,9 +80,7 @@ class Marginals:
         same = [f"q.g{i} IS NOT DISTINCT FROM {self.relation}.g{i}" for i in range(len(self.keys))]
         where = f" WHERE {' AND '.join(same)}" if same else ""
         attributes = self.binding.policy.domain.attributes
-        binned = any(
-            attributes[axis].edges for axis in typed.axes
-        )  # its values are not those known
+        binned = any(attributes[axis].edges for axis in typed.axes)  # whose values are unknown
         exact = aggregate and marginal.kind in types.NUMBERS and not binned
         counts, number = marginal.number
         derived = Derived(shown, self.relation, f"r{counts}", number, aggregate, *detail)
@@ -112,7 +110,7 @@ class Marginals:
         return resolved
 
     def _provenance(self, derived: Derived) -> str:
-        """Return the text of the id of an aggregate that is derived: its number and row."""
+        """Return the provenance of a derived aggregate."""
         listed = self.binding.derived
         if derived not in listed:
             listed.append(derived)
@@ -147,7 +145,7 @@ Rule = Callable[[Marginal], tuple[str, ...]]
 
 
 def _rule(node: exp.Expr) -> Rule | None:
-    """Return the text of an aggregate over a marginal q, its type, and what it is."""
+    """Return how an aggregate is computed from a marginal q: text, type, kind, and detail."""
     if isinstance(node, exp.Count) and isinstance(node.this, exp.Distinct):
         return lambda _: ("count(*) FILTER (WHERE q.p)", "bigint", "distinct")
     if isinstance(node, exp.Min | exp.Max):

@@ -1,4 +1,4 @@
-"""FROM of one SELECT: what its items and joins give, protected rows or results.
+"""The FROM clause of one SELECT, its joins carried out: protected rows, or relations.
 
 Protected rows are joined with public tables by ``joins``; results and public tables with one
 another here, as DuckDB text.
@@ -25,7 +25,7 @@ from proxy.sql.parse.tree import position
 
 @dataclass(frozen=True)
 class FromClause:
-    """What one SELECT reads: protected rows, or else the columns and the text of relations."""
+    """The input of one SELECT: protected rows, or the columns and the text of relations."""
 
     node: exp.Expr  # the SELECT
     scope: Scope
@@ -59,7 +59,7 @@ class FromClause:
 
 
 def from_clause(binding: Binding, node: exp.Expr, scope: Scope) -> FromClause:
-    """Return what a SELECT reads, its joins carried out.
+    """Return the FROM clause of a SELECT.
 
     Raises:
         SQLSyntaxError: a join lacks its condition.

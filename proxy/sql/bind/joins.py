@@ -23,7 +23,7 @@ from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import flat, position
 
-Pair = tuple[exp.Expr, TypedSql]  # what of a record equals which column of the public table
+Pair = tuple[exp.Expr, TypedSql]  # an expression of the record, and the column it equals
 
 
 def join_public(
@@ -57,7 +57,7 @@ def join_public(
     _require_few(protected.branches * most, name, join)
 
     def each(meanings: Sequence[exp.Expr]) -> exp.Expr:
-        """Return what a record meets in each of the rows that it finds."""
+        """Return one meaning for each matching row, as branches."""
         if most == 1:
             return meanings[0]
         parts = [at_branch(node, k) for k in range(protected.branches) for node in meanings]
@@ -86,7 +86,7 @@ def join_public(
 
 
 def _require_few(branches: int, name: str, join: exp.Expr) -> None:
-    """Refuse a join in which a record meets too many rows."""
+    """Refuse a join with too many matches for one record."""
     if branches > MAX_BRANCHES:
         raise StatementTooComplexError(
             f"a record meets {branches:,} rows of {name}; {MAX_BRANCHES} are allowed",
@@ -104,7 +104,7 @@ class _Matches:
 
     @property
     def order(self) -> str:
-        """An order of these rows; what it does not order is the same."""
+        """A total order of these rows, up to equal ones."""
         return ", ".join(typed.sql for _, typed in self.relation.columns)
 
     def _lookup(self, sql: str, kind: str) -> exp.Expr:
@@ -116,21 +116,21 @@ class _Matches:
         return Public(meaning=(text, kind), expressions=operands, keys=keys)
 
     def one(self, typed: TypedSql) -> exp.Expr:
-        """Return a column that is the same in all of these rows."""
+        """Return a column with one value in all matching rows."""
         return self._lookup(f"any_value({typed.sql})", typed.type)
 
     def all(self, typed: TypedSql, most: int) -> list[exp.Expr]:
-        """Return a column in each of these rows."""
+        """Return a column in each matching row."""
         listed = f"list({typed.sql} ORDER BY {self.order})"
         return [self._lookup(f"{listed}[{j + 1}]", typed.type) for j in range(most)]
 
     def more_than(self, count: int) -> exp.Expr:
-        """Return whether there are more than so many rows."""
+        """Return whether more than ``count`` rows match."""
         return exp.GT(this=self._lookup("count(*)", "bigint"), expression=exp.Literal.number(count))
 
 
 def _outer(join: exp.Expr, relation: Relation, first: bool) -> bool:
-    """Return whether records that find nothing are kept.
+    """Return whether records without a match are kept: an outer join.
 
     Raises:
         NotSupportedError: what is kept of the public table would depend on the records.
@@ -161,7 +161,7 @@ def _outer(join: exp.Expr, relation: Relation, first: bool) -> bool:
 
 
 def _repetitions(inputs: Inputs, matches: _Matches) -> tuple[int, list[bool]]:
-    """Return how many rows have one key at most, and of which columns these have one value."""
+    """Return the most rows of one key, and for each column whether a key determines it."""
     keys = [typed.sql for _, typed in matches.pairs]
     not_null = " AND ".join(f"{key} IS NOT NULL" for key in keys) or "TRUE"
     same = [
@@ -181,7 +181,7 @@ def _repetitions(inputs: Inputs, matches: _Matches) -> tuple[int, list[bool]]:
 def _pairs(
     inputs: Inputs, public: Names[TypedSql], join: exp.Expr, where: exp.Expr | None
 ) -> tuple[list[Pair], list[exp.Expr]]:
-    """Return the key by which rows are found, and the other conditions of ON."""
+    """Return the key of the join, and the other conditions of ON."""
     pairs: list[Pair] = []
     for identifier in join.args.get("using") or ():
         column = exp.Column(this=identifier.copy())
@@ -220,7 +220,7 @@ def _parts(node: exp.Expr | None) -> list[exp.Expr]:
 def _key_of(
     node: exp.Expr, public: Names[TypedSql], inputs: Inputs
 ) -> tuple[exp.Expr, exp.Expr] | None:
-    """Return what of the rows equals which column of the public table, if a condition says so."""
+    """Return the two sides of record expression = public column, if a condition is of that form."""
     if not isinstance(node, exp.EQ):
         return None
     sides = [node.this, node.expression]

@@ -1,4 +1,4 @@
-"""Names, by PostgreSQL's rules: how they fold, what they find, and what is said where they do not.
+"""Name resolution by PostgreSQL's rules: folding, lookup, and the errors where it fails.
 
 Invariant: a name that is not quoted is lower case, a quoted one is as it is written.
 """
@@ -26,7 +26,7 @@ class Names(Generic[Meaning]):
     merged: dict[str, Meaning] = field(default_factory=dict)
 
     def find(self, node: exp.Expr) -> Meaning | None:
-        """Return what a column means here; None if there is no such column.
+        """Return the meaning of a column; None if there is no such column.
 
         Raises:
             UndefinedTableError: the column names a table, which is not here.

@@ -1,4 +1,4 @@
-"""What every expression outside of aggregations may have: subqueries of results, and windows."""
+"""Expressions after aggregation: subqueries of results, and windows."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from proxy.sql.expression.typed import TypedSql, coerce, combine
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import position
 
-CONSTANTS = 64  # of a statement are tried beforehand
+CONSTANTS = 64  # expressions of a statement that are evaluated beforehand
 
 
 class PostAggregate(ExpressionLowering):
-    """What all expressions outside of aggregations may have: subqueries of results, windows."""
+    """The translation of expressions after aggregation, for subqueries of results and windows."""
 
     def __init__(self, binding: Binding, scope: Scope, windows: Sequence[exp.Expr] = ()) -> None:
         self.binding = binding
@@ -49,7 +49,7 @@ class PostAggregate(ExpressionLowering):
         return self.constant(node)
 
     def constant(self, node: exp.Expr) -> TypedSql | None:
-        """Return an expression of constants, tried now: if it fails, then before any charge.
+        """Return a constant expression, evaluated now: if it fails, it fails before any charge.
 
         Raises:
             DataError: it has no value.

@@ -29,7 +29,7 @@ class Inputs:
         self.scope = scope
 
     def resolve(self, node: exp.Expr) -> exp.Expr:
-        """Return an expression with its columns replaced by what they are.
+        """Return an expression with its columns replaced by their meanings.
 
         Raises:
             StatementTooComplexError: subqueries upon subqueries have made it too large.

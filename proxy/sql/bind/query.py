@@ -1,4 +1,4 @@
-"""The statement to releases and the SQL around them: FROM, WITH, UNION; ``select`` does SELECT.
+"""Queries, WITH and the items of FROM; a SELECT itself is bound by ``select``.
 
 Everything inside an aggregation over the protected dataset becomes numbers of a release point;
 everything outside of it becomes DuckDB text over the relations r0, r1, ... of those numbers.
@@ -38,7 +38,7 @@ from proxy.sql.program import Request
 
 
 class Binder(Binding):
-    """The binding of one statement, its recursion tied."""
+    """A binding with its recursion tied: subqueries are bound here again."""
 
     # --- queries -----------------------------------------------------------------------------
 
@@ -46,7 +46,7 @@ class Binder(Binding):
         """Return a bound query.
 
         Raises:
-            NotSupportedError: it is of a form that is not known.
+            NotSupportedError: its form is not supported.
         """
         bound = self._bind(node, scope, False)
         assert isinstance(bound, BoundQuery)
@@ -142,12 +142,12 @@ class Binder(Binding):
         return name, rename_columns(item, names, node) if names else item
 
     def _inner(self, node: exp.Expr, scope: Scope) -> ProtectedRows | Relation:
-        """Return what a subquery of FROM is: rows of the dataset, or a result."""
+        """Return a subquery of FROM as protected rows or as a relation."""
         bound = self._bind(node, scope, True)
         return bound if isinstance(bound, ProtectedRows) else self.relation(bound)
 
     def relation(self, bound: BoundQuery) -> Relation:
-        """Return a result as an item of FROM."""
+        """Return a bound query as an item of FROM."""
         name = self.fresh("t")
         return Relation(f"({bound.sql}) AS {name}", columns_of(name, bound.outputs), bound.public)
 

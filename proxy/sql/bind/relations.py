@@ -1,4 +1,4 @@
-"""What a query is made of, and what it makes: protected rows, relations, bound queries."""
+"""The values of binding: protected rows, relations, bound queries, and their scope."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proxy.sql.program import Request
 
 @dataclass(frozen=True)
 class ProtectedRows:
-    """Rows of the protected dataset: what each column is, in axes and measures, and which rows.
+    """Rows of the protected dataset: the meaning of each column, and the conditions on the rows.
 
     With several ``branches``, of UNION ALL, they are the rows of each branch, one after the other.
     """
@@ -32,7 +32,7 @@ class Relation:
 
     text: str
     columns: tuple[tuple[str, TypedSql], ...]
-    public: bool = False  # nothing in it has been released: public tables and what is made of them
+    public: bool = False  # reads public tables only: nothing is released
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Output:
 
 @dataclass(frozen=True)
 class BoundQuery:
-    """A bound query: DuckDB text whose columns are c0, c1, ..., then s0, s1, ... of some."""
+    """A bound query: DuckDB text with columns c0, c1, ..., then the provenances s0, s1, ..."""
 
     sql: str
     outputs: tuple[Output, ...]
@@ -69,7 +69,7 @@ Env = Mapping[str, Cte]
 
 @dataclass(frozen=True)
 class Scope:
-    """Where a query stands: the WITH queries it sees, the request that holds, outer columns."""
+    """What a query sees: WITH queries, the utility request in force, columns of outer queries."""
 
     env: Env = field(default_factory=dict)
     request: Request | None = None

@@ -25,7 +25,7 @@ def direction(sql: str, item: exp.Expr) -> str:
 
 @dataclass(frozen=True)
 class Body:
-    """A SELECT in translation: where it reads from, and the texts of its clauses."""
+    """The parts of a SELECT as DuckDB text."""
 
     source: str
     outputs: Sequence[Output]
@@ -68,7 +68,7 @@ def _ordered(
     lower: Callable[[exp.Expr], TypedSql],
     distinct: bool,
 ) -> str:
-    """Return what to order by: an ordinal, an output column, an expression of the input."""
+    """Return the text of an item of ORDER BY: an ordinal, an output column, or an expression."""
     at = output_at(node, outputs)
     if at is None:
         typed = lower(node)
@@ -85,7 +85,7 @@ def _ordered(
 
 
 def output_at(node: exp.Expr, outputs: Sequence[Output]) -> int | None:
-    """Return which output an item of ORDER BY names by its ordinal or its name."""
+    """Return the index of the output that an item of ORDER BY names, by ordinal or by name."""
     refuse_constant(node, "ORDER BY")
     if isinstance(node, exp.Literal) and not node.is_string:
         at = int(node.name) if node.name.isdigit() else 0

@@ -22,7 +22,7 @@ from proxy.sql.parse.tree import position
 
 
 class ResultExpressions(PostAggregate):
-    """Expressions over the columns of relations; with ``keys``, after a GROUP BY of these texts."""
+    """Expressions over the columns of relations; with ``keys``, after a GROUP BY of these."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class ResultExpressions(PostAggregate):
         self.keys = keys
 
     def visible(self) -> Names[TypedSql] | None:
-        """Return the columns that a subquery sees: these, and those around."""
+        """Return the columns that a subquery sees: these, and those of outer queries."""
         outer = self.scope.outer
         tables = {**(outer.tables if outer else {}), **self.names.tables}
         return Names(tables, self.names.merged)
@@ -51,7 +51,7 @@ class ResultExpressions(PostAggregate):
             typed = self.scope.outer.find(node)
         if typed is None:
             if node.args.get("table") is not None:
-                self.names.find(node)  # says that there is no such table
+                self.names.find(node)  # raises: there is no such table
             raise self.names.unknown(node)
         return typed
 

@@ -1,4 +1,4 @@
-"""One SELECT: its FROM clause, and whether that is protected rows or results.
+"""One SELECT, over protected rows or over results.
 
 Over protected rows an aggregation is a release point (``aggregation``), a plain selection a
 relation of rows that an outer query may aggregate; over results it is ordinary SQL (``results``).
@@ -37,7 +37,7 @@ def select(
     """Return a bound SELECT, or, where ``rows`` may be, the protected rows that it selects.
 
     Raises:
-        NotSupportedError: it has a clause that is not known, or would show protected rows.
+        NotSupportedError: a clause is not supported, or protected rows would be shown.
     """
     for arg, value in node.args.items():
         if value and arg not in CLAUSES:
@@ -79,7 +79,7 @@ def _rows(binding: Binding, clause: FromClause) -> ProtectedRows:
 
 
 def _no_rows(binding: Binding, clause: FromClause) -> BoundQuery:
-    """Return the columns of a selection that shows no row, or refuse it."""
+    """Return the columns of a SELECT without rows (WHERE FALSE, LIMIT 0), or refuse it."""
     rows = _rows(binding, clause)
     limit = clause.node.args.get("limit")
     none = limit is not None and limit.args.get("expression") == exp.Literal.number(0)

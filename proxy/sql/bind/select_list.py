@@ -61,7 +61,7 @@ def _settled(value: TypedSql) -> TypedSql:
 
 
 def key(node: exp.Expr, item: exp.Expr, names: Names[TypedSql] | Names[exp.Expr]) -> exp.Expr:
-    """Return what an item of GROUP BY stands for: an ordinal, an alias, an expression.
+    """Return the expression of an item of GROUP BY, which may be an ordinal or an alias.
 
     Raises:
         GroupingError, SQLSyntaxError: it is no ordinal of the list, or it has an aggregate.
@@ -113,7 +113,7 @@ def qualified(clause: FromClause, lowering: PostAggregate) -> str | None:
 
 
 def refused(clause: FromClause, binding: Binding) -> NotSupportedError:
-    """Return the error for a list that would show protected rows, with one that aggregates them."""
+    """Return the error for a list that would show protected rows; its hint aggregates them."""
     items = clause.node.expressions
     columns = [item.this if isinstance(item, exp.Alias) else item for item in items]
     plain = [c for c in columns if isinstance(c, exp.Column) and not c.is_star]

@@ -1,4 +1,4 @@
-"""Queries that are put one above the other: UNION, INTERSECT, EXCEPT; and VALUES."""
+"""UNION, INTERSECT and EXCEPT of bound queries; and VALUES."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def set_operation(node: exp.Expr, sides: Sequence[BoundQuery]) -> BoundQuery:
         for one, two in zip(sides[0].outputs, sides[1].outputs, strict=True)
     ]
     everything = not node.args.get("distinct")
-    plain = word == "UNION"  # only there a row is a row of one of the two
+    plain = word == "UNION"  # only its rows are each a row of one side
     traced = [
         plain and bool(one.typed.provenance or two.typed.provenance)
         for one, two in zip(sides[0].outputs, sides[1].outputs, strict=True)

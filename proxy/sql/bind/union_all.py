@@ -1,4 +1,4 @@
-"""Protected rows of which one record makes several: UNION ALL, joins, under an aggregate.
+"""UNION ALL of protected rows: one record may make a row in each of its branches.
 
 An aggregate of them is the sum of its branches: the coefficients add up, and with them what one
 record adds.  A column that is not the same in all branches is a ``PerBranch`` node.
@@ -62,7 +62,7 @@ def union_all(
 
 
 def _alike(binding: Binding, meanings: Sequence[exp.Expr]) -> list[exp.Expr]:
-    """Return the meanings of a column as the type that they have together."""
+    """Return the meanings of a column, cast to their common type."""
     kinds = [binding.coefficients.kind(meaning) for meaning in meanings]
     kind = types.common(kinds, "UNION")
     target = exp.DataType.build("text" if kind == "unknown" else kind, dialect="postgres")

@@ -1,4 +1,4 @@
-"""What a column may be once it is bound: an axis, a measure, public, or several of these."""
+"""The meanings of a bound column: an axis, a measure, a public lookup, or one per branch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MeasureColumn(exp.Expression):
 
 
 class Public(exp.Expression):
-    """What an expression reads of public tables, by DuckDB text.
+    """A lookup in public tables, as DuckDB text.
 
     ``meaning`` is (text of a query of one column, its type); ``keys`` (of a lookup) the columns,
     with their types, that equal the ``expressions``; ``member``: whether the expression is in it.
@@ -37,7 +37,7 @@ class Public(exp.Expression):
 
 
 class PerBranch(exp.Expression):
-    """What an expression is in each branch: ``expressions``."""
+    """An expression that differs between branches: ``expressions``, one for each."""
 
     arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
 
@@ -54,7 +54,7 @@ def at_branch(node: exp.Expr, branch: int) -> exp.Expr:
 
 
 def repeat_branches(node: exp.Expr, times: int) -> exp.Expr:
-    """Return an expression where each branch has become so many, one after the other."""
+    """Return an expression with each branch repeated, one copy after the other."""
     if times == 1 or node.find(PerBranch) is None:
         return node
 
@@ -67,7 +67,7 @@ def repeat_branches(node: exp.Expr, times: int) -> exp.Expr:
 
 
 def refuse_branches(_: Lowering, node: exp.Expr) -> TypedSql:
-    """Refuse a column of several values where one is needed."""
+    """Refuse a column that differs between branches where one value is needed."""
     raise NotSupportedError(
         "a record may have several values of this column: in parts of UNION ALL, or in rows of a "
         "public table with the same key",

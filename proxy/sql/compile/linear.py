@@ -1,4 +1,4 @@
-"""What an aggregate is before it is a number of a release: a linear combination, or an average.
+"""Aggregates before they are numbers of a release: linear combinations, and averages.
 
 Both are exact, over the whole cube; the groups of a release point are not in them.
 """
@@ -81,7 +81,7 @@ class Average:
 
     @property
     def mid(self) -> Fraction:
-        """The middle that is subtracted from each record."""
+        """The midpoint of the bounds, which is subtracted from each record."""
         return (self.bounds[0] + self.bounds[1]) / 2
 
     @property

@@ -42,7 +42,7 @@ def space(domain: Domain) -> Space:
 
 @dataclass(eq=False)
 class ReleasePoint:
-    """A release point while its statement is bound: numbers are added as they are met."""
+    """A release point while its statement is bound; numbers are added one by one."""
 
     index: int
     coefficients: Coefficients
@@ -94,7 +94,7 @@ class ReleasePoint:
     def add(
         self, what: Linear | Average, node: exp.Expr, request: Request | None, label: str
     ) -> int:
-        """Return the index of the number that an aggregate is."""
+        """Add an aggregate as a number, unless it is one already, and return its index."""
         if isinstance(what, Average):
             number = Number(
                 label, self._family(what.query), what.mid, "avg", request, position(node),
@@ -122,7 +122,7 @@ class ReleasePoint:
         return len(self.numbers) - 1
 
     def companion(self, number: int, companion: Companion) -> int:
-        """Return the index of a further column of a number."""
+        """Add a companion to a number, unless it has it already, and return its index."""
         current = self.numbers[number]
         if companion not in current.companions:
             self.numbers[number] = replace(current, companions=(*current.companions, companion))
@@ -140,7 +140,7 @@ class ReleasePoint:
         )
 
     def _added(self, part: Callable[[int], LinearQuery]) -> LinearQuery:
-        """Return the sum of what each branch adds."""
+        """Return the sum over the branches."""
         total = part(0)
         for branch in range(1, self.branches):
             total = total + part(branch)
@@ -217,7 +217,7 @@ class ReleasePoint:
         return Average(total.query - count.query * mid, count.query, bounds, total.measure, kind)
 
     def _bounds(self, node: exp.Expr) -> tuple[Fraction, Fraction]:
-        """Return the least and the largest value that an expression has in any record."""
+        """Return the least and the largest possible value of an expression in one record."""
         domain = self.coefficients.domain
         terms = moments(node, domain)
         low = high = Fraction(0)

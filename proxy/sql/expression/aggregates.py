@@ -1,6 +1,6 @@
 """Aggregate functions: where they are in an expression, and what they are over results.
 
-Over protected rows they become numbers instead, see ``grouped``.
+Over protected rows they become numbers instead, see ``bind.aggregation``.
 """
 
 from __future__ import annotations
