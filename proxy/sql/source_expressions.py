@@ -126,19 +126,19 @@ class Record(ExpressionLowering):
             for part in ("this", "table")
             if node.args.get(part)
         }
-        found = self.names.find(exp.Column(**parts))
-        if found is None:
-            known = [name for table in self.names.tables.values() for name, _ in table]
-            near = nearest(node.name.lower(), known)
+        field = self.names.find(exp.Column(**parts))
+        if field is None:
+            columns = [name for table in self.names.tables.values() for name, _ in table]
+            near = nearest(node.name.lower(), columns)
             raise UndefinedColumnError(f'the source has no column "{node.name}"{near}')
-        return found
+        return field
 
     def column(self, node: exp.Expr) -> TypedSql:
         """Return a column as a value of PostgreSQL's types."""
-        found = self.find(node)
-        if self.plain and not found.kind.startswith(ALIKE):
-            raise NotSupportedError(f"a view that compares a column of type {found.kind[:40]}")
-        return typed(found)
+        field = self.find(node)
+        if self.plain and not field.kind.startswith(ALIKE):
+            raise NotSupportedError(f"a view that compares a column of type {field.kind[:40]}")
+        return typed(field)
 
     def special_case(self, node: exp.Expr) -> TypedSql | None:
         """Refuse what is no value of one record, by its kind; TRY_CAST gives NULL for an error."""
@@ -152,8 +152,8 @@ class Record(ExpressionLowering):
                 raise NotSupportedError(f"{what} is not a value of one record", hint=HINT)
         if not isinstance(node, exp.TryCast):
             return None
-        made = tried(self.lower(node.this), types.of_cast(node.args["to"]))
-        return sized(made, node.args["to"])
+        value = tried(self.lower(node.this), types.of_cast(node.args["to"]))
+        return sized(value, node.args["to"])
 
     def field(self, node: exp.Expr) -> Field:
         """Return an expression as a column of a result."""

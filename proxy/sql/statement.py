@@ -114,7 +114,7 @@ def _statement(text: str, source: Source) -> Program | Command:
     tokens = grammar.tokens(text, source.language)
     if (command := commands.command(text, tokens)) is not None:
         return _with_program(command, source)
-    text, tokens = grammar.translated(text, tokens, source.language)
+    text, tokens = grammar.to_postgres(text, tokens, source.language)
     try:
         tree = _query(grammar.parse(text, tokens))
         for rewrite in REWRITES:  # fold the clock, expand quantifiers

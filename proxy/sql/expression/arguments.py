@@ -16,11 +16,11 @@ DOUBLE, TEXT = "double precision", "text"
 
 def arguments(lowering: Lowering, node: exp.Expr, *names: str) -> list[TypedSql]:
     """Return the translated arguments of a function, those that are there."""
-    found: list[exp.Expr] = []
+    nodes: list[exp.Expr] = []
     for name in names:
         value = node.args.get(name)
-        found += value if isinstance(value, list) else [value] if value is not None else []
-    return [lowering.lower(value) for value in found]
+        nodes += value if isinstance(value, list) else [value] if value is not None else []
+    return [lowering.lower(value) for value in nodes]
 
 
 def required(lowering: Lowering, node: exp.Expr, *names: str) -> list[TypedSql]:

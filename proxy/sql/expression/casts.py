@@ -59,9 +59,9 @@ def cast(value: TypedSql, kind: str) -> TypedSql:
         return combine(f"({value.sql} <> 0)", kind, value)
     if value.type == "text" and kind in READABLE:
         failed = f"error('invalid input syntax for type {kind}')"
-        made = f"CAST(trim({value.sql}) AS {_duckdb(kind)})"
+        read = f"CAST(trim({value.sql}) AS {_duckdb(kind)})"
         test = f"regexp_full_match({value.sql}, '{READABLE[kind]}')"
-        text = f"CASE WHEN {value.sql} IS NULL THEN NULL WHEN {test} THEN {made} ELSE {failed} END"
+        text = f"CASE WHEN {value.sql} IS NULL THEN NULL WHEN {test} THEN {read} ELSE {failed} END"
         return combine(text, kind, value, scale=types.DECIMALS if kind == "numeric" else None)
     if value.type == "text" and kind == "boolean":
         word = f"lower(trim({value.sql}))"

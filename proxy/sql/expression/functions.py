@@ -127,11 +127,11 @@ def _power(lowering: Lowering, node: exp.Expr) -> TypedSql:
     left, right = (real("power", value) for value in given)
     text = f"pow({left.sql}, {right.sql})"
     message = "the power is not a finite number"
-    made = checked(f"isinf({text})", "value out of range: overflow", text, left, right)
+    power = checked(f"isinf({text})", "value out of range: overflow", text, left, right)
     wrong = f"{left.sql} = 0 AND {right.sql} < 0 OR isnan({text})"
-    made = checked(wrong, message, made, left, right)
+    power = checked(wrong, message, power, left, right)
     floats = any(value.type in types.FLOATS for value in given)
-    return combine(made, DOUBLE, left, right) if floats else _like(made, given, left, right)
+    return combine(power, DOUBLE, left, right) if floats else _like(power, given, left, right)
 
 
 def _greatest(lowering: Lowering, node: exp.Expr) -> TypedSql:

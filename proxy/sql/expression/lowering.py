@@ -58,9 +58,9 @@ class Lowering:
         if not isinstance(node, exp.Expr):  # sqlglot takes abs() and floor(AS x) as they come
             raise UndefinedFunctionError("a function or an operator lacks an argument")
         try:
-            known = self.special_case(node)
-            if known is not None:
-                return known
+            special = self.special_case(node)
+            if special is not None:
+                return special
             rule = self.rules.get(type(node))
             if rule is None:
                 raise refusal(node)
@@ -111,8 +111,8 @@ HINTS: dict[type[exp.Expr], str] = {
 def _function(node: exp.Func) -> str:
     """Return the name of a function as PostgreSQL has it."""
     name = node.name if isinstance(node, exp.Anonymous) else as_sql(node).split("(")[0]
-    known = (n for n in node.sql_names() if n.replace("_", "") == name)  # WIDTHBUCKET
-    return next(known, name).lower()
+    names = (n for n in node.sql_names() if n.replace("_", "") == name)  # WIDTHBUCKET
+    return next(names, name).lower()
 
 
 def unknown(name: str) -> UndefinedFunctionError:
@@ -339,8 +339,8 @@ def division(left: TypedSql, right: TypedSql) -> TypedSql:
     elif kind in types.FLOATS:
         text = finite(f"({left.sql} / {right.sql})", left)
     else:
-        made = numeric(f"(CAST({left.sql} AS DOUBLE) / CAST({right.sql} AS DOUBLE))")
-        text, scale = made.sql, made.scale
+        quotient = numeric(f"(CAST({left.sql} AS DOUBLE) / CAST({right.sql} AS DOUBLE))")
+        text, scale = quotient.sql, quotient.scale
     return combine(guarded(left, right, text), kind, left, right, scale=scale)
 
 

@@ -143,9 +143,9 @@ def _pad(lowering: Lowering, node: exp.Expr) -> TypedSql:
     text, by = (v.sql for v in values)
     # without anything to fill with PostgreSQL cuts only, and DuckDB fails
     cut = f"left({text}, {size.sql})"
-    made = f"CASE WHEN {by} = '' THEN {cut} ELSE {name}({text}, {size.sql}, {by}) END"
+    padded = f"CASE WHEN {by} = '' THEN {cut} ELSE {name}({text}, {size.sql}, {by}) END"
     return combine(
-        f"CASE WHEN {by} IS NULL THEN NULL ELSE {made} END", TEXT, *values, width=4 * length
+        f"CASE WHEN {by} IS NULL THEN NULL ELSE {padded} END", TEXT, *values, width=4 * length
     )
 
 
@@ -201,8 +201,8 @@ def _similar(lowering: Lowering, node: exp.Expr) -> TypedSql:
             "SIMILAR TO takes plain characters, % _ ( ) | * + ?",
             hint="use LIKE, a list, or ~ with a regular expression",
         )
-    made = types.literal(TEXT, "".join(SIMILAR.get(c, c) for c in pattern))
-    return combine(f"regexp_full_match({left.sql}, {made}, 's')", "boolean", left, right)
+    regexp = types.literal(TEXT, "".join(SIMILAR.get(c, c) for c in pattern))
+    return combine(f"regexp_full_match({left.sql}, {regexp}, 's')", "boolean", left, right)
 
 
 RULES |= {

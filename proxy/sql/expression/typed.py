@@ -67,8 +67,8 @@ def coerce(value: TypedSql, kind: str) -> TypedSql:
     if value.type == kind:
         return value
     if value.literal is not None:
-        made = types.literal(kind, types.read(value.literal, kind))
-        return TypedSql(made, kind, width=value.width, scale=types.scale_of(value.literal, kind))
+        literal = types.literal(kind, types.read(value.literal, kind))
+        return TypedSql(literal, kind, width=value.width, scale=types.scale_of(value.literal, kind))
     if value.type == "unknown":
         return TypedSql(types.literal(kind, None), kind, scale=0)
     wider = any(
@@ -93,9 +93,9 @@ def unify(values: Sequence[TypedSql], place: str) -> list[TypedSql]:
     """Return values as the type they have in common; text where none has one."""
     kind = types.common((value.type for value in values), place)
     kind = "text" if kind == "unknown" else kind
-    made = [coerce(value, kind) for value in values]
+    coerced = [coerce(value, kind) for value in values]
     if kind != "numeric":
-        return made
-    scale = widest(made)  # DuckDB itself may take a narrower one
+        return coerced
+    scale = widest(coerced)  # DuckDB itself may take a narrower one
     scale = types.DECIMALS if scale is None else scale
-    return [replace(v, sql=f"CAST({v.sql} AS DECIMAL(38, {scale}))", scale=scale) for v in made]
+    return [replace(v, sql=f"CAST({v.sql} AS DECIMAL(38, {scale}))", scale=scale) for v in coerced]

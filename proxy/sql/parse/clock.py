@@ -53,9 +53,9 @@ def localise(tree: exp.Expr, zone: str) -> None:
             assert isinstance(moment, datetime)
             if moment.tzinfo is not None:
                 moment = moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
-            made = exp.cast(exp.Literal.string(str(moment)), "timestamp")
-            made.this.meta.update(value.meta)
-            node.replace(made)
+            literal = exp.cast(exp.Literal.string(str(moment)), "timestamp")
+            literal.this.meta.update(value.meta)
+            node.replace(literal)
 
 
 def fold(tree: exp.Expr, moment: datetime | None) -> None:
@@ -69,9 +69,9 @@ def fold(tree: exp.Expr, moment: datetime | None) -> None:
             continue  # a precision or a zone: refused by name later
         day = isinstance(node, exp.CurrentDate)
         text = str(moment.date() if day else moment)
-        made = exp.cast(exp.Literal.string(text), "date" if day else "timestamp")
-        made.meta.update(node.meta)
-        made.meta["name"] = "current_date" if day else "now"
+        literal = exp.cast(exp.Literal.string(text), "date" if day else "timestamp")
+        literal.meta.update(node.meta)
+        literal.meta["name"] = "current_date" if day else "now"
         if isinstance(node, exp.Localtimestamp):
-            made.meta["name"] = "localtimestamp"
-        node.replace(made)
+            literal.meta["name"] = "localtimestamp"
+        node.replace(literal)

@@ -39,11 +39,11 @@ def plain(token: Token, text: str) -> Token:
 def unescaped(body: str, position: int) -> str:
     """Return what stands between the quotes of E'...', its escapes resolved."""
     try:
-        made, at = bytearray(), 0
+        encoded, at = bytearray(), 0
         for match in ESCAPE.finditer(body):
-            made += body[at : match.start()].encode() + _meaning(match)
+            encoded += body[at : match.start()].encode() + _meaning(match)
             at = match.end()
-        value = (made + body[at:].encode()).decode()
+        value = (encoded + body[at:].encode()).decode()
         if "\0" in value:
             raise ValueError
     except (ValueError, OverflowError):
@@ -78,16 +78,16 @@ def elements(text: str) -> list[str | None]:
     body = text.strip()
     if re.fullmatch(r"\{\s*\}", body):
         return []
-    found: list[str | None] = []
+    values: list[str | None] = []
     at = 1 if body.startswith("{") else len(body)
     while (match := ITEM.match(body, at)) and (match[1] is not None or match[2].strip()):
         bare = None if match[2] is None else match[2].strip()
         null = bare is not None and bare.upper() == "NULL"
         raw = match[1] if bare is None else bare
-        found.append(None if null else re.sub(r"\\(.)", r"\1", raw, flags=re.DOTALL))
+        values.append(None if null else re.sub(r"\\(.)", r"\1", raw, flags=re.DOTALL))
         at = match.end()
         if match[3] != ",":
-            return found
+            return values
     raise DataError(
         f'malformed array literal: "{text[:40]}"',
         hint="write the values as '{1, 2}' or ARRAY[1, 2]",

@@ -42,9 +42,9 @@ class UtilityItem(exp.Expression):
     }
 
 
-def hint(found: Sequence[Token]) -> Request | None:
+def hint(tokens: Sequence[Token]) -> Request | None:
     """Return the utility that a comment asks for, if one does."""
-    for token in found:
+    for token in tokens:
         for comment in token.comments:
             match = HINT.fullmatch(comment)
             if match:
@@ -73,13 +73,13 @@ def requests(clause: Utility) -> tuple[Request | None, dict[str, Request]]:
     for item in clause.expressions:
         at = item.meta.get("start", -1) + 1 or None
         numbers = (_number(item.this, at), _number(item.expression, at))
-        made = request(*numbers, bool(item.args.get("percent")), position=at)
+        asked = request(*numbers, bool(item.args.get("percent")), position=at)
         name = item.args.get("name")
         if name is not None:
             text = name.name
-            named[text if name.args.get("quoted") else text.lower()] = made
+            named[text if name.args.get("quoted") else text.lower()] = asked
         elif general is None:
-            general = made
+            general = asked
         else:
             raise UtilityError(
                 "WITH UTILITY has two requests for all numbers",
