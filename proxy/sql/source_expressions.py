@@ -55,7 +55,7 @@ ALIKE = (  # types whose values compare the same in both
 
 @dataclass(frozen=True)
 class Field:
-    """A column: its DuckDB text and DuckDB's type."""
+    """A column: DuckDB text and DuckDB type."""
 
     sql: str
     kind: str
@@ -65,10 +65,10 @@ class Field:
 
 
 def expression(text: str, columns: Mapping[str, str]) -> str:
-    """Return an expression over columns, of which DuckDB's types are given, as DuckDB text.
+    """Return an expression over columns of given DuckDB types, as DuckDB text.
 
     Raises:
-        UndefinedColumnError: it names a column that is not there.
+        UndefinedColumnError: it names an unknown column.
         Error: it is not a value of one record; the message says why.
     """
 
@@ -169,10 +169,10 @@ class Record(ExpressionLowering):
 
 
 def typed(field: Field) -> TypedSql:
-    """Return a column as a value of the type that it has in PostgreSQL.
+    """Return a column as a value of its PostgreSQL type.
 
     Raises:
-        NotSupportedError: it has none that is known.
+        NotSupportedError: its type is not supported.
     """
     sql, kind = field.sql, field.kind
     if kind.startswith("DECIMAL"):
@@ -206,7 +206,7 @@ def tried(value: TypedSql, kind: str) -> TypedSql:
 
 
 def words(sql: str) -> str:
-    """Return the boolean that a text is, in PostgreSQL's words; NULL where it is none."""
+    """Return a text read as a boolean, as PostgreSQL does; NULL where it is not one."""
     word = f"lower(trim({sql}, E' \\t\\r\\n\\f'))"
     true, false = (", ".join(f"'{w}'" for w in sorted(each)) for each in (types.TRUE, types.FALSE))
     return f"CASE WHEN {word} IN ({true}) THEN true WHEN {word} IN ({false}) THEN false END"

@@ -65,11 +65,11 @@ class Relation:
 def records(
     tables: Mapping[str, Table], unit: str | None, *, query: str | None = None, table: str = ""
 ) -> tuple[str, Mapping[str, str | None]]:
-    """Return the SELECT of the records, and by the tables that it reads the column of the unit.
+    """Return the SELECT of the records, and the unit column of each table that it reads.
 
     Raises:
         UndefinedTableError, UndefinedColumnError: the source has none of this name.
-        Error: a record may depend on rows of another unit, or more of SQL is used than is known.
+        Error: a record may depend on rows of another unit, or some SQL is not supported.
     """
     text = (query or "").strip().removesuffix(";")
     reader = _Reader(tables, unit.lower() if unit else None, text)
@@ -84,7 +84,7 @@ def records(
 
 
 def shortest(tables: Mapping[str, Table], sql: str) -> str:
-    """Return the name of a table of which the DuckDB name is given."""
+    """Return the shortest name of the table with a DuckDB name."""
     return min((name for name, table in tables.items() if table.sql == sql), key=len)
 
 
@@ -238,7 +238,7 @@ class _Reader:
         return Relation(f"{table.sql} AS {alias}", Names({shown: fields}), groups, units)
 
     def _view(self, table: Table, shown: str) -> Relation:
-        """Return a view as the query that it is."""
+        """Return a view, read as its query."""
         assert table.view is not None
         try:
             return self._nested(select(table.view, "duckdb"), shown, plain=True)

@@ -43,13 +43,13 @@ def compile_statement(
     now: datetime | None = None,
     timeless: bool = False,
 ) -> Program | Command:
-    """Return what one statement means; ``now`` is without zone, in the policy's.
+    """Return the meaning of one statement; ``now`` is a naive time in the policy's zone.
 
     A ``timeless`` statement may not read the clock.
 
     Raises:
-        ProgrammingError, NotSupportedError, DataError, OperationalError: nothing that can be
-            answered; the message says what is.
+        ProgrammingError, NotSupportedError, DataError, OperationalError: it cannot be
+            answered; the message says what can.
     """
     if parameters is not None:
         text = bind_parameters(text, parameters)
@@ -64,7 +64,7 @@ def compile_statement(
 
 
 def _small(compiled: Program | Command) -> bool:
-    """Return whether a program may be kept: some hundreds of them are."""
+    """Return whether a program may be cached: the cache has room for some hundreds."""
     releases = compiled.releases if isinstance(compiled, Program) else ()
     cells = sum(release.rows * (len(release.groups) + 1) for release in releases)
     cells += sum(n.family.labels.size for release in releases for n in release.numbers[:1])
@@ -73,7 +73,7 @@ def _small(compiled: Program | Command) -> bool:
 
 @dataclass(frozen=True)
 class Source:
-    """What a text is compiled with."""
+    """All that a program depends on beside its text."""
 
     policy: Policy
     evaluator: Evaluator
@@ -89,7 +89,7 @@ class Source:
 
 
 def _compile(text: str, source: Source) -> Program | Command:
-    """Return what a text means; an error that knows its place shows it."""
+    """Return the meaning of a text; an error with a position shows the line."""
     try:
         try:
             return _statement(text, source)
@@ -110,7 +110,7 @@ REWRITES: tuple[Rewrite, ...] = (  # of every tree, views' too
 
 
 def _statement(text: str, source: Source) -> Program | Command:
-    """Return what a text means: every stage of this package, in order."""
+    """Return the meaning of a text: all stages of this package, in order."""
     tokens = grammar.tokens(text, source.language)
     if (command := commands.command(text, tokens)) is not None:
         return _with_program(command, source)
@@ -126,12 +126,12 @@ def _statement(text: str, source: Source) -> Program | Command:
         raise too_complex("the statement", error) from None
     except Error as error:
         if source.language != "postgres":
-            error.position = None  # it is one of the translated text
+            error.position = None  # a position in the translated text
         raise
 
 
 def _with_program(command: Command, source: Source) -> Command:
-    """Return a command with the program of the query that it holds, if it holds one."""
+    """Return a command with the program of the query inside, if there is one."""
     if command.kind not in ("explain", "create view") or command.value is None:
         return command
     change = command.change if isinstance(command.change, Create) else None
@@ -146,7 +146,7 @@ def _with_program(command: Command, source: Source) -> Command:
 
 
 def _query(tree: exp.Expr) -> exp.Expr:
-    """Return a tree if it is one of a query."""
+    """Return a tree that is a query, or refuse it."""
     if not isinstance(tree, exp.Query):
         raise NotSupportedError(
             f"{tree.key.upper()} is not supported: the proxy answers SELECT statements"

@@ -1,4 +1,4 @@
-"""Aggregate functions: where they are in an expression, and what they are over results.
+"""Aggregate functions: how to find them in an expression, and their meaning over results.
 
 Over protected rows they become numbers instead, see ``bind.aggregation``.
 """
@@ -81,7 +81,7 @@ def only_argument(node: exp.Expr) -> exp.Expr | None:
     """Return the argument of an aggregate.
 
     Raises:
-        ProgrammingError: it has others, or conditions of its own.
+        ProgrammingError: it has several, or conditions of its own.
     """
     for name, value in node.args.items():
         if value and name not in ("this", "big_int"):
@@ -108,7 +108,7 @@ def aggregate(node: exp.Expr, lower: Callable[[exp.Expr], TypedSql]) -> TypedSql
     """Return an aggregate of results; ``lower`` translates what it aggregates.
 
     Raises:
-        UndefinedFunctionError: it is none that is known.
+        UndefinedFunctionError: it is unknown.
     """
     tail, conditions = "", []
     if isinstance(node, exp.Filter):
@@ -122,7 +122,7 @@ def aggregate(node: exp.Expr, lower: Callable[[exp.Expr], TypedSql]) -> TypedSql
 
 
 def _call(node: exp.Expr, lower: Callable[[exp.Expr], TypedSql]) -> tuple[str, str, list[TypedSql]]:
-    """Return the text of an aggregate, its type, and what it reads."""
+    """Return the text of an aggregate, its type, and its arguments."""
     if isinstance(node, exp.WithinGroup):
         return _within(node, lower)
     if type(node) not in AGGREGATES:
@@ -209,7 +209,7 @@ def sole(node: exp.Expr) -> exp.Expr:
 
 
 def fraction(node: exp.Expr) -> str:
-    """Return the fraction that a percentile is asked for."""
+    """Return the fraction of a percentile."""
     if isinstance(node, exp.Literal) and not node.is_string and 0 <= float(node.name) <= 1:
         return node.name
     raise TypeMismatchError("a percentile takes a number between 0 and 1", position=position(node))

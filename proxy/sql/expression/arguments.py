@@ -15,7 +15,7 @@ DOUBLE, TEXT = "double precision", "text"
 
 
 def arguments(lowering: Lowering, node: exp.Expr, *names: str) -> list[TypedSql]:
-    """Return the translated arguments of a function, those that are there."""
+    """Return the translated arguments of a function, without missing ones."""
     nodes: list[exp.Expr] = []
     for name in names:
         value = node.args.get(name)
@@ -33,7 +33,7 @@ def required(lowering: Lowering, node: exp.Expr, *names: str) -> list[TypedSql]:
 
 
 def wrong(name: str, values: Sequence[TypedSql]) -> UndefinedFunctionError:
-    """Return the error for arguments of types that a function does not take."""
+    """Return the error for arguments of the wrong types."""
     kinds = ", ".join(value.type for value in values)
     return UndefinedFunctionError(f"function {name}({kinds}) does not exist")
 

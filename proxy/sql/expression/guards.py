@@ -1,4 +1,4 @@
-"""What keeps an expression within its type: checks that raise where a value leaves the range."""
+"""Checks that keep an expression within the range of its type."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from proxy.sql.expression.typed import TypedSql, coerce, combine
 
 
 def wide(value: TypedSql) -> TypedSql:
-    """Return a numeric that has room: DuckDB gives a sum the width that its operands have."""
+    """Return a numeric of full width: DuckDB gives a sum the width of its operands."""
     value = coerce(value, "numeric")
     if value.scale is None:
         return value
@@ -17,7 +17,7 @@ def wide(value: TypedSql) -> TypedSql:
 
 
 def finite(text: str, operand: TypedSql) -> str:
-    """Return a result that fails where it is infinite; a long one is looked at when it is shown."""
+    """Return a result that fails where it is infinite; a long text is checked when shown."""
     if operand.type not in types.FLOATS or len(text) > CHECKED:
         return text
     return checked(f"isinf({text})", "value out of range: overflow", text)
@@ -38,7 +38,7 @@ def numeric(text: str, *parts: TypedSql) -> TypedSql:
 
 
 def guarded(left: TypedSql, divisor: TypedSql, text: str) -> str:
-    """Return a division that fails where the divisor is 0 and there is something to divide."""
+    """Return a division that fails where the divisor is 0 and the dividend is not NULL."""
     if divisor.nonzero:
         return text
     wrong = f"{divisor.sql} = 0 AND {left.sql} IS NOT NULL"

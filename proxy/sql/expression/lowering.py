@@ -45,7 +45,7 @@ class Lowering:
         raise NotImplementedError
 
     def special_case(self, node: exp.Expr) -> TypedSql | None:
-        """Return the meaning of a node that is not to be translated by its parts."""
+        """Return the meaning of a node that has one as a whole; None to translate its parts."""
         del node
         return None
 
@@ -77,7 +77,7 @@ class Lowering:
         """Return the translation of a condition.
 
         Raises:
-            TypeMismatchError: it is no condition.
+            TypeMismatchError: it is not boolean.
         """
         value = self.lower(node)
         if value.type not in ("boolean", "unknown"):
@@ -148,7 +148,7 @@ def _literal(_: Lowering, node: exp.Expr) -> TypedSql:
 
 
 def signed(node: exp.Expr) -> tuple[str, int] | None:
-    """Return a number as it is written and the sign before it, if a node is no more than these.
+    """Return the digits and the sign of a node that is a signed numeric literal.
 
     PostgreSQL's parser takes them together, so that the least integer is one.
     """
@@ -159,7 +159,7 @@ def signed(node: exp.Expr) -> tuple[str, int] | None:
 
 
 def _signed(text: str, sign: int = 1) -> TypedSql:
-    """Return a number as it is written, with the sign that stands before it."""
+    """Return a numeric literal with its sign."""
     kind = types.of_literal(text, sign)
     nonzero = bool(Decimal(text))
     if kind != "numeric":
@@ -194,7 +194,7 @@ def _comparison(lowering: Lowering, node: exp.Expr) -> TypedSql:
 
 
 def compared(left: TypedSql, right: TypedSql, operator: str) -> list[TypedSql]:
-    """Return two values as the type in which they are compared."""
+    """Return two values, converted to the type in which they are compared."""
     try:
         if {left.type, right.type} <= set(types.NUMBERS):
             kind = types.of_arithmetic(left.type, right.type)
@@ -275,10 +275,10 @@ def _arithmetic(lowering: Lowering, node: exp.Expr) -> TypedSql:
 
 
 def numbers(sign: str, left: TypedSql, right: TypedSql) -> list[TypedSql]:
-    """Return two numbers as the type in which they are added, multiplied or divided.
+    """Return two numbers, converted to the type of their sum, product or quotient.
 
     Raises:
-        UndefinedFunctionError: one is no number.
+        UndefinedFunctionError: one is not a number.
     """
     if left.type in (*types.NUMBERS, "unknown") and right.type in (*types.NUMBERS, "unknown"):
         kind = types.of_arithmetic(left.type, right.type)

@@ -1,4 +1,4 @@
-"""A piece of DuckDB text and what is known of its value: the currency of all translations.
+"""Typed DuckDB text, the currency of all translations.
 
 Invariant: the DuckDB type of the text is the one of ``type``; nothing grows past the limits here,
 however statements nest.
@@ -18,13 +18,13 @@ MAX_WIDTH = 1_000_000  # bytes of one text value
 
 @dataclass(frozen=True)
 class TypedSql:
-    """A piece of DuckDB text and what is known of its value."""
+    """A piece of DuckDB text, with the type and further properties of its value."""
 
     sql: str
     type: str
     axes: frozenset[int] = frozenset()  # the axes it reads
     numbers: frozenset[tuple[int, int]] = frozenset()  # (release point, number) that it reads
-    provenance: str | None = None  # DuckDB text of the id of the number that it is exactly
+    provenance: str | None = None  # DuckDB text, where it is exactly one number: which
     number: int | None = None  # the index of that number in its release
     literal: str | None = None  # of an untyped quoted literal, its text
     width: int = 64  # of a text, the most bytes that it may have
@@ -38,7 +38,7 @@ NULL = TypedSql("NULL", "unknown")
 def combine(
     sql: str, kind: str, *parts: TypedSql, width: int | None = None, scale: int | None = None
 ) -> TypedSql:
-    """Return the text made of parts; its value is as wide as the widest, if ``width`` is not said.
+    """Return text composed of parts; without ``width`` it is as wide as its widest part.
 
     Raises:
         StatementTooComplexError: the text, or the value, may become too long.
@@ -59,10 +59,10 @@ def combine(
 
 
 def coerce(value: TypedSql, kind: str) -> TypedSql:
-    """Return a value as another type, where PostgreSQL converts without being asked.
+    """Return a value as another type, where PostgreSQL converts implicitly.
 
     Raises:
-        TypeMismatchError: it does not.
+        TypeMismatchError: PostgreSQL does not.
     """
     if value.type == kind:
         return value
@@ -84,13 +84,13 @@ def coerce(value: TypedSql, kind: str) -> TypedSql:
 
 
 def widest(values: Sequence[TypedSql]) -> int | None:
-    """Return the most decimals that any of some values has, where they are known."""
+    """Return the largest scale of some values; None if one is unknown."""
     scales = [value.scale for value in values]
     return None if None in scales else max(scale or 0 for scale in scales)
 
 
 def unify(values: Sequence[TypedSql], place: str) -> list[TypedSql]:
-    """Return values as the type they have in common; text where none has one."""
+    """Return values as their common type; text where all are untyped."""
     kind = types.common((value.type for value in values), place)
     kind = "text" if kind == "unknown" else kind
     coerced = [coerce(value, kind) for value in values]

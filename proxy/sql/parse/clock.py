@@ -1,4 +1,4 @@
-"""The clock: now() and its kin become literals before anything else looks at a statement.
+"""The clock: now() and its kin become literals before a statement is analysed.
 
 A statement that reads the clock is another one at every moment; one that reads the day only is
 the same until midnight in the policy's time zone.
@@ -26,7 +26,7 @@ NAMES = {"transaction_timestamp": "now", "statement_timestamp": "now"}
 
 
 def reading(text: str, zone: str, now: datetime | None) -> datetime | None:
-    """Return what the clock says to a text: the moment, the day, or None if it does not ask."""
+    """Return the time for a text: the moment, the day, or None if it reads no clock."""
     asked = [match[1] for match in WORDS.finditer(text)]
     if not asked:
         return None
@@ -37,10 +37,10 @@ def reading(text: str, zone: str, now: datetime | None) -> datetime | None:
 
 
 def localise(tree: exp.Expr, zone: str) -> None:
-    """Replace literals with a time zone by the time that the clock shows in the policy's.
+    """Replace literals with a time zone by local times of the policy's zone.
 
     Raises:
-        DataError: one is no time.
+        DataError: one is not a time.
     """
     for node in list(tree.find_all(exp.Cast)):
         value = node.this

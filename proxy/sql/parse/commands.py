@@ -1,4 +1,4 @@
-"""Statements that are no queries: settings, transactions, SHOW, EXPLAIN; read off the tokens."""
+"""Commands: settings, transactions, SHOW, EXPLAIN, views; recognised by their tokens."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ EXPLAIN = re.compile(r"EXPLAIN\s+UTILITY\b(.*)", re.IGNORECASE | re.DOTALL)
 
 
 def command(text: str, tokens: Sequence[Token]) -> Command | None:
-    """Return the command that a text is; None for a query.
+    """Return a text as a command; None if it is a query.
 
     Raises:
-        SQLSyntaxError, NotSupportedError: it begins like a command, and is none that is known.
+        SQLSyntaxError, NotSupportedError: it is a malformed or an unknown command.
     """
     tokens = [token for token in tokens if token.token_type is not TokenType.SEMICOLON]
     if not tokens:

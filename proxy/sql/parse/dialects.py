@@ -81,7 +81,7 @@ def language(name: str) -> Dialect:
     """Return one of the languages that statements may be written in.
 
     Raises:
-        NotSupportedError: none of ours.
+        NotSupportedError: it is not among them.
     """
     if name not in LANGUAGES:
         raise NotSupportedError(

@@ -21,10 +21,10 @@ ITEM = re.compile(r"""(?:\s*"((?:[^"\\]|\\.)*)"\s*|((?:[^{},"\\]|\\.)*))(,|\}\Z)
 
 
 def plain(token: Token, text: str) -> Token:
-    """Return a token of a text in another way of quoting as one in plain quotes.
+    """Return a string token of any quoting as one in plain quotes.
 
     Raises:
-        DataError: its escapes are none, or make no text.
+        DataError: its escapes are invalid.
     """
     if token.token_type not in QUOTED:
         return token
@@ -56,7 +56,7 @@ def unescaped(body: str, position: int) -> str:
 
 
 def _meaning(match: re.Match[str]) -> bytes:
-    """Return the bytes that an escape stands for."""
+    """Return the bytes of an escape."""
     pairs, long, octal, byte, single = match.groups()
     if pairs:  # surrogates make one character together
         return bytes.fromhex(pairs.replace("\\u", "")).decode("utf-16-be").encode()
@@ -73,7 +73,7 @@ def elements(text: str) -> list[str | None]:
     """Return the elements of an array literal of one dimension.
 
     Raises:
-        DataError: it is none.
+        DataError: it is malformed.
     """
     body = text.strip()
     if re.fullmatch(r"\{\s*\}", body):

@@ -18,7 +18,7 @@ def expand(tree: exp.Expr) -> None:
     """Replace the comparisons with lists in a tree.
 
     Raises:
-        NotSupportedError, DataError: a list is none that is known.
+        NotSupportedError, DataError: a list is not supported, or malformed.
     """
     room = MAX_NODES
     for node in reversed(list(tree.find_all(*COMPARISONS, exp.Like, exp.ILike, exp.In))):
@@ -34,7 +34,7 @@ def expand(tree: exp.Expr) -> None:
 
 
 def _members(node: object) -> list[exp.Expr] | None:
-    """Return the values of a row, (a, b) or ROW(a, b); None if a node is none."""
+    """Return the values of a row, (a, b) or ROW(a, b); None for other nodes."""
     if isinstance(node, exp.Tuple) or (
         isinstance(node, exp.Anonymous) and node.name.upper() == "ROW"
     ):

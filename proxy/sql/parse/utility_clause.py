@@ -1,4 +1,4 @@
-"""How good the numbers must be: what the clause WITH UTILITY and hints in comments say.
+"""Utility requests: the clause WITH UTILITY, and hints in comments.
 
 A hint is any comment that reads ``UTILITY(half_width, delta)``.  Defaults, of the session or of the
 policy, are not of the statement and are not looked for here.
@@ -43,7 +43,7 @@ class UtilityItem(exp.Expression):
 
 
 def hint(tokens: Sequence[Token]) -> Request | None:
-    """Return the utility that a comment asks for, if one does."""
+    """Return the request of a hint, if there is one."""
     for token in tokens:
         for comment in token.comments:
             match = HINT.fullmatch(comment)
@@ -109,7 +109,7 @@ def request(
     """Return a request whose numbers make sense.
 
     Raises:
-        UtilityError: they make none.
+        UtilityError: they do not.
     """
     if wrong := fault(half_width, delta):
         raise UtilityError(wrong.message, hint=wrong.hint, position=position)

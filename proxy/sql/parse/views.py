@@ -39,7 +39,7 @@ NOT_WHOLE = "say CREATE TEMP VIEW name AS SELECT …"
 
 @dataclass(frozen=True)
 class View:
-    """A temporary view: its query, and the columns that this gives."""
+    """A temporary view: its query, and the columns of that."""
 
     text: str
     columns: tuple[Column, ...]
@@ -87,7 +87,7 @@ class _Words:
         """Return the next name, as PostgreSQL keeps it, and go behind it.
 
         Raises:
-            SQLSyntaxError: there is none.
+            SQLSyntaxError: the next token is not a name.
         """
         token = self.tokens[self.at] if self.at < len(self.tokens) else None
         quoted = token is not None and token.token_type is TokenType.IDENTIFIER
@@ -116,10 +116,10 @@ class _Words:
 
 
 def reads(text: str, tokens: Sequence[Token]) -> Create | Drop | None:
-    """Return the change of views that a statement is; None if it is none.
+    """Return a statement as a change of views; None if it is not one.
 
     Raises:
-        SQLSyntaxError, NotSupportedError: it begins like one, and is none that is known.
+        SQLSyntaxError, NotSupportedError: it is malformed, or not supported.
     """
     words = _Words(tokens)
     if words.word("DROP"):
@@ -203,7 +203,7 @@ def created(views: Views, create: Create, columns: Sequence[Column]) -> Views:
 
 
 def dropped(views: Views, drop: Drop) -> tuple[Views, tuple[str, ...]]:
-    """Return the views that are left, and notices.
+    """Return the remaining views, and notices.
 
     Raises:
         UndefinedTableError, DependentObjectsError: as PostgreSQL.
@@ -267,7 +267,7 @@ def _tables(text: str) -> set[str]:
 
 
 def without_positions(tree: exp.Expr, text: str) -> exp.Expr:
-    """Return the tree of a view without its places, which are none of the statement's."""
+    """Return the tree of a view without positions, which would be read as the statement's."""
     for node in tree.walk():
         if isinstance(node, exp.Func) and "start" in node.meta and "name" not in node.meta:
             node.meta["name"] = output_name(node, text)  # it is read off the text
