@@ -24,7 +24,7 @@ from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.sql.parse import clock, commands, grammar, quantifiers, utility_clause
 from proxy.sql.parse.deep_stack import deeply
 from proxy.sql.parse.parameters import Parameters, bind_parameters
-from proxy.sql.parse.views import Create, Views, before, used, without_positions
+from proxy.sql.parse.views import Create, Views, readable_by, readable_in, without_positions
 from proxy.sql.postprocess import relation
 from proxy.sql.program import Column, Command, Program
 
@@ -53,7 +53,7 @@ def compile_statement(
     """
     if parameters is not None:
         text = bind_parameters(text, parameters)
-    named = used(views or {}, text)
+    named = readable_in(views or {}, text)
     texts = " ".join([text, *(view.text for view in named.values())])
     moment = None if timeless else clock.reading(texts, policy.timezone, now)
     values = dict(settings or {})
@@ -136,7 +136,7 @@ def _with_program(command: Command, source: Source) -> Command:
         return command
     change = command.change if isinstance(command.change, Create) else None
     if change is not None:
-        source = replace(source, views=before(source.views, change.name))
+        source = replace(source, views=readable_by(source.views, change.name))
     program = _statement(command.value, source)
     if not isinstance(program, Program):
         raise NotSupportedError(f"{'CREATE VIEW' if change else 'EXPLAIN UTILITY'} takes a SELECT")

@@ -69,7 +69,7 @@ class AggregateExpressions(PostAggregate):
     def __init__(self, binding: Binding, clause: FromClause) -> None:
         super().__init__(binding, clause.scope, clause.node.args.get("windows") or ())
         self.node = clause.node
-        self.inputs = clause.inputs(binding)
+        self.resolver = clause.resolver(binding)
         self.where = clause.conditions(binding)
         self.branches = clause.protected.branches if clause.protected else 1
         self.keys, sets = self._keys()
@@ -81,7 +81,7 @@ class AggregateExpressions(PostAggregate):
         # the node is kept alive, so that no other gets its id
         self._aggregates: dict[int, tuple[exp.Expr, Linear | Average | None]] = {}
         self._marginals = Marginals(
-            binding, self.inputs, self.points, self.keys, self.relation, self.scope.request
+            binding, self.resolver, self.points, self.keys, self.relation, self.scope.request
         )
 
     def _point(self, keys: Sequence[Key]) -> ReleasePoint:
@@ -121,8 +121,8 @@ class AggregateExpressions(PostAggregate):
 
     def _key(self, item: exp.Expr, keys: list[Key]) -> int | None:
         """Return the index of a grouping expression, None for a constant."""
-        item = select_list.key(self.node, item, self.inputs.names)
-        node = self.inputs.resolve(item)
+        item = select_list.key(self.node, item, self.resolver.names)
+        node = self.resolver.resolve(item)
         typed = self.binding.coefficients.lower(node)
         if not typed.axes:
             return None  # a constant groups nothing
@@ -155,7 +155,7 @@ class AggregateExpressions(PostAggregate):
         return self.constant(node)
 
     def _group(self, node: exp.Expr) -> TypedSql | None:
-        typed = self.binding.coefficients.lower(self.inputs.resolve(node))
+        typed = self.binding.coefficients.lower(self.resolver.resolve(node))
         for index, key in enumerate(self.keys):
             if key.typed.sql == typed.sql:
                 return TypedSql(f"{self.relation}.g{index}", typed.type, scale=typed.scale)
@@ -249,7 +249,7 @@ class AggregateExpressions(PostAggregate):
             raise GroupingError(
                 "aggregate function calls cannot be nested", position=position(inner)
             )
-        return self.inputs.resolve(node)
+        return self.resolver.resolve(node)
 
     def _nonlinear(self, node: exp.Expr) -> TypedSql:
         compiled = self.aggregate(node)
@@ -261,7 +261,7 @@ class AggregateExpressions(PostAggregate):
     def _grouping(self, node: exp.Grouping) -> TypedSql:
         arguments = []
         for item in node.expressions:
-            typed = self.binding.coefficients.lower(self.inputs.resolve(item))
+            typed = self.binding.coefficients.lower(self.resolver.resolve(item))
             matching = [i for i, key in enumerate(self.keys) if key.typed.sql == typed.sql]
             if not matching:
                 raise GroupingError(

@@ -15,7 +15,7 @@ from sqlglot import exp
 from proxy.errors import NotSupportedError
 from proxy.sql import types
 from proxy.sql.bind.binding import Binding
-from proxy.sql.bind.protected_rows import Inputs
+from proxy.sql.bind.protected_rows import ColumnResolver
 from proxy.sql.compile.groups import Key
 from proxy.sql.compile.moments import has_measure
 from proxy.sql.compile.release_point import ReleasePoint
@@ -44,7 +44,7 @@ class Marginals:
     """The counts by value beside one aggregation, each defined on first use."""
 
     binding: Binding
-    inputs: Inputs
+    resolver: ColumnResolver
     points: Sequence[ReleasePoint]  # of the aggregation, one for each grouping set
     keys: Sequence[Key]
     relation: str
@@ -99,7 +99,7 @@ class Marginals:
             argument = argument.expressions[0]
         if not isinstance(argument, exp.Expr):
             raise _refused(node)
-        resolved = self.inputs.resolve(argument)
+        resolved = self.resolver.resolve(argument)
         if has_measure(resolved):
             raise NotSupportedError(
                 f"{as_sql(node)} needs single values of a measure, and the cube has only its sums",

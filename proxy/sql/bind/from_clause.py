@@ -14,7 +14,7 @@ from proxy.errors import AmbiguousColumnError, GroupingError, NotSupportedError,
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.joins import join_public
 from proxy.sql.bind.names import Names
-from proxy.sql.bind.protected_rows import Inputs
+from proxy.sql.bind.protected_rows import ColumnResolver
 from proxy.sql.bind.relations import ProtectedRows, Relation, Scope
 from proxy.sql.bind.results import ResultExpressions
 from proxy.sql.expression.aggregates import aggregates
@@ -34,10 +34,10 @@ class FromClause:
     text: str = ""
     first: tuple[str, Relation] | None = None  # the first item, where it is a relation
 
-    def inputs(self, binding: Binding) -> Inputs:
+    def resolver(self, binding: Binding) -> ColumnResolver:
         """Return the columns of the protected rows."""
         assert self.protected is not None
-        return Inputs(binding, self.protected, self.scope)
+        return ColumnResolver(binding, self.protected, self.scope)
 
     def conditions(self, binding: Binding) -> tuple[exp.Expr, ...]:
         """Return WHERE, resolved, after the conditions of the protected rows.
@@ -55,7 +55,7 @@ class FromClause:
                 hint="HAVING filters by aggregates",
                 position=position(aggregate),
             )
-        return (*self.protected.where, self.inputs(binding).resolve(where.this))
+        return (*self.protected.where, self.resolver(binding).resolve(where.this))
 
 
 def from_clause(binding: Binding, node: exp.Expr, scope: Scope) -> FromClause:
@@ -109,15 +109,15 @@ def _join(
         if name in clause.names.tables:
             raise _taken(name, join)
         rows = _named(item, name)
-        inputs = Inputs(binding, rows, clause.scope)
+        resolver = ColumnResolver(binding, rows, clause.scope)
         assert clause.first is not None
-        protected = join_public(inputs, rows, clause.first, join, condition, first=True)
+        protected = join_public(resolver, rows, clause.first, join, condition, first=True)
         return replace(clause, protected=protected, names=Names(), text="")
     if clause.protected is not None:
         if name in clause.protected.names.tables:
             raise _taken(name, join)
-        inputs = clause.inputs(binding)
-        protected = join_public(inputs, clause.protected, (name, item), join, condition)
+        resolver = clause.resolver(binding)
+        protected = join_public(resolver, clause.protected, (name, item), join, condition)
         return replace(clause, protected=protected)
     return _join_results(binding, clause, join, name, item)
 

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError, StatementTooComplexError
 from proxy.sql.bind.names import Names
-from proxy.sql.bind.protected_rows import Inputs
+from proxy.sql.bind.protected_rows import ColumnResolver
 from proxy.sql.bind.relations import ProtectedRows, Relation
 from proxy.sql.bind.union_all import MAX_BRANCHES
 from proxy.sql.compile.columns import PerBranch, Public, at_branch, repeat_branches
@@ -27,7 +27,7 @@ Pair = tuple[exp.Expr, TypedSql]  # an expression of the record, and the column 
 
 
 def join_public(
-    inputs: Inputs,
+    resolver: ColumnResolver,
     protected: ProtectedRows,
     table: tuple[str, Relation],
     join: exp.Expr,
@@ -45,7 +45,7 @@ def join_public(
     name, relation = table
     outer = _outer(join, relation, first)
     public = Names({name: relation.columns})
-    pairs, rest = _pairs(inputs, public, join, where)
+    pairs, rest = _pairs(resolver, public, join, where)
     if outer and (rest or not pairs):
         raise NotSupportedError(
             "an outer JOIN of protected rows takes equalities with columns of the public table",
@@ -53,7 +53,7 @@ def join_public(
             position=position(rest[0] if rest else join),
         )
     matches = _Matches(relation, pairs)
-    most, alike = _repetitions(inputs, matches)
+    most, alike = _repetitions(resolver, matches)
     _require_few(protected.branches * most, name, join)
 
     def each(meanings: Sequence[exp.Expr]) -> exp.Expr:
@@ -81,7 +81,7 @@ def join_public(
         names.merged[name_of(identifier)] = whole or dict(columns)[name_of(identifier)]
     conditions = [repeat_branches(condition, most) for condition in protected.where]
     rows = ProtectedRows(names, (*conditions, each(kept)), protected.branches * most)
-    more = Inputs(inputs.binding, rows, inputs.scope)
+    more = ColumnResolver(resolver.binding, rows, resolver.scope)
     return replace(rows, where=(*rows.where, *(more.resolve(part) for part in rest)))
 
 
@@ -160,7 +160,7 @@ def _outer(join: exp.Expr, relation: Relation, first: bool) -> bool:
     return bool(side)
 
 
-def _repetitions(inputs: Inputs, matches: _Matches) -> tuple[int, list[bool]]:
+def _repetitions(resolver: ColumnResolver, matches: _Matches) -> tuple[int, list[bool]]:
     """Return the most rows of one key, and for each column whether a key determines it."""
     keys = [typed.sql for _, typed in matches.pairs]
     not_null = " AND ".join(f"{key} IS NOT NULL" for key in keys) or "TRUE"
@@ -172,14 +172,14 @@ def _repetitions(inputs: Inputs, matches: _Matches) -> tuple[int, list[bool]]:
     inner = f"SELECT {selected} FROM {matches.relation.text} WHERE {not_null}"
     inner += f" GROUP BY {', '.join(keys)}" if keys else ""
     outer = ["max(n)", *(f"bool_and(u{i})" for i in range(len(same)))]
-    ((most, *alike),) = inputs.binding.evaluator.rows(
+    ((most, *alike),) = resolver.binding.evaluator.rows(
         f"SELECT {', '.join(outer)} FROM ({inner})", {}
     )
     return max(most or 0, 1), [value is not False for value in alike]
 
 
 def _pairs(
-    inputs: Inputs, public: Names[TypedSql], join: exp.Expr, where: exp.Expr | None
+    resolver: ColumnResolver, public: Names[TypedSql], join: exp.Expr, where: exp.Expr | None
 ) -> tuple[list[Pair], list[exp.Expr]]:
     """Return the key of the join, and the other conditions of ON."""
     pairs: list[Pair] = []
@@ -188,11 +188,11 @@ def _pairs(
         typed = public.find(column)
         if typed is None:
             raise public.unknown(column)
-        pairs.append((inputs.resolve(column), typed))
+        pairs.append((resolver.resolve(column), typed))
     on, rest = join.args.get("on"), []
     comma = on is None and not pairs
     for part in _parts(where if comma else on):
-        key = _key_of(part, public, inputs)
+        key = _key_of(part, public, resolver)
         if key is None:
             rest.append(part)
             continue
@@ -201,7 +201,7 @@ def _pairs(
         if typed is None:
             raise public.unknown(named)
         try:
-            pairs.append((inputs.resolve(operand), typed))
+            pairs.append((resolver.resolve(operand), typed))
         except ProgrammingError:  # of a table that comes later
             if not comma:
                 raise
@@ -218,20 +218,20 @@ def _parts(node: exp.Expr | None) -> list[exp.Expr]:
 
 
 def _key_of(
-    node: exp.Expr, public: Names[TypedSql], inputs: Inputs
+    node: exp.Expr, public: Names[TypedSql], resolver: ColumnResolver
 ) -> tuple[exp.Expr, exp.Expr] | None:
     """Return the two sides of record expression = public column, if a condition is of that form."""
     if not isinstance(node, exp.EQ):
         return None
     sides = [node.this, node.expression]
-    mine = [_columns(side, public, inputs) for side in sides]
+    mine = [_columns(side, public, resolver) for side in sides]
     for k in (0, 1):
         if isinstance(sides[k], exp.Column) and mine[k] and not mine[1 - k]:
             return sides[1 - k], sides[k]
     return None
 
 
-def _columns(node: exp.Expr, public: Names[TypedSql], inputs: Inputs) -> list[exp.Expr]:
+def _columns(node: exp.Expr, public: Names[TypedSql], resolver: ColumnResolver) -> list[exp.Expr]:
     """Return the columns of an expression that are the public table's."""
     return [
         column
@@ -239,6 +239,6 @@ def _columns(node: exp.Expr, public: Names[TypedSql], inputs: Inputs) -> list[ex
         if (
             name_of(column.args["table"]) in public.tables
             if column.args.get("table")
-            else public.find(column) is not None and inputs.names.find(column) is None
+            else public.find(column) is not None and resolver.names.find(column) is None
         )
     ]

@@ -20,8 +20,8 @@ from proxy.sql.parse.tree import position
 MAX_NODES = 50_000  # of one expression
 
 
-class Inputs:
-    """The columns of protected rows."""
+class ColumnResolver:
+    """The resolution of columns of protected rows to their meanings."""
 
     def __init__(self, binding: Binding, protected: ProtectedRows, scope: Scope) -> None:
         self.binding = binding

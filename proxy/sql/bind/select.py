@@ -73,7 +73,7 @@ def _rows(binding: Binding, clause: FromClause) -> ProtectedRows:
                 position=position(item),
             )
         inner = item.this if isinstance(item, exp.Alias) else item
-        columns.append((output_name(item, binding.text), clause.inputs(binding).resolve(inner)))
+        columns.append((output_name(item, binding.text), clause.resolver(binding).resolve(inner)))
     where = clause.conditions(binding)
     return replace(clause.protected, names=Names({"": columns}), where=where)
 

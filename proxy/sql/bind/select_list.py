@@ -117,8 +117,8 @@ def refused(clause: FromClause, binding: Binding) -> NotSupportedError:
     items = clause.node.expressions
     columns = [item.this if isinstance(item, exp.Alias) else item for item in items]
     plain = [c for c in columns if isinstance(c, exp.Column) and not c.is_star]
-    inputs = clause.inputs(binding)
-    sums = [c for c in plain if has_measure(inputs.resolve(c))]
+    resolver = clause.resolver(binding)
+    sums = [c for c in plain if has_measure(resolver.resolve(c))]
     keys = ", ".join(as_sql(c) for c in plain if c not in sums)
     shown = [f"SUM({as_sql(c)})" for c in sums] or ["COUNT(*)"]
     form = f"SELECT {', '.join([keys] * bool(keys) + shown)} FROM {quoted(binding.policy.dataset)}"

@@ -193,7 +193,7 @@ def created(views: Views, create: Create, columns: Sequence[Column]) -> Views:
             hint=f"DROP VIEW {create.name} first",
         )
     view = {create.name: View(create.text.strip(), typed)}
-    more = {**before(views, create.name), **view, **views, **view}  # its readers come last
+    more = {**readable_by(views, create.name), **view, **views, **view}  # its readers come last
     if len(more) > MOST or sum(len(view.text) for view in more.values()) > LONGEST:
         raise StatementTooComplexError(
             f"a session holds {MOST} temporary views, of {LONGEST:,} characters in all",
@@ -230,7 +230,7 @@ def dropped(views: Views, drop: Drop) -> tuple[Views, tuple[str, ...]]:
     return remaining, tuple(notices)
 
 
-def before(views: Views, name: str) -> Views:
+def readable_by(views: Views, name: str) -> Views:
     """Return the views that a view of that name may read: those that do not read it."""
     readers = {name, *_readers(views, name)}
     return {each: view for each, view in views.items() if each not in readers}
@@ -245,7 +245,7 @@ def _readers(views: Views, name: str) -> list[str]:
     return readers
 
 
-def used(views: Views, text: str) -> Views:
+def readable_in(views: Views, text: str) -> Views:
     """Return the views that a text may name, and those that these may name."""
     wanted: set[str] = set()
     texts = [text]
@@ -281,10 +281,10 @@ __all__ = [
     "Drop",
     "View",
     "Views",
-    "before",
     "created",
     "dropped",
+    "readable_by",
+    "readable_in",
     "reads",
-    "used",
     "without_positions",
 ]
