@@ -137,8 +137,9 @@ def _with_program(command: Command, source: Source) -> Command:
     change = command.change if isinstance(command.change, Create) else None
     if change is not None:
         source = replace(source, views=readable_by(source.views, change.name))
-    program = _statement(command.value, source)
-    if not isinstance(program, Program):
+    inner = commands.command(command.value, grammar.tokens(command.value, source.language))
+    program = None if inner else _statement(command.value, source)
+    if not isinstance(program, Program):  # a command holds no command, however many are nested
         raise NotSupportedError(f"{'CREATE VIEW' if change else 'EXPLAIN UTILITY'} takes a SELECT")
     if change is not None:
         change = replace(change, text=program.text)  # in PostgreSQL's language

@@ -74,6 +74,15 @@ def test_explain_utility_holds_the_program():
     assert program("EXPLAIN SELECT 1").program is None
 
 
+def test_an_explain_of_explains_is_refused_by_what_it_is():
+    """
+    However many there are, and however deep the recursion that they would need.
+    """
+    for count in (2, 2000):
+        with pytest.raises(NotSupportedError, match="takes a SELECT"):
+            program("EXPLAIN UTILITY " * count + "SELECT COUNT(*) FROM survey")
+
+
 @pytest.mark.parametrize(
     "text, columns",
     [
