@@ -14,7 +14,7 @@ from proxy.inference.family import Family
 from proxy.inference.history import History
 from proxy.inference.query import COUNT, LinearQuery, Term
 from proxy.inference.space import Box, Space
-from proxy.sql.program import Extra, Number
+from proxy.sql.program import Companion, Number
 
 SPACE = Space((3,), (Box(-100, 100),))
 FAR = 400  # steps beyond which there is next to nothing
@@ -29,12 +29,12 @@ def law(scale):
 def claims(end):
     """The claims that one end makes, and what satisfies them."""
     return {
-        ">": (Extra("probability", end, None, (True, False)), lambda v: v > end),
-        ">=": (Extra("probability", end), lambda v: v >= end),
-        "<": (Extra("probability", None, end, (False, True)), lambda v: v < end),
-        "<=": (Extra("probability", None, end), lambda v: v <= end),
-        "=": (Extra("probability", end, end), lambda v: v == end),
-        "<>": (Extra("probability", end, end, negated=True), lambda v: v != end),
+        ">": (Companion("probability", end, None, (True, False)), lambda v: v > end),
+        ">=": (Companion("probability", end), lambda v: v >= end),
+        "<": (Companion("probability", None, end, (False, True)), lambda v: v < end),
+        "<=": (Companion("probability", None, end), lambda v: v <= end),
+        "=": (Companion("probability", end, end), lambda v: v == end),
+        "<>": (Companion("probability", end, end, negated=True), lambda v: v != end),
     }
 
 

@@ -25,7 +25,7 @@ from proxy.inference.history import Cancellation, History
 from proxy.inference.ratio import difference, hull_end
 from proxy.inference.space import common_grid
 from proxy.inference.steps import STEPS, Look
-from proxy.sql.program import Extra, Number
+from proxy.sql.program import Companion, Number
 
 SHARE = 0.7  # of an average's half-width: for its sum, and for its count; they rarely add up
 RARE = 1e-6  # the chance that is left of a ratio's denominator being nothing
@@ -114,7 +114,7 @@ class AverageGoal(StepwiseGoal):
         return [self._answer(history, bottom, top, paid) for bottom, top in estimators]
 
     def probability(
-        self, history: History, row: int, estimators: RowEstimators, claim: Extra
+        self, history: History, row: int, estimators: RowEstimators, claim: Companion
     ) -> float | None:
         """Return a lower bound on P(least ≤ AVG ≤ most); None where C may well be 0.
 

@@ -26,7 +26,7 @@ from proxy.inference import plan as planning
 from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.history import Cancellation, History, never_cancel
 from proxy.settings import UTILITY, Wishes, checked
-from proxy.sql.program import Extra, Number, Request
+from proxy.sql.program import Companion, Number, Request
 
 
 class Goal(Protocol):
@@ -73,7 +73,7 @@ class Goal(Protocol):
         """Return the number in every row."""
 
     def probability(
-        self, history: History, row: int, estimators: RowEstimators, claim: Extra
+        self, history: History, row: int, estimators: RowEstimators, claim: Companion
     ) -> float | None:
         """Return a lower bound on P(least ≤ number ≤ most) in a row; None where nothing is."""
 
@@ -142,15 +142,18 @@ def outcome(
     """Return what is known of a number, with all else that the statement shows of it."""
     number = goal.number
 
-    def extra_of(extra: Extra, row: int) -> float | bool | None:
-        if extra.what == "probability":
-            return goal.probability(history, row, estimators[row], extra)
-        if extra.what == "present":  # of all values at once
-            claim = Extra("probability", Fraction(1))
+    def companion_of(companion: Companion, row: int) -> float | bool | None:
+        if companion.what == "probability":
+            return goal.probability(history, row, estimators[row], companion)
+        if companion.what == "present":  # of all values at once
+            claim = Companion("probability", Fraction(1))
             there = goal.probability(history, row, estimators[row], claim)
             return there is not None and there >= 1 - goal.delta / number.family.rows
-        value: float = getattr(answers[row], extra.what)
+        value: float = getattr(answers[row], companion.what)
         return value
 
-    extras = [[extra_of(extra, row) for row in range(len(answers))] for extra in number.extras]
-    return Outcome(number, goal.delta, estimators, answers, extras)
+    companions = [
+        [companion_of(companion, row) for row in range(len(answers))]
+        for companion in number.companions
+    ]
+    return Outcome(number, goal.delta, estimators, answers, companions)

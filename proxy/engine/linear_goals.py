@@ -21,7 +21,7 @@ from proxy.inference.family import Family
 from proxy.inference.history import Cancellation, History, never_cancel
 from proxy.inference.plan import AccuracyTarget
 from proxy.inference.steps import STEPS, Look
-from proxy.sql.program import Extra, Number
+from proxy.sql.program import Companion, Number
 
 AGAIN = "send the statement again"
 
@@ -33,7 +33,7 @@ class LinearGoal:
     delta: float
 
     def probability(
-        self, history: History, row: int, estimators: RowEstimators, claim: Extra
+        self, history: History, row: int, estimators: RowEstimators, claim: Companion
     ) -> float | None:
         """Return a lower bound on P(least ≤ number ≤ most); None of a row that was left out."""
         (estimator,) = estimators

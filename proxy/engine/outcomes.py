@@ -12,7 +12,7 @@ from proxy.inference import plan as planning
 from proxy.inference.estimator import Estimator, correlation
 from proxy.sql.program import Number
 
-Extras = Sequence[Sequence[float | bool | None]]  # [extra][row] of one number
+Companions = Sequence[Sequence[float | bool | None]]  # [companion][row] of one number
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Outcome:
     delta: float  # with which an interval may miss
     estimators: Sequence[RowEstimators]  # [row]
     answers: Sequence[Answer]  # [row]
-    extras: Extras
+    companions: Companions
 
 
 @dataclass(frozen=True)

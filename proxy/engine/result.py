@@ -77,9 +77,9 @@ def assemble(
         ]
         for release in released
     ]
-    extras = [[each.extras for each in release] for release in released]
+    companions = [[each.companions for each in release] for release in released]
     answers = [[each.answers for each in release] for release in released]
-    rows = postprocess(program, values, evaluator, extras, relations)
+    rows = postprocess(program, values, evaluator, companions, relations)
     notices: tuple[str, ...] = ()
     if program.derived:
         derived, notices = intervals(program, answers, [reaches(each) for each in outcomes])
@@ -121,7 +121,7 @@ def _with_columns(
 ) -> tuple[Rows, list[list[Answer]], list[list[int]]]:
     """Add <name>_low, <name>_high and <name>_source beside each column that holds numbers."""
     width = len(rows.columns)
-    holds = [at is not None for at in program.shadows] or [False] * width
+    holds = [at is not None for at in program.provenances] or [False] * width
 
     def beside(i: int, answer: Answer | None) -> Iterator[Any]:
         if holds[i]:
@@ -150,7 +150,7 @@ def wide_columns(program: Program) -> tuple[Column, ...]:
     wide: list[Column] = []
     for i, column in enumerate(program.columns):
         wide.append(column)
-        if program.shadows and program.shadows[i] is not None:
+        if program.provenances and program.provenances[i] is not None:
             wide += [Column(f"{column.name}_{end}", "double precision") for end in ("low", "high")]
             wide.append(Column(f"{column.name}_source", "text"))
     return tuple(wide)

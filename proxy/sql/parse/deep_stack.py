@@ -25,12 +25,12 @@ def deeply(work: Callable[[], Found]) -> Found:
     Raises:
         StatementTooComplexError: it needs an even deeper one.
     """
-    found: list[Found] = []
+    results: list[Found] = []
     failed: list[BaseException] = []
 
     def run() -> None:
         try:
-            found.append(work())
+            results.append(work())
         except RecursionError:
             failed.append(StatementTooComplexError("the statement is nested too deeply"))
         except BaseException as error:
@@ -48,4 +48,4 @@ def deeply(work: Callable[[], Found]) -> Found:
             threading.stack_size(size)
     if failed:
         raise failed[0]
-    return found[0]
+    return results[0]
