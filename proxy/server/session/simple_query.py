@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from proxy.errors import Error
@@ -72,15 +73,22 @@ def _plans(
     return pieces, [(conversation.route(piece), offset) for piece, offset in pieces]
 
 
-def resolved(conversation: Conversation, decision: Decision) -> Decision:
+def resolved(conversation: Conversation, decision: Decision) -> Flow:
     """Replace EXECUTE of an engine statement by that statement with its arguments."""
     if not isinstance(decision, ExecutePrepared):
         return decision
-    statement = conversation.statements.get(decision.name)
+    if decision.name in conversation.statements:
+        yield from conversation.await_mirror(True)
+    statement = yield from conversation.statement(decision.name)
     if statement is None or len(decision.arguments) != len(statement.types):
         return ToMirror(decision.text)
-    literals = [f"({argument})" for argument in decision.arguments]
     request = statement.request
+    long = len(request.text) + len(decision.text) > routing.LONG
+    return (yield from offload(lambda: _filled(request, decision.arguments), long))
+
+
+def _filled(request: ToEngine, arguments: Sequence[str]) -> ToEngine:
+    literals = [f"({argument})" for argument in arguments]
     text, bare = (parameters.fill(each, literals).text for each in (request.text, request.plain))
     return replace(request, text=text, plain=bare, head="", offset=0, tag=None, prepares=None)
 
@@ -106,7 +114,10 @@ def _several(
             return
     failed = False
     for decision, offset in plans:
-        failed = yield from _one(conversation, decision, offset, last=False)
+        try:
+            failed = yield from _one(conversation, decision, offset, last=False)
+        except Error as error:
+            failed = yield from fail(conversation, error, offset, last=False)
         if failed:
             break
     if wrap:
@@ -119,21 +130,18 @@ def _several(
 
 def _one(conversation: Conversation, decision: Decision, offset: int, last: bool) -> Flow:
     """Handle one statement; return whether it failed."""
-    if isinstance(decision, ExecutePrepared):  # of what an earlier one may have prepared
-        decision = yield from offload(
-            lambda: resolved(conversation, decision), bool(conversation.statements)
-        )
+    decision = yield from resolved(conversation, decision)
     if isinstance(decision, Reject):
         return (yield from fail(conversation, decision.error, offset, last))
     if isinstance(decision, ToEngine):
         return (yield from _to_engine(conversation, decision, offset, last))
-    if isinstance(decision, Deallocate):
-        conversation.deallocate(decision.name)
     word = routing.first_word(decision.text)
     shown = word in routing.QUERY and (yield from conversation.show_views(decision.text, sync=True))
     conversation.dirty = True
     how = {"hide_end": shown or not last, "shift": offset}
     expected = yield from _send(conversation, conversation.encode(decision.text), **how)
+    if isinstance(decision, Deallocate):
+        conversation.end_statements(decision.name, expected)
     if shown:
         yield from _send(conversation, b"COMMIT", hide=True)
         yield from conversation.await_mirror(False)
