@@ -1,4 +1,4 @@
-"""One history as the engine keeps it in memory: the rows, what they charged, and its rules.
+"""One history in memory: its rows, their charges, and the rules that hold for it.
 
 The accountant follows the ledger: ``catch_up`` adds what other processes committed.  Invariant:
 between statements the history holds exactly the ledger's rows of its name and current snapshot;
@@ -8,8 +8,7 @@ what was planned and not measured is taken back.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -18,10 +17,10 @@ import numpy as np
 
 from proxy.budgets import Limit, shared_out
 from proxy.errors import InsufficientBudgetError, StateError
-from proxy.inference.accounting import UNIT, Account, Breach, Rule, charge, maximum
-from proxy.inference.dense_system import Block
-from proxy.inference.history import DENSE_FAMILY, History, unwatched
-from proxy.inference.plan import Measurement as Planned
+from proxy.inference.accounting import UNIT, Account, BudgetRule, Overspend, charge, maximum
+from proxy.inference.dense_system import MeasuredFamily
+from proxy.inference.history import DENSE_FAMILY, History
+from proxy.inference.plan import PlannedMeasurement
 from proxy.inference.query import Factor, Term, TooLargeError
 from proxy.inference.space import Space
 from proxy.ledger import Measurement, Reads, Snapshot
@@ -46,10 +45,12 @@ class Accountant:
     snapshot: int = 0
     history: History = field(init=False)
     account: Account = field(init=False)
-    rules: tuple[Rule, ...] = ()
-    cache: dict[Hashable, Any] = field(default_factory=dict)  # what was made of this history
+    rules: tuple[BudgetRule, ...] = ()
+    cache: dict[Hashable, Any] = field(default_factory=dict)  # what follows from this history
     weights: dict[int, int] = field(default_factory=dict)  # audit line -> what its rows count
-    _blocks: dict[int, Block] = field(init=False, default_factory=dict)  # by the ledger's id
+    _blocks: dict[int, MeasuredFamily] = field(
+        init=False, default_factory=dict
+    )  # by the ledger's id
     _charges: dict[int, Term] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -90,20 +91,11 @@ class Accountant:
         self.cache.clear()
 
     def forget(self) -> None:
-        """Know nothing any more: the next ``catch_up`` reads it all from the ledger."""
+        """Drop the history: the next ``catch_up`` reads all of it from the ledger."""
         self.sequence, self.snapshot = -1, 0
 
-    @contextmanager
-    def watched(self, check: Callable[[], None]) -> Iterator[None]:
-        """Let ``check`` stop, by raising, what is worked out of the history."""
-        self.history.check = check
-        try:
-            yield
-        finally:
-            self.history.check = unwatched
-
     def _restart(self, snapshot: Snapshot, rows: Iterable[Measurement], ledger: Reads) -> None:
-        """Begin a snapshot: older rows are charged as it says, and neither inferred from."""
+        """Begin a snapshot: older rows are charged where it says so, and not inferred from."""
         self.history = History(self.space, self.policy.max_records)
         self._blocks = {}
         self.weights.clear()
@@ -132,7 +124,9 @@ class Accountant:
             self._charges[row.id] = term
             self.account.add([term])
 
-    def measured(self, rows: Sequence[Measurement], blocks: Iterable[Block], sequence: int) -> None:
+    def measured(
+        self, rows: Sequence[Measurement], blocks: Iterable[MeasuredFamily], sequence: int
+    ) -> None:
         """Take over the committed answers of blocks that were planned."""
         for row, block in zip(rows, blocks, strict=True):
             assert row.id is not None
@@ -147,25 +141,25 @@ class Accountant:
     def _weigh(self, sequence: int, rows: int) -> None:
         self.weights[sequence] = self.weights.get(sequence, 0) + weight(rows)
 
-    def remember(self, key: Hashable, made: object) -> None:
-        """Keep what was made of the history, until it grows."""
+    def remember(self, key: Hashable, value: object) -> None:
+        """Cache what follows from the history, until it grows."""
         if len(self.cache) >= MAX_CACHED_RESULTS:
             del self.cache[next(iter(self.cache))]
-        self.cache[key] = made
+        self.cache[key] = value
 
-    def charges(self, planned: Iterable[Planned]) -> list[Term]:
-        """Return what measurements would charge each cell."""
+    def charges(self, planned: Iterable[PlannedMeasurement]) -> list[Term]:
+        """Return the charges of planned measurements."""
         return [charge(each.family, each.scale) for each in planned]
 
     def cost(self, terms: Sequence[Term]) -> int:
         """Return the most that charges take from any one cell, in 2⁻⁴⁰ alpha."""
         return maximum(terms, self.space).value
 
-    def breach(self, terms: Sequence[Term]) -> Breach | None:
-        """Return the rule that the charges would break, if there is one."""
+    def overspend(self, terms: Sequence[Term]) -> Overspend | None:
+        """Return the first rule that the charges would break, and by how much, if there is one."""
         return self.account.check(terms, self.rules)
 
-    def chargeable(self, planned: Planned) -> None:
+    def require_chargeable(self, planned: PlannedMeasurement) -> None:
         """Refuse a measurement so dear that its charge cannot be written down.
 
         Raises:
@@ -183,11 +177,11 @@ class Accountant:
             for rule in self.rules:
                 if not rule.within and alpha * UNIT > rule.budget:
                     spent = self.account.spent(touched).value
-                    raise too_dear(Breach(rule, math.ceil(alpha * UNIT), spent)) from None
+                    raise too_dear(Overspend(rule, math.ceil(alpha * UNIT), spent)) from None
             raise
 
     def left(self, more: Sequence[Term] = ()) -> float:
-        """Return the alpha that is left in the cell that has least, after further charges."""
+        """Return the alpha left in the cell that has least left, after further charges."""
         if more:
             return self._least(more)
         if LEFT not in self.cache:
@@ -195,7 +189,7 @@ class Accountant:
         return float(self.cache[LEFT])
 
     def most_left(self) -> int:
-        """Return what no cell has more left than, in 2⁻⁴⁰ alpha."""
+        """Return an upper bound on what any cell has left, in 2⁻⁴⁰ alpha."""
         return max(max(rule.budget for rule in self.rules) - self.account.least, 0)
 
     def _least(self, more: Sequence[Term]) -> float:
@@ -204,17 +198,17 @@ class Accountant:
 
 
 def weight(rows: int) -> int:
-    """Return what a family counts of the history's length: what it costs later plans to look at."""
+    """Return a family's share of the history's length: its cost to later plans."""
     return rows if rows <= DENSE_FAMILY else WIDE + rows // EACH
 
 
-def too_dear(breach: Breach) -> InsufficientBudgetError:
-    """Return the refusal of what costs more than a budget has left."""
+def too_dear(overspend: Overspend) -> InsufficientBudgetError:
+    """Return the error of a statement that costs more than a budget has left."""
     return InsufficientBudgetError(
-        f"refused: the statement costs more than {breach.rule.name} has left",
-        requested=breach.requested / UNIT,
-        spent=breach.spent / UNIT,
-        left=breach.left / UNIT,
+        f"refused: the statement costs more than {overspend.rule.name} has left",
+        requested=overspend.requested / UNIT,
+        spent=overspend.spent / UNIT,
+        left=overspend.left / UNIT,
         hint="ask for a wider interval (larger half_width or delta), for fewer numbers, "
         "or for what follows from earlier answers",
     )

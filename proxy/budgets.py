@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from proxy.inference.accounting import Account, Rule, budget_units, charge
+from proxy.inference.accounting import Account, BudgetRule, budget_units, charge
 from proxy.inference.query import Factor
 from proxy.inference.space import Space
 from proxy.ledger import Reads
@@ -26,7 +26,7 @@ CELLS = "the budget of the cells"
 
 @dataclass(frozen=True)
 class Limit:
-    """What the cells inside ``within`` (0/1 factors; none: all) may pay in all histories, alpha."""
+    """A budget of the cells inside ``within`` (0/1 factors; none: all) in all histories, alpha."""
 
     budget: Fraction  # for one row
     within: tuple[Factor, ...]
@@ -34,30 +34,32 @@ class Limit:
 
 
 def limits(policy: Policy, evaluator: Evaluator) -> tuple[Limit, ...]:
-    """Return what the policy lets cells pay.
+    """Return the limits that a policy sets on cells.
 
     A unit of up to k rows pays k times; limits of single cells protect rows.  A guard is a cap on
     every cell: it bounds what the posterior of its claim can become.
 
     Raises:
-        PolicyError: a condition is none over the policy's attributes.
+        PolicyError: a condition is not a predicate over the policy's attributes.
     """
     privacy = policy.privacy
     rows = privacy.unit.max_rows
     name = CELLS
     if rows > 1:
         name += f" (1/{rows} of the policy's, for each of {rows} rows)"
-    found = [Limit(privacy.budget / rows, (), name)]
+    limits = [Limit(privacy.budget / rows, (), name)]
     for cell in privacy.cells:
         name = f"the budget of the cells where {cell.where}"
-        found.append(Limit(cell.budget, region(cell, policy, evaluator), name))
+        limits.append(Limit(cell.budget, region(cell, policy, evaluator), name))
     for guard in privacy.guards:
         name = f"the guard COUNT(*) BETWEEN {guard.low} AND {guard.high}"
-        found.append(Limit(Fraction(guard.cap), (), name))
-    return tuple(found)
+        limits.append(Limit(Fraction(guard.cap), (), name))
+    return tuple(limits)
 
 
-def shared_out(limits: Iterable[Limit], name: str, policy: Policy, ledger: Reads) -> Iterable[Rule]:
+def shared_out(
+    limits: Iterable[Limit], name: str, policy: Policy, ledger: Reads
+) -> Iterable[BudgetRule]:
     """Yield the rules of one history: its share of each limit.
 
     What another history has paid beyond its own share, since the policy was another then, or in a
@@ -71,16 +73,16 @@ def shared_out(limits: Iterable[Limit], name: str, policy: Policy, ledger: Reads
             part = budget_units(limit.budget * share(policy, other))
             beyond += max(account.spent(limit.within).value - part, 0)
         own = budget_units(limit.budget * share(policy, name))
-        yield Rule(max(own - beyond, 0), limit.within, limit.name)
+        yield BudgetRule(max(own - beyond, 0), limit.within, limit.name)
 
 
 def accounts(ledger: Reads, shape: Space, but: str = "") -> dict[str, Account]:
-    """Return what each history (``but`` for one) has charged in the current snapshot, by name."""
+    """Return the account of each history (``but`` for one) in the current snapshot, by name."""
     snapshot = ledger.snapshot()
     bases = snapshot.bases.items()
-    found = {name: Account(shape, base) for name, base in bases if name != but}
+    accounts = {name: Account(shape, base) for name, base in bases if name != but}
     for row in ledger.measurements():
         if snapshot.charges(row) and row.history != but:
-            account = found.setdefault(row.history, Account(shape, 0))
+            account = accounts.setdefault(row.history, Account(shape, 0))
             account.add([charge(row.family, row.scale)])
-    return found
+    return accounts

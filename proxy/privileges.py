@@ -1,4 +1,4 @@
-"""Who a session is for: what its user may do, see and spend, and which history serves it.
+"""Privileges: what a user may do, see and spend, and which history serves them.
 
 Roles come from ``users.yaml`` beside the policy: analysts query, and see what they were told;
 auditors see everybody's statements; stewards see budgets and change policies.  A session that
@@ -58,10 +58,10 @@ class Privileges:
     utility: Utility | None = None
 
     def require(self, role: str) -> None:
-        """Refuse what needs a role that the user has not.
+        """Require a role of the user.
 
         Raises:
-            InsufficientPrivilegeError: the user has not the role.
+            InsufficientPrivilegeError: the user does not have the role.
         """
         if role not in self.roles:
             raise InsufficientPrivilegeError(
@@ -93,14 +93,14 @@ def privileges_of(policy: Policy, users: Users | None, user: str) -> Privileges:
     """Return the privileges of a user in a dataset.
 
     Raises:
-        InsufficientPrivilegeError: nobody knows the user, or the dataset is not open to them.
+        InsufficientPrivilegeError: the user is not listed, or may not use the dataset.
     """
-    known = users.get(user) if users and user else None
-    if user and users and known is None and user not in policy.analysts:
+    listed = users.get(user) if users and user else None
+    if user and users and listed is None and user not in policy.analysts:
         raise InsufficientPrivilegeError(
             f'there is no user "{user}"', hint=f"users are listed in {users.path.name}"
         )
-    if known and not known.may_see(policy.dataset):
+    if listed and not listed.may_see(policy.dataset):
         raise InsufficientPrivilegeError(f'"{user}" may not use the dataset {policy.dataset}')
     history = _history(policy, users, user)
     names = {*policy.analysts, *(users.users if users else ())}
@@ -108,20 +108,20 @@ def privileges_of(policy: Policy, users: Users | None, user: str) -> Privileges:
     shared = history == SHARED
     return Privileges(
         user,
-        known.roles if known else frozenset({ANALYST}) if user else ALL,
+        listed.roles if listed else frozenset({ANALYST}) if user else ALL,
         history,
         tuple(n for n, h in served.items() if (h != SHARED if shared else h == history)),
         share(policy, history),
         all(limit.spend for _, limit in _limits(policy, users, user)),
         tuple(_caps(policy, users, user, served)),
-        known.utility if known else None,
+        listed.utility if listed else None,
     )
 
 
 def _limits(policy: Policy, users: Users | None, user: str) -> list[tuple[str, Analyst]]:
-    """Return what the policy says of an analyst, and of the groups that they are in."""
-    known = users.get(user) if users else None
-    groups = [g for g in (known.groups if known else ()) if g in policy.groups]
+    """Return the policy's limits of an analyst, and of the groups that they are in."""
+    listed = users.get(user) if users else None
+    groups = [g for g in (listed.groups if listed else ()) if g in policy.groups]
     limits = [(user, policy.analysts[user])] if user in policy.analysts else []
     return limits + [(GROUP + group, policy.groups[group]) for group in groups]
 
@@ -154,30 +154,30 @@ def _caps(
 
 
 def _members(users: Users | None, group: str, served: Mapping[str, str]) -> tuple[str, ...]:
-    """Return who of a group spends in the shared history."""
+    """Return the members of a group who spend in the shared history."""
     everyone = users.users.items() if users else ()
     return tuple(n for n, user in everyone if group in user.groups and served[n] == SHARED)
 
 
 def access(policy: Policy, users: Users | None) -> dict[str, dict[str, Any]]:
-    """Return what each user may do, spend and see, as JSON; that of a user not listed by ``*``."""
+    """Return the privileges of every user as JSON, by name; of a user not listed, by ``*``."""
     names = {*policy.analysts, UNLISTED}
     names |= {n for n, u in (users.users if users else {}).items() if u.may_see(policy.dataset)}
-    found = {name: _access(policy, users, name) for name in sorted(names)}
-    found[UNLISTED]["refused"] = users is not None
-    return found
+    privileges = {name: _access(policy, users, name) for name in sorted(names)}
+    privileges[UNLISTED]["refused"] = users is not None
+    return privileges
 
 
 def _access(policy: Policy, users: Users | None, user: str) -> dict[str, Any]:
-    """Return what one user may do."""
-    known = users.get(user) if users else None
+    """Return the privileges of one user as JSON."""
+    listed = users.get(user) if users else None
     limits = _limits(policy, users, user)
     history = _history(policy, users, user)
     own = None if history == SHARED else str(share(policy, history) * policy.privacy.budget)
     caps = {n: str(c.budget) for n, c in limits if c.budget is not None and c.history == SHARED}
     return {
-        "roles": sorted(known.roles) if known else [ANALYST],
-        "groups": sorted(known.groups) if known else [],
+        "roles": sorted(listed.roles) if listed else [ANALYST],
+        "groups": sorted(listed.groups) if listed else [],
         "history": "own" if history == OWN + user else history,
         "own": own,  # alpha that is set aside, None in the shared history
         "caps": caps,
@@ -208,10 +208,10 @@ def share(policy: Policy, history: str) -> Fraction:
 
 
 def require_supported(policy: Policy) -> None:
-    """Refuse what a policy asks for and nothing here does yet.
+    """Refuse a policy with keys that are not supported yet.
 
     Raises:
-        PolicyError: the policy has such a key.
+        PolicyError: the policy has one.
     """
     if policy.partition is not None:
         raise PolicyError(

@@ -18,8 +18,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus as Status
 
 import proxy.errors as errors
-from proxy.engine.answers import Answer
-from proxy.engine.result import Result
+from proxy.engine.answers import Answer, Result
 from proxy.errors import Error, InsufficientBudgetError, NotSupportedError, SQLSyntaxError
 from proxy.settings import ANSWERS, UTILITY, given
 from proxy.sql.parse import grammar as language

@@ -71,6 +71,8 @@ class Wishes:
         Raises:
             UtilityError: there is one.
         """
+        if not self.named:
+            return
         axes, measures = policy.domain.attributes, policy.domain.measures
         known = ["*", *(axis.name for axis in axes), *(measure.name for measure in measures)]
         known += [level for axis in axes for level in axis.levels or ()]

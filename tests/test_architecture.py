@@ -144,3 +144,14 @@ def test_every_file_is_utf_8_and_ends_with_a_newline():
         text = path.read_bytes().decode()
         assert text.endswith("\n") or not text, path
         assert "\r" not in text, path
+
+
+def test_the_remote_door_waits_for_no_inference():
+    """
+    A client of a server imports neither SciPy nor the noise, nor the engine's own modules.
+    """
+    code = "import sys, proxy.remote; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    unwanted = {"scipy", "opendp", "proxy.inference.history", "proxy.engine.engine"}
+    assert not unwanted & set(done.stdout.split())

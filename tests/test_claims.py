@@ -14,7 +14,7 @@ from proxy.inference.family import Family
 from proxy.inference.history import History
 from proxy.inference.query import COUNT, LinearQuery, Term
 from proxy.inference.space import Box, Space
-from proxy.sql.program import Extra, Number
+from proxy.sql.program import Companion, Number
 
 SPACE = Space((3,), (Box(-100, 100),))
 FAR = 400  # steps beyond which there is next to nothing
@@ -29,12 +29,12 @@ def law(scale):
 def claims(end):
     """The claims that one end makes, and what satisfies them."""
     return {
-        ">": (Extra("probability", end, None, (True, False)), lambda v: v > end),
-        ">=": (Extra("probability", end), lambda v: v >= end),
-        "<": (Extra("probability", None, end, (False, True)), lambda v: v < end),
-        "<=": (Extra("probability", None, end), lambda v: v <= end),
-        "=": (Extra("probability", end, end), lambda v: v == end),
-        "<>": (Extra("probability", end, end, negated=True), lambda v: v != end),
+        ">": (Companion("probability", end, None, (True, False)), lambda v: v > end),
+        ">=": (Companion("probability", end), lambda v: v >= end),
+        "<": (Companion("probability", None, end, (False, True)), lambda v: v < end),
+        "<=": (Companion("probability", None, end), lambda v: v <= end),
+        "=": (Companion("probability", end, end), lambda v: v == end),
+        "<>": (Companion("probability", end, end, negated=True), lambda v: v != end),
     }
 
 
@@ -85,7 +85,7 @@ def test_claims_about_means_leave_the_end_out_or_not(over, under, end):
         bounds=(Fraction(-50), Fraction(50)),
     )  # fmt: skip
     goal = AverageGoal(number, Fraction(1), 0.05, 0.01, (-50.0, 50.0))
-    goal.answers(history, [], {})
+    (estimators,) = goal.estimators(history, [])
     for sign, (claim, holds) in claims(end).items():
         if sign in ("=", "<>"):
             continue
@@ -97,7 +97,7 @@ def test_claims_about_means_leave_the_end_out_or_not(over, under, end):
             and under - m > 0
             and holds(Fraction(over - k, 2) / (under - m))
         )
-        found = goal.probability(history, 0, claim)
+        found = goal.probability(history, 0, estimators, claim)
         assert found is not None
         assert truth - 1e-5 < found < truth + 1e-9
 

@@ -236,11 +236,13 @@ def test_a_cap_of_a_group_is_spent_by_its_members_together(small):
 
 def test_an_older_connection_pays_only_under_the_users_file_in_force(small):
     """
-    It is refused until it looks at the file again; a session that was open then stands as it says.
+    It is refused until it looks at the file again, whatever it has paid before; a session that was
+    open then stands as it says.
     """
     small.users(ann="roles: [analyst]")
     old = small.made(privacy(), "groups: {survey: {budget: 0.1}}\n")
     session = old.session("ann")
+    assert session.execute("SELECT COUNT(*) FROM people WITH UTILITY (100, 0.1)").cost
     small.users(ann="roles: [analyst], groups: [survey]")
     small.engine().close()
     text = "SELECT COUNT(*) FROM people WITH UTILITY (10, 0.1)"

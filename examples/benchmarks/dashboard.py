@@ -168,13 +168,15 @@ def apart(folder, days, every):
     for day in range(days):
         for text in charts(START + datetime.timedelta(days=60 + day)):
             program = engine.compile(text, session)
-            wants = []
+            targets = []
             for release in program.releases:
                 for number in release.numbers:
                     half, delta = number.utility.half_width, float(number.utility.delta)
-                    wants += AbsoluteGoal(number, half, delta).wants(None)
+                    targets.append(AbsoluteGoal(number, half, delta).target)
             new = History(shape, engine.policy.max_records)
-            plan = planning.plan(new, wants, Allocation(False, float(engine.policy.privacy.floor)))
+            plan = planning.plan(
+                new, targets, Allocation(False, float(engine.policy.privacy.floor))
+            )
             terms = [charge(each.family, each.scale) for each in plan.measurements]
             always += terms
             if text not in known:

@@ -43,7 +43,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Report:
-    """What a policy makes of its source: exact, so for the data steward only."""
+    """The effect of a policy on its source, in exact counts: for the data steward only."""
 
     rows: int  # in the source
     kept: int  # records of the cube
@@ -90,7 +90,7 @@ def build(
 
 
 def survey(policy: Policy, progress: Progress | None = None) -> Report:
-    """Return what a policy makes of its source, without building anything.
+    """Return the effect of a policy on its source, without building anything.
 
     Raises:
         SourceError: the source is missing, unreadable or malformed, or lacks a column.

@@ -1,15 +1,19 @@
 """A SQL text enters, a result leaves: read ``engine.py`` first.
 
-What the doors use is named here; the modules inside import one another directly.
+What the doors use is named here; the modules inside import one another directly.  A name is
+imported when it is first used, so that a door that is only remote waits for no inference.
 """
 
-from proxy.engine.answers import Answer
-from proxy.engine.engine import Engine
-from proxy.engine.reports import BudgetReport, HistoryLine, RuleReport
-from proxy.engine.result import Result
-from proxy.engine.session import Session
-from proxy.sql.program import Column
-from proxy.steward import init
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from proxy.engine.answers import Answer, Result
+    from proxy.engine.engine import Engine
+    from proxy.engine.reports import BudgetReport, HistoryLine, RuleReport
+    from proxy.engine.session import Session
+    from proxy.sql.program import Column
+    from proxy.steward import init
 
 __all__ = [
     "Answer",
@@ -22,3 +26,23 @@ __all__ = [
     "Session",
     "init",
 ]
+
+MODULES = {
+    "Answer": "proxy.engine.answers",
+    "BudgetReport": "proxy.engine.reports",
+    "Column": "proxy.sql.program",
+    "Engine": "proxy.engine.engine",
+    "HistoryLine": "proxy.engine.reports",
+    "Result": "proxy.engine.answers",
+    "RuleReport": "proxy.engine.reports",
+    "Session": "proxy.engine.session",
+    "init": "proxy.steward",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name of ``__all__`` from the module that has it."""
+    if name not in MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(MODULES[name]), name)
+    return value

@@ -1,13 +1,15 @@
-"""What is told of one number: estimate, interval, confidence, source and cost."""
+"""What a statement gives: its rows, and for each number its estimate, interval, source and cost.
+
+Values for every door, the remote one too: nothing here needs the inference.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-from proxy.inference.dense_system import Block
-from proxy.inference.estimator import Estimator
+from proxy.sql.program import Column
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,24 @@ class Answer:
     cost: float
 
 
-def source(estimators: Sequence[Estimator], paid: Mapping[int, Block]) -> tuple[str, float]:
-    """Return whether a number rests on rows that this statement paid for, and what they cost."""
-    used = {id(paid[r]): paid[r] for e in estimators for r in e.rows.tolist() if r in paid}
-    cost = math.fsum(block.family.sensitivity / block.scale for block in used.values())
-    return ("measured" if used else "inferred"), cost
+@dataclass(frozen=True)
+class Result:
+    """What a statement gives.  ``answers`` has, for each row, one Answer for each of its numbers;
+    ``places`` the columns in which they stand.  ``cost`` and ``left`` are in alpha: what the
+    dearest cell paid, and what the limit ``left_of`` has left, the least that binds the user now.
+    ``numbers`` are all that the statement asked for, shown or not, of which so many were
+    ``measured``.
+    """
+
+    columns: tuple[Column, ...]
+    rows: list[tuple[Any, ...]]
+    answers: list[list[Answer]]
+    cost: float
+    left: float
+    notices: tuple[str, ...] = ()
+    tag: str = ""
+    places: list[list[int]] = field(default_factory=list)
+    left_of: str = ""
+    numbers: int = 0
+    measured: int = 0
+    left_in_cells: float = math.nan  # in the cell that has least, whoever asks

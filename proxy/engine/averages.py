@@ -7,28 +7,31 @@ right for every C ≥ 1, since S - tC is itself a linear query with a posterior 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
-from proxy.engine.answers import Answer, source
+from proxy.engine.answers import Answer
+from proxy.engine.bill import source
 from proxy.engine.claims import below, open_ended
-from proxy.engine.stepwise import Found, StepwiseGoal
+from proxy.engine.progress import RowEstimators
+from proxy.engine.stepwise import StepwiseGoal
 from proxy.inference import plan as planning
 from proxy.inference import steps
-from proxy.inference.dense_system import Block
+from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.estimator import Estimator
-from proxy.inference.history import History
+from proxy.inference.family import Family
+from proxy.inference.history import Cancellation, History
 from proxy.inference.ratio import difference, hull_end
 from proxy.inference.space import common_grid
 from proxy.inference.steps import STEPS, Look
-from proxy.sql.program import Extra, Number
+from proxy.sql.program import Companion, Number
 
 SHARE = 0.7  # of an average's half-width: for its sum, and for its count; they rarely add up
 RARE = 1e-6  # the chance that is left of a ratio's denominator being nothing
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class AverageGoal(StepwiseGoal):
     """AVG(measure) = mid + U / C, U = SUM - mid · COUNT, within ``half_width``, in steps."""
 
@@ -38,17 +41,18 @@ class AverageGoal(StepwiseGoal):
     budget: float  # alpha of a cell
     clip: tuple[float, float]
     steps: int = STEPS
-    looks: dict[int, Look] = field(default_factory=dict)
-    left_out: set[int] = field(default_factory=set)
-    _used: list[tuple[Estimator | None, Estimator | None]] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """Count and sum."""
         assert self.number.denominator is not None
-        self.families = (self.number.denominator, self.number.family)
+        return self.number.denominator, self.number.family
 
-    def _look(self, history: History, row: int, *found: Estimator | None) -> Look:
+    def _look(
+        self, history: History, row: int, estimators: RowEstimators, cancellation: Cancellation
+    ) -> Look:
         """Return what is wanted of count and sum, given the count known so far."""
-        bottom, top = found
+        bottom, top = estimators
         if bottom is None:
             return self._first()
         if not bottom.rows.size:  # nobody can be in it, so it is NULL
@@ -69,10 +73,17 @@ class AverageGoal(StepwiseGoal):
             distance = min(distance, ratio + 2 * float(self.half_width))
         goal = float(self.half_width) * size
         count = Fraction(max(SHARE * goal / max(distance, 1e-9), 1e-6))
-        return self._asked(history, row, top is None, count, Fraction(SHARE * goal))
+        total = Fraction(SHARE * goal)
+        return self._asked(history, row, top is None, count, total, cancellation)
 
     def _asked(
-        self, history: History, row: int, new: bool, count: Fraction, total: Fraction
+        self,
+        history: History,
+        row: int,
+        new: bool,
+        count: Fraction,
+        total: Fraction,
+        cancellation: Cancellation,
     ) -> Look:
         """Return what is asked of count and sum: more than is known, since that was not enough.
 
@@ -80,26 +91,36 @@ class AverageGoal(StepwiseGoal):
         be: then they share the delta.
         """
         delta = self._delta
+
+        def inferred(which: int, half: Fraction) -> bool:
+            return steps.inferred(history, self.families[which], row, half, delta, cancellation)
+
         for _ in range(steps.TIGHTENED):
-            near = steps.inferred(history, self.families[0], row, count, delta)
-            if new or not (near and steps.inferred(history, self.families[1], row, total, delta)):
+            near = inferred(0, count)
+            if new or not (near and inferred(1, total)):
                 break
             delta, count, total = delta / 2, count * steps.TIGHTER, total * steps.TIGHTER
-        wanted = ((0, count, delta),) if not near else ()
-        return steps.priced(self.families, *wanted, (1, total, delta))
+        count_too = ((0, count, delta),) if not near else ()
+        return steps.priced(self.families, *count_too, (1, total, delta))
 
-    def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
-        """Return ratio and interval of every row from the history as it now is."""
-        bottoms, tops = (steps.known(history, each, self._delta) for each in self.families)
-        self._used = list(zip(tops, bottoms, strict=True))
-        return [self._answer(history, top, bottom, paid) for top, bottom in self._used]
+    def answers(
+        self,
+        history: History,
+        estimators: Sequence[RowEstimators],
+        left_out: frozenset[int],
+        paid: Mapping[int, MeasuredFamily],
+    ) -> list[Answer]:
+        """Return ratio and interval of every row."""
+        return [self._answer(history, bottom, top, paid) for bottom, top in estimators]
 
-    def probability(self, history: History, row: int, claim: Extra) -> float | None:
+    def probability(
+        self, history: History, row: int, estimators: RowEstimators, claim: Companion
+    ) -> float | None:
         """Return a lower bound on P(least ≤ AVG ≤ most); None where C may well be 0.
 
         AVG ≤ t iff U - (t - mid) C ≤ 0, a linear query, where C > 0.
         """
-        top, bottom = self._used[row]
+        bottom, top = estimators
         if top is None or bottom is None:
             return None
         under = history.estimate(bottom)
@@ -148,14 +169,14 @@ class AverageGoal(StepwiseGoal):
     def _answer(
         self,
         history: History,
-        top: Estimator | None,
         bottom: Estimator | None,
-        paid: Mapping[int, Block],
+        top: Estimator | None,
+        paid: Mapping[int, MeasuredFamily],
     ) -> Answer:
         low, high = self.clip
         if top is None or bottom is None:
-            used = [each for each in (top, bottom) if each]
-            return Answer(math.nan, low, high, 1 - self.delta, *source(used, paid))
+            one = [each for each in (bottom, top) if each]
+            return Answer(math.nan, low, high, 1 - self.delta, *source(one, paid))
         estimate, under = math.nan, history.estimate(bottom)
         if under > 0:
             outside = self._outside(history, top, bottom)
@@ -164,4 +185,4 @@ class AverageGoal(StepwiseGoal):
             low, high = hull_end(outside, middle, low), hull_end(outside, middle, high)
             if under > planning.half_width(bottom, self._delta):  # else it may be of nobody
                 estimate = middle
-        return Answer(estimate, low, high, 1 - self.delta, *source([top, bottom], paid))
+        return Answer(estimate, low, high, 1 - self.delta, *source([bottom, top], paid))

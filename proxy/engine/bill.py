@@ -9,6 +9,7 @@ Units: 2⁻⁴⁰ alpha per record, as charges.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -16,21 +17,22 @@ import numpy as np
 
 from proxy.engine.answers import Answer
 from proxy.inference.accounting import TABLE, UNIT, Table, charge, maximum
-from proxy.inference.dense_system import Block
+from proxy.inference.dense_system import MeasuredFamily
+from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
 from proxy.inference.query import Factor, Integers, Term
 from proxy.inference.space import Space
 from proxy.sql.program import Number
 
 
-class Rests(Mapping[int, Block]):
-    """The blocks that were paid for, by row; remembers those that were asked for."""
+class Rests(Mapping[int, MeasuredFamily]):
+    """The blocks that were paid for, by row; it records those that are looked up."""
 
-    def __init__(self, paid: Mapping[int, Block]) -> None:
+    def __init__(self, paid: Mapping[int, MeasuredFamily]) -> None:
         self._paid = paid
-        self.blocks: dict[int, Block] = {}  # by their first row
+        self.blocks: dict[int, MeasuredFamily] = {}  # by their first row
 
-    def __getitem__(self, row: int) -> Block:
+    def __getitem__(self, row: int) -> MeasuredFamily:
         block = self._paid[row]
         self.blocks[block.start] = block
         return block
@@ -51,18 +53,22 @@ class Bill:
 
     space: Space
     first: int = 0  # the audit line of its first step; 0: nothing was paid
-    paid: dict[int, Block] = field(default_factory=dict)  # row of the history -> block
-    owners: Sequence[int] = ()  # of what the next step wants: the place of its number
+    paid: dict[int, MeasuredFamily] = field(default_factory=dict)  # row of the history -> block
+    owners: Sequence[int] = ()  # [target of the next step] the place of its number
     _terms: dict[int, Term] = field(default_factory=dict)  # first row of a block -> its charge
-    _asked: dict[int, dict[int, Block]] = field(default_factory=dict)  # by the place of a number
+    _asked: dict[int, dict[int, MeasuredFamily]] = field(
+        default_factory=dict
+    )  # by the place of a number
 
-    def add(self, blocks: Sequence[Block], line: int = 0, wanted: Sequence[int] = ()) -> None:
-        """Add what a step has paid; ``wanted`` says for each block what it is for."""
+    def add(
+        self, blocks: Sequence[MeasuredFamily], line: int = 0, targets: Sequence[int] = ()
+    ) -> None:
+        """Add what a step has paid; ``targets`` are the places of what each block is for."""
         self.first = self.first or line
         for block in blocks:
             self.paid |= {row: block for row in block.rows}
             self._terms[block.start] = charge(block.family, block.scale)
-        for block, index in zip(blocks, wanted, strict=False):
+        for block, index in zip(blocks, targets, strict=False):
             self._asked.setdefault(self.owners[index], {})[block.start] = block
 
     def cost(self, more: Sequence[Term] = ()) -> int:
@@ -70,13 +76,13 @@ class Bill:
         return maximum([*self._terms.values(), *more], self.space).value
 
     def rests(self, place: int = -1) -> Rests:
-        """Return the blocks for one number to say which of them it rests on, beside its own."""
-        found = Rests(self.paid)
-        found.blocks |= self._asked.get(place, {})
-        return found
+        """Return a record of the paid blocks that one number rests on, its own among them."""
+        rests = Rests(self.paid)
+        rests.blocks |= self._asked.get(place, {})
+        return rests
 
     def priced(self, number: Number, answers: Sequence[Answer], rests: Rests) -> list[Answer]:
-        """Return the answers of one number, each with what its dearest record paid."""
+        """Return the answers of one number, each with the cost of its dearest record."""
         costs = self.costs(number, rests)
         return [
             replace(a, cost=costs[row]) if a.cost else a for row, a in enumerate(answers)
@@ -92,10 +98,19 @@ class Bill:
         if not terms:
             return [0.0] * number.family.rows
         most, rows = maximum(terms, self.space).value, number.family.rows
-        found = _by_row(number.family, terms, self.space)
-        if found is None:  # too many cells at once to look at each
+        dearest = _by_row(number.family, terms, self.space)
+        if dearest is None:  # too many cells at once to look at each
             return [most / UNIT] * rows
-        return [(int(value) or most) / UNIT for value in found]
+        return [(int(value) or most) / UNIT for value in dearest]
+
+
+def source(
+    estimators: Sequence[Estimator], paid: Mapping[int, MeasuredFamily]
+) -> tuple[str, float]:
+    """Return ``measured`` or ``inferred``, and the alpha of the paid blocks used."""
+    used = {id(paid[r]): paid[r] for e in estimators for r in e.rows.tolist() if r in paid}
+    cost = math.fsum(block.family.sensitivity / block.scale for block in used.values())
+    return ("measured" if used else "inferred"), cost
 
 
 def _by_row(family: Family, terms: Sequence[Term], space: Space) -> Integers | None:
@@ -113,7 +128,7 @@ def _by_row(family: Family, terms: Sequence[Term], space: Space) -> Integers | N
     labels = np.broadcast_to(
         Table(family.axes, family.labels.astype(np.int64)).over(axes), total.shape
     ).ravel()
-    found = np.zeros(family.rows, dtype=np.int64)
+    dearest = np.zeros(family.rows, dtype=np.int64)
     held = labels >= 0
-    np.maximum.at(found, labels[held], total.ravel()[held])
-    return found
+    np.maximum.at(dearest, labels[held], total.ravel()[held])
+    return dearest

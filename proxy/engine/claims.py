@@ -9,11 +9,11 @@ from fractions import Fraction
 from proxy.inference import plan as planning
 from proxy.inference.estimator import Estimator
 from proxy.inference.space import next_multiple
-from proxy.sql.program import Extra, Number
+from proxy.sql.program import Companion, Number
 
 
-def open_ended(claim: Extra, possible: tuple[float, float]) -> Extra:
-    """Return a claim without the ends that nothing can be beyond."""
+def open_ended(claim: Companion, possible: tuple[float, float]) -> Companion:
+    """Return a claim without the ends that lie outside of all possible values."""
     low, high = possible
     least, most = claim.least, claim.most
     if least is not None and (least < low or (least == low and not claim.strict[0])):
@@ -23,7 +23,9 @@ def open_ended(claim: Extra, possible: tuple[float, float]) -> Extra:
     return replace(claim, least=least, most=most)
 
 
-def probability(used: Estimator, estimate: float | Fraction, number: Number, claim: Extra) -> float:
+def probability(
+    used: Estimator, estimate: float | Fraction, number: Number, claim: Companion
+) -> float:
     """Return a lower bound on the probability of a claim about θ = estimate + shift - X.
 
     Whatever the data, θ is the shift plus a multiple of the grid: an end that matters is half-way

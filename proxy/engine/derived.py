@@ -26,7 +26,7 @@ WHOLE = ("smallint", "integer", "bigint")
 def intervals(
     program: Program, known: Known, reaches: Reaches
 ) -> tuple[list[list[Answer]], tuple[str, ...]]:
-    """Return the derived numbers in each row of their release, and notices of those drowned."""
+    """Return the derived numbers in each row of their release, and notices of NULLs."""
     names = [release.name for release in program.releases]
     found, notices = [], []
     for derived in program.derived:
@@ -83,7 +83,7 @@ def _column(
 
 
 def _anything(derived: Derived, counts: Counts) -> Ends:
-    """Return all that a derived number may be."""
+    """Return the ends of all possible values of a derived number."""
     if not counts.values.size:
         return (0.0, 0.0)
     low, high = counts.ends
@@ -98,7 +98,7 @@ def _anything(derived: Derived, counts: Counts) -> Ends:
 def settled(
     rows: Rows, found: Sequence[Sequence[Answer | None]], derived: Sequence[Sequence[Answer]]
 ) -> tuple[Rows, list[list[Answer | None]]]:
-    """Return rows in which what noise drowns is NULL, and answers with the rows' estimates."""
+    """Return rows with NULL for numbers drowned by noise, and answers with the rows' estimates."""
     cells: list[tuple[Cell, ...]] = []
     answers: list[list[Answer | None]] = []
     for row, known, places in zip(rows.rows, found, rows.derived, strict=True):
@@ -113,7 +113,7 @@ def settled(
 
 
 def _settled(value: Cell, answer: Answer, kind: str) -> tuple[Cell, Answer]:
-    """Return what a cell shows, and its answer."""
+    """Return the value shown in a cell, and its answer."""
     if math.isnan(answer.estimate):
         return None, answer
     if value is None:  # none of the values is there for sure

@@ -6,6 +6,7 @@
     measure.py   one ledger transaction: check every budget, draw the noise, commit
     infer.py     estimate and interval of every number from the (now longer) history
     result.py    post-process: the outer SQL runs on the noisy relation
+    cache.py     results of free statements, given again while the history is as it was
 
 Invariants (the proxy's promise): nothing computed from the data leaves except through a committed,
 charged measurement; plans, refusals and errors depend on public things and released answers only.
@@ -14,7 +15,7 @@ charged measurement; plans, refusals and errors depend on public things and rele
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, tzinfo
@@ -22,21 +23,25 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import proxy.engine.cache as cache
 import proxy.engine.reports as reports
 import proxy.policy as policies
 from proxy.accountant import LEFT, Accountant
 from proxy.budgets import limits
 from proxy.engine.allowances import Allowance, allowances, least, spending_allowances
+from proxy.engine.answers import Result
 from proxy.engine.bill import Bill
 from proxy.engine.compiler import Compiler, LocalCompiler
-from proxy.engine.goals import Goal, extras, goal_for, reaches
-from proxy.engine.infer import Inference, infer, leave_out, refusal
+from proxy.engine.goals import Goal, goal_for
+from proxy.engine.infer import forecast, infer
 from proxy.engine.measure import Cube, Curator, Measurer, Sampler
+from proxy.engine.outcomes import Inference
 from proxy.engine.reports import BudgetReport, HistoryLine
-from proxy.engine.result import Numbers, Result, assemble
+from proxy.engine.result import Relations, present
 from proxy.engine.session import Session
 from proxy.errors import Error, StateError
 from proxy.inference.accounting import UNIT
+from proxy.inference.history import Cancellation, never_cancel
 from proxy.inference.query import Term
 from proxy.ledger import Ledger
 from proxy.ledger.sqlite import SQLiteLedger
@@ -50,7 +55,7 @@ from proxy.sql.program import Command, Program
 from proxy.state import anchor_path, ledger_path, state_folder
 from proxy.steward import arranged, open_cube, same_policy, take_users, upgrade
 
-MAX_CACHED_SIZE = 10_000  # rows and characters: what has more is worked out anew when asked again
+WAIT = 0.05  # seconds between two looks whether a statement that waits is cancelled
 EMBEDDED_USER = ""  # the user of an embedded connection that names none
 
 
@@ -136,7 +141,7 @@ class Engine:
         return Session(self, user or EMBEDDED_USER, utility, dialect)
 
     def read_users(self) -> None:
-        """Read the users file again: statements that begin from now on go by it.
+        """Reload the users file, for statements that begin from now on.
 
         Raises:
             StateError: it gives somebody more than was accepted; the old one stands.
@@ -161,88 +166,45 @@ class Engine:
         statement = self.compile(text, session)
         if isinstance(statement, Command):
             return session.command(statement)
-        with self._lock, self._running(session):
-            session.check_canceled()
+        with self._turn(session):
             session.renew_privileges()
             if statement.releases:
                 session.privileges.require(ANALYST)
             accountant = self._accountant(session.privileges)
-            key = _key(statement, session)
-            if remembered := self._recall(accountant, statement, key, session):
-                return remembered
+            key = cache.key_of(statement, session)
+            accountant.catch_up(self.ledger)
+            if result := cache.recall(accountant, key, statement):
+                self.ledger.note("inferred", session.user, statement.text)
+                allowance = self._left(accountant, session)  # another day may have begun
+                return replace(result, left=allowance.left, left_of=allowance.name)
             goals = self._goals(statement, session)
             session.bill = Bill(accountant.space)
-            with self._telling(accountant, session):
-                with accountant.watched(session.check_canceled):
-                    inference = self._answer(accountant, goals, statement.text, session)
-                result = self._present(accountant, statement, goals, inference, session)
-            size = len(result.rows) + len(statement.text)
-            if inference.final and not statement.systems and size < MAX_CACHED_SIZE:
-                accountant.remember(key, (statement, result))
-            return result
+            with self._cost_in_errors(accountant, session):
+                inference = self._answer(accountant, goals, statement.text, session)
+            relations = self._relations(statement, session)
+            left, in_cells = self._left(accountant, session), accountant.left()
+            history = accountant.sequence
+        with self._cost_in_errors(accountant, session), self._running(session):
+            result = present(
+                statement, inference, relations, session.settings, self._of(session), left, in_cells
+            )
+        with self._lock:
+            if inference.final and accountant.sequence == history:
+                cache.remember(accountant, key, statement, result)
+        return result
 
     def _answer(
         self, accountant: Accountant, goals: Sequence[Goal], text: str, session: Session
     ) -> Inference:
         """Plan, measure and infer every number."""
-        return infer(accountant, goals, self._measurer(text, session))
+        return infer(accountant, goals, self._measurer(text, session, session.check_canceled))
 
-    def _measurer(self, text: str, session: Session) -> Measurer:
-        """Return what measures for one statement."""
-        return Measurer(self._curator, self.ledger, session, text, self._now)
-
-    def _present(
-        self,
-        accountant: Accountant,
-        statement: Program,
-        goals: Sequence[Goal],
-        inference: Inference,
-        session: Session,
-    ) -> Result:
-        """Run the outer SQL on the numbers, and return the rows with all that is told of them."""
-        answers = inference.answers
-        more = [extras(g, a, accountant.history) for g, a in zip(goals, answers, strict=True)]
-        reached = [reaches(goal) for goal in goals] if statement.derived else []
-        rows, shown, places, drowned = assemble(
-            statement,
-            Numbers(answers, more, reached),
-            self._systems(statement, session),
-            session.settings,
-            self._of(session),
-        )
-        allowance = self._left(accountant, session)
-        sources = [answer.source for each in answers for answer in each]
-        return Result(
-            tuple(rows.columns),
-            list(rows.rows),
-            shown,
-            inference.cost / UNIT,
-            allowance.left,
-            statement.notices + inference.notices + drowned,
-            f"SELECT {len(rows.rows)}",
-            places,
-            allowance.name,
-            len(sources),
-            sources.count("measured"),
-            accountant.left(),
-        )
-
-    def _recall(
-        self, accountant: Accountant, statement: Program, key: Hashable, session: Session
-    ) -> Result | None:
-        """Return what the same statement gave, if it was free and the history is as it was."""
-        accountant.catch_up(self.ledger)
-        kept: tuple[Program, Result] | None = accountant.cache.get(key)
-        if kept is None or kept[0] is not statement:  # an id may be that of another by now
-            return None
-        self.ledger.note("inferred", session.user, statement.text)
-        allowance = self._left(accountant, session)  # another day may have begun
-        return replace(
-            kept[1], rows=list(kept[1].rows), left=allowance.left, left_of=allowance.name
-        )
+    def _measurer(self, text: str, session: Session, cancellation: Cancellation) -> Measurer:
+        """Return the measurer of one statement."""
+        return Measurer(self._curator, self.ledger, session, text, self._now, cancellation)
 
     def compile(self, text: str, session: Session) -> Program | Command:
-        """Return what a statement means, without running it."""
+        """Return the program or command of a text, without running it."""
         with self._running(session):
             return self._of(session).compile(
                 text, session.settings.texts, session.settings.views, session.dialect
@@ -253,23 +215,36 @@ class Engine:
         return session.compiler or self._compiler
 
     @contextmanager
-    def _telling(self, accountant: Accountant, session: Session) -> Iterator[None]:
-        """Let an error say what the statement has paid before it failed."""
+    def _cost_in_errors(self, accountant: Accountant, session: Session) -> Iterator[None]:
+        """Add to an error the cost of the statement's earlier steps, and what is left."""
         try:
             yield
         except Error as error:
             if session.bill is not None and session.bill.first:
                 error.cost = session.bill.cost() / UNIT
-                told = (
+                with self._lock:
+                    left = self._left(accountant, session)
+                cost = (
                     f"what it measured before is kept, and free to ask again: cost "
-                    f"{error.cost:.4g}, left {self._left(accountant, session)}"
+                    f"{error.cost:.4g}, left {left}"
                 )
-                error.hint = f"{error.hint}; {told}" if error.hint else told
+                error.hint = f"{error.hint}; {cost}" if error.hint else cost
             raise
 
     @contextmanager
+    def _turn(self, session: Session) -> Iterator[None]:
+        """Wait until no other statement plans or measures, unless this one is cancelled."""
+        while not self._lock.acquire(timeout=WAIT):
+            session.check_canceled()
+        try:
+            session.check_canceled()
+            yield
+        finally:
+            self._lock.release()
+
+    @contextmanager
     def _running(self, session: Session) -> Iterator[None]:
-        """Mark whose statement a thread runs, so that a cancellation stops no other."""
+        """Note the thread of a session's statement, so that a cancellation stops no other."""
         session.thread = threading.get_ident()
         try:
             yield
@@ -277,12 +252,12 @@ class Engine:
             session.thread = None
 
     def interrupt(self, session: Session) -> None:
-        """Stop the evaluator, from another thread, if it works for a session."""
+        """Stop the evaluator's work for a session, from another thread."""
         if session.thread is not None:
             self._evaluator.interrupt(session.thread)
 
     def _goals(self, program: Program, session: Session) -> list[Goal]:
-        """Return how good each number of a statement must be."""
+        """Return the goal of every number of a statement."""
         budget = float(self.policy.privacy.budget)
         return [
             goal_for(number, budget, session.wishes, self.wishes)
@@ -297,7 +272,7 @@ class Engine:
     # --- budgets and reports ---------------------------------------------------------------------
 
     def _accountant(self, privileges: Privileges) -> Accountant:
-        """Return the history that serves a user: their own, or the shared one."""
+        """Return the accountant of a user's history: their own, or the shared one."""
         name = privileges.history
         if name not in self._accountants:
             self._accountants[name] = Accountant(
@@ -315,22 +290,22 @@ class Engine:
             accountant = self._accountant(self.privileges(user))
             accountant.catch_up(self.ledger)
             now = self._now()
-            found = allowances(self.privileges(user), accountant, self.ledger, now)
-            return reports.budget(self.policy.dataset, accountant, found)
+            binding = allowances(self.privileges(user), accountant, self.ledger, now)
+            return reports.budget(self.policy.dataset, accountant, binding)
 
     def history(self, user: str | None = None) -> list[HistoryLine]:
         """Return the statements that were paid for, oldest first; of one user, or of all."""
         return reports.history(self.ledger, user)
 
     def left(self, session: Session) -> Allowance:
-        """Return the limit that has least left for a session's user."""
+        """Return the limit with the least left, of all that bind a session's user."""
         with self._lock:
             accountant = self._accountant(session.privileges)
             accountant.catch_up(self.ledger)
             return self._left(accountant, session)
 
     def _left(self, accountant: Accountant, session: Session) -> Allowance:
-        """Return the limit that has least left; worked out once while nothing changes."""
+        """Return the limit with the least left, cached for the day until the history grows."""
         now = self._now()
         key = LEFT, session.user, now.date()
         if key not in accountant.cache:
@@ -341,7 +316,7 @@ class Engine:
         return allowance
 
     def left_in_cells(self) -> float:
-        """Return the alpha that the shared history has left in the cell that has least."""
+        """Return the alpha left in that cell of the shared history which has least left."""
         with self._lock:
             accountant = self._accountant(self.privileges(EMBEDDED_USER))
             accountant.catch_up(self.ledger)
@@ -350,34 +325,34 @@ class Engine:
     def explain(
         self, program: Program, session: Session
     ) -> tuple[list[tuple[Any, ...]], tuple[str, ...]]:
-        """Return what each number of a statement would cost, and notices; measure nothing."""
+        """Return the cost that each number would have, and notices; measure nothing."""
         with self._lock:
             goals = self._goals(program, session)
             accountant = self._accountant(session.privileges)
             now = self._now()
             accountant.catch_up(self.ledger)
-            measurer = self._measurer(program.text, session)
-            why = refusal(accountant, goals, measurer)
-            refused = bool(why) and not leave_out(accountant, goals, measurer)
-            if refused:
-                for goal in goals:
-                    goal.left_out.clear()
+            measurer = self._measurer(program.text, session, never_cancel)
+            first = forecast(accountant, goals, measurer)
 
             def after(terms: Sequence[Term]) -> float:
-                more = () if refused else terms
+                more = () if first.refused else terms
                 return least(
                     allowances(session.privileges, accountant, self.ledger, now, more)
                 ).left
 
-            rows = reports.explain(program, goals, accountant, measurer.plan, after)
-            if refused:
-                return rows, (f"the statement would be refused: {why}",)
+            rows = reports.explain(program, goals, first.progress, accountant, measurer.plan, after)
+            if first.refused:
+                return rows, (f"the statement would be refused: {first.refusal}",)
             most = accountant.most_left()
             for allowance in spending_allowances(session.privileges, accountant, self.ledger, now):
                 most = min(most, max(allowance.budget - allowance.spent, 0))
-            return rows, tuple(chain(*(reports.foreseen(goal, why, most) for goal in goals)))
+            notices = (
+                reports.foreseen(goal, progress, first.refusal, most)
+                for goal, progress in zip(goals, first.progress, strict=True)
+            )
+            return rows, tuple(chain(*notices))
 
-    def _systems(self, program: Program, session: Session) -> dict[str, list[tuple[Any, ...]]]:
+    def _relations(self, program: Program, session: Session) -> Relations:
         """Return the rows of the relations of schema privacy that a statement reads."""
         rows: dict[str, list[tuple[Any, ...]]] = {}
         if "budget" in program.systems:
@@ -385,8 +360,3 @@ class Engine:
         if "history" in program.systems:
             rows["history"] = list(reports.history_rows(self.history(session.privileges.sees)))
         return rows
-
-
-def _key(statement: Program, session: Session) -> Hashable:
-    """Return what a result depends on, beside the history."""
-    return id(statement), session.user, str(session.wishes()), *session.settings.items()

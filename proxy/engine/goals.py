@@ -1,5 +1,8 @@
 """Goals: how good each number of a statement must be, and what it is once that is reached.
 
+A goal is a request, and never changes.  What the next step measures of it is a ``Progress``, what
+is known of it in the end an ``Outcome``: both are returned, and handed on.
+
 An absolute goal (half_width in the units of the number) is met by one plan.  A relative goal
 (``5 PERCENT``) and AVG depend on the size of what is asked for, so they are met in at most STEPS
 public steps, each with confidence 1 - delta / STEPS, each a transaction of its own: a step looks
@@ -9,51 +12,72 @@ and costs the others nothing.  Invariant: a goal reads the history, never the da
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Protocol
 
 from proxy.engine.answers import Answer
 from proxy.engine.averages import AverageGoal
-from proxy.engine.linear_goals import AbsoluteGoal, LinearGoal, RelativeGoal
-from proxy.engine.stepwise import Expected, Found
+from proxy.engine.linear_goals import AbsoluteGoal, RelativeGoal
+from proxy.engine.outcomes import Outcome
+from proxy.engine.progress import Expected, PlannedRows, Progress, RowEstimators
 from proxy.errors import NotSupportedError, UtilityError
 from proxy.inference import plan as planning
-from proxy.inference.dense_system import Block
-from proxy.inference.estimator import Estimator, correlation
-from proxy.inference.history import History
-from proxy.inference.plan import Wanted
-from proxy.inference.steps import Look
+from proxy.inference.dense_system import MeasuredFamily
+from proxy.inference.history import Cancellation, History, never_cancel
 from proxy.settings import UTILITY, Wishes, checked
-from proxy.sql.program import Extra, Number, Request
+from proxy.sql.program import Companion, Number, Request
 
 
 class Goal(Protocol):
-    """What is wanted of one number of a statement."""
+    """How good one number of a statement must be: AbsoluteGoal, RelativeGoal, AverageGoal."""
 
-    number: Number
-    delta: float
-    steps: int
-    looks: dict[int, Look]  # by row; none where it is met in one step, or not at all
-    left_out: set[int]  # rows of which no more is wanted, for want of budget
+    @property
+    def number(self) -> Number:
+        """The number."""
 
-    def wants(self, history: History) -> list[Wanted]:
-        """Return the families that must be known, and how well, in the next step."""
+    @property
+    def delta(self) -> float:
+        """The probability with which an interval may miss."""
 
-    def unmet(self) -> tuple[int, int, int]:
-        """Return how many rows were left out, were given up, and are not yet met, in steps."""
+    @property
+    def steps(self) -> int:
+        """The largest number of steps in which it is met."""
 
-    def known(self, history: History) -> bool:
-        """Return whether there is something to say of some row that no further step is for."""
+    def progress(
+        self,
+        history: History,
+        left_out: frozenset[int] = frozenset(),
+        cancellation: Cancellation = never_cancel,
+    ) -> Progress:
+        """Return what the next step measures, of all rows but those ``left_out``."""
 
-    def answers(self, history: History, found: Found, paid: Mapping[int, Block]) -> list[Answer]:
-        """Return the number in every row, given estimators of what was wanted."""
+    def known(self, history: History, cancellation: Cancellation = never_cancel) -> bool:
+        """Return whether some row, of a goal of one step every row, needs no further step."""
 
-    def probability(self, history: History, row: int, claim: Extra) -> float | None:
-        """Return a lower bound on P(least ≤ number ≤ most), after ``answers``."""
+    def estimators(
+        self,
+        history: History,
+        planned: Sequence[PlannedRows],
+        cancellation: Cancellation = never_cancel,
+    ) -> list[RowEstimators]:
+        """Return what answers every row; ``planned`` are the estimators of each target's rows."""
 
-    def expected(self, history: History, paid: Mapping[int, Block]) -> list[Expected]:
+    def answers(
+        self,
+        history: History,
+        estimators: Sequence[RowEstimators],
+        left_out: frozenset[int],
+        paid: Mapping[int, MeasuredFamily],
+    ) -> list[Answer]:
+        """Return the number in every row."""
+
+    def probability(
+        self, history: History, row: int, estimators: RowEstimators, claim: Companion
+    ) -> float | None:
+        """Return a lower bound on P(least ≤ number ≤ most) in a row; None where nothing is."""
+
+    def expected(self, history: History, paid: Mapping[int, MeasuredFamily]) -> list[Expected]:
         """Return source, cost and half-width of every row, if what is planned were measured."""
 
 
@@ -65,9 +89,9 @@ def goal_for(number: Number, budget: float, asked: Callable[[], Wishes], default
     """
     request = number.utility or asked().of(number)
     stepwise = number.kind == "avg" or (request is not None and request.relative)
-    if stepwise and number.family.rows > planning.QUICK_ROWS:
+    if stepwise and number.family.rows > planning.MAX_ROWS_INFERRED:
         raise NotSupportedError(
-            f"{number.label} is met in steps, which more than {planning.QUICK_ROWS} groups "
+            f"{number.label} is met in steps, which more than {planning.MAX_ROWS_INFERRED} groups "
             "are too many for",
             hint="group by fewer columns, or ask for COUNT and SUM with a half_width",
             position=number.position,
@@ -112,44 +136,24 @@ def _default(number: Number, asked: Callable[[], Wishes], default: Wishes) -> Re
     return found
 
 
-def reaches(goal: Goal) -> tuple[list[float], list[float]]:
-    """Return how far each row may be off, with the confidence asked for and for all rows at once.
+def outcome(
+    goal: Goal, history: History, estimators: Sequence[RowEstimators], answers: Sequence[Answer]
+) -> Outcome:
+    """Return what is known of a number, with all else that the statement shows of it."""
+    number = goal.number
 
-    Where rows rest on the same measurements, their noises are correlated, and those are widened so
-    that √Σ (g · near)² still holds for sums Σ g n of rows.
-    """
-    used = goal._used if isinstance(goal, LinearGoal) else []
-    if None in used or not used:
-        return [math.inf] * goal.number.family.rows, [math.inf] * goal.number.family.rows
-    found = [each for each in used if each is not None]
-    near, far = goal.delta, goal.delta / len(found)
-    wide = math.sqrt(correlation(found))
-    return [wide * _reach(e, near) for e in found], [_reach(e, far) for e in found]
+    def companion_of(companion: Companion, row: int) -> float | bool | None:
+        if companion.what == "probability":
+            return goal.probability(history, row, estimators[row], companion)
+        if companion.what == "present":  # of all values at once
+            claim = Companion("probability", Fraction(1))
+            there = goal.probability(history, row, estimators[row], claim)
+            return there is not None and there >= 1 - goal.delta / number.family.rows
+        value: float = getattr(answers[row], companion.what)
+        return value
 
-
-def _reach(estimator: Estimator, delta: float) -> float:
-    """Return a half-width of a number alone that serves in sums: of Laplace noise, at least."""
-    normal = math.sqrt(estimator.variance / 2) * math.log(1 / delta)
-    return max(planning.half_width(estimator, delta), normal)
-
-
-def extras(
-    goal: Goal, answers: Sequence[Answer], history: History
-) -> list[list[float | bool | None]]:
-    """Return what else the statement shows of a number: [extra][row]."""
-    return [
-        [_extra(goal, extra, row, answer, history) for row, answer in enumerate(answers)]
-        for extra in goal.number.extras
+    companions = [
+        [companion_of(companion, row) for row in range(len(answers))]
+        for companion in number.companions
     ]
-
-
-def _extra(
-    goal: Goal, extra: Extra, row: int, answer: Answer, history: History
-) -> float | bool | None:
-    if extra.what == "probability":
-        return goal.probability(history, row, extra)
-    if extra.what == "present":  # of all values at once
-        there = goal.probability(history, row, Extra("probability", Fraction(1)))
-        return there is not None and there >= 1 - goal.delta / goal.number.family.rows
-    value: float = getattr(answer, extra.what)
-    return value
+    return Outcome(number, goal.delta, estimators, answers, companions)

@@ -1,4 +1,4 @@
-"""Plan until every number is as good as was asked for, or as can be; then infer every number.
+"""Measure until every number is as accurate as requested, or as possible; then infer every number.
 
 Each step is a transaction of its own (``measure.py``).  Where no further step is possible, what the
 earlier ones gave is the answer: those of this statement, or those of others, so that asking again
@@ -7,123 +7,168 @@ gives the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
 
 from proxy.accountant import Accountant
-from proxy.engine.answers import Answer
 from proxy.engine.bill import Bill
-from proxy.engine.goals import Goal
+from proxy.engine.goals import Goal, outcome
 from proxy.engine.measure import REFUSALS, Measurer, Rows
+from proxy.engine.outcomes import Inference
+from proxy.engine.progress import Progress
 from proxy.engine.reports import unmet
 from proxy.inference import plan as planning
-from proxy.inference.plan import Wanted
+from proxy.inference.history import Cancellation
 
 TRIES = 64  # of which rows a step can measure
 
+LeftOut = tuple[frozenset[int], ...]  # [number] rows of which no more is wanted
 
-class Inference(NamedTuple):
-    """What is known of every number of a statement, and what it paid, in 2⁻⁴⁰ alpha."""
 
-    answers: list[list[Answer]]  # [number][row]
-    cost: int
-    notices: tuple[str, ...]
+@dataclass(frozen=True)
+class LastStep:
+    """The last step of a statement."""
 
-    @property
-    def final(self) -> bool:
-        """Whether it is so again: free, and no unmet request that more budget may meet."""
-        return not self.cost and not self.notices
+    progress: list[Progress]  # [number] what it was to measure
+    planned: Sequence[Rows] | None  # the estimators that it planned with, of every target
+    refusal: str = ""  # why rows were left out
+    news: bool = False  # whether it measured something new
 
 
 def infer(accountant: Accountant, goals: Sequence[Goal], measurer: Measurer) -> Inference:
     """Measure what is needed, in steps where a goal needs them, and infer every number."""
-    bill = measurer.session.bill
+    bill, cancellation = measurer.session.bill, measurer.cancellation
     assert bill is not None
-    wants, found, end, more = _meet(accountant, goals, measurer, bill)
-    if bill.paid or found is None:  # the history is longer than it was when that was planned
-        wants = [goal.wants(accountant.history) for goal in goals]
-        found = [planning.estimators(accountant.history, wanted) for wanted in chain(*wants)]
+    last = _meet(accountant, goals, measurer, bill)
+    progress, planned, history = last.progress, last.planned, accountant.history
+    if bill.paid or planned is None:  # the history is longer than it was when that was planned
+        progress = _progress(accountant, goals, [p.left_out for p in progress], cancellation)
+        targets = chain(*(each.targets for each in progress))
+        planned = [planning.estimators(history, target, cancellation) for target in targets]
     if not bill.paid:
         measurer.ledger.note("inferred", measurer.session.user, measurer.text)
-    rows = iter(found)
-    answers = []
-    for place, (goal, each) in enumerate(zip(goals, wants, strict=True)):
+    rows = iter(planned)
+    outcomes = []
+    for place, (goal, each) in enumerate(zip(goals, progress, strict=True)):
         rests = bill.rests(place)
-        known = goal.answers(accountant.history, [next(rows) for _ in each], rests)
-        answers.append(bill.priced(goal.number, known, rests))
-    notices = chain(*(unmet(goal, end, more) for goal in goals))
-    return Inference(answers, bill.cost(), tuple(notices))
+        estimators = goal.estimators(history, [next(rows) for _ in each.targets], cancellation)
+        answers = goal.answers(history, estimators, each.left_out, rests)
+        answers = bill.priced(goal.number, answers, rests)
+        outcomes.append(outcome(goal, history, estimators, answers))
+    notices = (unmet(g, p, last.refusal, last.news) for g, p in zip(goals, progress, strict=True))
+    return Inference(outcomes, bill.cost(), tuple(chain(*notices)))
 
 
 def _meet(
     accountant: Accountant, goals: Sequence[Goal], measurer: Measurer, bill: Bill
-) -> tuple[list[list[Wanted]], Sequence[Rows] | None, str, bool]:
-    """Measure, step by step, until nothing more is needed or possible.
-
-    Return what the last step wanted, the estimators that it planned with, why it left rows out, and
-    whether it has brought something new.
-    """
-    end, more = "", False
-    found: Sequence[Rows] | None = None
-    wants: list[list[Wanted]] = []
+) -> LastStep:
+    """Measure, step by step, until nothing more is needed or possible."""
+    last = LastStep([], None)
+    left_out: LeftOut = (frozenset(),) * len(goals)
+    refusal = ""
     for _ in range(max((goal.steps for goal in goals), default=1)):
-        measurer.session.check_canceled()
+        measurer.cancellation()
         accountant.catch_up(measurer.ledger)
-        wants = [goal.wants(accountant.history) for goal in goals]
+        progress = _progress(accountant, goals, left_out, measurer.cancellation)
         try:
-            blocks, found = measurer.measure(accountant, wants)
+            blocks, planned = measurer.measure(accountant, [each.targets for each in progress])
         except REFUSALS as error:
-            end = error.message
-            if not leave_out(accountant, goals, measurer) and not bill.paid:
+            refusal = error.message
+            left_out, answerable = leave_out(accountant, goals, progress, measurer)
+            if not answerable and not bill.paid:
                 raise
-            wants = [goal.wants(accountant.history) for goal in goals]
+            progress = _progress(accountant, goals, left_out, measurer.cancellation)
             try:
-                blocks, found = measurer.measure(accountant, wants)
+                blocks, planned = measurer.measure(accountant, [each.targets for each in progress])
             except REFUSALS:  # somebody was faster
                 if not bill.paid:
                     raise
-                break
-        more = bool(blocks)
+                return LastStep(progress, last.planned, refusal, last.news)
+        last = LastStep(progress, planned, refusal, bool(blocks))
         if not blocks:
             break
-    return wants, found, end, more
+    return last
 
 
-def leave_out(accountant: Accountant, goals: Sequence[Goal], measurer: Measurer) -> bool:
-    """Leave out of the next step the rows that it cannot measure, so that all others are met.
+def _progress(
+    accountant: Accountant,
+    goals: Sequence[Goal],
+    left_out: Iterable[frozenset[int]],
+    cancellation: Cancellation,
+) -> list[Progress]:
+    """Return what the next step measures of every number."""
+    history, pairs = accountant.history, zip(goals, left_out, strict=True)
+    return [goal.progress(history, rows, cancellation) for goal, rows in pairs]
 
-    Cheap rows come first, and what is tried is bounded: what was not tried is left out.  Return
-    whether there is something to answer: not where all of a number is left out and unknown.
+
+@dataclass(frozen=True)
+class Forecast:
+    """The first step of a statement, before it is measured."""
+
+    progress: list[Progress]  # [number] what it would measure
+    refusal: str  # why rows are left out, or the statement is refused
+    refused: bool
+
+
+def forecast(accountant: Accountant, goals: Sequence[Goal], measurer: Measurer) -> Forecast:
+    """Return what the first step would measure, and whether it would be refused."""
+    none: LeftOut = (frozenset(),) * len(goals)
+    progress = _progress(accountant, goals, none, measurer.cancellation)
+    refusal = measurer.refusal(accountant, _targets(progress))
+    if not refusal:
+        return Forecast(progress, "", False)
+    left_out, answerable = leave_out(accountant, goals, progress, measurer)
+    possible = left_out if answerable else none
+    progress = _progress(accountant, goals, possible, measurer.cancellation)
+    return Forecast(progress, refusal, not answerable)
+
+
+def leave_out(
+    accountant: Accountant,
+    goals: Sequence[Goal],
+    progress: Sequence[Progress],
+    measurer: Measurer,
+) -> tuple[LeftOut, bool]:
+    """Return the rows that the next step cannot measure, so that all others are met.
+
+    Cheap rows come first, and what is tried is bounded: what was not tried is left out.  Return,
+    too, whether there is something to answer: not where all of a number is left out and unknown.
     """
     rows = [
-        (look.price, index, row)
-        for index, goal in enumerate(goals)
-        for row, look in goal.looks.items()
+        (look.price, place, row)
+        for place, each in enumerate(progress)
+        for row, look in each.looks.items()
         if look.asked
     ]
-    for _, index, row in rows:
-        goals[index].left_out.add(row)
-    if not rows or refusal(accountant, goals, measurer):
-        return False
+    left_out = [set(each.left_out) for each in progress]
+
+    def refused() -> bool:
+        tried = _progress(accountant, goals, map(frozenset, left_out), measurer.cancellation)
+        return bool(measurer.refusal(accountant, _targets(tried)))
+
+    for _, place, row in rows:
+        left_out[place].add(row)
+    if not rows or refused():
+        return tuple(map(frozenset, left_out)), False
     chunks = [sorted(rows)]
     for _ in range(TRIES):
         if not chunks:
             break
         chunk = chunks.pop()
-        for _, index, row in chunk:
-            goals[index].left_out.discard(row)
-        if refusal(accountant, goals, measurer):
-            for _, index, row in chunk:
-                goals[index].left_out.add(row)
+        for _, place, row in chunk:
+            left_out[place].discard(row)
+        if refused():
+            for _, place, row in chunk:
+                left_out[place].add(row)
             half = len(chunk) // 2
             chunks += [part for part in (chunk[half:], chunk[:half]) if half]
-    wholly = [g for g in goals if len(g.left_out) == g.number.family.rows]
-    return all(goal.known(accountant.history) for goal in wholly)
+    wholly = [g for g, out in zip(goals, left_out, strict=True) if len(out) == g.number.family.rows]
+    history = accountant.history
+    answerable = all(goal.known(history, measurer.cancellation) for goal in wholly)
+    return tuple(map(frozenset, left_out)), answerable
 
 
-def refusal(accountant: Accountant, goals: Sequence[Goal], measurer: Measurer) -> str:
-    """Return why what the goals want now may not be measured; nothing, where it may."""
-    return measurer.refusal(
-        accountant, list(chain(*(goal.wants(accountant.history) for goal in goals)))
-    )
+def _targets(progress: Iterable[Progress]) -> list[planning.AccuracyTarget]:
+    """Return the targets of all numbers, in their order."""
+    return list(chain(*(each.targets for each in progress)))

@@ -25,10 +25,11 @@ from proxy.errors import (
 )
 from proxy.inference import plan as planning
 from proxy.inference.accounting import UNIT
-from proxy.inference.dense_system import Block
+from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.estimator import Estimator
+from proxy.inference.history import Cancellation
 from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
-from proxy.inference.plan import Allocation, Plan, Wanted
+from proxy.inference.plan import AccuracyTarget, Allocation, Plan, PlannedMeasurement
 from proxy.inference.query import Term, TooLargeError
 from proxy.ledger import Ledger, Measurement, Reads, Transaction
 from proxy.policy import Policy
@@ -52,7 +53,7 @@ class Curator:
         self._sampler = sampler or GeometricSampler()
 
     def draw(
-        self, planned: planning.Measurement, accountant: Accountant, tx: Transaction
+        self, planned: PlannedMeasurement, accountant: Accountant, tx: Transaction
     ) -> Measurement:
         """Read the exact answers, add the noise, and put the sum, alone, into the ledger."""
         if self._cube is None or self._cube[0] != accountant.snapshot:
@@ -70,35 +71,38 @@ class Curator:
 
 @dataclass(frozen=True)
 class Measurer:
-    """What measures for one statement: who asks, who draws, and where it is written down."""
+    """What measures for one statement: who asks and may cancel, who draws, where it is written."""
 
     curator: Curator
     ledger: Ledger
     session: Session
     text: str
     now: Callable[[], datetime]  # in the policy's time zone
+    cancellation: Cancellation
 
     def measure(
-        self, accountant: Accountant, wants: Sequence[Sequence[Wanted]]
-    ) -> tuple[list[Block], Sequence[Rows]]:
-        """Measure what cannot be inferred of each number, all or nothing; return the new blocks."""
-        accountant.catch_up(self.ledger)
+        self, accountant: Accountant, targets: Sequence[Sequence[AccuracyTarget]]
+    ) -> tuple[list[MeasuredFamily], Sequence[Rows]]:
+        """Measure what cannot be inferred of each number, all or nothing; return the new blocks.
+
+        What the accountant has not caught up with yet is seen in the lock.
+        """
         kept, bill, user = len(accountant.history.blocks), self.session.bill, self.session.user
         assert bill is not None
-        bill.owners = [place for place, each in enumerate(wants) for _ in each]
+        bill.owners = [place for place, each in enumerate(targets) for _ in each]
         try:
-            plan = self.plan(accountant, list(chain(*wants)))
+            plan = self.plan(accountant, list(chain(*targets)))
             if not plan.measurements:
                 return [], plan.estimators
             self._require_spending(accountant, plan)
-            self.session.check_canceled()
+            self.cancellation()
             with self.ledger.transaction() as tx:
                 # somebody was faster: plan again, in the lock
                 if tx.sequence() != accountant.sequence:
                     accountant.history.truncate(kept)
                     accountant.catch_up(tx)
                     kept = len(accountant.history.blocks)
-                    plan = self.plan(accountant, list(chain(*wants)))
+                    plan = self.plan(accountant, list(chain(*targets)))
                 terms = accountant.charges(plan.measurements)
                 self._require_budget(accountant, terms, tx)
                 self._require_rows(accountant, plan)
@@ -110,7 +114,7 @@ class Measurer:
                     step = {STEP: bill.first, COST: bill.cost(terms)} if bill.first else None
                     sequence = tx.audit("measured", user, self.text, cost, step, spent)
             blocks = accountant.history.blocks[kept:]
-            bill.add(blocks, sequence, [each.wanted for each in plan.measurements])
+            bill.add(blocks, sequence, [each.target for each in plan.measurements])
             accountant.measured(rows, blocks, sequence)
             return blocks, plan.estimators
         except REFUSALS as error:  # nothing was measured: the plan is taken back
@@ -121,14 +125,14 @@ class Measurer:
             accountant.forget()
             raise
 
-    def plan(self, accountant: Accountant, wants: Sequence[Wanted]) -> Plan:
+    def plan(self, accountant: Accountant, targets: Sequence[AccuracyTarget]) -> Plan:
         """Return what would be measured, and what each row is then inferred from."""
         privacy = accountant.policy.privacy
         allocation = Allocation(privacy.allocation == "topup", float(privacy.floor))
         try:
-            plan = planning.plan(accountant.history, wants, allocation)
+            plan = planning.plan(accountant.history, targets, allocation, self.cancellation)
             for each in plan.measurements:
-                accountant.chargeable(each)
+                accountant.require_chargeable(each)
                 check_safe(each.family, each.scale, accountant.policy.max_records)
         except TooLargeError as error:
             raise too_complex("a number", error) from error
@@ -138,11 +142,11 @@ class Measurer:
             ) from error
         return plan
 
-    def refusal(self, accountant: Accountant, wants: Sequence[Wanted]) -> str:
-        """Return why what is wanted may not be measured; nothing, where it may."""
+    def refusal(self, accountant: Accountant, targets: Sequence[AccuracyTarget]) -> str:
+        """Return why the targets may not be measured; nothing, where they may."""
         kept = len(accountant.history.blocks)
         try:
-            plan = self.plan(accountant, wants)
+            plan = self.plan(accountant, targets)
             if plan.measurements:
                 self._require_spending(accountant, plan)
                 self._require_budget(accountant, accountant.charges(plan.measurements), self.ledger)
@@ -169,9 +173,9 @@ class Measurer:
     def _require_budget(self, accountant: Accountant, terms: Sequence[Term], reads: Reads) -> None:
         """Refuse what would break a budget: of the cells, of the analyst, of the period."""
         self._require_users(accountant.policy, reads)
-        breach = accountant.breach(terms)
-        if breach is not None:
-            raise too_dear(breach)
+        overspend = accountant.overspend(terms)
+        if overspend is not None:
+            raise too_dear(overspend)
         cost = accountant.cost(terms)
         for allowance in spending_allowances(
             self.session.privileges, accountant, reads, self.now()
@@ -187,7 +191,10 @@ class Measurer:
 
     def _require_users(self, policy: Policy, reads: Reads) -> None:
         """Refuse to spend under another users file than the ledger was told: its caps differ."""
-        known = reads.protection().protection.get("users", {})
+        protection = reads.protection()
+        if protection is self.session.agreed:
+            return
+        known = protection.protection.get("users", {})
         mine = access(policy, self.session.users)
         if known and any(known.get(name) != each for name, each in mine.items()):
             raise StateError(
@@ -195,6 +202,7 @@ class Measurer:
                 "connection was opened",
                 hint="connect again; a server takes it over by itself",
             )
+        self.session.agreed = protection
 
     def _require_rows(self, accountant: Accountant, plan: Plan) -> None:
         """Refuse what would make the history longer than the policy allows."""

@@ -1,4 +1,4 @@
-"""What the proxy says of itself: budgets, the history, and what a statement would cost.
+"""Reports of the proxy on itself: budgets, the history, and the cost of a planned statement.
 
 All of it follows from public queries and released answers.  Invariant: nothing here measures; a
 plan that is made to be shown is taken back.
@@ -16,8 +16,9 @@ from proxy.engine.allowances import Allowance
 from proxy.engine.bill import Bill
 from proxy.engine.digits import upwards
 from proxy.engine.goals import Goal
+from proxy.engine.progress import Progress
 from proxy.inference.accounting import UNIT
-from proxy.inference.plan import Plan, Wanted
+from proxy.inference.plan import AccuracyTarget, Plan
 from proxy.inference.query import Term
 from proxy.sql import Column, Program, privacy_schema
 
@@ -35,7 +36,7 @@ class RuleReport:
 
 @dataclass(frozen=True)
 class BudgetReport:
-    """All limits that bind a user, and the size of the history that serves them."""
+    """All limits that bind a user, and the size of their history."""
 
     dataset: str
     rules: tuple[RuleReport, ...]
@@ -45,7 +46,7 @@ class BudgetReport:
 
 @dataclass(frozen=True)
 class HistoryLine:
-    """One statement that was paid for."""
+    """One paid statement."""
 
     sequence: int
     time: datetime
@@ -56,7 +57,7 @@ class HistoryLine:
 
 
 def budget(dataset: str, accountant: Accountant, allowances: Sequence[Allowance]) -> BudgetReport:
-    """Return every limit that binds a user, and what is left of it."""
+    """Return the report of every limit that binds a user."""
     lines = [
         RuleReport(
             allowance.name,
@@ -73,25 +74,25 @@ def budget(dataset: str, accountant: Accountant, allowances: Sequence[Allowance]
 
 
 def history(ledger: Any, user: str | None = None) -> list[HistoryLine]:
-    """Return the statements that were paid for, oldest first; of one user, or of all.
+    """Return the paid statements, oldest first; of one user, or of all.
 
     The steps of a statement, each a line of the ledger, are one.  Those of one user are numbered on
     their own, so that no gap tells of others' statements.
     """
-    found: dict[int, HistoryLine] = {}
+    statements: dict[int, HistoryLine] = {}  # by the first line of each
     for line in ledger.audit():
         if line.kind != "measured" or user not in (None, line.user):
             continue
         cost = line.detail.get(COST, line.cost) / UNIT
-        first = found.get(line.detail.get(STEP, line.seq))
+        first = statements.get(line.detail.get(STEP, line.seq))
         if first is not None:
             numbers = first.numbers + line.answers
-            found[first.sequence] = replace(first, cost=cost, numbers=numbers)
+            statements[first.sequence] = replace(first, cost=cost, numbers=numbers)
             continue
-        found[line.seq] = HistoryLine(
+        statements[line.seq] = HistoryLine(
             line.seq, line.time, line.user, line.statement, cost, line.answers
         )
-    lines = found.values()
+    lines = statements.values()
     if user is None:
         return list(lines)
     return [replace(line, sequence=number) for number, line in enumerate(lines, 1)]
@@ -112,8 +113,9 @@ EXPLAINED = (
 def explain(
     program: Program,
     goals: Sequence[Goal],
+    progress: Sequence[Progress],
     accountant: Accountant,
-    make: Callable[[Accountant, Sequence[Wanted]], Plan],
+    make: Callable[[Accountant, Sequence[AccuracyTarget]], Plan],
     after: Callable[[Sequence[Term]], float],
 ) -> list[tuple[Any, ...]]:
     """Return one row for each number: free, or its cost; the interval to expect; what is left.
@@ -123,8 +125,7 @@ def explain(
     """
     kept = len(accountant.history.blocks)
     try:
-        wants = [goal.wants(accountant.history) for goal in goals]
-        plan = make(accountant, [w for each in wants for w in each])
+        plan = make(accountant, [target for each in progress for target in each.targets])
         left = after(accountant.charges(plan.measurements))
         bill = Bill(accountant.space)
         bill.add(accountant.history.blocks[kept:])
@@ -145,7 +146,7 @@ def explain(
 
 
 def _written(value: Any) -> str:
-    """Return a group as the command shows it in a result."""
+    """Return a group's value as text."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return "NULL" if value is None else str(value)
@@ -158,26 +159,26 @@ NEXT_TIME = "the steps it was given were not enough; asking again may bring it n
 NO_NEARER = "nothing more that could be measured would bring it nearer"
 
 
-def unmet(goal: Goal, end: str, more: bool) -> Iterator[str]:
+def unmet(goal: Goal, progress: Progress, refusal: str, news: bool) -> Iterator[str]:
     """Yield the notices that rows met in steps are not as good as they were asked for, and why.
 
-    ``end`` is why rows were left out; ``more``, whether the last step still measured something.
+    ``refusal`` is why rows were left out; ``news``, whether the last step measured something new.
     """
-    out, lost, rest = goal.unmet()
-    yield from _less_exact(goal, out, end)
+    out, lost, rest = progress.unmet
+    yield from _less_exact(goal, out, refusal)
     yield from _less_exact(goal, lost, TOO_DEAR)
-    yield from _less_exact(goal, rest, NEXT_TIME if more else NO_NEARER)
+    yield from _less_exact(goal, rest, NEXT_TIME if news else NO_NEARER)
 
 
-def foreseen(goal: Goal, end: str, most: int) -> Iterator[str]:
+def foreseen(goal: Goal, progress: Progress, refusal: str, most: int) -> Iterator[str]:
     """Yield the notices of what is known of a number that is met in steps, before the first.
 
     ``most`` is what they can cost in all, in 2⁻⁴⁰ alpha.
     """
-    out, lost, _ = goal.unmet()
-    yield from _less_exact(goal, out, end)
+    out, lost, _ = progress.unmet
+    yield from _less_exact(goal, out, refusal)
     yield from _less_exact(goal, lost, TOO_DEAR)
-    if any(look.asked for look in goal.looks.values()):
+    if any(look.asked for look in progress.looks.values()):
         yield (
             f"{goal.number.label} is met in up to {goal.steps} steps, each as the answers before "
             "it require: this is the cost of the first, and all of them cost at most "

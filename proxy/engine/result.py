@@ -9,94 +9,93 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from proxy.engine.answers import Answer
+from proxy.engine.allowances import Allowance
+from proxy.engine.answers import Answer, Result
 from proxy.engine.compiler import Compiler
 from proxy.engine.derived import intervals, settled
 from proxy.engine.digits import ends
+from proxy.engine.outcomes import Inference, Outcome, reaches
+from proxy.inference.accounting import UNIT
 from proxy.inference.query import LinearQuery
 from proxy.settings import COLUMNS, NONNEGATIVE, Settings
 from proxy.sql import Column, Number, Origin, Program, Rows, postprocess
 
-Extras = Sequence[Sequence[float | bool | None]]  # [extra][row] of one number
+Relations = Mapping[str, Sequence[Sequence[Any]]]  # rows of the relations of schema privacy
 
 
-@dataclass(frozen=True)
-class Result:
-    """What a statement gives.  ``answers`` has, for each row, one Answer for each of its numbers;
-    ``places`` the columns in which they stand.  ``cost`` and ``left`` are in alpha: what the
-    dearest cell paid, and what the limit ``left_of`` has left, the least that binds the user now.
-    ``numbers`` are all that the statement asked for, shown or not, of which so many were
-    ``measured``.
-    """
-
-    columns: tuple[Column, ...]
-    rows: list[tuple[Any, ...]]
-    answers: list[list[Answer]]
-    cost: float
-    left: float
-    notices: tuple[str, ...] = ()
-    tag: str = ""
-    places: list[list[int]] = field(default_factory=list)
-    left_of: str = ""
-    numbers: int = 0
-    measured: int = 0
-    left_in_cells: float = math.nan  # in the cell that has least, whoever asks
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """Every number of a statement, in the order of its releases."""
-
-    answers: Sequence[Sequence[Answer]]  # [number][row]
-    extras: Sequence[Extras]  # [number][extra][row]
-    reaches: Sequence[tuple[Sequence[float], Sequence[float]]] = ()  # [number], where it is derived
-
-
-def assemble(
+def present(
     program: Program,
-    numbers: Numbers,
-    systems: Mapping[str, Sequence[Sequence[Any]]],
+    inference: Inference,
+    relations: Relations,
     settings: Settings,
     compiler: Compiler,
-) -> tuple[Rows, list[list[Answer]], list[list[int]], tuple[str, ...]]:
-    """Return the rows of a statement, for each row its answers and their columns, and notices.
+    allowance: Allowance,
+    left_in_cells: float,
+) -> Result:
+    """Run the outer SQL on the numbers, and return the rows with all that is told of them.
 
     Raises:
         DataError: an expression of the outer SQL fails on the noisy answers.
     """
+    rows, answers, places, drowned = assemble(
+        program, inference.outcomes, relations, settings, compiler
+    )
+    sources = [answer.source for column in inference.answers for answer in column]
+    return Result(
+        columns=tuple(rows.columns),
+        rows=list(rows.rows),
+        answers=answers,
+        cost=inference.cost / UNIT,
+        left=allowance.left,
+        notices=program.notices + inference.notices + drowned,
+        tag=f"SELECT {len(rows.rows)}",
+        places=places,
+        left_of=allowance.name,
+        numbers=len(sources),
+        measured=sources.count("measured"),
+        left_in_cells=left_in_cells,
+    )
+
+
+def assemble(
+    program: Program,
+    outcomes: Sequence[Outcome],
+    relations: Relations,
+    settings: Settings,
+    compiler: Compiler,
+) -> tuple[Rows, list[list[Answer]], list[list[int]], tuple[str, ...]]:
+    """Return the rows of a statement, for each row its answers and their columns, and notices."""
     clamp = settings.value(NONNEGATIVE)
-    answers, extras = iter(numbers.answers), iter(numbers.extras)
-    known: list[Sequence[Sequence[Answer]]] = [
-        [next(answers) for _ in release.numbers] for release in program.releases
-    ]
-    more = [[next(extras) for _ in release.numbers] for release in program.releases]
+    numbers = iter(outcomes)
+    released = [[next(numbers) for _ in release.numbers] for release in program.releases]
     values = [
         [
-            [shown(answer.estimate, number, clamp) for answer in column]
-            for number, column in zip(release.numbers, columns, strict=True)
+            [shown(answer.estimate, each.number, clamp) for answer in each.answers]
+            for each in release
         ]
-        for release, columns in zip(program.releases, known, strict=True)
+        for release in released
     ]
-    rows = postprocess(program, values, compiler, more, systems)
+    companions = [[each.companions for each in release] for release in released]
+    answers = [[each.answers for each in release] for release in released]
+    rows = postprocess(program, values, compiler, companions, relations)
     notices: tuple[str, ...] = ()
     if program.derived:
-        derived, notices = intervals(program, known, numbers.reaches)
-    found = [[origin and _answer(known, origin) for origin in row] for row in rows.origins]
+        derived, notices = intervals(program, answers, [reaches(each) for each in outcomes])
+    cells = [[origin and _answer(answers, origin) for origin in row] for row in rows.origins]
     if program.derived:
-        rows, found = settled(rows, found, derived)
+        rows, cells = settled(rows, cells, derived)
     if settings.value(COLUMNS):
-        return *_with_columns(program, rows, found), notices
-    places = [[i for i, answer in enumerate(row) if answer] for row in found]
-    return rows, [[answer for answer in row if answer] for row in found], places, notices
+        return *_with_columns(program, rows, cells), notices
+    places = [[i for i, answer in enumerate(row) if answer] for row in cells]
+    return rows, [[answer for answer in row if answer] for row in cells], places, notices
 
 
-def _answer(known: Sequence[Sequence[Sequence[Answer]]], origin: Origin) -> Answer:
+def _answer(answers: Sequence[Sequence[Sequence[Answer]]], origin: Origin) -> Answer:
     release, number, row = origin
-    return known[release][number][row]
+    return answers[release][number][row]
 
 
 def shown(estimate: float, number: Number, clamp: bool) -> int | float | None:
@@ -119,11 +118,11 @@ def never_negative(query: LinearQuery) -> bool:
 
 
 def _with_columns(
-    program: Program, rows: Rows, found: Sequence[Sequence[Answer | None]]
+    program: Program, rows: Rows, cells: Sequence[Sequence[Answer | None]]
 ) -> tuple[Rows, list[list[Answer]], list[list[int]]]:
     """Add <name>_low, <name>_high and <name>_source beside each column that holds numbers."""
     width = len(rows.columns)
-    holds = [at is not None for at in program.shadows] or [False] * width
+    holds = [at is not None for at in program.provenances] or [False] * width
 
     def beside(i: int, answer: Answer | None) -> Iterator[Any]:
         if holds[i]:
@@ -132,12 +131,12 @@ def _with_columns(
     place = [i + 3 * sum(holds[:i]) for i in range(width)]
     wide = [
         tuple(chain(*((row[i], *beside(i, answers[i])) for i in range(width))))
-        for row, answers in zip(rows.rows, found, strict=True)
+        for row, answers in zip(rows.rows, cells, strict=True)
     ]
-    places = [[place[i] for i, answer in enumerate(answers) if answer] for answers in found]
+    places = [[place[i] for i, answer in enumerate(answers) if answer] for answers in cells]
     return (
         Rows(wide_columns(program), wide, ()),
-        [[answer for answer in answers if answer] for answers in found],
+        [[answer for answer in answers if answer] for answers in cells],
         places,
     )
 
@@ -149,10 +148,10 @@ def columns(program: Program, settings: Settings) -> tuple[Column, ...]:
 
 def wide_columns(program: Program) -> tuple[Column, ...]:
     """Return the columns of a statement, each that holds numbers with its interval and source."""
-    found: list[Column] = []
+    wide: list[Column] = []
     for i, column in enumerate(program.columns):
-        found.append(column)
-        if program.shadows and program.shadows[i] is not None:
-            found += [Column(f"{column.name}_{end}", "double precision") for end in ("low", "high")]
-            found.append(Column(f"{column.name}_source", "text"))
-    return tuple(found)
+        wide.append(column)
+        if program.provenances and program.provenances[i] is not None:
+            wide += [Column(f"{column.name}_{end}", "double precision") for end in ("low", "high")]
+            wide.append(Column(f"{column.name}_source", "text"))
+    return tuple(wide)

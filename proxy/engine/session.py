@@ -7,11 +7,13 @@ from typing import Any, Protocol
 
 import proxy.engine.reports as reports
 from proxy.engine.allowances import Allowance
+from proxy.engine.answers import Result
 from proxy.engine.bill import Bill
 from proxy.engine.compiler import Compiler
-from proxy.engine.result import Result, columns
+from proxy.engine.result import columns
 from proxy.engine.transaction_block import KINDS, TransactionBlock
 from proxy.errors import Error, NotSupportedError, QueryCanceledError
+from proxy.ledger import Protection
 from proxy.policy import Policy, Users
 from proxy.privileges import Privileges
 from proxy.settings import UTILITY, Settings, Wishes, given, of_user
@@ -23,7 +25,7 @@ IGNORED_COMMANDS = ("set", "reset")
 
 
 class Backend(Protocol):
-    """What a session asks of the engine that serves it."""
+    """The engine, as its sessions see it: ``Engine`` conforms."""
 
     policy: Policy
     wishes: Wishes
@@ -53,7 +55,7 @@ class Backend(Protocol):
         """Return the limit that has least left for a session's user."""
 
     def interrupt(self, session: Session) -> None:
-        """Stop what runs for a session, from another thread."""
+        """Stop the running statement of a session, from another thread."""
 
 
 class Session:
@@ -64,6 +66,7 @@ class Session:
     ) -> None:
         self.user = user
         self.users = engine.users
+        self.agreed: Protection | None = None  # the ledger's, with which the users file agrees
         self.privileges = engine.privileges(user)
         wish = of_user(self.privileges.utility)
         self.settings = Settings(given(utility) if utility is not None else wish, engine.wishes)
@@ -76,9 +79,10 @@ class Session:
         self._canceled = False
 
     def renew_privileges(self) -> None:
-        """Have the privileges that the users file gives by now."""
+        """Take the privileges of the current users file."""
         if self.users != self._engine.users:
             self.users, self.privileges = self._engine.users, self._engine.privileges(self.user)
+            self.agreed = None
 
     def execute(self, text: str, parameters: Any = None) -> Result:
         """Run one statement; in a transaction, an error makes it fail until its end."""
@@ -94,7 +98,7 @@ class Session:
             raise
 
     def _kind(self, text: str) -> str | None:
-        """Return which command a text is; None for all else, and for what is none."""
+        """Return the kind of a command; None for a query, and for a text that does not parse."""
         try:
             statement = self._engine.compile(text, self)
         except Error:
@@ -103,35 +107,35 @@ class Session:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a BEGIN has no end yet."""
+        """Whether a transaction block is open."""
         return self.block.open
 
     def explain(self, text: str) -> Result:
-        """Return what a query would cost, and measure nothing: EXPLAIN UTILITY."""
+        """Return the cost that a query would have, and measure nothing: EXPLAIN UTILITY."""
         program = self._engine.compile(text, self)
         if not isinstance(program, Program):
             raise NotSupportedError(f"EXPLAIN UTILITY takes a query, not {program.kind.upper()}")
         return self.command(Command("explain", "utility", text, program=program))
 
     def describe(self, text: str) -> tuple[Column, ...]:
-        """Return the columns that a statement would give: it is compiled, and releases nothing."""
+        """Return the columns of a statement's result: it is compiled, and releases nothing."""
         statement = self._engine.compile(text, self)
         if isinstance(statement, Program):
             return columns(statement, self.settings)
         return self.command(statement).columns if statement.kind in ("show", "explain") else ()
 
     def cancel(self) -> None:
-        """Stop the statement that runs, from another thread, if it is not yet committed."""
+        """Stop the running statement, from another thread, unless it is committed already."""
         self._canceled = True
         self._engine.interrupt(self)
 
     def check_canceled(self) -> None:
-        """Raise if the statement that runs is to stop."""
+        """Raise if the running statement was canceled."""
         if self._canceled:
             raise QueryCanceledError("canceling statement due to user request")
 
     def wishes(self) -> Wishes:
-        """Return the session's own defaults: SET privacy.utility, or what it was opened with."""
+        """Return the session's own defaults: SET privacy.utility, or those it was opened with."""
         chosen: Wishes = self.settings.value(UTILITY)
         chosen.check(self._engine.policy)
         return chosen
@@ -175,7 +179,7 @@ class Session:
         return Result(columns, rows, none, 0.0, allowance.left, notices, tag, none, allowance.name)
 
     def _shown(self, name: str) -> tuple[tuple[Column, ...], list[tuple[Any, ...]]]:
-        """Return what SHOW shows."""
+        """Return columns and rows of SHOW."""
         if name == "budget":
             return reports.BUDGET, reports.budget_rows(self._engine.budget(self.user))
         if name == "history":

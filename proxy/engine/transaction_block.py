@@ -46,11 +46,11 @@ class TransactionBlock:
 
     @property
     def open(self) -> bool:
-        """Whether a BEGIN has no end yet."""
+        """Whether BEGIN was not yet followed by COMMIT or ROLLBACK."""
         return bool(self._points)
 
     def fail(self) -> None:
-        """Note an error: nothing more is done before the end."""
+        """Note an error: every command is refused until the block ends."""
         self.failed = self.open
 
     def check(self, kind: str | None) -> None:
@@ -74,7 +74,7 @@ class TransactionBlock:
         return (LOCAL,)
 
     def reset_all(self) -> None:
-        """Give all settings their defaults."""
+        """Reset every setting to its default."""
         self._settings.reset()
         self._local.clear()
 
@@ -87,7 +87,7 @@ class TransactionBlock:
         return text.upper()
 
     def command(self, kind: str, text: str) -> tuple[str, tuple[str, ...]]:
-        """Do what a command of ``KINDS`` says; return its tag and the notices."""
+        """Run a command of ``KINDS``; return its tag and the notices."""
         if kind == "begin":
             tag = "BEGIN" if text[:5].upper() == "BEGIN" else "START TRANSACTION"
             if self.open:

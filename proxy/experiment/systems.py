@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 
 from proxy.experiment.workload import Integers, Request
 from proxy.inference import plan as planning
-from proxy.inference.accounting import UNIT, Account, Rule, budget_units, charge
+from proxy.inference.accounting import UNIT, Account, BudgetRule, budget_units, charge
 from proxy.inference.family import Family
 from proxy.inference.history import History
 from proxy.inference.laplace import LaplaceSum
-from proxy.inference.plan import Allocation, Wanted
+from proxy.inference.plan import AccuracyTarget, Allocation
 from proxy.inference.query import Factor, LinearQuery
 from proxy.inference.space import Space
 
@@ -192,7 +192,7 @@ class Product:
         self._history = History(self._space, RECORDS)
         self._account = Account(self._space)
         limited = math.isfinite(budget)
-        self._rules = [Rule(budget_units(Fraction(budget)))] if limited else []
+        self._rules = [BudgetRule(budget_units(Fraction(budget)))] if limited else []
         self._allocation = Allocation(floor=FLOOR * budget if limited else 0.0)
 
     @property
@@ -213,9 +213,9 @@ class Product:
     def ask(self, request: Request) -> float | None:
         """Return the estimate: from the history, or from a history that is longer by one answer."""
         query = LinearQuery.count(self._space, Factor((0,), request.coefficients))
-        wanted = Wanted(Family(query), Fraction(request.half_width), request.delta)
+        target = AccuracyTarget(Family(query), Fraction(request.half_width), request.delta)
         history, known = self._history, len(self._history.blocks)
-        planned = planning.plan(history, [wanted], self._allocation)
+        planned = planning.plan(history, [target], self._allocation)
         terms = [charge(each.family, each.scale) for each in planned.measurements]
         if terms and self._account.check(terms, self._rules):
             history.truncate(known)
@@ -224,7 +224,7 @@ class Product:
         for block in history.blocks[known:]:
             exact = self._exact(block.family)
             history.set_answers(block, self._noisy(exact, block.scale))
-        found = planning.estimators(history, wanted) if terms else planned.estimators[0]
+        found = planning.estimators(history, target) if terms else planned.estimators[0]
         return history.estimate(found[0]) if found[0] is not None else None
 
     def _exact(self, family: Family) -> Integers:

@@ -12,32 +12,6 @@ posterior.  Source: Xiao & Xiong, Bayesian Inference under Differential Privacy.
     accounting        Account: what every cell has paid, exactly
     mechanism         the noise
     plan              infer, or measure with the least budget
+
+Names are imported from these modules, so that whoever needs queries alone waits for no SciPy.
 """
-
-from proxy.inference.accounting import Account, charge
-from proxy.inference.blue import Estimate, blue
-from proxy.inference.estimator import Estimator
-from proxy.inference.family import Family
-from proxy.inference.geometric import GeometricSum
-from proxy.inference.history import History
-from proxy.inference.laplace import LaplaceSum
-from proxy.inference.query import Factor, LinearQuery, Term, TooLargeError
-from proxy.inference.space import Box, Space
-
-__all__ = [
-    "Account",
-    "Box",
-    "Estimate",
-    "Estimator",
-    "Factor",
-    "Family",
-    "GeometricSum",
-    "History",
-    "LaplaceSum",
-    "LinearQuery",
-    "Space",
-    "Term",
-    "TooLargeError",
-    "blue",
-    "charge",
-]

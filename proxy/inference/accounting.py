@@ -188,7 +188,7 @@ def _eliminate(tables: list[Table], cells: int) -> tuple[list[Table], bool]:
 
 
 @dataclass(frozen=True, eq=False)
-class Rule:
+class BudgetRule:
     """A budget of the cells inside ``within`` (0/1 factors; none: all cells), 2⁻⁴⁰ alpha."""
 
     budget: int
@@ -197,16 +197,16 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Breach:
-    """A rule that some cell would break: what it was asked, has spent and has left there."""
+class Overspend:
+    """A rule that some cell would break: the charge requested, and what was spent there."""
 
-    rule: Rule
+    rule: BudgetRule
     requested: int
     spent: int
 
     @property
     def left(self) -> int:
-        """What the rule has left in the cells that were asked for."""
+        """The rest of the rule's budget in the requested cells."""
         return max(self.rule.budget - self.spent, 0)
 
 
@@ -242,7 +242,7 @@ class Account:
 
     @property
     def least(self) -> int:
-        """What every cell has paid at least; the least B_j where there is one table."""
+        """A lower bound on what any cell has paid; min B_j where there is one table."""
         return self.base + (0 if self._table is None else int(self._table.min()))
 
     def spent(self, within: Sequence[Factor] = (), more: Sequence[Term] = ()) -> Maximum:
@@ -255,7 +255,7 @@ class Account:
             found = Maximum(found.value, found.exact and exact)
         return Maximum(found.value + self.base, found.exact)
 
-    def check(self, terms: Sequence[Term], rules: Iterable[Rule]) -> Breach | None:
+    def check(self, terms: Sequence[Term], rules: Iterable[BudgetRule]) -> Overspend | None:
         """Return the first rule that a charged cell breaks if these are added, else None.
 
         A cell that is past a rule already, since the rule is newer, stops only what charges it.
@@ -265,17 +265,17 @@ class Account:
                 self.spent(inside.factors, terms).value > rule.budget
                 for inside in _charged(terms, rule)
             ):
-                return self._breach(terms, rule)
+                return self._overspend(terms, rule)
         return None
 
-    def _breach(self, terms: Sequence[Term], rule: Rule) -> Breach:
+    def _overspend(self, terms: Sequence[Term], rule: BudgetRule) -> Overspend:
         requested = maximum(terms, self.space, rule.within, self.cells).value
         inside = [*rule.within, *_support(terms)]
         spent = self.spent(_joined(inside)).value
-        return Breach(rule, requested, spent)
+        return Overspend(rule, requested, spent)
 
 
-def _charged(terms: Iterable[Term], rule: Rule) -> Iterator[Term]:
+def _charged(terms: Iterable[Term], rule: BudgetRule) -> Iterator[Term]:
     """Yield, as 0/1 factors, the cells of a rule that each of the terms charges, if there are."""
     for term in terms:
         if term.scale and (inside := Term.of(1, [*rule.within, *_support([term])])):

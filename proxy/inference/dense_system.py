@@ -88,8 +88,8 @@ class Gram:
 
 
 @dataclass(eq=False)
-class Block:
-    """One measurement: a family's rows from ``start`` on, all at one noise scale."""
+class MeasuredFamily:
+    """A block of rows: those of a family from ``start`` on, all at one noise scale."""
 
     family: Family
     start: int

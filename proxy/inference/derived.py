@@ -43,12 +43,12 @@ class Counts:
 
     @property
     def sure(self) -> NDArray[np.bool_]:
-        """Whether a value is there."""
+        """Whether each value is certainly present."""
         return np.asarray(self.counts - self.far > 0)
 
     @property
     def possible(self) -> NDArray[np.bool_]:
-        """Whether a value may be there."""
+        """Whether each value is possibly present."""
         return np.asarray(self.counts + self.far >= 1)
 
 
@@ -79,7 +79,7 @@ def interval(kind: str, detail: str, counts: Counts) -> Ends | None:
 
 
 def guess(kind: str, detail: str, counts: Counts) -> float:
-    """Return what an aggregate may well be where no value is there for sure."""
+    """Return the likely value of an aggregate where no value is certainly present."""
     if kind != "percentile":
         return -math.inf
     over = np.cumsum(counts.counts) >= float(detail) * counts.counts.sum()
@@ -87,7 +87,7 @@ def guess(kind: str, detail: str, counts: Counts) -> float:
 
 
 def _within(counts: Counts, low: float, high: float) -> Ends | None:
-    """Return the ends, unless they are those of all values."""
+    """Return the ends; None where they span all values."""
     ends = float(low), float(high)
     return None if ends == counts.ends and counts.values.size > 1 else ends
 

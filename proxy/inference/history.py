@@ -27,11 +27,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from operator import lshift, mul
 
 import numpy as np
 
 from proxy.inference.cholesky import Cholesky
-from proxy.inference.dense_system import Block, Dense, _fixed_point, _key
+from proxy.inference.dense_system import Dense, MeasuredFamily, _fixed_point, _key
 from proxy.inference.estimability import Independence
 from proxy.inference.estimator import Estimator, Floats, denominator, omega, whole_multiples
 from proxy.inference.family import Family
@@ -42,12 +43,15 @@ from proxy.inference.space import Space
 DENSE_ROWS = 2000  # rows in the dense system
 DENSE_FAMILY = 128  # a larger family is used alone
 DENSE_CELLS = 2**22  # coefficients of all its rows: so is one of more
-KEPT = 10_000  # estimators that were good enough
+MAX_CACHED_ESTIMATORS = 10_000  # estimators that were good enough
 STEPS = 5  # of refinement
-REMEMBERED = 10_000  # queries whose estimators are kept while the history is as it is
+MAX_CACHED_QUERIES = 10_000  # queries whose estimators are kept while the history is as it is
 
 
-def unwatched() -> None:
+Cancellation = Callable[[], None]  # raises where the work is to stop; asked before each estimator
+
+
+def never_cancel() -> None:
     """Stop nothing."""
 
 
@@ -57,16 +61,17 @@ class History:
     def __init__(self, space: Space, records: int = 0, primes: Sequence[int] | None = None) -> None:
         self.space = space
         self.records = records  # N, the public bound on the number of records
-        self.check: Callable[[], None] = unwatched  # raises where work is to stop
-        self.blocks: list[Block] = []
+        self.blocks: list[MeasuredFamily] = []
         self.answers: list[int] = []  # in grid units of the row's family
         self._rates: list[float] = []
         self._independence = Independence(primes)
         self._stacks: dict[Structure, Stack] = {}
         self._directions: dict[bytes, list[tuple[int, Fraction]]] = {}  # row, signed unit of answer
-        self._kept: dict[tuple[bytes, Fraction], Estimator] = {}
+        self._good_enough: dict[tuple[bytes, Fraction], Estimator] = {}
         self._memory: dict[tuple[bytes, Fraction], list[Estimator]] = {}  # until a row changes
-        self._wide: dict[bytes, Block] = {}  # families that are used alone, the newest of each
+        self._wide: dict[
+            bytes, MeasuredFamily
+        ] = {}  # families that are used alone, the newest of each
         self._dense = Dense()
         self._norms: Floats = np.zeros(0)  # [places] ‖h‖
         self._triangle = Cholesky()  # of the Gram matrix of the independent rows
@@ -82,7 +87,9 @@ class History:
 
     # --- growing and shrinking -------------------------------------------------------------------
 
-    def append(self, family: Family, scale: float, answers: Sequence[int] | None = None) -> Block:
+    def append(
+        self, family: Family, scale: float, answers: Sequence[int] | None = None
+    ) -> MeasuredFamily:
         """Add the rows of a family, measured (or to be measured) with noise of one scale.
 
         ``scale`` and ``answers`` are in units of the family's grid.
@@ -90,7 +97,7 @@ class History:
         if not (0 < scale < np.inf):
             raise ValueError(f"need a positive finite scale, not {scale}")
         self._memory.clear()
-        block = Block(family, len(self), scale)
+        block = MeasuredFamily(family, len(self), scale)
         self.blocks.append(block)
         self._rates += [1 / scale] * family.rows
         self.answers += list(answers) if answers is not None else [0] * family.rows
@@ -114,7 +121,7 @@ class History:
         self.blocks[-1].cells = family.rows * cells
         return True
 
-    def set_answers(self, block: Block, answers: Sequence[int]) -> None:
+    def set_answers(self, block: MeasuredFamily, answers: Sequence[int]) -> None:
         """Fill in the answers of a planned block."""
         self.answers[block.start : block.start + block.family.rows] = answers
 
@@ -132,16 +139,18 @@ class History:
             rows.truncate(places)
         for known in self._directions.values():
             known[:] = [row for row in known if row[0] < start]
-        self._kept = {k: e for k, e in self._kept.items() if e.rows.max(initial=-1) < start}
+        self._good_enough = {
+            k: e for k, e in self._good_enough.items() if e.rows.max(initial=-1) < start
+        }
         self._wide = {block.family.key: block for block in self.blocks if block.norms}
         self._independence.truncate(len(dense.basis))
         self._triangle.truncate(len(dense.basis))
         self._weights.truncate(len(dense.others))
 
-    def replace(self, block: Block, scale: float, answers: Sequence[int]) -> None:
+    def replace(self, block: MeasuredFamily, scale: float, answers: Sequence[int]) -> None:
         """Give a block a new scale and answers: a refinement."""
         block.scale = scale
-        self._kept.clear()
+        self._good_enough.clear()
         self._memory.clear()
         for number in block.rows:
             self._rates[number] = 1 / scale
@@ -245,7 +254,9 @@ class History:
 
     # --- estimating ------------------------------------------------------------------------------
 
-    def estimators(self, query: LinearQuery) -> list[Estimator]:
+    def estimators(
+        self, query: LinearQuery, cancellation: Cancellation = never_cancel
+    ) -> list[Estimator]:
         """Return unbiased estimators of a query: the best one, and those of single blocks.
 
         Empty where the query is not estimable from the history, or floats cannot say so safely.
@@ -254,20 +265,20 @@ class History:
             return [Estimator(Fraction(1), np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))]
         key = _key(query)
         if key not in self._memory:
-            self.check()
-            if len(self._memory) > REMEMBERED:
+            cancellation()
+            if len(self._memory) > MAX_CACHED_QUERIES:
                 self._memory.clear()
-            found = [self._best(query), self._kept.get(key), *self.singles(query)]
+            found = [self._best(query), self._good_enough.get(key), *self.singles(query)]
             self._memory[key] = [estimator for estimator in found if estimator is not None]
         return self._memory[key]
 
-    def keep(self, query: LinearQuery, estimator: Estimator) -> None:
+    def remember(self, query: LinearQuery, estimator: Estimator) -> None:
         """Remember an estimator that was good enough: the best of a longer history has less
         variance, and yet may put less mass on one interval.
         """
-        if len(self._kept) > KEPT:
-            self._kept.clear()
-        self._kept[_key(query)] = estimator
+        if len(self._good_enough) > MAX_CACHED_ESTIMATORS:
+            self._good_enough.clear()
+        self._good_enough[_key(query)] = estimator
 
     def singles(self, query: LinearQuery) -> Iterator[Estimator]:
         """Yield the estimators from one row that is a multiple, and from one large family."""
@@ -281,13 +292,13 @@ class History:
 
     def exact(self, estimator: Estimator) -> Fraction:
         """Return θ̂, in answer units, without any rounding: its coefficients are dyadic."""
-        ratios = [a.as_integer_ratio() for a in estimator.coefficients.tolist()]
-        below = max((denominator for _, denominator in ratios), default=1)  # a power of 2, as all
-        total = sum(
-            numerator * (below // denominator) * self.answers[row]
-            for (numerator, denominator), row in zip(ratios, estimator.rows.tolist(), strict=True)
-        )
-        return estimator.unit * Fraction(total, below)
+        mantissas, exponents = np.frexp(estimator.coefficients)
+        least = int(exponents.min(initial=0))
+        whole = np.ldexp(mantissas, 53).astype(np.int64).tolist()
+        shifts = (exponents - least).tolist()
+        values = [self.answers[row] for row in estimator.rows.tolist()]
+        total = sum(map(mul, map(lshift, whole, shifts), values))
+        return estimator.unit * Fraction(total, 1 << 53 - least)
 
     def matching(self, family: Family) -> list[Estimator] | None:
         """Return estimators of all rows of a family that was measured as it stands, if it was."""
@@ -306,7 +317,7 @@ class History:
         rate = np.array([self._rates[number]])
         return Estimator(query.grid * abs(unit), np.array([number]), sign, rate)
 
-    def _alone(self, query: LinearQuery, block: Block) -> Estimator | None:
+    def _alone(self, query: LinearQuery, block: MeasuredFamily) -> Estimator | None:
         """Return the estimator from the rows of one large family, if it spans the query."""
         family = block.family
         if not set(query.axes) <= {*family.query.axes, *family.axes} or not set(query.parts) <= set(
@@ -387,8 +398,12 @@ class History:
     ) -> Estimator:
         """Return the estimator of the coefficients ``whole`` / ``below`` of dense rows."""
         dense, used = self._dense, np.flatnonzero(whole).tolist()
-        ratios = [Fraction(int(whole[i]), below * dense.unit[places[i]]) for i in used]
-        step, coefficients, exact = whole_multiples(ratios)
+        pairs = [(int(whole[i]), dense.unit[places[i]]) for i in used]
+        kinds = list(dict.fromkeys(pairs))
+        ratios = [Fraction(number, below * unit) for number, unit in kinds]
+        step, values, exact = whole_multiples(ratios)
+        scaled = dict(zip(kinds, values.tolist(), strict=True))
+        coefficients = np.array([scaled[pair] for pair in pairs])
         numbers = np.array([dense.number[places[i]] for i in used], dtype=np.int64)
         error = 0.0
         if not exact:

@@ -28,7 +28,7 @@ class UnsafeNoiseError(ValueError):
 
 
 class Sampler(Protocol):
-    """Draws the noise of one measurement."""
+    """The source of the noise: GeometricSampler conforms; tests inject others."""
 
     def draw(self, scale: float, count: int) -> list[int]:
         """Return ``count`` independent draws of the two-sided geometric law of this scale."""

@@ -23,16 +23,16 @@ import numpy as np
 from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
 from proxy.inference.geometric import GeometricSum
-from proxy.inference.history import History
+from proxy.inference.history import Cancellation, History, never_cancel
 from proxy.inference.query import LinearQuery
 
-THOROUGH_ROWS = 200  # in a larger family the first estimator that is enough is taken
-QUICK_ROWS = 4000  # of a still larger family nothing is inferred but what was measured as it is
-TOPPED_ROWS = 8  # so many rows are topped up one by one
+MAX_ROWS_BEST = 200  # in a larger family the first estimator that is enough is taken
+MAX_ROWS_INFERRED = 4000  # a larger family is inferred only if it was measured as it stands
+MAX_ROWS_TOPPED_UP = 8  # a larger family is measured as if nothing were known
 
 
 @dataclass(frozen=True, eq=False)
-class Wanted:
+class AccuracyTarget:
     """The rows of a family, each wanted within ``half_width`` with probability 1 - ``delta``."""
 
     family: Family
@@ -41,12 +41,12 @@ class Wanted:
 
 
 @dataclass(frozen=True, eq=False)
-class Measurement:
+class PlannedMeasurement:
     """A family to be measured with noise of this scale, in units of its grid."""
 
     family: Family
     scale: float
-    wanted: int = 0  # the place of what it is for, among all that is wanted
+    target: int = 0  # the place, among all targets, of the one that it is for
 
 
 @dataclass(frozen=True)
@@ -91,42 +91,50 @@ def meets(estimator: Estimator, half_width: Fraction, delta: float) -> bool:
 
 
 def best(
-    history: History, query: LinearQuery, half_width: Fraction, delta: float
+    history: History,
+    query: LinearQuery,
+    half_width: Fraction,
+    delta: float,
+    cancellation: Cancellation = never_cancel,
 ) -> Estimator | None:
     """Return the estimator of least variance among those that are enough, if one is."""
-    enough = [e for e in history.estimators(query) if meets(e, half_width, delta)]
+    known = history.estimators(query, cancellation)
+    enough = [estimator for estimator in known if meets(estimator, half_width, delta)]
     chosen = min(enough, key=lambda estimator: estimator.variance, default=None)
     if chosen is not None:
-        history.keep(query, chosen)
+        history.remember(query, chosen)
     return chosen
 
 
-def estimators(history: History, wanted: Wanted) -> list[Estimator | None]:
+def estimators(
+    history: History, target: AccuracyTarget, cancellation: Cancellation = never_cancel
+) -> list[Estimator | None]:
     """Return, for every row of a family, an estimator that is enough, or None."""
-    family, half_width, delta = wanted.family, wanted.half_width, wanted.delta
+    family, half_width, delta = target.family, target.half_width, target.delta
     if not family.sensitivity:  # 0 in every row, whatever the data
         return [history.estimators(family.query * 0)[0]] * family.rows
     matched = history.matching(family)
     if matched is not None and meets(matched[0], half_width, delta):
         return list(matched)
-    if family.rows > QUICK_ROWS:
+    if family.rows > MAX_ROWS_INFERRED:
         return [None] * family.rows
-    if family.rows > THOROUGH_ROWS:
-        return list(_quick(history, wanted))
-    return [best(history, family.row(i), half_width, delta) for i in range(family.rows)]
+    if family.rows > MAX_ROWS_BEST:
+        return list(_first_enough(history, target))
+    rows = map(family.row, range(family.rows))
+    return [best(history, row, half_width, delta, cancellation) for row in rows]
 
 
-def _quick(history: History, wanted: Wanted) -> Iterator[Estimator | None]:
-    """Yield for each row of a large family what a single row or block says, if it is enough."""
-    known: dict[tuple[Fraction, float, bytes, bytes], bool] = {}
-    for index in range(wanted.family.rows):
-        for found in history.singles(wanted.family.row(index)):
-            law = found.coefficients.tobytes(), found.rates.tobytes()
-            key = (found.unit, found.slack, *law)
-            if key not in known:
-                known[key] = meets(found, wanted.half_width, wanted.delta)
-            if known[key]:
-                yield found
+def _first_enough(history: History, target: AccuracyTarget) -> Iterator[Estimator | None]:
+    """Yield for each row of a large family the first estimator from one row or block, if enough."""
+    enough: dict[tuple[Fraction, float, bytes, bytes], bool] = {}  # by law, which rows share
+    for index in range(target.family.rows):
+        for estimator in history.singles(target.family.row(index)):
+            law = estimator.coefficients.tobytes(), estimator.rates.tobytes()
+            key = (estimator.unit, estimator.slack, *law)
+            if key not in enough:
+                enough[key] = meets(estimator, target.half_width, target.delta)
+            if enough[key]:
+                yield estimator
                 break
         else:
             yield None
@@ -159,64 +167,74 @@ def paper_rate(half_width: Fraction, delta: float, grid: Fraction) -> float:
 class Plan:
     """What to measure; where that is nothing, an estimator of every row of every number."""
 
-    measurements: tuple[Measurement, ...]
+    measurements: tuple[PlannedMeasurement, ...]
     estimators: tuple[list[Estimator | None], ...]
 
 
-def plan(history: History, wants: Sequence[Wanted], allocation: Allocation) -> Plan:
+def plan(
+    history: History,
+    targets: Sequence[AccuracyTarget],
+    allocation: Allocation,
+    cancellation: Cancellation = never_cancel,
+) -> Plan:
     """Return what to measure, and append it to the history, without answers.
 
     Later numbers are inferred from what is planned for earlier ones, so that a statement pays no
     number twice.  The caller fills in the answers, or truncates the history again.
     """
-    planned: list[Measurement] = []
-    known: list[list[Estimator | None]] = []
-    for wanted in wants:
-        known.append(estimators(history, wanted))
-        missing = [i for i, found in enumerate(known[-1]) if found is None]
+    planned: list[PlannedMeasurement] = []
+    inferred: list[list[Estimator | None]] = []
+    for place, target in enumerate(targets):
+        inferred.append(estimators(history, target, cancellation))
+        missing = [i for i, estimator in enumerate(inferred[-1]) if estimator is None]
         if missing:
-            part = wanted.family.subset(missing)
-            scale = _scale(history, part, wanted, allocation)
-            planned.append(Measurement(part, scale, len(known) - 1))
+            part = target.family.subset(missing)
+            scale = _scale(history, part, target, allocation, cancellation)
+            planned.append(PlannedMeasurement(part, scale, place))
             history.append(part, scale)
-    return Plan(tuple(planned), tuple(known))
+    return Plan(tuple(planned), tuple(inferred))
 
 
-def _scale(history: History, part: Family, wanted: Wanted, allocation: Allocation) -> float:
+def _scale(
+    history: History,
+    part: Family,
+    target: AccuracyTarget,
+    allocation: Allocation,
+    cancellation: Cancellation,
+) -> float:
     """Return the largest noise scale with which every row of ``part`` will be good enough."""
+    half, delta = target.half_width, target.delta
     floor = allocation.floor / part.sensitivity
     if not allocation.topup:
-        return scale_of(max(paper_rate(wanted.half_width, wanted.delta, part.grid), floor))
-    alone = max(least_rate(wanted.half_width, wanted.delta, part.grid), floor)
-    if part.rows > TOPPED_ROWS:
-        return scale_of(alone)
-    rates = [_topped(history, part.row(i), part.grid, wanted, alone) for i in range(part.rows)]
+        return scale_of(max(paper_rate(half, delta, part.grid), floor))
+    single_row_rate = max(least_rate(half, delta, part.grid), floor)
+    if part.rows > MAX_ROWS_TOPPED_UP:
+        return scale_of(single_row_rate)
+    rates = []
+    for row in map(part.row, range(part.rows)):
+        known = history.estimators(row, cancellation)
+        rates.append(_top_up_rate(known, part.grid, target, single_row_rate))
     scale = scale_of(max(*rates, floor))
-    if scale <= scale_of(alone):
+    if scale <= scale_of(single_row_rate):
         return scale
     blocks = len(history.blocks)  # less than the new row alone needs: see that it is enough
     history.append(part, scale)
-    enough = all(e is not None for e in estimators(history, Wanted(part, *_goal(wanted))))
+    enough = None not in estimators(history, AccuracyTarget(part, half, delta), cancellation)
     history.truncate(blocks)
-    return scale if enough else scale_of(alone)
+    return scale if enough else scale_of(single_row_rate)
 
 
-def _goal(wanted: Wanted) -> tuple[Fraction, float]:
-    return wanted.half_width, wanted.delta
-
-
-def _topped(
-    history: History, query: LinearQuery, grid: Fraction, wanted: Wanted, alone: float
+def _top_up_rate(
+    known: Sequence[Estimator], grid: Fraction, target: AccuracyTarget, single_row_rate: float
 ) -> float:
-    """Return the least rate that is enough together with the best estimate so far."""
-    known = history.estimators(query)
+    """Return the least rate of a new row that is enough together with the best known estimator."""
     if not known:
-        return alone
+        return single_row_rate
     start = min(known, key=lambda estimator: estimator.variance)
-    low, high = 0.0, alone
+    low, high = 0.0, single_row_rate
     for _ in range(14):
         middle = (low + high) / 2
-        if meets(combined(start, middle, grid), *_goal(wanted)):
+        if meets(combined(start, middle, grid), target.half_width, target.delta):
             high = middle
         else:
             low = middle

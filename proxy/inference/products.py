@@ -38,7 +38,7 @@ class Products:
 
     @staticmethod
     def empty(rows: int, primes: int) -> Products:
-        """Return products that are all 0."""
+        """Return zero products."""
         return Products(
             np.zeros(rows), np.zeros((primes, rows), np.int64), np.zeros(rows, np.int64)
         )
@@ -88,7 +88,7 @@ def exact(values: Sequence[int], primes: Sequence[int]) -> Products:
 
 
 class Stack(Protocol):
-    """Rows that are taken together; ``numbers`` are their places in the history."""
+    """Rows multiplied together, ``numbers`` their places: Conjunctions and Tied conform."""
 
     numbers: list[int]
 
@@ -103,7 +103,7 @@ class Stack(Protocol):
 
 
 def structure(query: LinearQuery) -> Structure:
-    """Return what rows must share to be stacked."""
+    """Return the structure that rows of one stack share."""
     axes = [tuple(f.axes for f in term.factors) for term in query.parts.values()]
     single = all(
         len(a) == 1 and query.space.sizes[a[0]] <= WIDE_AXIS for part in axes for a in part

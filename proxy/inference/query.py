@@ -174,7 +174,8 @@ def _irreducible(factor: Factor) -> tuple[int, list[Factor]]:
             axes = axes[:position] + axes[position + 1 :]
     if not axes:
         return int(array), []
-    if int(np.abs(array).max()) * array.size > MAX_COEFFICIENT or np.abs(array).max() >= 2**53:
+    largest = int(np.abs(array).max())
+    if largest * array.size > MAX_COEFFICIENT or largest >= 2**53:
         raise TooWideError("coefficients past 2**53 in one factor")
     whole = int(np.gcd.reduce(array, axis=None))
     if not whole:

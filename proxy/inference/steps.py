@@ -21,11 +21,11 @@ from fractions import Fraction
 from proxy.inference import plan as planning
 from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
-from proxy.inference.history import History
-from proxy.inference.plan import Wanted
+from proxy.inference.history import Cancellation, History, never_cancel
+from proxy.inference.plan import AccuracyTarget
 
 STEPS = 5  # of a goal
-SCOUT = Fraction(1, 100)  # of the budget: what the first look at an unknown number may cost
+PILOT_SHARE = Fraction(1, 100)  # of the budget: what the first look, a pilot, may cost
 BUCKETS = 2  # half-widths are rounded down to this many steps an octave: rows then share a family
 CLOSER = 4  # how many times as near a row is looked at that cannot be told from 0
 EXACT = 0.99  # of a step of the grid: within this a row is known exactly
@@ -40,7 +40,7 @@ Asked = tuple[int, Fraction, float]  # which family, half_width, delta
 
 @dataclass(frozen=True)
 class Look:
-    """What the next step wants of one row: nothing where it is met, or given up."""
+    """The request of the next step for one row: none where it is met, or given up."""
 
     asked: tuple[Asked, ...] = ()
     price: float = 0.0  # of what is asked, by itself
@@ -61,7 +61,7 @@ def price(family: Family, half_width: Fraction, delta: float) -> float:
 
 
 def priced(families: Sequence[Family], *asked: Asked) -> Look:
-    """Return the look of a row of which so much is asked."""
+    """Return a look with these requests, and its price."""
     return Look(asked, math.fsum(price(families[i], half, delta) for i, half, delta in asked))
 
 
@@ -71,7 +71,7 @@ def first(family: Family, alpha: float, delta: float) -> Look:
 
 
 def within(family: Family, alpha: float, delta: float) -> Fraction:
-    """Return the half-width that so much alpha gives a row, or a little more."""
+    """Return the half-width that ``alpha`` buys for a row, or a little more."""
     return Fraction(family.sensitivity * math.log(1 / delta) / alpha) * family.grid
 
 
@@ -109,8 +109,8 @@ def _capped(look: Look, family: Family, dearest: float) -> Look:
     return replace(look, asked=((which, half, delta),), price=cost)
 
 
-def bucketed(looks: Mapping[int, Look], families: Sequence[Family]) -> Iterator[Wanted]:
-    """Yield what looks ask for, rows of like half-widths together.
+def bucketed(looks: Mapping[int, Look], families: Sequence[Family]) -> Iterator[AccuracyTarget]:
+    """Yield the targets of looks, rows of similar half-widths together.
 
     Rows that can be told from 0 and rows that cannot are never measured together.
     """
@@ -121,23 +121,32 @@ def bucketed(looks: Mapping[int, Look], families: Sequence[Family]) -> Iterator[
             bucket = (which, look.told, delta, math.floor(BUCKETS * math.log2(half)))
             buckets.setdefault(bucket, {})[row] = half
     for (which, _, delta, _), halves in sorted(buckets.items(), key=lambda item: item[0][0]):
-        yield Wanted(families[which].subset(list(halves)), min(halves.values()), delta)
+        yield AccuracyTarget(families[which].subset(list(halves)), min(halves.values()), delta)
 
 
-def inferred(history: History, family: Family, row: int, half: Fraction, delta: float) -> bool:
-    """Return whether a plan would infer a row, which is then as good as it is."""
-    wanted = Wanted(family.subset([row]), max(half, SMALLEST), delta)
-    return planning.estimators(history, wanted)[0] is not None
+def inferred(
+    history: History,
+    family: Family,
+    row: int,
+    half: Fraction,
+    delta: float,
+    cancellation: Cancellation = never_cancel,
+) -> bool:
+    """Return whether a plan would infer a row rather than measure it."""
+    target = AccuracyTarget(family.subset([row]), max(half, SMALLEST), delta)
+    return planning.estimators(history, target, cancellation)[0] is not None
 
 
-def known(history: History, family: Family, delta: float) -> list[Estimator | None]:
-    """Return the narrowest estimator of every row of a family, where there is one."""
+def known(
+    history: History, family: Family, delta: float, cancellation: Cancellation = never_cancel
+) -> list[Estimator | None]:
+    """Return the narrowest estimator of every row of a family; None where there is none."""
     matched = history.matching(family)
     found: list[Estimator | None] = []
     for row in range(family.rows):
         query = family.row(row)
-        if family.rows <= planning.THOROUGH_ROWS:
-            candidates = history.estimators(query)
+        if family.rows <= planning.MAX_ROWS_BEST:
+            candidates = history.estimators(query, cancellation)
         else:
             candidates = list(history.singles(query))
         if matched is not None:

@@ -100,7 +100,7 @@ class AuditLine:
 
 
 class Reads(Protocol):
-    """What can be read from the ledger; inside a transaction nothing of it changes."""
+    """The reading side: every Ledger and Transaction.  Inside a transaction nothing changes."""
 
     def sequence(self) -> int:
         """Return the number of the last audit line: what was read is stale when it has grown."""
@@ -121,20 +121,20 @@ class Reads(Protocol):
         """Return every policy that was ever in force, oldest first."""
 
     def spent(self) -> Mapping[str, int]:
-        """Return what the dearest cell has paid, or a bound on it, by history."""
+        """Return the charge of the dearest cell, or a bound on it, by history."""
 
     def spent_by(self, user: str | None = None, since: datetime | None = None) -> int:
         """Return the sum of the costs of a user's statements (None: of everyone's)."""
 
     def spent_unknown(self, since: datetime | None = None) -> int:
-        """Return what was spent in statements that a restore knows of by their cost only."""
+        """Return the cost of statements that a restore knows by their cost only."""
 
     def answers_by(self, user: str | None = None, since: datetime | None = None) -> int:
         """Return how many numbers a user's statements (None: everyone's) added to the history."""
 
 
 class Transaction(Reads, Protocol):
-    """The write lock.  Left normally it commits; left by an exception nothing happened."""
+    """The write lock: SQLiteTransaction.  A normal exit commits; an exception rolls back."""
 
     def append(self, measurement: Measurement) -> int:
         """Add a row to the history; return its id."""
@@ -153,10 +153,10 @@ class Transaction(Reads, Protocol):
         """Begin a snapshot in which every cell has paid its base; return its id."""
 
     def describe_snapshot(self, snapshot: int, layout: Mapping[str, Any], coding: str) -> None:
-        """Say what the positions in a snapshot's rows stand for, where that is not known yet."""
+        """Record a snapshot's layout and coding, where none are recorded yet."""
 
     def apply_policy(self, digest: str, protection: Mapping[str, Any]) -> None:
-        """Hold to another policy from here on."""
+        """Put another policy in force."""
 
     def audit(
         self,
@@ -175,7 +175,7 @@ class Transaction(Reads, Protocol):
 
 
 class Ledger(Reads, Protocol):
-    """The durable history of one dataset."""
+    """The durable history of one dataset: SQLiteLedger conforms."""
 
     id: str
     dataset: str

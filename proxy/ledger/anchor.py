@@ -46,7 +46,7 @@ class Mark:
 
 
 class Anchor(Protocol):
-    """Somewhere else that remembers the last two marks: a file, or a row in another database."""
+    """Another place for the last two marks, a file or a database: FileAnchor conforms."""
 
     def read(self) -> list[Mark]:
         """Return what is remembered, newest first; nothing where there is nothing whole."""

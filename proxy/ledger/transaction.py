@@ -12,6 +12,7 @@ import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from proxy.errors import IntegrityError
@@ -68,7 +69,7 @@ class SQLiteReads(ABC):
     def protection(self) -> Protection:
         """Return the policy that was applied last."""
         row = self._rows(f"SELECT {POLICY} FROM policies ORDER BY id DESC LIMIT 1")[0]
-        return Protection(row[1], json.loads(row[2]), row[0])
+        return _protection(*row[:3])
 
     def policy(self) -> str:
         """Return the digest of the policy that was applied last."""
@@ -334,6 +335,12 @@ def _measurement(row: tuple[Any, ...]) -> Measurement:
     if record.rows != len(values):
         raise IntegrityError(f"measurement {id} of the ledger is damaged")
     return Measurement(record, scale, values, history, snapshot, partition, id, sequence)
+
+
+@lru_cache(maxsize=64)  # of the datasets that one process serves
+def _protection(sequence: int, digest: str, protection: str) -> Protection:
+    """Return a line of ``policies``: the same object, while it says the same."""
+    return Protection(digest, json.loads(protection), sequence)
 
 
 def _scale(scale: float) -> float:

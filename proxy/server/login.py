@@ -57,11 +57,11 @@ class ShutOutError(Exception):
 
 @dataclass(frozen=True)
 class Startup:
-    """What a client said first."""
+    """A StartupMessage."""
 
     version: int
     parameters: dict[str, str]
-    check: bool = False  # it only asks whether the server is well
+    check: bool = False  # the client only asks whether the server is well
 
     @property
     def user(self) -> str:
@@ -89,7 +89,7 @@ def fatal(sqlstate: str, message: str, hint: str | None = None) -> LoginError:
 async def first_message(
     client: Transport, tls: ssl.SSLContext | None, plain: bool
 ) -> Startup | CancelRequest:
-    """Return what a client wants, TLS begun if it asked for it.
+    """Return a client's first message, after TLS if the client asks for it.
 
     Raises:
         ConnectionClosed: it sent nothing that makes sense, or closed.
@@ -173,8 +173,8 @@ async def prove(client: Transport, startup: Startup, verifier: Verifier) -> None
     """
     extensions = [name for name in startup.parameters if name.startswith(EXTENSION)]
     if startup.version != VERSION or extensions:
-        told = b"".join(name.encode() + b"\0" for name in extensions)
-        client.write(frame(b"v", struct.pack("!ii", VERSION, len(extensions)) + told))
+        names = b"".join(name.encode() + b"\0" for name in extensions)
+        client.write(frame(b"v", struct.pack("!ii", VERSION, len(extensions)) + names))
     exchange = Exchange(verifier)
     client.write(_authentication(SASL, MECHANISM + b"\0\0"))
     mechanism, first = messages.read_sasl(await _answer(client))
@@ -188,7 +188,7 @@ async def prove(client: Transport, startup: Startup, verifier: Verifier) -> None
 
 
 async def _answer(client: Transport) -> bytes:
-    """Return what a client answers to a request for its password."""
+    """Return the client's answer to a request for its password."""
     kind, body = await client.get()
     if kind == b"X":
         raise ConnectionClosed
@@ -258,12 +258,12 @@ def _reply(body: bytes, proof: Proof, secret: str) -> bytes | None:
 
 def parameters(frames: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     """Return the parameters that the mirror reported."""
-    found = {}
+    reported = {}
     for kind, body in frames:
         if kind == b"S":
             name, at = messages.cstring(body, 0)
-            found[name] = messages.cstring(body, at)[0]
-    return found
+            reported[name] = messages.cstring(body, at)[0]
+    return reported
 
 
 def _refusal(body: bytes, inside: bool) -> LoginError | ShutOutError:
@@ -290,5 +290,5 @@ def key(folder: Path) -> bytes:
 
 
 def new_client_frames() -> Frames:
-    """Return the framing of a connection that has just been made."""
+    """Return the framing of a new connection."""
     return Frames(LOGIN_LIMIT, startup=True)

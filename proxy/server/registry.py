@@ -30,7 +30,7 @@ from proxy.server.limits import Limits
 from proxy.server.mirror.mirror import SCHEMA, Mirror, PublicRows, visibility
 from proxy.server.mirror.postgres import Address, Embedded, end_orphans
 from proxy.server.mirror.type_lookup import TypeLookup
-from proxy.server.session.routing import OWN
+from proxy.server.statements.routing import OWN
 from proxy.server.workers.pool import Pool
 from proxy.server.workers.tasks import Dataset
 from proxy.sql.evaluator.public_tables import load as load_public

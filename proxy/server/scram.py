@@ -123,12 +123,12 @@ def _keyed(key: bytes, text: str) -> bytes:
 
 def _decoded(text: bytes) -> bytes:
     try:
-        found = base64.b64decode(text, validate=True)
+        decoded = base64.b64decode(text, validate=True)
     except ValueError:
-        found = b""
-    if base64.b64encode(found) != text:  # bits that mean nothing may not be set either
+        decoded = b""
+    if base64.b64encode(decoded) != text:  # bits that mean nothing may not be set either
         raise FrameError("malformed SCRAM message")
-    return found
+    return decoded
 
 
 def _xor(one: bytes, other: bytes) -> bytes:

@@ -14,7 +14,7 @@ from proxy.sql.postprocess import postprocess
 from proxy.sql.program import (
     Column,
     Command,
-    Extra,
+    Companion,
     GroupColumn,
     Number,
     Origin,
@@ -28,8 +28,8 @@ from proxy.sql.statement import compile_statement
 __all__ = [
     "Column",
     "Command",
+    "Companion",
     "Evaluator",
-    "Extra",
     "GroupColumn",
     "Number",
     "Origin",

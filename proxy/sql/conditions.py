@@ -15,10 +15,10 @@ from proxy.sql.statement import compile_statement
 
 
 def region(cell: CellBudget, policy: Policy, evaluator: Evaluator) -> tuple[Factor, ...]:
-    """Return indicators whose product is the region where a rule's condition is true.
+    """Return indicators whose product is the region of a rule's condition.
 
     Raises:
-        PolicyError: the condition is none over the policy's attributes, or reads the clock.
+        PolicyError: it is not a predicate over the policy's attributes, or reads the clock.
     """
     # the brackets keep it a condition, and the new line ends a comment
     text = f"SELECT COUNT(*) FROM {quoted(policy.dataset)} WHERE ({cell.where}\n)"

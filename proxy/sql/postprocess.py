@@ -1,8 +1,8 @@
-"""The SQL outside of the aggregations, run over noisy answers; and where each cell comes from.
+"""Post-processing: the SQL around the aggregations, run over noisy answers.
 
 The numbers of release k are the relation ``rk``: a row number ``i``, the groups ``g0, g1, ...``
-and the numbers ``n0, n1, ...``.  Beside each column that is a number as it is runs a shadow, the
-number's id, through every rename, ORDER BY and LIMIT; a cell without one is derived.
+and the numbers ``n0, n1, ...``.  Each column that is a number as it stands has its
+``provenance`` beside it; a cell without one is derived.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from proxy.errors import DataError
 from proxy.sql import privacy_schema, types
 from proxy.sql.evaluator.evaluator import decimal_type
 from proxy.sql.program import (
-    DERIVED,
     Cell,
     GroupColumn,
     Number,
@@ -28,11 +27,12 @@ from proxy.sql.program import (
     Release,
     Rows,
 )
+from proxy.sql.provenance import DERIVED, unpack
 
 Values = Sequence[Sequence[Sequence[int | float | None]]]  # [release][number][row]
-Extras = Sequence[
+Companions = Sequence[
     Sequence[Sequence[Sequence[float | bool | None]]]
-]  # [release][number][extra][row]
+]  # [release][number][companion][row]
 
 
 class Rower(Protocol):
@@ -51,8 +51,8 @@ def relation(release: Release) -> str:
     for k, number in enumerate(release.numbers):
         kind = types.DUCKDB.get(number.type, f"DECIMAL(38, {number.scale})")
         columns.append((f"n{k}", kind, f"${name}n{k}"))
-        for j, extra in enumerate(number.extras):
-            kind = "BOOLEAN" if extra.what == "present" else "DOUBLE"
+        for j, companion in enumerate(number.companions):
+            kind = "BOOLEAN" if companion.what == "present" else "DOUBLE"
             columns.append((f"n{k}x{j}", kind, f"${name}n{k}x{j}"))
     if not release.rows:  # nothing is measured, and nothing is handed in
         nothing = [f"CAST(NULL AS {kind}) AS {column}" for column, kind, _ in columns]
@@ -72,14 +72,14 @@ def postprocess(
     program: Program,
     values: Values,
     evaluator: Rower,
-    extras: Extras = (),
+    companions: Companions = (),
     systems: Mapping[str, Sequence[Sequence[Cell]]] | None = None,
 ) -> Rows:
     """Return the rows of a statement, given its numbers.
 
     ``values[release][number][row]`` are whole numbers for counts, floats (or None) for others;
-    ``extras[release][number][extra][row]`` what the numbers' extras ask for; ``systems`` the rows
-    of the relations in ``program.systems``.
+    ``companions[release][number][companion][row]`` the numbers' companions; ``systems`` the rows of
+    the relations in ``program.systems``.
 
     Raises:
         DataError: an expression fails on the noisy answers.
@@ -93,24 +93,27 @@ def postprocess(
             parameters[f"{name}g{k}"] = list(group.values)
         for k, number in enumerate(release.numbers):
             parameters[f"{name}n{k}"] = _checked(number, numbers[k])
-            for j in range(len(number.extras)):
-                parameters[f"{name}n{k}x{j}"] = list(extras[r][k][j])
+            for j in range(len(number.companions)):
+                parameters[f"{name}n{k}x{j}"] = list(companions[r][k][j])
     for name in program.systems:
         rows = (systems or {}).get(name, ())
         for i in range(len(privacy_schema.TABLES[name])):
             parameters[f"sys_{name}{i}"] = [row[i] for row in rows]
-    found = evaluator.rows(program.sql, parameters)
-    places = {int(release.name[1:]): r for r, release in enumerate(program.releases)}
+    table = evaluator.rows(program.sql, parameters)
+    places = {release.index: r for r, release in enumerate(program.releases)}
     width = len(program.columns)
     kinds = [column.type for column in program.columns]
     return Rows(
         program.columns,
-        [tuple(map(_trimmed, row[:width], kinds)) for row in found],
+        [tuple(map(_trimmed, row[:width], kinds)) for row in table],
         [
-            tuple(None if at is None else origin(row[at], places) for at in program.shadows)
-            for row in found
+            tuple(None if at is None else origin(row[at], places) for at in program.provenances)
+            for row in table
         ],
-        [tuple(None if at is None else derived(row[at]) for at in program.shadows) for row in found]
+        [
+            tuple(None if at is None else derived(row[at]) for at in program.provenances)
+            for row in table
+        ]
         if program.derived
         else (),
     )
@@ -146,15 +149,17 @@ def _trimmed(cell: Cell, kind: str) -> Cell:
     return cell
 
 
-def origin(shadow: int | None, places: Mapping[int, int]) -> Origin | None:
-    """Return the release, number and row that a shadow stands for."""
-    if shadow is None or shadow >> 52 == DERIVED:
+def origin(provenance: int | None, places: Mapping[int, int]) -> Origin | None:
+    """Return the release, number and row of a released number; None of anything else."""
+    if provenance is None:
         return None
-    return places[shadow >> 52], (shadow >> 32) & (2**20 - 1), shadow & (2**32 - 1)
+    release, number, row = unpack(provenance)
+    return None if release == DERIVED else (places[release], number, row)
 
 
-def derived(shadow: int | None) -> Place | None:
-    """Return which derived number a shadow stands for, and the row of its release."""
-    if shadow is None or shadow >> 52 != DERIVED:
+def derived(provenance: int | None) -> Place | None:
+    """Return a derived number and the row of its release; None of anything else."""
+    if provenance is None:
         return None
-    return (shadow >> 32) & (2**20 - 1), shadow & (2**32 - 1)
+    release, number, row = unpack(provenance)
+    return (number, row) if release == DERIVED else None

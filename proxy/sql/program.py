@@ -1,4 +1,4 @@
-"""What a statement becomes: releases of linear queries, and the SQL that turns them into rows.
+"""A compiled statement: releases of linear queries, and the SQL that turns them into rows.
 
 A ``Program`` holds no data and no noise: it is the same for everybody who sends the text under the
 same policy and settings.  Invariant: ``releases`` (rows, groups, numbers) follow from the text and
@@ -16,8 +16,7 @@ from proxy.inference.family import Family
 
 Cell = Value | None
 Origin = tuple[int, int, int]  # release, number, row
-Place = tuple[int, int]  # of what is derived: which, and the row of its release
-DERIVED = 2**10  # stands for a release in the id of what is derived
+Place = tuple[int, int]  # index of a derived number, row of its release
 
 
 @dataclass(frozen=True)
@@ -48,8 +47,8 @@ class GroupColumn:
 
 
 @dataclass(frozen=True)
-class Extra:
-    """What else of a number a statement shows, one value a row.
+class Companion:
+    """What a statement shows beside a number, one value a row.
 
     ``low``, ``high``, ``confidence``: of its interval; ``probability``: P(from ≤ number ≤ to), None
     being unbounded, or without an end that is ``strict``, or of the opposite where ``negated``;
@@ -81,7 +80,7 @@ class Number:
     measure: str | None = None  # the measure whose default utility applies
     denominator: Family | None = None
     bounds: tuple[Fraction, Fraction] | None = None
-    extras: tuple[Extra, ...] = ()
+    companions: tuple[Companion, ...] = ()
     type: str = "double precision"  # bigint | numeric | real | double precision
     scale: int = 0  # of a numeric: it is shown with so many decimals
 
@@ -95,10 +94,15 @@ class Number:
 class Release:
     """The numbers of one aggregation, and the groups they belong to."""
 
-    name: str
+    index: int  # of its release point in the statement
     groups: tuple[GroupColumn, ...]
     rows: int
     numbers: tuple[Number, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of its relation."""
+        return f"r{self.index}"
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,7 @@ class Program:
     releases: tuple[Release, ...]
     columns: tuple[Column, ...]
     sql: str  # the post-processing, in DuckDB's dialect, over the relations r0, r1, ...
-    shadows: tuple[int | None, ...] = ()  # per column the index of its origin in the sql's columns
+    provenances: tuple[int | None, ...] = ()  # per column the index of its own among the sql's
     probe: bool = False  # nothing is released: WHERE 1=0, LIMIT 0
     systems: tuple[str, ...] = ()  # the relations of schema privacy that it reads
     notices: tuple[str, ...] = ()

@@ -21,7 +21,7 @@ from proxy.sql.bind.names import Names
 from proxy.sql.expression import allowlist, casts
 from proxy.sql.expression.casts import READABLE, sized
 from proxy.sql.expression.rules import ExpressionLowering
-from proxy.sql.expression.typed import Typed, convert, make
+from proxy.sql.expression.typed import TypedSql, coerce, combine
 from proxy.sql.parse import grammar, quantifiers
 from proxy.sql.parse.deep_stack import deeply
 
@@ -55,7 +55,7 @@ ALIKE = (  # types whose values compare the same in both
 
 @dataclass(frozen=True)
 class Field:
-    """A column: its DuckDB text and DuckDB's type."""
+    """A column: DuckDB text and DuckDB type."""
 
     sql: str
     kind: str
@@ -65,10 +65,10 @@ class Field:
 
 
 def expression(text: str, columns: Mapping[str, str]) -> str:
-    """Return an expression over columns, of which DuckDB's types are given, as DuckDB text.
+    """Return an expression over columns of given DuckDB types, as DuckDB text.
 
     Raises:
-        UndefinedColumnError: it names a column that is not there.
+        UndefinedColumnError: it names an unknown column.
         Error: it is not a value of one record; the message says why.
     """
 
@@ -97,7 +97,7 @@ def select(text: str, language: str = "postgres") -> exp.Select:
     if not isinstance(tree, exp.Select):
         what = "UNION and the like are" if isinstance(tree, exp.SetOperation) else "it is"
         raise NotSupportedError(f"{what} not one SELECT, which is read row by row")
-    quantifiers.spread(tree)
+    quantifiers.expand(tree)
     return tree
 
 
@@ -126,21 +126,21 @@ class Record(ExpressionLowering):
             for part in ("this", "table")
             if node.args.get(part)
         }
-        found = self.names.find(exp.Column(**parts))
-        if found is None:
-            known = [name for table in self.names.tables.values() for name, _ in table]
-            near = nearest(node.name.lower(), known)
+        field = self.names.find(exp.Column(**parts))
+        if field is None:
+            columns = [name for table in self.names.tables.values() for name, _ in table]
+            near = nearest(node.name.lower(), columns)
             raise UndefinedColumnError(f'the source has no column "{node.name}"{near}')
-        return found
+        return field
 
-    def column(self, node: exp.Expr) -> Typed:
+    def column(self, node: exp.Expr) -> TypedSql:
         """Return a column as a value of PostgreSQL's types."""
-        found = self.find(node)
-        if self.plain and not found.kind.startswith(ALIKE):
-            raise NotSupportedError(f"a view that compares a column of type {found.kind[:40]}")
-        return typed(found)
+        field = self.find(node)
+        if self.plain and not field.kind.startswith(ALIKE):
+            raise NotSupportedError(f"a view that compares a column of type {field.kind[:40]}")
+        return typed(field)
 
-    def before(self, node: exp.Expr) -> Typed | None:
+    def special_case(self, node: exp.Expr) -> TypedSql | None:
         """Refuse what is no value of one record, by its kind; TRY_CAST gives NULL for an error."""
         if self.plain and not isinstance(node, PLAIN):
             raise NotSupportedError(
@@ -152,8 +152,8 @@ class Record(ExpressionLowering):
                 raise NotSupportedError(f"{what} is not a value of one record", hint=HINT)
         if not isinstance(node, exp.TryCast):
             return None
-        made = tried(self.lower(node.this), types.of_cast(node.args["to"]))
-        return sized(made, node.args["to"])
+        value = tried(self.lower(node.this), types.of_cast(node.args["to"]))
+        return sized(value, node.args["to"])
 
     def field(self, node: exp.Expr) -> Field:
         """Return an expression as a column of a result."""
@@ -162,36 +162,36 @@ class Record(ExpressionLowering):
         if isinstance(node, exp.Column):
             return self.find(node)
         value = self.lower(node)
-        value = convert(value, "text") if value.type == "unknown" else value
+        value = coerce(value, "text") if value.type == "unknown" else value
         if value.type == "interval":
             raise NotSupportedError("an interval is no value of an attribute, nor of a measure")
         return Field(value.sql, types.DUCKDB.get(value.type, "DECIMAL"))
 
 
-def typed(field: Field) -> Typed:
-    """Return a column as a value of the type that it has in PostgreSQL.
+def typed(field: Field) -> TypedSql:
+    """Return a column as a value of its PostgreSQL type.
 
     Raises:
-        NotSupportedError: it has none that is known.
+        NotSupportedError: its type is not supported.
     """
     sql, kind = field.sql, field.kind
     if kind.startswith("DECIMAL"):
-        return Typed(sql, "numeric")
+        return TypedSql(sql, "numeric")
     if kind in ("BOOLEAN", "DATE"):
-        return Typed(sql, kind.lower())
+        return TypedSql(sql, kind.lower())
     if kind.startswith("TIMESTAMP"):
-        return Typed(moment(sql, kind), "timestamp")
+        return TypedSql(moment(sql, kind), "timestamp")
     if kind in WHOLE:
         name = WHOLE[kind]
-        return Typed(f"CAST({sql} AS {types.DUCKDB.get(name, 'DECIMAL(38, 0)')})", name)
+        return TypedSql(f"CAST({sql} AS {types.DUCKDB.get(name, 'DECIMAL(38, 0)')})", name)
     if kind in REAL:
-        return Typed(f"CAST({sql} AS DOUBLE)", "double precision")
+        return TypedSql(f"CAST({sql} AS DOUBLE)", "double precision")
     if kind.startswith(TEXTS) and "[" not in kind:
-        return Typed(f"CAST({sql} AS VARCHAR)", "text")
+        return TypedSql(f"CAST({sql} AS VARCHAR)", "text")
     raise NotSupportedError(f"a column of type {kind[:40]} is not read in an expression")
 
 
-def tried(value: Typed, kind: str) -> Typed:
+def tried(value: TypedSql, kind: str) -> TypedSql:
     """Return a value as another type; NULL where it cannot be read, or does not fit."""
     if value.type == "text" and kind in READABLE:
         read = f"TRY_CAST(trim({value.sql}) AS {types.DUCKDB.get(kind, WIDE)})"
@@ -201,12 +201,12 @@ def tried(value: Typed, kind: str) -> Typed:
     elif (value.type, kind) in casts.PLAIN and kind in types.NUMBERS:
         text = f"TRY_CAST({value.sql} AS {types.DUCKDB.get(kind, WIDE)})"
     else:
-        return convert(value, kind) if value.type == "unknown" else casts.cast(value, kind)
-    return make(text, kind, value)
+        return coerce(value, kind) if value.type == "unknown" else casts.cast(value, kind)
+    return combine(text, kind, value)
 
 
 def words(sql: str) -> str:
-    """Return the boolean that a text is, in PostgreSQL's words; NULL where it is none."""
+    """Return a text read as a boolean, as PostgreSQL does; NULL where it is not one."""
     word = f"lower(trim({sql}, E' \\t\\r\\n\\f'))"
     true, false = (", ".join(f"'{w}'" for w in sorted(each)) for each in (types.TRUE, types.FALSE))
     return f"CASE WHEN {word} IN ({true}) THEN true WHEN {word} IN ({false}) THEN false END"

@@ -65,11 +65,11 @@ class Relation:
 def records(
     tables: Mapping[str, Table], unit: str | None, *, query: str | None = None, table: str = ""
 ) -> tuple[str, Mapping[str, str | None]]:
-    """Return the SELECT of the records, and by the tables that it reads the column of the unit.
+    """Return the SELECT of the records, and the unit column of each table that it reads.
 
     Raises:
         UndefinedTableError, UndefinedColumnError: the source has none of this name.
-        Error: a record may depend on rows of another unit, or more of SQL is used than is known.
+        Error: a record may depend on rows of another unit, or some SQL is not supported.
     """
     text = (query or "").strip().removesuffix(";")
     reader = _Reader(tables, unit.lower() if unit else None, text)
@@ -79,12 +79,12 @@ def records(
             return reader.named(table, "")
         return reader.select(select(f"{text}\n"))
 
-    made = deeply(work)
-    return made.sql if query is not None else f"SELECT * FROM {made.sql}", made.units
+    relation = deeply(work)
+    return relation.sql if query is not None else f"SELECT * FROM {relation.sql}", relation.units
 
 
 def shortest(tables: Mapping[str, Table], sql: str) -> str:
-    """Return the name of a table of which the DuckDB name is given."""
+    """Return the shortest name of the table with a DuckDB name."""
     return min((name for name, table in tables.items() if table.sql == sql), key=len)
 
 
@@ -121,8 +121,8 @@ class _Reader:
         fields = dict(self._outputs(tree, rows))
         units = rows.units
         if not rows.several:  # the one table's unit is what the query calls so
-            found = fields.get(self.unit or "")
-            units = dict.fromkeys(units, found.column if found else None)
+            own = fields.get(self.unit or "")
+            units = dict.fromkeys(units, own.column if own else None)
         items = ", ".join(f"{field.sql} AS {identifier(name)}" for name, field in fields.items())
         sql = f"SELECT {items} FROM {rows.sql}{condition}"
         return Relation(sql, Names({"": list(fields.items())}), (), units, rows.several)
@@ -148,14 +148,14 @@ class _Reader:
         for item in tree.expressions:
             star = isinstance(item, exp.Star) or isinstance(item.this, exp.Star)
             if star:
-                found = self._star(record, item)
+                fields = self._star(record, item)
             else:
                 name = output_name(item, self.text).lower()
                 if name == "?column?":
                     raise NotSupportedError("a column has no name", hint="write expression AS name")
                 inner = item.this if isinstance(item, exp.Alias) else item
-                found = [(name, record.field(inner))]
-            for name, field in found:
+                fields = [(name, record.field(inner))]
+            for name, field in fields:
                 if star and name in seen:  # as DuckDB calls it
                     name = next(n for i in count(1) if (n := f"{name}_{i}") not in seen)
                 if name in seen:
@@ -171,7 +171,7 @@ class _Reader:
         """Return the columns of *, EXCLUDE and REPLACE regarded."""
         star = item if isinstance(item, exp.Star) else item.this
         table = item.args.get("table") and exp.to_identifier(item.args["table"].name.lower(), True)
-        found = record.names.all(exp.Column(this=exp.Star(), table=table) if table else star)
+        columns = record.names.all(exp.Column(this=exp.Star(), table=table) if table else star)
         for column in star.args.get("except_") or []:
             record.find(exp.Column(this=exp.to_identifier(column.name, True)))
         left_out = {column.name.lower() for column in star.args.get("except_") or []}
@@ -180,9 +180,9 @@ class _Reader:
             for each in star.args.get("replace") or []
         }
         strange = [key for key, value in star.args.items() if value and key not in STAR]
-        if strange or not isinstance(item, exp.Star | exp.Column) or changed.keys() - dict(found):
+        if strange or not isinstance(item, exp.Star | exp.Column) or changed.keys() - dict(columns):
             raise NotSupportedError("* is changed by EXCLUDE and REPLACE only")
-        return [(n, changed.get(n, field)) for n, field in found if n not in left_out]
+        return [(n, changed.get(n, field)) for n, field in columns if n not in left_out]
 
     def _joined(self, node: exp.Expr, joins: list[exp.Expr] | None) -> Relation:
         """Return what FROM gives."""
@@ -217,12 +217,12 @@ class _Reader:
 
     def named(self, name: str, shown: str) -> Relation:
         """Return a table or a view, by name."""
-        known = {each.lower(): each for each in self.tables}
-        if name.lower() not in known:
+        tables = {each.lower(): each for each in self.tables}
+        if name.lower() not in tables:
             raise UndefinedTableError(
-                f'the source has no table "{name}"{nearest(name, known.values())}'
+                f'the source has no table "{name}"{nearest(name, tables.values())}'
             )
-        table = self.tables[known[name.lower()]]
+        table = self.tables[tables[name.lower()]]
         shown = shown or name.lower().rpartition(".")[2]
         if table.view is not None:
             return self._view(table, shown)
@@ -238,7 +238,7 @@ class _Reader:
         return Relation(f"{table.sql} AS {alias}", Names({shown: fields}), groups, units)
 
     def _view(self, table: Table, shown: str) -> Relation:
-        """Return a view as the query that it is."""
+        """Return a view, read as its query."""
         assert table.view is not None
         try:
             return self._nested(select(table.view, "duckdb"), shown, plain=True)
@@ -254,17 +254,17 @@ class _Reader:
             raise self.refused("views and subqueries are nested too deeply")
         before = self.plain
         self.depth, self.plain = self.depth + 1, plain
-        made = self.select(tree)
+        inner = self.select(tree)
         self.depth, self.plain = self.depth - 1, before
         self.count += 1
         alias = f"t{self.count}"
         fields = [
             (name, replace(field, sql=f"{alias}.{identifier(name)}", table=shown))
-            for name, field in made.names.tables[""]
+            for name, field in inner.names.tables[""]
         ]
         return replace(
-            made,
-            sql=f"({made.sql}) AS {alias}",
+            inner,
+            sql=f"({inner.sql}) AS {alias}",
             names=Names({shown: fields}),
             groups=(frozenset({shown}),),
         )

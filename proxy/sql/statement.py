@@ -1,30 +1,31 @@
 """A text to a Program or a Command: the front door of this package.
 
-Invariant: the same text under the same policy and settings is the same program, so programs are
-kept and found again by these three.
+tokens → command? → translate → parse → fold the clock → expand quantifiers → bind → program
+
+``_statement`` is these stages.  Invariant: the same text under the same policy and settings is the
+same program, so programs are cached by these three.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import count
 from typing import NamedTuple
 
 from sqlglot import exp
-from sqlglot.tokenizer_core import Token
 
 from proxy.errors import Error, NotSupportedError, StatementTooComplexError
 from proxy.inference.query import TooLargeError, TooWideError
 from proxy.policy import Policy
 from proxy.sql.bind.query import Binder
-from proxy.sql.bind.relations import Context, Cte, Env
+from proxy.sql.bind.relations import BoundQuery, Cte, Env, Scope
 from proxy.sql.evaluator.evaluator import Evaluator
-from proxy.sql.parse import clock, grammar, quantifiers, utility_clause
-from proxy.sql.parse.commands import command
+from proxy.sql.parse import clock, commands, grammar, quantifiers, utility_clause
 from proxy.sql.parse.deep_stack import deeply
 from proxy.sql.parse.parameters import Parameters, bind_parameters
-from proxy.sql.parse.views import Create, View, Views, before, placeless, used
+from proxy.sql.parse.views import Create, View, Views, readable_by, readable_in, without_positions
 from proxy.sql.postprocess import relation
 from proxy.sql.program import Column, Command, Program
 
@@ -43,19 +44,23 @@ def compile_statement(
     now: datetime | None = None,
     timeless: bool = False,
 ) -> Program | Command:
-    """Return what one statement means; ``now`` is without zone, in the policy's.
+    """Return the meaning of one statement; ``now`` is a naive time in the policy's zone.
 
     A ``timeless`` statement may not read the clock.
 
     Raises:
-        ProgrammingError, NotSupportedError, DataError, OperationalError: nothing that can be
-            answered; the message says what is.
+        ProgrammingError, NotSupportedError, DataError, OperationalError: it cannot be
+            answered; the message says what can.
     """
     if parameters is not None:
         text = bind_parameters(text, parameters)
     key = program_key(text, policy, settings, views, language, now, timeless)
-    source = Source(policy, evaluator, dict(key.settings), language, key.moment, dict(key.views))
-    return evaluator.cached(key, lambda: _located(text, source), may_keep)
+
+    def compiled() -> Program | Command:
+        values, named = dict(key.settings), dict(key.views)
+        return _compile(text, Source(policy, evaluator, values, language, key.moment, named))
+
+    return evaluator.cached(key, compiled, may_cache)
 
 
 class ProgramKey(NamedTuple):
@@ -80,16 +85,16 @@ def program_key(
     timeless: bool = False,
 ) -> ProgramKey:
     """Return what the program of a text depends on; the text is not parsed for it."""
-    named = used(views or {}, text)
-    asked = " ".join([text, *(view.text for view in named.values())])
-    moment = None if timeless else clock.reading(asked, policy.timezone, now)
+    named = readable_in(views or {}, text)
+    texts = " ".join([text, *(view.text for view in named.values())])
+    moment = None if timeless else clock.reading(texts, policy.timezone, now)
     options = tuple(sorted(dict(settings or {}).items()))
     return ProgramKey(text, policy.key, options, tuple(named.items()), language, moment, timeless)
 
 
-def may_keep(made: Program | Command) -> bool:
-    """Return whether a program is small enough to be kept: some hundreds of them are."""
-    releases = made.releases if isinstance(made, Program) else ()
+def may_cache(compiled: Program | Command) -> bool:
+    """Return whether a program may be cached: a cache has room for some hundreds."""
+    releases = compiled.releases if isinstance(compiled, Program) else ()
     cells = sum(release.rows * (len(release.groups) + 1) for release in releases)
     cells += sum(n.family.labels.size for release in releases for n in release.numbers[:1])
     return cells <= 2**17
@@ -97,7 +102,7 @@ def may_keep(made: Program | Command) -> bool:
 
 @dataclass(frozen=True)
 class Source:
-    """What a text is compiled with."""
+    """All that a program depends on beside its text."""
 
     policy: Policy
     evaluator: Evaluator
@@ -106,68 +111,76 @@ class Source:
     moment: datetime | None  # None where the text does not read the clock
     views: Views  # that the text may name
 
+    @property
+    def hides_empty(self) -> bool:
+        """Whether groups that are probably empty are left out."""
+        return self.settings.get("privacy.hide_empty", "off").strip().lower() in ON
 
-def _located(text: str, source: Source) -> Program | Command:
-    """Return what a text means; an error that knows its place shows it."""
+
+def _compile(text: str, source: Source) -> Program | Command:
+    """Return the meaning of a text; an error with a position shows the line."""
     try:
-        return _compiled(text, source)
+        try:
+            return _statement(text, source)
+        except RecursionError:
+            return deeply(lambda: _statement(text, source))
     except Error as error:
         if error.position is not None and error.detail is None:
             error.detail = grammar.caret(text, error.position)
         raise
 
 
-def _compiled(text: str, source: Source) -> Program | Command:
-    found = grammar.tokens(text, source.language)
-    known = command(text, found)
-    if known is not None:
-        if known.kind not in ("explain", "create view") or known.value is None:
-            return known
-        change = known.change if isinstance(known.change, Create) else None
-        if change is not None:
-            source = replace(source, views=before(source.views, change.name))
-        program = _compiled(known.value, source)
-        if not isinstance(program, Program):
-            raise NotSupportedError(
-                f"{'CREATE VIEW' if change else 'EXPLAIN UTILITY'} takes a SELECT"
-            )
-        if change is not None:
-            change = replace(change, text=program.text)  # in PostgreSQL's language
-        return replace(known, program=program, change=change)
-    try:
-        return _query(text, found, source)
-    except RecursionError:
-        return deeply(lambda: _query(text, found, source))
+Rewrite = Callable[[exp.Expr, Source], None]
+REWRITES: tuple[Rewrite, ...] = (  # of every tree, views' too
+    lambda tree, source: clock.fold(tree, source.moment),
+    lambda tree, _: quantifiers.expand(tree),
+    lambda tree, source: clock.localise(tree, source.policy.timezone),
+)
 
 
-def _query(text: str, found: Sequence[Token], source: Source) -> Program:
-    if source.language != "postgres":
-        text, found = grammar.translated(text, found, source.language)
-    binder = Binder(source.policy, source.evaluator, text)
-    hidden = source.settings.get("privacy.hide_empty", "off")
-    binder.hide_empty = hidden.strip().lower() in ON
+def _statement(text: str, source: Source) -> Program | Command:
+    """Return the meaning of a text: all stages of this package, in order."""
+    tokens = grammar.tokens(text, source.language)
+    if (command := commands.command(text, tokens)) is not None:
+        return _with_program(command, source)
+    text, tokens = grammar.to_postgres(text, tokens, source.language)
     try:
-        tree = _tree(text, found, source)
-        return _program(binder, tree, Context(_views(source), utility_clause.hint(found)))
+        tree = _query(grammar.parse(text, tokens))
+        for rewrite in REWRITES:  # fold the clock, expand quantifiers
+            rewrite(tree, source)
+        binder = Binder(source.policy, source.evaluator, text, source.hides_empty)
+        bound = binder.query(tree, Scope(_views(source), utility_clause.hint(tokens)))
+        return _program(binder, bound)
     except TooLargeError as error:
         raise too_complex("the statement", error) from None
     except Error as error:
         if source.language != "postgres":
-            error.position = None  # it is one of the translated text
+            error.position = None  # a position in the translated text
         raise
 
 
-def _tree(text: str, found: Sequence[Token], source: Source) -> exp.Expr:
-    """Return the tree of a query, its clock read and its lists spread."""
-    tree = grammar.parse(text, found)
+def _with_program(command: Command, source: Source) -> Command:
+    """Return a command with the program of the query inside, if there is one."""
+    if command.kind not in ("explain", "create view") or command.value is None:
+        return command
+    change = command.change if isinstance(command.change, Create) else None
+    if change is not None:
+        source = replace(source, views=readable_by(source.views, change.name))
+    inner = commands.command(command.value, grammar.tokens(command.value, source.language))
+    program = None if inner else _statement(command.value, source)
+    if not isinstance(program, Program):  # a command holds no command, however many are nested
+        raise NotSupportedError(f"{'CREATE VIEW' if change else 'EXPLAIN UTILITY'} takes a SELECT")
+    if change is not None:
+        change = replace(change, text=program.text)  # in PostgreSQL's language
+    return replace(command, program=program, change=change)
+
+
+def _query(tree: exp.Expr) -> exp.Expr:
+    """Return a tree that is a query, or refuse it."""
     if not isinstance(tree, exp.Query):
         raise NotSupportedError(
             f"{tree.key.upper()} is not supported: the proxy answers SELECT statements"
         )
-    if source.moment is not None:
-        clock.fold(tree, source.moment)
-    quantifiers.spread(tree)
-    clock.localised(tree, source.policy.timezone)
     return tree
 
 
@@ -175,11 +188,34 @@ def _views(source: Source) -> Env:
     """Return the views of the session, as if the statement began with WITH them."""
     env: dict[str, Cte] = {}
     for name, view in source.views.items():
-        found = grammar.tokens(view.text)
-        tree = placeless(_tree(view.text, found, source), view.text)
+        tokens = grammar.tokens(view.text)
+        tree = _query(grammar.parse(view.text, tokens))
+        for rewrite in REWRITES:  # fold the clock, expand quantifiers
+            rewrite(tree, source)
+        tree = without_positions(tree, view.text)
         columns = [column.name for column in view.columns]
-        env[name] = Cte(tree, columns, dict(env), wanted=utility_clause.hint(found))
+        env[name] = Cte(tree, columns, dict(env), request=utility_clause.hint(tokens))
     return env
+
+
+def _program(binder: Binder, bound: BoundQuery) -> Program:
+    """Return the program of a bound query: its releases, and the SQL over their relations."""
+    columns = tuple(Column(output.name, output.typed.type) for output in bound.outputs)
+    if bound.probe:
+        return Program(binder.text, (), columns, "", probe=True)
+    releases = tuple(point.release() for point in binder.points)
+    withs = [*map(relation, releases), *binder.systems.values(), *binder.withs]
+    places = count(len(columns))  # the provenances stand after the columns
+    return Program(
+        binder.text,
+        tuple(release for release in releases if release.rows),
+        columns,
+        f"WITH {', '.join(withs)} {bound.sql}" if withs else bound.sql,
+        tuple(next(places) if output.typed.provenance else None for output in bound.outputs),
+        systems=tuple(binder.systems),
+        notices=tuple(binder.notices),
+        derived=tuple(binder.derived),
+    )
 
 
 def too_complex(what: str, error: TooLargeError) -> StatementTooComplexError:
@@ -192,29 +228,4 @@ def too_complex(what: str, error: TooLargeError) -> StatementTooComplexError:
     return StatementTooComplexError(
         f"{what} ties too many columns together: {error}",
         hint="group by fewer columns, or split conditions into parts joined by AND",
-    )
-
-
-def _program(binder: Binder, tree: exp.Expr, context: Context) -> Program:
-    bound = binder.query(tree, context)
-    columns = tuple(Column(output.name, output.typed.type) for output in bound.outputs)
-    if bound.probe:
-        return Program(binder.text, (), columns, "", probe=True)
-    shadows: list[int | None] = []
-    at = len(bound.outputs)
-    for output in bound.outputs:
-        shadows.append(at if output.typed.shadow else None)
-        at += output.typed.shadow is not None
-    releases = tuple(point.release() for point in binder.points)
-    withs = [*map(relation, releases), *binder.systems.values(), *binder.withs]
-    sql = f"WITH {', '.join(withs)} {bound.sql}" if withs else bound.sql
-    return Program(
-        binder.text,
-        tuple(release for release in releases if release.rows),
-        columns,
-        sql,
-        tuple(shadows),
-        systems=tuple(binder.systems),
-        notices=tuple(binder.notices),
-        derived=tuple(binder.derived),
     )

@@ -1,4 +1,4 @@
-"""PostgreSQL's types as this proxy knows them: their names, their order, their literals.
+"""PostgreSQL's types: their names, their order, their literals.
 
 A type is its PostgreSQL name.  ``unknown`` is the type of a quoted literal or NULL before its
 place has given it one, as in PostgreSQL; so ``age = '5'`` is a comparison of numbers.
@@ -80,7 +80,7 @@ def fits(value: Fraction | int, kind: str) -> bool:
 
 
 def of_literal(text: str, sign: int = 1) -> str:
-    """Return the type of a number as it is written, with the sign that stands before it."""
+    """Return the type of a numeric literal, including its sign."""
     if not text.isdigit():
         return "numeric"
     value = sign * int(text)
@@ -108,7 +108,7 @@ def of_cast(node: exp.DataType) -> str:
     """Return the type that a cast names.
 
     Raises:
-        NotSupportedError: none of ours.
+        NotSupportedError: it is not supported.
     """
     name = NAMES.get(node.this.value if isinstance(node.this, exp.DType) else "")
     if name is None or (node.expressions and name != "numeric" and name != "text"):
@@ -118,7 +118,7 @@ def of_cast(node: exp.DataType) -> str:
 
 
 def common(kinds: Iterable[str], place: str) -> str:
-    """Return the type that values of several types have together, e.g. in CASE.
+    """Return the common type of several types, as in CASE.
 
     Raises:
         TypeMismatchError: they have none.
@@ -173,10 +173,10 @@ def decimal(value: Decimal) -> str:
 
 
 def read(text: str, kind: str) -> object:
-    """Return the value of a quoted literal that stands for a value of a type.
+    """Return a quoted literal, read as a value of a type.
 
     Raises:
-        DataError: the text is no such value.
+        DataError: it is not one.
     """
     plain = text.strip()
     try:

@@ -51,7 +51,7 @@ from proxy.steward.snapshots import (
 
 @dataclass(frozen=True)
 class ApplyReport:
-    """What applying a policy did."""
+    """The outcome of applying a policy."""
 
     dataset: str
     applied: bool  # False: it was in force already
@@ -68,10 +68,10 @@ def me() -> str:
 
 
 def loaded(policy: str | Path) -> Policy:
-    """Return a policy, all of which is honoured here.
+    """Return a policy whose every key is supported.
 
     Raises:
-        PolicyError: it is wrong, or asks for what nothing here does yet.
+        PolicyError: it is wrong, or has a key that is not supported yet.
     """
     found = policies.load(policy)
     require_supported(found)
@@ -137,7 +137,7 @@ def init(
 
 
 def _clear(folder: Path) -> None:
-    """Remove what a build that was killed has left: it holds private data."""
+    """Remove the leftovers of a killed build: they hold private data."""
     for leftover in folder.glob(".*cube-*"):
         if leftover.is_dir():
             shutil.rmtree(leftover, ignore_errors=True)
@@ -231,7 +231,7 @@ def take_users(policy: Policy, users: Users | None, ledger: Ledger) -> None:
 
 
 def with_users(known: Protection, meant: Protection) -> Protection:
-    """Return a protection that remembers who is no longer listed as they were."""
+    """Return a protection that still has the users who were removed or changed."""
     users = known.protection.get("users", {}) | meant.protection["users"]
     return replace(meant, protection=dict(meant.protection) | {"users": users})
 
@@ -278,7 +278,7 @@ def apply(
 
 
 def _fits(policy: Policy, meant: Protection, folder: Path, ledger: SQLiteLedger) -> bool:
-    """Return whether the cube that is there is that of the policy's domain and source."""
+    """Return whether the present cube has the policy's domain and source."""
     known = upgraded(ledger.protection().protection)
     try:
         open_cube(policy, folder, ledger.id, ledger.snapshot())

@@ -90,7 +90,7 @@ def audit(policy: str | Path, state: str | Path | None = None) -> list[AuditLine
 
 
 def verify(policy: str | Path, state: str | Path | None = None) -> list[str]:
-    """Re-hash the whole ledger; return what does not agree, in words."""
+    """Re-hash the whole ledger; return the discrepancies, in words."""
     found = policies.load(policy)
     with opened(found, state_folder(found, state)) as ledger:
         return ledger.verify()

@@ -1,4 +1,4 @@
-"""Backups of a state, and putting one back where the state is lost."""
+"""Backups of a state, and restoring one where the state is lost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from proxy.steward.snapshots import (
 
 @dataclass(frozen=True)
 class RestoreReport:
-    """What putting back a backup charged, and what became of its cube."""
+    """The outcome of a restore: what it charged, and what became of the cube."""
 
     dataset: str
     missed: bool  # whether the backup was older than the anchor

@@ -1,6 +1,7 @@
 """Requests met in steps, of which the last is not possible: the answer is what the others gave."""
 
 import math
+from dataclasses import FrozenInstanceError
 
 import pytest
 
@@ -217,3 +218,24 @@ def test_a_notice_says_that_asking_again_helps_only_where_it_does(tmp_path):
         assert results[-1].notices
         assert not any("asking again" in notice for notice in results[-1].notices)
     engine.close()
+
+
+def test_a_goal_is_a_request_that_no_call_changes(engine):
+    """
+    What the next step measures, and what is known, depend on the history and the rows left out
+    alone: not on which was asked before.
+    """
+    session = engine.session()
+    program = engine.compile(
+        "SELECT town, AVG(pay), COUNT(*) FROM people GROUP BY town WITH UTILITY (1, 0.1)", session
+    )
+    history = engine._accountant(session.privileges).history
+    for goal in engine._goals(program, session):
+        first = goal.progress(history)
+        without = goal.progress(history, frozenset({0}))
+        assert without.left_out == {0}
+        again = goal.progress(history)
+        assert (again.looks, again.left_out) == (first.looks, frozenset())
+        assert [each.half_width for each in again.targets] == [x.half_width for x in first.targets]
+        with pytest.raises(FrozenInstanceError):
+            goal.delta = 0.5

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.inference.accounting import UNIT, Account, Rule, budget_units, charge, maximum
+from proxy.inference.accounting import UNIT, Account, BudgetRule, budget_units, charge, maximum
 from proxy.inference.family import Family
 from proxy.inference.query import Factor, LinearQuery, Term
 from proxy.inference.space import Space
@@ -55,14 +55,14 @@ def test_disjoint_queries_do_not_add_up():
     """
     Each of two disjoint queries may spend the whole budget; their union then nothing.
     """
-    account, rule = Account(SPACE), Rule(UNIT)
+    account, rule = Account(SPACE), BudgetRule(UNIT)
     for side in ([1, 0], [0, 1]):
         query = LinearQuery.count(SPACE, Factor((1,), np.array(side)))
         assert account.check([charge(Family(query), 1.0)], [rule]) is None
         account.add([charge(Family(query), 1.0)])
-    breach = account.check([charge(Family(LinearQuery.count(SPACE)), 1000.0)], [rule])
-    assert breach is not None
-    assert (breach.left, breach.spent) == (0, UNIT)
+    overspend = account.check([charge(Family(LinearQuery.count(SPACE)), 1000.0)], [rule])
+    assert overspend is not None
+    assert (overspend.left, overspend.spent) == (0, UNIT)
 
 
 @given(families(), st.floats(0.1, 1e3))
@@ -121,7 +121,7 @@ def test_thousands_of_large_charges_do_not_wrap_round():
     large = [Term(2**52, (Factor((0,), np.array([1, 0, 1])),))] * 3000
     assert maximum(large, SPACE).value >= 2**60
     account = Account(SPACE)
-    assert account.check(large, [Rule(2**55)]) is not None
+    assert account.check(large, [BudgetRule(2**55)]) is not None
     account.add(large)
     assert account.spent().value >= 2**60
 

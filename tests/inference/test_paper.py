@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from proxy.inference import LaplaceSum, blue
+from proxy.inference.blue import blue
+from proxy.inference.laplace import LaplaceSum
 from tests.inference.test_blue import WEIGHTS, A, H, Y
 
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.server.session.routing import Reject, route
+from proxy.server.statements.routing import Reject, route
 from proxy.server.wire.frames import FrameError, frame
 from proxy.server.wire.messages import Bind, Parse, query
 from tests.server.serving import COUNT

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from proxy.server.mirror.postgres import Embedded
-from proxy.server.session.probe import gives_no_row
+from proxy.server.statements.probe import gives_no_row
 
 PROBES = (
     "SELECT * FROM t LIMIT 0",

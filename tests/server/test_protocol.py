@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import UndefinedColumnError
-from proxy.server.session import extended_query, routing, simple_query
+from proxy.server.session import extended_query, simple_query
 from proxy.server.session.conversation import AwaitMirror, Conversation, RunInThread, SendToMirror
+from proxy.server.statements import routing
 from proxy.server.wire.frames import FrameError, Frames, frame
 from proxy.server.wire.messages import Bind, Parse, Report, fields
 from proxy.server.wire.replies import Replies

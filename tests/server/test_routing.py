@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.server.session import parameters
-from proxy.server.session.routing import (
+from proxy.server.statements import parameters
+from proxy.server.statements.routing import (
     Deallocate,
     ExecutePrepared,
     Reject,

@@ -170,7 +170,7 @@ def program(text, parameters=None, settings=None):
     return compile_statement(text, policy(), evaluator(), parameters, settings)
 
 
-def extra(number, what):
+def companion(number, what):
     """What is known of a number without noise: its interval is the number itself."""
     values = exact(number)
     if what.what == "present":
@@ -192,11 +192,11 @@ def run(text, parameters=None, settings=None):
     assert isinstance(compiled, Program)
     releases = compiled.releases
     values = [[exact(number) for number in release.numbers] for release in releases]
-    extras = [
-        [[extra(number, what) for what in number.extras] for number in release.numbers]
+    companions = [
+        [[companion(number, what) for what in number.companions] for number in release.numbers]
         for release in releases
     ]
-    return postprocess(compiled, values, evaluator(), extras)
+    return postprocess(compiled, values, evaluator(), companions)
 
 
 def plain(value):

@@ -6,7 +6,7 @@ import pytest
 from sqlglot import exp
 
 from proxy.errors import UndefinedFunctionError
-from proxy.sql.compile.columns import Axis, Branched, MeasureColumn, Public
+from proxy.sql.compile.columns import Axis, MeasureColumn, PerBranch, Public
 from proxy.sql.expression import allowlist
 from proxy.sql.expression.aggregates import AGGREGATES, WINDOWS
 from proxy.sql.expression.lowering import RULES
@@ -16,7 +16,7 @@ from tests.sql.survey import plain, run
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = [text for group in allowlist.SCALARS.values() for text in group]
-INTERNAL = {Axis, MeasureColumn, Public, Branched, exp.Column}  # what columns become
+INTERNAL = {Axis, MeasureColumn, Public, PerBranch, exp.Column}  # what columns become
 OTHERWISE = {exp.If, exp.DateTrunc}  # refused in words of its own; of other dialects
 
 

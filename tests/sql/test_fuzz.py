@@ -49,8 +49,10 @@ def answer(text):
     if not isinstance(found, Program):
         return False
     values = [[[0] * r.rows for _ in r.numbers] for r in found.releases]
-    extras = [[[[None] * r.rows for _ in n.extras] for n in r.numbers] for r in found.releases]
-    postprocess(found, values, evaluator(), extras, {name: () for name in found.systems})
+    companions = [
+        [[[None] * r.rows for _ in n.companions] for n in r.numbers] for r in found.releases
+    ]
+    postprocess(found, values, evaluator(), companions, {name: () for name in found.systems})
     return True
 
 

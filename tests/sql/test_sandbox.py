@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from decimal import Decimal
 from pathlib import Path
 
@@ -622,9 +623,8 @@ import atexit, sys, threading, time
 
 begun, leaving = threading.Event(), threading.Event()
 
-def run(timer):  # its thread ends as late as it may
-    if not timer.finished.wait(timer.interval):
-        timer.function(*timer.args, **timer.kwargs)
+def run(thread):  # it ends as late as it may
+    watch(thread)
     leaving.wait(0.2)
 
 @atexit.register
@@ -632,7 +632,8 @@ def leave():
     leaving.set()
     time.sleep(0.001)
 
-threading.Timer.run = run
+from proxy.sql.evaluator.watchdog import Watchdog
+watch, Watchdog._watch = Watchdog._watch, run
 from proxy.sql.evaluator.sandbox import Here
 
 def use():
@@ -671,18 +672,68 @@ def test_no_thread_is_in_duckdb_when_the_process_ends(way, status):
     assert "terminate" not in done.stderr
 
 
-@pytest.mark.parametrize("made", [Here, Child])
-def test_a_call_leaves_no_thread_behind(made):
+def test_no_call_starts_a_thread(monkeypatch):
     """
-    When a call has returned, or was stopped, so have the threads that watched over it.
+    In this process one thread, that of the first call, watches over all of them; it ends when it
+    is closed, or forgotten, which it does not hinder.  A child is watched by the line to it.
+    """
+    began, start = [], threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda each: began.append(each) or start(each))
+    before = threading.active_count()
+    here, child, forgotten = Here(seconds=0.2), Child(seconds=20.0), Here()
+    for each in (here, child, forgotten) * 3:
+        each.fetch("SELECT 1")
+    with pytest.raises(duckdb.InterruptException):
+        here.fetch(LONG)
+    assert len(began) == 2
+    assert threading.active_count() == before + 2
+    child.close()
+    here.close()
+    here.close()
+    assert threading.active_count() == before + 1
+    there = weakref.ref(forgotten)
+    del each, forgotten
+    assert there() is None
+    began[1].join(10)
+    assert threading.active_count() == before
+
+
+def test_a_child_s_call_leaves_no_thread_behind():
+    """
+    When a call was stopped, the thread that would have killed its process has ended.
     """
     before = threading.active_count()
-    here = made(seconds=0.2)
+    child = Child(seconds=0.2)
     try:
-        here.fetch("SELECT 1")
-        assert threading.active_count() == before
         with pytest.raises(duckdb.InterruptException):
-            here.fetch(LONG)
+            child.fetch(LONG)
         assert threading.active_count() == before
     finally:
-        here.close()
+        child.close()
+
+
+FORK = """
+import os, signal, sys, threading, duckdb
+from proxy.sql.evaluator.sandbox import Here
+here = Here(seconds=0.2)
+here.fetch("SELECT 1")
+holder = threading.Thread(target=here._watchdog._changed.acquire)
+holder.start()
+holder.join()
+if process := os.fork():
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+signal.alarm(30)  # nobody else ends it
+try:
+    here.fetch(sys.argv[1])
+except duckdb.InterruptException:
+    os._exit(7)
+"""
+
+
+def test_time_is_bounded_after_a_fork():
+    """
+    The thread that watches does not live on in a forked process, whatever it has locked; the next
+    call there has another.
+    """
+    command = [sys.executable, "-c", FORK, LONG]
+    assert subprocess.run(command, cwd=ROOT, timeout=60).returncode == 7

@@ -74,6 +74,15 @@ def test_explain_utility_holds_the_program():
     assert program("EXPLAIN SELECT 1").program is None
 
 
+def test_an_explain_of_explains_is_refused_by_what_it_is():
+    """
+    However many there are, and however deep the recursion that they would need.
+    """
+    for count in (2, 2000):
+        with pytest.raises(NotSupportedError, match="takes a SELECT"):
+            program("EXPLAIN UTILITY " * count + "SELECT COUNT(*) FROM survey")
+
+
 @pytest.mark.parametrize(
     "text, columns",
     [
@@ -169,7 +178,7 @@ def test_values_are_those_that_are_probably_there():
         "VAR_POP(children) AS d FROM survey"
     )
     first, second = found.releases
-    assert (first.numbers, second.numbers[0].extras[0].what) == ((), "present")
+    assert (first.numbers, second.numbers[0].companions[0].what) == ((), "present")
     counts = [0, 0, 5, 4, 0, 0, 0, 3, 9]  # of -2 ... 5, and of NULL
     present = [False, False, True, True, False, False, False, False, True]
     ((*values, variance),) = postprocess(found, [[], [counts]], evaluator(), [[], [[present]]]).rows
@@ -537,9 +546,10 @@ def test_a_number_that_is_cast_keeps_its_interval():
     for kind in ("numeric", "int", "bigint", "float8"):
         assert run(f"SELECT COUNT(*)::{kind} FROM survey").origins == [((0, 0, 0),)]
     one = run(
-        "SELECT CREDIBLE_LOW(COUNT(*)::numeric), PROBABILITY(COUNT(*)::int >= 600) FROM survey"
+        "SELECT CREDIBLE_LOW(COUNT(*)::numeric), PROBABILITY(COUNT(*)::int >= 600), "
+        "CREDIBLE_LOW(COUNT(*)::int + 5) FROM survey"
     )
-    assert one.rows == [(600.0, 1.0)]
+    assert one.rows == [(600.0, 1.0, 605.0)]
 
 
 @pytest.mark.parametrize(

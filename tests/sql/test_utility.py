@@ -196,8 +196,8 @@ def test_an_average_is_a_sum_about_its_middle_over_a_count():
 
 def test_the_interval_of_a_number_can_be_shown():
     """
-    CREDIBLE_LOW, CREDIBLE_HIGH, CONFIDENCE and PROBABILITY become extras of the number they name,
-    claims on counts in whole numbers.
+    CREDIBLE_LOW, CREDIBLE_HIGH, CONFIDENCE and PROBABILITY become companions of the number they
+    name, claims on counts in whole numbers.
     """
     (release,) = program(
         "SELECT COUNT(*) AS n, CREDIBLE_LOW(COUNT(*)), CREDIBLE_HIGH(COUNT(*)), "
@@ -206,7 +206,7 @@ def test_the_interval_of_a_number_can_be_shown():
         "PROBABILITY(SUM(age) < 7) FROM survey"
     ).releases
     count, total = release.numbers
-    assert [(e.what, e.least, e.most) for e in count.extras] == [
+    assert [(e.what, e.least, e.most) for e in count.companions] == [
         ("low", None, None),
         ("high", None, None),
         ("confidence", None, None),
@@ -215,4 +215,4 @@ def test_the_interval_of_a_number_can_be_shown():
         ("probability", 3, 7),
         ("probability", 3, 8),
     ]
-    assert [(e.least, e.most) for e in total.extras] == [(None, 6)]
+    assert [(e.least, e.most) for e in total.companions] == [(None, 6)]

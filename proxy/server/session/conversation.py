@@ -1,10 +1,40 @@
-"""The state machine of one session, without I/O.
+"""The state machine of one session, without I/O, and the contract of its flows.
 
-Each message of the client is handled by a flow, a generator that yields the next step
-(``SendToMirror``, ``SendToClient``, ``AwaitMirror``, ``RunInThread``) and receives its outcome; the
-mirror's messages pass through ``mirrored``.  Invariant: the engine runs a statement only when the
-mirror has answered everything before it without an error, and an engine's error leaves the mirror,
-and with it the client's transaction, in the state that any failed statement would.
+``dispatch.handle`` makes a *flow* of each message of the client: a generator that does no I/O, but
+yields steps for its driver to take (``relay.Relay``; in tests a loop over lists).  The mirror's
+messages go through ``mirrored`` as they come, also while a flow waits, and never resume one.
+
+Driving.  Flows of one session run one at a time, in the order of the messages.  The driver takes
+each step before it resumes the flow, and sends back
+
+    SendToMirror, SendToClient    None, once the bytes are on their way, in order
+    AwaitMirror                   None, once ``replies.settled``; a Flush first, if it says so
+    RunInThread                   the call's result; its ``Error`` is thrown in instead, and an
+                                  ``InternalError`` for any other exception
+
+Yielding.  Whatever a flow sends to the mirror it has announced to ``replies`` before, message by
+message, so that each reply finds its message.  It runs the engine's statement (``run_on_engine``)
+only when the mirror has answered all that came before, is not skipping to a Sync, and is in no
+failed transaction; at most once for each statement of the client.  What it sends to the client
+itself, beside mirrored replies, are notices, errors, and ReadyForQuery after several statements.
+
+Raising.  ``handle`` raises nothing but ``FrameError``, for a message type that the protocol does
+not know: the connection ends.  Below it any ``Error`` may be raised, for a body that cannot be read
+among others.  It becomes an ErrorResponse in the place of the mirror's own: the mirror gets a
+statement that it cannot parse, fails as for any statement, and keeps transaction, portals and
+skipping right.
+
+Ending.  However a flow ends, all that it sent will be answered, and every Query, FunctionCall and
+Sync that the mirror does not skip gets exactly one ReadyForQuery.  What is noted of statements and
+portals is tied to the mirror's replies (``Expected``): what it failed or skipped has not happened.
+A release is charged, and reported to ``on_outcome``, whatever becomes of its rows.
+
+Stopping.  A cancellation stops what it meets.  In ``RunInThread`` it is the engine's: the call
+raises ``QueryCanceledError``, never inside of a transaction of the ledger, and its ``cost`` is what
+had been charged by then.  While the mirror works it is the mirror's: its ErrorResponse fails an
+``Expected``, at which a flow looks after it has waited.  When neither works there is nothing to
+stop, and it is dropped, as PostgreSQL does.  When either side has closed, the driver closes the
+flow at the step where it stands: a flow has nothing to undo, and what was committed stays so.
 """
 
 from __future__ import annotations
@@ -25,7 +55,7 @@ from proxy.server.mirror.temporary_views import CATALOG, Versions, shown
 from proxy.server.mirror.temporary_views import SETTING as VIEWS
 from proxy.server.session import result_text
 from proxy.server.session.engine_sessions import EngineSessions
-from proxy.server.session.routing import ToEngine
+from proxy.server.statements.routing import ToEngine
 from proxy.server.wire import messages
 from proxy.server.wire.frames import frame
 from proxy.server.wire.messages import Report
@@ -90,7 +120,22 @@ class Statement:
     types: tuple[int, ...]
     columns: tuple[Column, ...]
     refusal: Error | None = None  # the engine's: run as a probe, or not at all
-    parsed: Expected | None = None  # the mirror's reply to its stub
+    parsed: Expected | None = None  # the reply to its stub; None: it came from PREPARE
+    ends: list[Expected] = field(default_factory=list)  # replies to what may have ended it
+
+    @property
+    def alive(self) -> bool:
+        """Whether the mirror has its stub, as far as its replies have come."""
+        return self.parsed_well and all(end.failed for end in self.ends)
+
+    @property
+    def parsed_well(self) -> bool:
+        """Whether the mirror took its stub, as far as its reply has come."""
+        return self.parsed is None or not self.parsed.failed
+
+    def end(self, reply: Expected) -> None:
+        """Note a message that ends the statement, unless the mirror fails or skips it."""
+        self.ends = [end for end in self.ends if not end.failed] + [reply]
 
 
 @dataclass
@@ -100,7 +145,7 @@ class Portal:
     statement: Statement
     bind: messages.Bind
     size: int  # bytes
-    syncs: int
+    bound: Expected  # the mirror's reply to Bind
     ran: bool = False
 
 
@@ -120,8 +165,8 @@ class Conversation:
     browses: set[bytes] = field(default_factory=set)  # names of statements that read catalogs
     dirty: bool = True  # a statement ran that may have changed the settings
     forwarded: bool = False  # likewise since the last Sync
-    prepared: bool = False  # whether the statement that reads the settings is
-    syncs: int = 0
+    in_series: bool = False  # the client's last message was none that ReadyForQuery answers
+    last: bytes = b""  # the kind of the mirror's last message
     released: float = 0.0  # alpha charged in the open transaction
     on_outcome: Callable[[str, Result | Error, float], None] = lambda *_: None
 
@@ -141,9 +186,8 @@ class Conversation:
         """
         if self._full(more):
             yield from self.await_mirror(True)
-            if self.replies.status == b"I":  # portals end with their transaction
-                live = self.portals.items()
-                self.portals = {name: p for name, p in live if p.syncs == self.syncs}
+            self.statements = {name: s for name, s in self.statements.items() if s.alive}
+            self.portals = {name: p for name, p in self.portals.items() if self.is_open(p)}
             if self._full(more):
                 raise StatementTooComplexError(
                     f"a session holds {HELD} statements and portals, of {HELD_BYTES} bytes in all",
@@ -154,6 +198,24 @@ class Conversation:
         held = [len(statement.request.text) for statement in self.statements.values()]
         held += [portal.size for portal in self.portals.values()]
         return len(held) >= HELD or sum(held) + more > HELD_BYTES
+
+    def statement(self, name: str) -> Flow:
+        """Return the engine's statement of this name; None if the mirror has it no more."""
+        statement = self.statements.get(name)
+        if statement is not None and not all(end.answered for end in statement.ends):
+            yield from self.await_mirror(True)
+        return statement if statement is not None and statement.alive else None
+
+    def end_statements(self, name: str | None, reply: Expected) -> None:
+        """Note a message that ends the engine's statement of this name, or with None all."""
+        for each in [name] if name is not None else list(self.statements):
+            if each in self.statements:
+                self.statements[each].end(reply)
+
+    def is_open(self, portal: Portal) -> bool:
+        """Whether a portal is still the stub's, once the mirror has answered everything."""
+        bound, current = portal.bound, self.replies.transaction
+        return portal.statement.parsed_well and bound.done and bound.transaction == current
 
     # --- texts -----------------------------------------------------------------------------------
 
@@ -201,7 +263,7 @@ class Conversation:
 
     def mirrored(self, kind: bytes, body: bytes) -> bytes:
         """Return what the client gets of a message from the mirror, perhaps nothing."""
-        notice = b""
+        self.last, notice = kind, b""
         if kind == b"E" and (error := refusal(messages.fields(body))):
             body = self.report(error)[5:]
         if kind == b"C" and body.startswith((b"ROLLBACK\0", b"COMMIT\0")):
@@ -227,23 +289,14 @@ class Conversation:
 
         Return the mirror's ErrorResponse if it fails, which the caller must send to the client.
         """
-        if not self.dirty:
+        if not self.dirty and self.replies.status != b"E":  # there the mirror refuses
             return None
-        name = b"privacy.settings"
-        sent = [
-            (b"P", messages.Parse(name, READ.encode(), ()).encode()),
-            (b"B", messages.Bind(name, name, (), (), b"\0\0").encode()),
-            (b"E", messages.execute(name)),
-            (b"C", messages.close(b"P", name)),
-            (b"S", frame(b"S")),
-        ][self.prepared : None if sync else 4]
-        expected = [self.replies.expect(kind, hide=True, hide_error=True) for kind, _ in sent]
-        yield SendToMirror(b"".join(data for _, data in sent))
+        expected = yield from self._unseen(READ, sync)
         yield AwaitMirror(not sync)
         captured = dict(message for each in expected for message in each.captured)
         if b"E" in captured:
             return frame(b"E", captured[b"E"])
-        self.prepared, self.dirty = True, False
+        self.dirty = False
         values = messages.data_row(captured[b"D"])
         self.settings = {
             setting: (value or b"").decode() or (TABLE[setting].default if setting in TABLE else "")
@@ -351,11 +404,3 @@ class Conversation:
                 len(result.rows) > MANY,
             )
         )
-
-    def deallocate(self, name: str | None) -> None:
-        """Forget a prepared statement; None for all."""
-        if name is None:
-            self.statements.clear()
-            self.prepared = False
-        else:
-            self.statements.pop(name, None)

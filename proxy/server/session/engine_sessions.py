@@ -17,8 +17,8 @@ from proxy.errors import Error, NotSupportedError, QueryCanceledError, Statement
 from proxy.policy import User
 from proxy.server.limits import Limits
 from proxy.server.mirror.type_lookup import TypeLookup
-from proxy.server.session import parameters
-from proxy.server.session.routing import Decision
+from proxy.server.statements import parameters
+from proxy.server.statements.routing import Decision
 from proxy.server.workers import tasks
 from proxy.server.workers.compiler import RemoteCompiler
 from proxy.server.workers.pool import Lease, Pool

@@ -10,7 +10,7 @@ from __future__ import annotations
 from proxy.errors import Error, NotSupportedError
 from proxy.server.mirror.temporary_views import CATALOG
 from proxy.server.mirror.temporary_views import SETTING as VIEWS
-from proxy.server.session import parameters, result_text, routing
+from proxy.server.session import result_text
 from proxy.server.session.conversation import (
     WRONG,
     Conversation,
@@ -21,13 +21,15 @@ from proxy.server.session.conversation import (
     SendToMirror,
     Statement,
 )
-from proxy.server.session.routing import Deallocate, Reject, ToEngine
 from proxy.server.session.simple_query import resolved
+from proxy.server.statements import parameters, routing
+from proxy.server.statements.routing import Deallocate, Reject, ToEngine
 from proxy.server.wire import messages
 from proxy.server.wire.frames import frame
 from proxy.server.workers import tasks
 
 NOTHING = f"SET {VIEWS} = ''"  # the stub of what gives no rows
+FAILED = b"privacy.failed"  # of the statement that cannot be parsed
 ROWS = b"privacy.rows"  # the statement that gives the rows, while a portal is made of it
 
 
@@ -38,24 +40,19 @@ def parse(conversation: Conversation, body: bytes) -> Flow:
         text = conversation.decode(message.text)
         name = conversation.decode(message.name)
     except Error as error:
-        yield from fail(conversation, error)
+        yield from fail(conversation, error, name=message.name)
         return
     ((_, _, decision),) = yield from conversation.route(text)
     decision = yield from resolved(conversation, decision)
     if isinstance(decision, Reject):
-        yield from fail(conversation, decision.error)
+        yield from fail(conversation, decision.error, name=message.name)
     elif isinstance(decision, ToEngine) and decision.prepares is None:
         yield from _parse_to_engine(conversation, message, name, decision)
     elif isinstance(decision, ToEngine):
         hint = "send the query itself in Parse, or PREPARE in a simple query"
-        yield from fail(
-            conversation, NotSupportedError("PREPARE inside of Parse is not supported", hint=hint)
-        )
+        refusal = NotSupportedError("PREPARE inside of Parse is not supported", hint=hint)
+        yield from fail(conversation, refusal, name=message.name)
     else:
-        if isinstance(decision, Deallocate):
-            conversation.deallocate(decision.name)
-        if not name:
-            conversation.statements.pop(name, None)
         if CATALOG.search(text) and routing.first_word(text) in routing.QUERY:
             yield from conversation.show_views(text, sync=False)
             conversation.browses.add(message.name)
@@ -64,7 +61,10 @@ def parse(conversation: Conversation, body: bytes) -> Flow:
         raw = (
             message.text if isinstance(decision, Deallocate) else conversation.encode(decision.text)
         )
-        conversation.replies.expect(b"P")
+        expected = conversation.replies.expect(b"P")
+        conversation.end_statements(name, expected)  # it was closed before, or has no name
+        if isinstance(decision, Deallocate):
+            conversation.end_statements(decision.name, expected)
         yield SendToMirror(messages.Parse(message.name, raw, message.types).encode())
 
 
@@ -88,9 +88,7 @@ def _parse_to_engine(
         )
         if prepared.refusal is not None and (request.tail or request.view):
             raise prepared.refusal
-        answered = (
-            request.public and prepared.refusal is not None
-        )  # by the mirror, which has the rows
+        answered = request.public and prepared.refusal is not None  # by the mirror's own rows
         stub = result_text.stub(prepared.columns, result_text.NOTHING if request.explains else "")
         if answered:
             stub = request.plain
@@ -98,17 +96,16 @@ def _parse_to_engine(
             stub = NOTHING
         raw = conversation.encode(f"{request.head} {stub} {request.tail}")
     except Error as error:
-        yield from fail(conversation, error, request.offset)
+        yield from fail(conversation, error, request.offset, message.name)
         return
-    previous = conversation.statements.get(name)
+    previous = yield from conversation.statement(name)
     statement = Statement(request, prepared.types, prepared.columns, prepared.refusal)
     statement.parsed = conversation.replies.expect(b"P")
     yield SendToMirror(messages.Parse(message.name, raw, prepared.types).encode())
     if answered or request.explains:  # nothing is left for the engine
-        if not name:
-            conversation.statements.pop(name, None)
+        conversation.end_statements(name, statement.parsed)
         return
-    if name and previous is not None and previous.parsed is not None:
+    if name and previous is not None:
         yield from conversation.await_mirror(True)
         if statement.parsed.failed:  # the name is taken: what it stood for stays
             return
@@ -118,20 +115,19 @@ def _parse_to_engine(
 def bind(conversation: Conversation, body: bytes) -> Flow:
     """Handle Bind: the mirror checks the values, on the stub."""
     message = messages.Bind.decode(body)
-    statement = conversation.statements.get(message.statement.decode("utf-8", "replace"))
+    statement = yield from conversation.statement(message.statement.decode("utf-8", "replace"))
     conversation.portals.pop(message.portal, None)
-    if statement is not None and not (statement.parsed and statement.parsed.failed):
+    if statement is not None:
         try:
             yield from conversation.room(len(body))
         except Error as error:
             yield from fail(conversation, error)
             return
-        conversation.portals[message.portal] = Portal(
-            statement, message, len(body), conversation.syncs
-        )
-    if statement is None and message.statement in conversation.browses:
+    elif message.statement in conversation.browses:
         yield from conversation.show_views("pg_", sync=False)
-    conversation.replies.expect(b"B")
+    bound = conversation.replies.expect(b"B")
+    if statement is not None:
+        conversation.portals[message.portal] = Portal(statement, message, len(body), bound)
     yield SendToMirror(frame(b"B", body))
 
 
@@ -143,8 +139,8 @@ def execute(conversation: Conversation, body: bytes) -> Flow:
         yield from conversation.await_mirror(True)
         if conversation.replies.failed:
             return
-        if portal.syncs != conversation.syncs and conversation.replies.status == b"I":
-            portal = None  # it ended with its transaction: the mirror says so
+        if not conversation.is_open(portal):
+            portal = None  # the mirror says why
     if portal is None or portal.ran:
         conversation.dirty = conversation.forwarded = True
         conversation.replies.expect(b"E")
@@ -220,24 +216,27 @@ def describe(conversation: Conversation, body: bytes) -> Flow:
 def close(conversation: Conversation, body: bytes) -> Flow:
     """Handle Close."""
     what, name = messages.read_target(body, "CLOSE")
+    expected = conversation.replies.expect(b"C")
     if what == b"S":
-        conversation.statements.pop(name.decode("utf-8", "replace"), None)
+        conversation.end_statements(name.decode("utf-8", "replace"), expected)
     else:
         conversation.portals.pop(name, None)
-    conversation.replies.expect(b"C")
     yield SendToMirror(frame(b"C", body))
 
 
 def sync(conversation: Conversation, body: bytes) -> Flow:
     """Handle Sync."""
-    conversation.syncs += 1
     conversation.dirty = conversation.dirty or conversation.forwarded
     conversation.forwarded = False
     conversation.replies.expect(b"S")
     yield SendToMirror(frame(b"S", body))
 
 
-def fail(conversation: Conversation, error: Error, offset: int = 0) -> Flow:
-    """Fail on both sides: the mirror gets an unnamed statement that it cannot parse."""
+def fail(conversation: Conversation, error: Error, offset: int = 0, name: bytes = FAILED) -> Flow:
+    """Fail on both sides: the mirror gets a statement that it cannot parse.
+
+    A ``name`` is that of the Parse which fails: a failed Parse without one ends the unnamed
+    statement, any other message leaves it.
+    """
     conversation.replies.expect(b"P", error=conversation.report(error, offset))
-    yield SendToMirror(messages.Parse(b"", WRONG, ()).encode())
+    yield SendToMirror(messages.Parse(name, WRONG, ()).encode())

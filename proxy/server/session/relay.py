@@ -13,11 +13,11 @@ import re
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextlib import closing
 from typing import Any
 
 from proxy.errors import Error, InternalError
 from proxy.server.limits import Limits
-from proxy.server.session import extended_query, simple_query
 from proxy.server.session.conversation import (
     AwaitMirror,
     Conversation,
@@ -27,26 +27,14 @@ from proxy.server.session.conversation import (
     SendToMirror,
     Step,
 )
-from proxy.server.wire.frames import FrameError, frame
+from proxy.server.session.dispatch import handle
+from proxy.server.wire.frames import FrameError
 from proxy.server.wire.messages import Report
 from proxy.server.wire.replies import flush
 from proxy.server.wire.transport import ConnectionClosed, Transport
 from proxy.server.workers.turns import Turns
 
 log = logging.getLogger(__name__)
-HANDLERS: dict[bytes, Callable[[Conversation, bytes], Flow]] = {
-    b"Q": simple_query.query,
-    b"P": extended_query.parse,
-    b"B": extended_query.bind,
-    b"D": extended_query.describe,
-    b"E": extended_query.execute,
-    b"C": extended_query.close,
-    b"S": extended_query.sync,
-}
-ENDS = (b"Q", b"S", b"F")
-QUERIES = (b"Q", b"F")
-COPIES = b"G"  # the mirror waits for rows
-PASSED = b"dcf"  # copy data: the mirror reads it
 TIMEOUT = "canceling statement due to statement timeout"
 REQUEST = "canceling statement due to user request"
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -81,8 +69,6 @@ class Relay:
         self.engine_runs = False
         self.calls = 0  # of the engine
         self.stopping = False  # what runs is the last
-        self._between = True  # no series of messages that a Sync ends is under way
-        self._last = b""  # the kind of the mirror's last message
         self.waits_since: float | None = None  # when the wait for the mirror began
         for transport in (client, mirror):
             transport.closed.add_done_callback(lambda _: self._settled.set())
@@ -94,7 +80,8 @@ class Relay:
     @property
     def busy(self) -> bool:
         """Whether a statement runs, or is being sent."""
-        return self.engine_runs or not self._between or not self.conversation.replies.settled
+        conversation = self.conversation
+        return self.engine_runs or conversation.in_series or not conversation.replies.settled
 
     async def run(self) -> None:
         """Handle messages until one side closes."""
@@ -103,15 +90,15 @@ class Relay:
                 kind, body = await self._client.get()
                 if kind == b"X":
                     return
-                if self.stopping and self._between:
+                if self.stopping and not self.conversation.in_series:
                     await self._wait_settled()
                     self.stop()
                     return
-                if kind in QUERIES and not self._between and await self._skips():
-                    continue
-                self._between = False
-                await self._handle(kind, body)
-                self._between = kind in ENDS
+                self.conversation.engine.begin()
+                self._began, self._handles = time.monotonic(), True
+                with closing(handle(self.conversation, kind, body)) as flow:
+                    await self._drive(flow)
+                self._handles = False
         except (ConnectionClosed, FrameError) as error:
             broken = error if isinstance(error, FrameError) else self._client.broken
             if broken is not None:
@@ -125,38 +112,9 @@ class Relay:
         """Close the session with the mirror; tell the client why, unless the mirror has."""
         if self._mirror.broken is not None:
             self._fatal(self._mirror.broken.sqlstate, f"a row is too long: {self._mirror.broken}")
-        elif self._last != b"E":
+        elif self.conversation.last != b"E":
             self._fatal("57P02", "terminating connection because the server behind it has ended")
         self._client.close()
-
-    async def _handle(self, kind: bytes, body: bytes) -> None:
-        handler = HANDLERS.get(kind)
-        if handler is not None:
-            self.conversation.engine.begin()
-            self._began, self._handles = time.monotonic(), True
-            try:
-                flow = handler(self.conversation, body)
-                await self._drive(_guarded(self.conversation, kind, flow))
-            finally:
-                self._handles = False
-        elif kind == b"H":
-            self._mirror.write(flush())
-        elif kind == b"F":
-            self.conversation.replies.expect(b"F")
-            self._mirror.write(frame(kind, body))
-        elif kind in PASSED and kind:
-            self._mirror.write(frame(kind, body))
-            await self._mirror.drain()
-        else:
-            self._fatal("08P01", f"invalid frontend message type {kind[0]}")
-            raise ConnectionClosed
-
-    async def _skips(self) -> bool:
-        """Whether the mirror, after an error, skips all messages up to the next Sync."""
-        if self._last != COPIES:
-            self._mirror.write(flush())
-            await self._wait_settled()
-        return self.conversation.replies.failed
 
     async def _drive(self, flow: Flow) -> None:
         """Carry out a flow's steps."""
@@ -189,7 +147,6 @@ class Relay:
     # --- the mirror ------------------------------------------------------------------------------
 
     def _mirrored(self, kind: bytes, body: bytes) -> None:
-        self._last = kind
         self._client.write(self.conversation.mirrored(kind, body))
         if self.conversation.replies.settled:
             self.waits_since = None
@@ -198,7 +155,7 @@ class Relay:
             self.waits_since = time.monotonic()  # it works on
 
     def _sent(self) -> None:
-        if self.waits_since is None:
+        if self.waits_since is None and not self.conversation.replies.settled:
             self.waits_since = time.monotonic()
 
     async def _wait_settled(self) -> None:
@@ -296,11 +253,3 @@ class Relay:
 
     def _fatal(self, sqlstate: str, message: str) -> None:
         self._client.write(Report("FATAL", sqlstate, message).encode(self.conversation.encoding))
-
-
-def _guarded(conversation: Conversation, kind: bytes, flow: Flow) -> Flow:
-    """Run a flow; an error that it raises fails the message, and the session goes on."""
-    try:
-        yield from flow
-    except Error as error:
-        yield from (simple_query.fail if kind == b"Q" else extended_query.fail)(conversation, error)

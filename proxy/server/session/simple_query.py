@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from proxy.errors import Error
 from proxy.server.mirror.mirror import quoted
-from proxy.server.session import result_text, routing
+from proxy.server.session import result_text
 from proxy.server.session.conversation import (
     WRONG,
     Conversation,
@@ -17,7 +17,8 @@ from proxy.server.session.conversation import (
     SendToMirror,
     Statement,
 )
-from proxy.server.session.routing import (
+from proxy.server.statements import routing
+from proxy.server.statements.routing import (
     Deallocate,
     Decision,
     ExecutePrepared,
@@ -67,11 +68,13 @@ def resolved(conversation: Conversation, decision: Decision) -> Flow:
     """Replace EXECUTE of an engine statement by that statement with its arguments."""
     if not isinstance(decision, ExecutePrepared):
         return decision
-    statement = conversation.statements.get(decision.name)
+    if decision.name in conversation.statements:
+        yield from conversation.await_mirror(True)
+    statement = yield from conversation.statement(decision.name)
     if statement is None or len(decision.arguments) != len(statement.types):
         return ToMirror(decision.text)
-    literals = [f"({argument})" for argument in decision.arguments]
     request = statement.request
+    literals = [f"({argument})" for argument in decision.arguments]
     text, bare = yield RunInThread(
         lambda: conversation.engine.work(tasks.filled, [request.text, request.plain], literals)
     )
@@ -97,7 +100,10 @@ def _several(conversation: Conversation, plan: list[tuple[str, int, Decision]]) 
             return
     failed = False
     for _, offset, decision in plan:
-        failed = yield from _one(conversation, decision, offset, last=False)
+        try:
+            failed = yield from _one(conversation, decision, offset, last=False)
+        except Error as error:
+            failed = yield from fail(conversation, error, offset, last=False)
         if failed:
             break
     if wrap:
@@ -115,13 +121,13 @@ def _one(conversation: Conversation, decision: Decision, offset: int, last: bool
         return (yield from fail(conversation, decision.error, offset, last))
     if isinstance(decision, ToEngine):
         return (yield from _to_engine(conversation, decision, offset, last))
-    if isinstance(decision, Deallocate):
-        conversation.deallocate(decision.name)
     word = routing.first_word(decision.text)
     shown = word in routing.QUERY and (yield from conversation.show_views(decision.text, sync=True))
     conversation.dirty = True
     how = {"hide_end": shown or not last, "shift": offset}
     expected = yield from _send(conversation, conversation.encode(decision.text), **how)
+    if isinstance(decision, Deallocate):
+        conversation.end_statements(decision.name, expected)
     if shown:
         yield from _send(conversation, b"COMMIT", hide=True)
         yield from conversation.await_mirror(False)

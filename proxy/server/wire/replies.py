@@ -27,6 +27,7 @@ ENDS = {  # message: the replies that end it
     b"Q": b"Z",
     b"F": b"Z",
 }
+TRANSACTION_ENDS = ((b"Z", b"I"), (b"C", b"COMMIT\0"))  # ROLLBACK may be to a savepoint
 ANY_TIME = b"NSA"  # notice, parameter, notification
 
 
@@ -42,8 +43,14 @@ class Expected:
     tag: bytes | None = None  # replaces the command tag
     shift: int = 0  # characters of the client's message before the statement
     captured: list[tuple[bytes, bytes]] = field(default_factory=list)  # of hidden replies
-    failed: bool = False
+    failed: bool = False  # or skipped
     done: bool = False
+    transaction: int = 0  # in which it was done
+
+    @property
+    def answered(self) -> bool:
+        """Whether the mirror has answered, or will not."""
+        return self.done or self.failed
 
 
 class Replies:
@@ -53,6 +60,7 @@ class Replies:
         self._expected: deque[Expected] = deque()
         self.failed = False  # since the last Sync: the mirror skips
         self.status = b"I"  # idle, in a transaction, in a failed one
+        self.transaction = 0  # how many have ended
         self.parameters: dict[bytes, bytes] = {}
 
     def expect(self, kind: bytes, **how: Any) -> Expected:
@@ -83,6 +91,8 @@ class Replies:
         if kind == b"Z":
             self.status, self.failed = body, False
             self._skip()
+        if (kind, body) in TRANSACTION_ENDS:
+            self.transaction += 1
         if not self._expected:
             return frame(kind, body)  # FATAL, on its own account
         expected = self._expected[0]
@@ -90,7 +100,7 @@ class Replies:
             return self._error(expected, body)
         end = kind in expected.ends
         if end:
-            expected.done = True
+            expected.done, expected.transaction = True, self.transaction
             self._expected.popleft()
         if expected.hide or (end and expected.hide_end):
             expected.captured.append((kind, body))

@@ -13,7 +13,7 @@ from proxy.sql.evaluator.evaluator import bytes_of
 from proxy.sql.evaluator.worker import unpack_column
 from proxy.sql.parse.views import Views
 from proxy.sql.program import Command, Program
-from proxy.sql.statement import may_keep, program_key
+from proxy.sql.statement import may_cache, program_key
 
 
 class RemoteCompiler:
@@ -33,7 +33,7 @@ class RemoteCompiler:
         if program is None:
             began = time.monotonic()
             program = self._call(tasks.compiled, key)
-            if may_keep(program):
+            if may_cache(program):
                 cost = time.monotonic() - began
                 self._programs.put(key, program, bytes_of(program) + len(text), cost)
         return program

@@ -11,10 +11,10 @@ from zoneinfo import ZoneInfo
 
 from proxy.errors import OperationalError
 from proxy.policy import Policy
-from proxy.server.session import parameters, routing
-from proxy.server.session.parameters import Bound
-from proxy.server.session.probe import gives_no_row
-from proxy.server.session.routing import Decision
+from proxy.server.statements import parameters, routing
+from proxy.server.statements.parameters import Bound
+from proxy.server.statements.probe import gives_no_row
+from proxy.server.statements.routing import Decision
 from proxy.server.wire.messages import Bind
 from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.sql.evaluator.public_tables import PublicTable

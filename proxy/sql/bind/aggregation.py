@@ -1,4 +1,4 @@
-"""The SELECT of a release point: which of its expressions are numbers, groups, or made of these.
+"""The SELECT of a release point: its expressions as numbers, groups, or functions of these.
 
 The largest linear combinations of aggregates become single numbers; every other function of
 aggregates is computed from numbers.  Invariant: after binding, nothing but group columns and
@@ -9,22 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from proxy.errors import DataError, GroupingError, NotSupportedError, ProgrammingError
+from proxy.errors import GroupingError, NotSupportedError, ProgrammingError
 from proxy.sql import types
-from proxy.sql.bind import derived
-from proxy.sql.bind.claims import credible
+from proxy.sql.bind import select_list
+from proxy.sql.bind.binding import Binding
+from proxy.sql.bind.claims import claim, not_one_number
+from proxy.sql.bind.derived import Marginals
+from proxy.sql.bind.from_clause import FromClause
 from proxy.sql.bind.grouping_sets import grouping_sets
-from proxy.sql.bind.outer import Outer
-from proxy.sql.bind.relations import Bound
-from proxy.sql.bind.render import Body, assembled
+from proxy.sql.bind.linear_combinations import linear, scaled_inside
+from proxy.sql.bind.outer import PostAggregate
+from proxy.sql.bind.relations import BoundQuery
+from proxy.sql.bind.render import Body, render_select
 from proxy.sql.bind.results import ungrouped
 from proxy.sql.compile.groups import Key
-from proxy.sql.compile.release_point import NUMBERS, Average, Linear, Point
+from proxy.sql.compile.linear import Average, Linear
+from proxy.sql.compile.release_point import ReleasePoint
 from proxy.sql.expression.aggregates import (
     OTHER_AGGREGATES,
     aggregates,
@@ -32,84 +35,83 @@ from proxy.sql.expression.aggregates import (
     only_argument,
 )
 from proxy.sql.expression.casts import cast
-from proxy.sql.expression.lowering import signed
-from proxy.sql.expression.typed import Typed
+from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.identifiers import output_name
-from proxy.sql.parse.tree import position, worded
-
-if TYPE_CHECKING:
-    from proxy.sql.bind.select import Select
+from proxy.sql.parse.tree import as_sql, position
+from proxy.sql.provenance import pack
 
 
-def release(select: Select) -> Bound:
+def bind_release(binding: Binding, clause: FromClause) -> BoundQuery:
     """Return the bound query of a release point."""
-    lowering = Grouped(select)
-    node = select.node
-    outputs = select.outputs(lowering)
-    having, qualify = node.args.get("having"), node.args.get("qualify")
+    lowering = AggregateExpressions(binding, clause)
+    node = clause.node
+    outputs = select_list.outputs(clause, lowering)
+    having = node.args.get("having")
     kept = lowering.boolean(having.this, "HAVING").sql if having else None
     body = Body(
         lowering.relation,
         outputs,
         where=kept,
-        qualify=select.qualified(lowering, outputs, qualify) if qualify else None,
+        qualify=select_list.qualified(clause, lowering),
         ties=lowering.ties,
     )
-    bound = assembled(node, body, lowering.lower)
+    bound = render_select(node, body, lowering.lower)
     lowering.finish()
-    if select.binder.hide_empty and (hidden := lowering.empty()):
+    if binding.hide_empty and (hidden := lowering.empty()):
         kept = f"({kept}) AND NOT {hidden}" if kept else f"NOT {hidden}"
-        bound = assembled(node, replace(body, where=kept), lowering.lower)
+        bound = render_select(node, replace(body, where=kept), lowering.lower)
     return bound
 
 
-class Grouped(Outer):
+class AggregateExpressions(PostAggregate):
     """Expressions outside the aggregates of a release point: over its groups and numbers."""
 
-    def __init__(self, select: Select) -> None:
-        super().__init__(select.binder, select.context, select.node.args.get("windows") or ())
-        self.select = select
-        self.inputs = select.inputs
-        self.where = select.conditions()
-        self.branches = self.select.protected.branches if self.select.protected else 1
+    def __init__(self, binding: Binding, clause: FromClause) -> None:
+        super().__init__(binding, clause.scope, clause.node.args.get("windows") or ())
+        self.node = clause.node
+        self.resolver = clause.resolver(binding)
+        self.where = clause.conditions(binding)
+        self.branches = clause.protected.branches if clause.protected else 1
         self.keys, sets = self._keys()
         self.points = [self._point([self.keys[i] for i in each]) for each in sets]
         self.sets = sets
         one = len(sets) == 1
-        self.relation = self.points[0].name if one else self.binder.fresh("u")
+        self.relation = self.points[0].name if one else self.binding.fresh("u")
         self.ties = [f"{self.relation}.i"] if one else [f"{self.relation}.s", f"{self.relation}.i"]
-        # with the node itself: its id would be used again after it
+        # the node is kept alive, so that no other gets its id
         self._aggregates: dict[int, tuple[exp.Expr, Linear | Average | None]] = {}
-        self._marginals: dict[tuple[str, ...], derived.Marginal] = {}
+        self._marginals = Marginals(
+            binding, self.resolver, self.points, self.keys, self.relation, self.scope.request
+        )
 
-    def _point(self, keys: Sequence[Key]) -> Point:
-        point = self.binder.add(self.where, keys, bool(keys), self.branches)
+    def _point(self, keys: Sequence[Key]) -> ReleasePoint:
+        point = self.binding.add(self.where, keys, bool(keys), self.branches)
         point.filters  # noqa: B018  # what is wrong with WHERE is said before what follows it
         return point
 
     def _keys(self) -> tuple[list[Key], list[list[int]]]:
-        """Return the grouping expressions, and the sets of them by which rows are grouped."""
-        node = self.select.node
+        """Return the grouping expressions and the grouping sets, as indices of these."""
+        node = self.node
         group = node.args.get("group")
         if group is not None:
             sets = grouping_sets(group)
-        elif node.args.get("distinct") and not self.select.aggregated:
+        elif node.args.get("distinct") and not select_list.is_aggregated(node):
             sets = [[i.this if isinstance(i, exp.Alias) else i for i in self._starless()]]
         else:
             sets = [[]]
         keys: list[Key] = []
         indices: list[list[int]] = []
         for each in sets:
-            found: list[int] = []
+            members: list[int] = []
             for item in each:
                 at = self._key(item, keys)
-                if at is not None and at not in found:
-                    found.append(at)
-            indices.append(sorted(found))
+                if at is not None and at not in members:
+                    members.append(at)
+            indices.append(sorted(members))
         return keys, indices
 
     def _starless(self) -> list[exp.Expr]:
-        items = self.select.node.expressions
+        items = self.node.expressions
         if any(item.is_star for item in items):
             raise NotSupportedError(
                 "SELECT DISTINCT * would list the whole domain; name the columns",
@@ -119,31 +121,31 @@ class Grouped(Outer):
 
     def _key(self, item: exp.Expr, keys: list[Key]) -> int | None:
         """Return the index of a grouping expression, None for a constant."""
-        item = self.select.key(item, self.inputs.names)
-        node = self.inputs.resolve(item)
-        typed = self.binder.coefficients.lower(node)
+        item = select_list.key(self.node, item, self.resolver.names)
+        node = self.resolver.resolve(item)
+        typed = self.binding.coefficients.lower(node)
         if not typed.axes:
             return None  # a constant groups nothing
-        for index, known in enumerate(keys):
-            if known.typed.sql == typed.sql:
+        for index, key in enumerate(keys):
+            if key.typed.sql == typed.sql:
                 return index
-        keys.append(Key(output_name(item, self.binder.text), node, typed))
+        keys.append(Key(output_name(item, self.binding.text), node, typed))
         return len(keys) - 1
 
     # --- translation -------------------------------------------------------------------------
 
-    def before(self, node: exp.Expr) -> Typed | None:
-        """Return a group column or a number, where a node is one."""
+    def special_case(self, node: exp.Expr) -> TypedSql | None:
+        """Return a group column, a number, or a function of windows and subqueries."""
         if isinstance(node, exp.Grouping):
             return self._grouping(node)
         if isinstance(node, exp.Anonymous) and node.name.lower() in OTHER_AGGREGATES:
-            return credible(self, node)
+            return self._companion(node)
         if isinstance(node, exp.Window | exp.Subquery | exp.Exists) or node.args.get("query"):
-            return super().before(node)
+            return super().special_case(node)
         if not scaled_inside(node):
-            linear = self.linear(node)
-            if isinstance(linear, Linear) and linear.query is not None:
-                return self._announced(linear, node)
+            combination = linear(node, self.aggregate)
+            if combination is not None and combination.query is not None:
+                return self._announced(combination, node)
         if is_aggregate(node):
             return self._nonlinear(node)
         if next(aggregates(node), None) is not None or node.find(exp.Window, exp.Query):
@@ -152,92 +154,62 @@ class Grouped(Outer):
             return self._group(node)
         return self.constant(node)
 
-    def _group(self, node: exp.Expr) -> Typed | None:
-        typed = self.binder.coefficients.lower(self.inputs.resolve(node))
+    def _group(self, node: exp.Expr) -> TypedSql | None:
+        typed = self.binding.coefficients.lower(self.resolver.resolve(node))
         for index, key in enumerate(self.keys):
             if key.typed.sql == typed.sql:
-                return Typed(f"{self.relation}.g{index}", typed.type, scale=typed.scale)
+                return TypedSql(f"{self.relation}.g{index}", typed.type, scale=typed.scale)
         if not typed.axes:
             return typed  # a public constant
         return None
 
-    def column(self, node: exp.Expr) -> Typed:
+    def column(self, node: exp.Expr) -> TypedSql:
         """Refuse a column that is not grouped."""
         raise ungrouped(node)
 
-    def number(self, what: Linear | Average, node: exp.Expr) -> Typed:
-        """Return the column of a number, which is added to every grouping set."""
-        label = worded(node)
-        indices = {point.add(what, node, self.context.wanted, label) for point in self.points}
+    def number(self, what: Linear | Average, node: exp.Expr) -> TypedSql:
+        """Add a number to every grouping set, and return its column."""
+        label = as_sql(node)
+        indices = {point.add(what, node, self.scope.request, label) for point in self.points}
         (index,) = indices  # all points have the same numbers
-        ids = frozenset(point.index * NUMBERS + index for point in self.points)
-        shadow = f"{self.relation}.x{index}"
+        ids = frozenset((point.index, index) for point in self.points)
+        provenance = f"{self.relation}.x{index}"
         if len(self.points) == 1:
-            shadow = shadow_of(self.points[0], index)
+            provenance = pack(self.points[0].index, index, self.relation)
         text, scale = f"{self.relation}.n{index}", self.points[0].numbers[index].scale
         if what.type in ("smallint", "integer"):  # it is stored as a bigint
             text = f"CAST({text} AS {types.DUCKDB[what.type]})"
-        return Typed(text, what.type, numbers=ids, shadow=shadow, scale=scale)
+        return TypedSql(
+            text, what.type, numbers=ids, provenance=provenance, number=index, scale=scale
+        )
 
-    def _announced(self, linear: Linear, node: exp.Expr) -> Typed:
+    def _announced(self, combination: Linear, node: exp.Expr) -> TypedSql:
         """Return a number, of the type that a cast gives it."""
         outer = node
         while isinstance(outer, exp.Paren):
             outer = outer.this
-        if not isinstance(outer, exp.Cast) or linear.type in types.FLOATS:
-            return self.number(linear, node)
-        inner = self.linear(outer.this)
-        number = self.number(inner or linear, node)
-        return replace(cast(number, linear.type), shadow=number.shadow)
+        if not isinstance(outer, exp.Cast) or combination.type in types.FLOATS:
+            return self.number(combination, node)
+        inner = linear(outer.this, self.aggregate)
+        number = self.number(inner or combination, node)
+        return replace(cast(number, combination.type), provenance=number.provenance)
 
-    def linear(self, node: exp.Expr) -> Linear | None:
-        """Return what a node is, if it is a linear combination of aggregates, or a constant."""
-        if (written := signed(node)) is not None:
-            return constant(*written)
-        if isinstance(node, exp.Paren):
-            return self.linear(node.this)
-        if isinstance(node, exp.Neg):
-            inner = self.linear(node.this)
-            return None if inner is None else inner * Linear(None, Fraction(-1), type=inner.type)
-        if isinstance(node, exp.Cast):
-            return self._cast(node)
-        if isinstance(node, exp.Coalesce):
-            return self._coalesce(node)
-        if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div):
-            left = self.linear(node.this)
-            right = None if left is None else self.linear(node.expression)
-            return None if left is None or right is None else combined(node, left, right)
-        if is_aggregate(node):
-            found = self.aggregate(node)
-            return found if isinstance(found, Linear) else None
-        return None
+    def measured(self, node: exp.Expr) -> Linear | Average | None:
+        """Return what a node is: a linear combination, a constant, an average; None of others."""
+        return linear(node, self.aggregate) or (
+            self.aggregate(node) if is_aggregate(node) else None
+        )
 
-    def _coalesce(self, node: exp.Coalesce) -> Linear | None:
-        """Return its first argument: a released count or sum is never NULL; the others type it."""
-        inner = self.linear(node.this)
-        if inner is None or inner.query is None:
-            return None
-        for other in node.expressions:
-            if isinstance(other, exp.Null) or other.is_string:
-                continue
-            if (found := self.linear(other)) is None:
-                return None
-            kind = types.common([inner.type, found.type], "COALESCE")
-            inner = replace(inner, type=kind, scale=max(inner.scale, found.scale))
-        return inner
-
-    def _cast(self, node: exp.Expr) -> Linear | None:
-        target = node.args["to"]
-        inner = self.linear(node.this)
-        if inner is None or inner.query is None or target.expressions:
-            return None
-        kind = types.of_cast(target)
-        if kind == "numeric" and inner.type in types.FLOATS:
-            return replace(inner, counts=False, type=kind, scale=types.DECIMALS)
-        if kind in ("numeric", *types.FLOATS):
-            return replace(inner, counts=False, type=kind)
-        whole = inner.type in types.INTEGERS and kind in types.INTEGERS
-        return replace(inner, type=kind) if whole else None
+    def _companion(self, node: exp.Expr) -> TypedSql:
+        """Return CREDIBLE_LOW, CREDIBLE_HIGH, CONFIDENCE or PROBABILITY of a number."""
+        subject, companion = claim(node, self.measured)
+        number = self.lower(subject)
+        if number.number is None:
+            raise not_one_number(subject)
+        # its index is the same in each grouping set
+        at = max(point.companion(number.number, companion) for point in self.points)
+        text = f"{self.relation}.n{number.number}x{at}"
+        return TypedSql(text, "double precision", numbers=number.numbers)
 
     def aggregate(self, node: exp.Expr) -> Linear | Average | None:
         """Return an aggregate of protected rows; None if it is not linear, or a ratio, of them."""
@@ -277,37 +249,38 @@ class Grouped(Outer):
             raise GroupingError(
                 "aggregate function calls cannot be nested", position=position(inner)
             )
-        return self.inputs.resolve(node)
+        return self.resolver.resolve(node)
 
-    def _nonlinear(self, node: exp.Expr) -> Typed:
-        found = self.aggregate(node)
-        if isinstance(found, Average):
-            return self.number(found, node)
-        return derived.aggregate(self, node, self._marginals)
+    def _nonlinear(self, node: exp.Expr) -> TypedSql:
+        compiled = self.aggregate(node)
+        if isinstance(compiled, Average):
+            return self.number(compiled, node)
+        call, conditions = self.filtered(node)
+        return self._marginals.aggregate(node, call, conditions)
 
-    def _grouping(self, node: exp.Grouping) -> Typed:
-        wanted = []
+    def _grouping(self, node: exp.Grouping) -> TypedSql:
+        arguments = []
         for item in node.expressions:
-            typed = self.binder.coefficients.lower(self.inputs.resolve(item))
-            found = [i for i, key in enumerate(self.keys) if key.typed.sql == typed.sql]
-            if not found:
+            typed = self.binding.coefficients.lower(self.resolver.resolve(item))
+            matching = [i for i, key in enumerate(self.keys) if key.typed.sql == typed.sql]
+            if not matching:
                 raise GroupingError(
                     "arguments to GROUPING must be grouping expressions", position=position(item)
                 )
-            wanted.append(found[0])
+            arguments.append(matching[0])
         masks = [
-            sum((key not in each) << (len(wanted) - 1 - k) for k, key in enumerate(wanted))
+            sum((key not in each) << (len(arguments) - 1 - k) for k, key in enumerate(arguments))
             for each in self.sets
         ]
         if len(masks) == 1:
-            return Typed(f"CAST({masks[0]} AS INTEGER)", "integer")
+            return TypedSql(f"CAST({masks[0]} AS INTEGER)", "integer")
         cases = " ".join(f"WHEN {s} THEN {mask}" for s, mask in enumerate(masks))
-        return Typed(f"CAST(CASE {self.relation}.s {cases} END AS INTEGER)", "integer")
+        return TypedSql(f"CAST(CASE {self.relation}.s {cases} END AS INTEGER)", "integer")
 
     # --- the relation ------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Define the union of the grouping sets, once all numbers are known."""
+        """Define the union of the grouping sets, after the last number was added."""
         if len(self.points) == 1:
             return
         parts = []
@@ -317,68 +290,14 @@ class Grouped(Outer):
                 shown = f"g{each.index(index)}" if index in each else "NULL"
                 columns.append(f"{shown} AS g{index}")
             for k, number in enumerate(point.numbers):
-                columns += [f"n{k}", f"{shadow_of(point, k)} AS x{k}"]
-                columns += [f"n{k}x{j}" for j in range(len(number.extras))]
+                columns += [f"n{k}", f"{pack(point.index, k, point.name)} AS x{k}"]
+                columns += [f"n{k}x{j}" for j in range(len(number.companions))]
             parts.append(f"SELECT {', '.join(columns)} FROM {point.name}")
-        self.binder.withs.append(f"{self.relation} AS ({' UNION ALL '.join(parts)})")
+        self.binding.withs.append(f"{self.relation} AS ({' UNION ALL '.join(parts)})")
 
     def empty(self) -> str | None:
-        """Return the condition that a group is probably empty: no count in it is above 0."""
+        """Return the condition that no count of a group is above 0: it is probably empty."""
         counts = [k for k, n in enumerate(self.points[0].numbers) if n.kind == "count"]
         if not counts or not self.keys:
             return None
         return f"({' AND '.join(f'{self.relation}.n{k} <= 0' for k in counts)})"
-
-
-def shadow_of(point: Point, number: int) -> str:
-    """Return the text of the id of a number: release, number and row in one integer."""
-    base = (point.index * NUMBERS + number) << 32
-    return f"(CAST({base} AS BIGINT) + {point.name}.i)"
-
-
-def scaled_inside(node: exp.Expr) -> bool:
-    """Return whether a node scales something, and what that gives is only a part of an output.
-
-    Then what is scaled is the number: the half-width of a count need not be a hundred times less
-    where the output is a ratio, in percent.
-    """
-    if not isinstance(node, exp.Mul | exp.Div | exp.Neg):
-        return False
-    parent = node.parent
-    while isinstance(parent, exp.Paren | exp.Cast):
-        parent = parent.parent
-    return not isinstance(parent, exp.Alias | exp.Query | exp.Ordered | None)
-
-
-def constant(text: str, sign: int) -> Linear:
-    """Return a number as it is written, with the sign that stands before it."""
-    kind = types.of_literal(text, sign)
-    scale = types.scale_of(text) or 0
-    return Linear(None, sign * Fraction(text), kind in types.INTEGERS, None, kind, scale)
-
-
-def combined(node: exp.Expr, left: Linear, right: Linear) -> Linear | None:
-    """Return the sum, difference, product or quotient of linear combinations, if it is one.
-
-    Raises:
-        DataError: it is a constant that is out of the range of its type, or a division by 0.
-    """
-    if isinstance(node, exp.Mul):
-        if left.query is not None and right.query is not None:
-            return None
-        found = left * right if right.query is None else right * left
-    elif isinstance(node, exp.Div):
-        kind = types.of_arithmetic(left.type, right.type)
-        if right.query is None and not right.shift and left.query is not None:
-            raise DataError("division by zero", position=position(node), sqlstate="22012")
-        if right.query is not None or not right.shift or kind in types.INTEGERS:
-            return None  # PostgreSQL divides whole numbers without remainder: not linear
-        inverse = Linear(None, 1 / right.shift, counts=False, type=right.type)
-        found = replace(left * inverse, scale=types.DECIMALS)
-    else:
-        minus = Linear(None, Fraction(-1), type=right.type)
-        found = left + (right * minus if isinstance(node, exp.Sub) else right)
-    if found.query is None and not types.fits(found.shift, found.type):
-        message = f"{found.type} out of range"
-        raise DataError(message, position=position(node), sqlstate="22003")
-    return found

@@ -1,4 +1,4 @@
-"""Aggregates that are not linear: computed from the noisy counts of each value, and so derived.
+"""Aggregates that are not linear, derived from the noisy counts of each value.
 
 MIN, MAX, COUNT(DISTINCT), MODE, medians, percentiles and variances of an expression of exact axes
 come from one more release: the counts by that expression.  The first ones look only at values that
@@ -7,132 +7,145 @@ are present, P(count ≥ 1) being at least the confidence asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError
 from proxy.sql import types
+from proxy.sql.bind.binding import Binding
+from proxy.sql.bind.protected_rows import ColumnResolver
 from proxy.sql.compile.groups import Key
 from proxy.sql.compile.moments import has_measure
-from proxy.sql.compile.release_point import NUMBERS
+from proxy.sql.compile.release_point import ReleasePoint
 from proxy.sql.expression.aggregates import SPREADS, fraction, only_argument, sole
 from proxy.sql.expression.guards import numeric
-from proxy.sql.expression.typed import Typed, convert
-from proxy.sql.parse.tree import position, worded
-from proxy.sql.program import DERIVED, Derived, Extra
-
-if TYPE_CHECKING:
-    from proxy.sql.bind.aggregation import Grouped
+from proxy.sql.expression.typed import TypedSql, coerce
+from proxy.sql.parse.tree import as_sql, position
+from proxy.sql.program import Companion, Derived, Request
+from proxy.sql.provenance import DERIVED, pack
 
 DOUBLE = "double precision"
 
 
 @dataclass(frozen=True)
 class Marginal:
-    """The relation of the counts of each value ``v``, by group, and their number's id."""
+    """The relation of the counts of each value ``v``, by group, and their number."""
 
     name: str
     kind: str  # the type of v
-    number: int
+    number: tuple[int, int]  # its release point, and its index there
     scale: int | None = None  # of v
 
 
-def aggregate(grouped: Grouped, node: exp.Expr, known: dict[tuple[str, ...], Marginal]) -> Typed:
-    """Return an aggregate of the values of an expression.
+@dataclass(frozen=True)
+class Marginals:
+    """The counts by value beside one aggregation, each defined on first use."""
 
-    Raises:
-        NotSupportedError: it cannot be computed from counts.
-    """
-    call, conditions = grouped.filtered(node)
-    shown = worded(node)
-    rule = _rule(call)
-    if rule is None:
-        raise _refused(node)
-    argument = sole(call).this if isinstance(call, exp.WithinGroup) else only_argument(call)
-    if isinstance(argument, exp.Distinct) and len(argument.expressions) == 1:
-        argument = argument.expressions[0]
-    if not isinstance(argument, exp.Expr):
-        raise _refused(node)
-    resolved = grouped.inputs.resolve(argument)
-    if has_measure(resolved):
-        raise NotSupportedError(
-            f"{shown} needs single values of a measure, and the cube has only its sums",
-            hint="SUM, AVG and COUNT of a measure are answered; declare it as an attribute with "
-            "edges to see how it is distributed",
-            position=position(node),
+    binding: Binding
+    resolver: ColumnResolver
+    points: Sequence[ReleasePoint]  # of the aggregation, one for each grouping set
+    keys: Sequence[Key]
+    relation: str
+    request: Request | None
+    marginals: dict[tuple[str, ...], Marginal] = field(default_factory=dict)
+
+    def aggregate(self, node: exp.Expr, call: exp.Expr, conditions: list[exp.Expr]) -> TypedSql:
+        """Return an aggregate of the values of an expression; ``call`` is the node without FILTER.
+
+        Raises:
+            NotSupportedError: it cannot be computed from counts.
+        """
+        shown = as_sql(node)
+        rule = _rule(call)
+        if rule is None:
+            raise _refused(node)
+        resolved = self._argument(node, call)
+        if len(self.points) > 1:
+            raise NotSupportedError(
+                f"{shown} is not known with several grouping sets",
+                position=position(node),
+            )
+        lower = self.binding.coefficients.lower
+        typed = lower(resolved)
+        typed = coerce(typed, "text") if typed.type == "unknown" else typed
+        key = (typed.sql, *(lower(condition).sql for condition in conditions))
+        if key not in self.marginals:
+            self.marginals[key] = self._marginal(
+                node, Key("value", resolved, typed, shown), conditions
+            )
+        marginal = self.marginals[key]
+        text, kind, aggregate, *detail = rule(marginal)
+        same = [f"q.g{i} IS NOT DISTINCT FROM {self.relation}.g{i}" for i in range(len(self.keys))]
+        where = f" WHERE {' AND '.join(same)}" if same else ""
+        attributes = self.binding.policy.domain.attributes
+        binned = any(attributes[axis].edges for axis in typed.axes)  # whose values are unknown
+        exact = aggregate and marginal.kind in types.NUMBERS and not binned
+        counts, number = marginal.number
+        derived = Derived(shown, self.relation, f"r{counts}", number, aggregate, *detail)
+        return TypedSql(
+            f"(SELECT {text} FROM {marginal.name} AS q{where})",
+            kind,
+            numbers=frozenset([marginal.number]),
+            provenance=self._provenance(derived) if exact else None,
+            scale=types.QUOTIENT if type(call) in SPREADS else marginal.scale,
         )
-    if len(grouped.points) > 1:
-        raise NotSupportedError(
-            f"{shown} is not known with several grouping sets",
-            position=position(node),
+
+    def _argument(self, node: exp.Expr, call: exp.Expr) -> exp.Expr:
+        """Return the expression whose values are aggregated, resolved to axes."""
+        argument = sole(call).this if isinstance(call, exp.WithinGroup) else only_argument(call)
+        if isinstance(argument, exp.Distinct) and len(argument.expressions) == 1:
+            argument = argument.expressions[0]
+        if not isinstance(argument, exp.Expr):
+            raise _refused(node)
+        resolved = self.resolver.resolve(argument)
+        if has_measure(resolved):
+            raise NotSupportedError(
+                f"{as_sql(node)} needs single values of a measure, and the cube has only its sums",
+                hint="SUM, AVG and COUNT of a measure are answered; declare it as an attribute "
+                "with edges to see how it is distributed",
+                position=position(node),
+            )
+        return resolved
+
+    def _provenance(self, derived: Derived) -> str:
+        """Return the provenance of a derived aggregate."""
+        listed = self.binding.derived
+        if derived not in listed:
+            listed.append(derived)
+        return pack(DERIVED, listed.index(derived), self.relation)
+
+    def _marginal(self, node: exp.Expr, value: Key, conditions: list[exp.Expr]) -> Marginal:
+        """Return the counts by value and group, as one more release point."""
+        base = self.points[0]
+        point = self.binding.add(
+            (*base.where, *conditions), (*base.keys, value), True, base.branches
         )
-    typed = grouped.binder.coefficients.lower(resolved)
-    typed = convert(typed, "text") if typed.type == "unknown" else typed
-    lower = grouped.binder.coefficients.lower
-    key = (typed.sql, *(lower(condition).sql for condition in conditions))
-    if key not in known:
-        known[key] = _marginal(grouped, node, Key("value", resolved, typed, shown), conditions)
-    found = known[key]
-    text, kind, aggregate, *detail = rule(found)
-    same = [
-        f"q.g{i} IS NOT DISTINCT FROM {grouped.relation}.g{i}" for i in range(len(grouped.keys))
-    ]
-    where = f" WHERE {' AND '.join(same)}" if same else ""
-    attributes = grouped.binder.policy.domain.attributes
-    binned = any(attributes[axis].edges for axis in typed.axes)  # its values are not those known
-    exact = aggregate and found.kind in types.NUMBERS and not binned
-    counts = divmod(found.number, NUMBERS)
-    derived = Derived(shown, grouped.relation, f"r{counts[0]}", counts[1], aggregate, *detail)
-    return Typed(
-        f"(SELECT {text} FROM {found.name} AS q{where})",
-        kind,
-        numbers=frozenset([found.number]),
-        shadow=_shadow(grouped, derived) if exact else None,
-        scale=types.QUOTIENT if type(call) in SPREADS else found.scale,
-    )
-
-
-def _shadow(grouped: Grouped, derived: Derived) -> str:
-    """Return the text of the id of an aggregate that is derived: its number and row."""
-    known = grouped.binder.derived
-    if derived not in known:
-        known.append(derived)
-    base = (DERIVED * NUMBERS + known.index(derived)) << 32
-    return f"(CAST({base} AS BIGINT) + {grouped.relation}.i)"
-
-
-def _marginal(grouped: Grouped, node: exp.Expr, value: Key, conditions: list[exp.Expr]) -> Marginal:
-    binder, base = grouped.binder, grouped.points[0]
-    where = (*base.where, *conditions)
-    point = binder.add(where, (*base.keys, value), True, base.branches)
-    label = f"COUNT(*) by {worded(node)}"
-    number = point.add(point.count(), node, grouped.context.wanted, label)
-    extra = point.extra(number, Extra("present"))
-    width = len(base.keys)
-    groups = [f"g{i}" for i in range(width)]
-    by = f"PARTITION BY {', '.join(groups)}" if groups else ""
-    counted = f"CASE WHEN n{number}x{extra} AND n{number} > 0 THEN n{number} ELSE 0 END"
-    columns = [*groups, f"g{width} AS v", f"n{number} AS n", f"n{number}x{extra} AS p"]
-    inner = (
-        f"SELECT {', '.join(columns)}, {counted} AS w FROM {point.name} WHERE g{width} IS NOT NULL"
-    )
-    name = binder.fresh("m")
-    binder.withs.append(
-        f"{name} AS (SELECT *, sum(w) OVER ({by} ORDER BY v) AS cum, sum(w) OVER ({by}) AS tot, "
-        f"max(w) OVER ({by}) AS top FROM ({inner}))"
-    )
-    key = point.index * NUMBERS + number
-    return Marginal(name, value.typed.type, key, value.typed.scale)
+        number = point.add(point.count(), node, self.request, f"COUNT(*) by {as_sql(node)}")
+        companion = point.companion(number, Companion("present"))
+        width = len(base.keys)
+        groups = [f"g{i}" for i in range(width)]
+        by = f"PARTITION BY {', '.join(groups)}" if groups else ""
+        counted = f"CASE WHEN n{number}x{companion} AND n{number} > 0 THEN n{number} ELSE 0 END"
+        columns = [*groups, f"g{width} AS v", f"n{number} AS n", f"n{number}x{companion} AS p"]
+        inner = (
+            f"SELECT {', '.join(columns)}, {counted} AS w FROM {point.name} "
+            f"WHERE g{width} IS NOT NULL"
+        )
+        name = self.binding.fresh("m")
+        self.binding.withs.append(
+            f"{name} AS (SELECT *, sum(w) OVER ({by} ORDER BY v) AS cum, "
+            f"sum(w) OVER ({by}) AS tot, max(w) OVER ({by}) AS top FROM ({inner}))"
+        )
+        return Marginal(name, value.typed.type, (point.index, number), value.typed.scale)
 
 
 Rule = Callable[[Marginal], tuple[str, ...]]
 
 
 def _rule(node: exp.Expr) -> Rule | None:
-    """Return the text of an aggregate over a marginal q, its type, and what it is."""
+    """Return how an aggregate is computed from a marginal q: text, type, kind, and detail."""
     if isinstance(node, exp.Count) and isinstance(node.this, exp.Distinct):
         return lambda _: ("count(*) FILTER (WHERE q.p)", "bigint", "distinct")
     if isinstance(node, exp.Min | exp.Max):
@@ -203,7 +216,7 @@ def _spread(marginal: Marginal, name: str) -> tuple[str, ...]:
 
 def _refused(node: exp.Expr) -> NotSupportedError:
     return NotSupportedError(
-        f"{worded(node)} is not a function of counts and sums that is known",
+        f"{as_sql(node)} is not a function of counts and sums that is known",
         hint="COUNT, SUM and AVG are answered with an interval; COUNT(DISTINCT), MIN, MAX, MEDIAN, "
         "percentiles, MODE, VARIANCE and STDDEV are derived from counts",
         position=position(node),

@@ -15,26 +15,26 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError, StatementTooComplexError
 from proxy.sql.bind.names import Names
-from proxy.sql.bind.protected_rows import Inputs
-from proxy.sql.bind.relations import Protected, Relation
+from proxy.sql.bind.protected_rows import ColumnResolver
+from proxy.sql.bind.relations import ProtectedRows, Relation
 from proxy.sql.bind.union_all import MAX_BRANCHES
-from proxy.sql.compile.columns import Branched, Public, pick, repeated
-from proxy.sql.expression.typed import Typed
+from proxy.sql.compile.columns import PerBranch, Public, at_branch, repeat_branches
+from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import flat, position
 
-Pair = tuple[exp.Expr, Typed]  # what of a record equals which column of the public table
+Pair = tuple[exp.Expr, TypedSql]  # an expression of the record, and the column it equals
 
 
-def joined(
-    inputs: Inputs,
-    protected: Protected,
+def join_public(
+    resolver: ColumnResolver,
+    protected: ProtectedRows,
     table: tuple[str, Relation],
     join: exp.Expr,
     where: exp.Expr | None,
     *,
     first: bool = False,
-) -> Protected:
+) -> ProtectedRows:
     """Return protected rows with the columns of a public table, which stands ``first`` in FROM.
 
     The key is what ON or USING says, or, of a table after a comma, equalities in WHERE.
@@ -45,48 +45,48 @@ def joined(
     name, relation = table
     outer = _outer(join, relation, first)
     public = Names({name: relation.columns})
-    pairs, rest = _pairs(inputs, public, join, where)
+    pairs, rest = _pairs(resolver, public, join, where)
     if outer and (rest or not pairs):
         raise NotSupportedError(
             "an outer JOIN of protected rows takes equalities with columns of the public table",
             hint="write ON a = b AND c = d, and other conditions of the public table in a subquery",
             position=position(rest[0] if rest else join),
         )
-    found = _Found(relation, pairs)
-    most, alike = _repetitions(inputs, found)
+    matches = _Matches(relation, pairs)
+    most, alike = _repetitions(resolver, matches)
     _require_few(protected.branches * most, name, join)
 
-    def each(made: Sequence[exp.Expr]) -> exp.Expr:
-        """Return what a record meets in each of the rows that it finds."""
+    def each(meanings: Sequence[exp.Expr]) -> exp.Expr:
+        """Return one meaning for each matching row, as branches."""
         if most == 1:
-            return made[0]
-        parts = [pick(node, k) for k in range(protected.branches) for node in made]
-        return Branched(expressions=[part.copy() for part in parts])
+            return meanings[0]
+        parts = [at_branch(node, k) for k in range(protected.branches) for node in meanings]
+        return PerBranch(expressions=[part.copy() for part in parts])
 
     columns = [
-        (column, repeated(found.one(typed), most) if same else each(found.all(typed, most)))
-        for (column, typed), same in zip(relation.columns, alike, strict=True)
+        (own, repeat_branches(matches.one(typed), most) if same else each(matches.all(typed, most)))
+        for (own, typed), same in zip(relation.columns, alike, strict=True)
     ]
-    kept = [exp.true() if outer and not j else found.more_than(j) for j in range(most)]
+    kept = [exp.true() if outer and not j else matches.more_than(j) for j in range(most)]
     mine: dict[str, Sequence[tuple[str, exp.Expr]]] = {
-        table: [(column, repeated(meaning, most)) for column, meaning in known]
-        for table, known in protected.names.tables.items()
+        table: [(column, repeat_branches(meaning, most)) for column, meaning in listed]
+        for table, listed in protected.names.tables.items()
     }
     names = Names(
         {name: columns, **mine} if first else {**mine, name: columns},
-        {column: repeated(node, most) for column, node in protected.names.merged.items()},
+        {column: repeat_branches(node, most) for column, node in protected.names.merged.items()},
     )
     for identifier in join.args.get("using") or ():
         whole = Names(mine, names.merged).find(exp.Column(this=identifier.copy()))
         names.merged[name_of(identifier)] = whole or dict(columns)[name_of(identifier)]
-    conditions = [repeated(condition, most) for condition in protected.where]
-    rows = Protected(names, (*conditions, each(kept)), protected.branches * most)
-    more = Inputs(inputs.binder, rows, inputs.context)
+    conditions = [repeat_branches(condition, most) for condition in protected.where]
+    rows = ProtectedRows(names, (*conditions, each(kept)), protected.branches * most)
+    more = ColumnResolver(resolver.binding, rows, resolver.scope)
     return replace(rows, where=(*rows.where, *(more.resolve(part) for part in rest)))
 
 
 def _require_few(branches: int, name: str, join: exp.Expr) -> None:
-    """Refuse a join in which a record meets too many rows."""
+    """Refuse a join with too many matches for one record."""
     if branches > MAX_BRANCHES:
         raise StatementTooComplexError(
             f"a record meets {branches:,} rows of {name}; {MAX_BRANCHES} are allowed",
@@ -96,15 +96,15 @@ def _require_few(branches: int, name: str, join: exp.Expr) -> None:
 
 
 @dataclass(frozen=True)
-class _Found:
-    """The rows of a public table that a record finds."""
+class _Matches:
+    """The rows of a public table that a record is joined with."""
 
     relation: Relation
     pairs: Sequence[Pair]
 
     @property
     def order(self) -> str:
-        """An order of these rows; what it does not order is the same."""
+        """A total order of these rows, up to equal ones."""
         return ", ".join(typed.sql for _, typed in self.relation.columns)
 
     def _lookup(self, sql: str, kind: str) -> exp.Expr:
@@ -115,22 +115,22 @@ class _Found:
         operands = [operand.copy() for operand, _ in self.pairs]
         return Public(meaning=(text, kind), expressions=operands, keys=keys)
 
-    def one(self, typed: Typed) -> exp.Expr:
-        """Return a column that is the same in all of these rows."""
+    def one(self, typed: TypedSql) -> exp.Expr:
+        """Return a column with one value in all matching rows."""
         return self._lookup(f"any_value({typed.sql})", typed.type)
 
-    def all(self, typed: Typed, most: int) -> list[exp.Expr]:
-        """Return a column in each of these rows."""
+    def all(self, typed: TypedSql, most: int) -> list[exp.Expr]:
+        """Return a column in each matching row."""
         listed = f"list({typed.sql} ORDER BY {self.order})"
         return [self._lookup(f"{listed}[{j + 1}]", typed.type) for j in range(most)]
 
     def more_than(self, count: int) -> exp.Expr:
-        """Return whether there are more than so many rows."""
+        """Return whether more than ``count`` rows match."""
         return exp.GT(this=self._lookup("count(*)", "bigint"), expression=exp.Literal.number(count))
 
 
 def _outer(join: exp.Expr, relation: Relation, first: bool) -> bool:
-    """Return whether records that find nothing are kept.
+    """Return whether records without a match are kept: an outer join.
 
     Raises:
         NotSupportedError: what is kept of the public table would depend on the records.
@@ -142,8 +142,8 @@ def _outer(join: exp.Expr, relation: Relation, first: bool) -> bool:
             position=position(join),
         )
     side, kind = join.args.get("side") or "", join.args.get("kind") or ""
-    known = {"this", "side", "kind", "on", "using"}
-    odd = any(value and arg not in known for arg, value in join.args.items())
+    allowed = {"this", "side", "kind", "on", "using"}
+    odd = any(value and arg not in allowed for arg, value in join.args.items())
     if odd or kind not in ("", "INNER", "OUTER", "CROSS"):
         raise NotSupportedError(
             "this JOIN of protected rows is not supported",
@@ -160,38 +160,39 @@ def _outer(join: exp.Expr, relation: Relation, first: bool) -> bool:
     return bool(side)
 
 
-def _repetitions(inputs: Inputs, found: _Found) -> tuple[int, list[bool]]:
-    """Return how many rows have one key at most, and of which columns these have one value."""
-    keys = [typed.sql for _, typed in found.pairs]
-    known = " AND ".join(f"{key} IS NOT NULL" for key in keys) or "TRUE"
+def _repetitions(resolver: ColumnResolver, matches: _Matches) -> tuple[int, list[bool]]:
+    """Return the most rows of one key, and for each column whether a key determines it."""
+    keys = [typed.sql for _, typed in matches.pairs]
+    not_null = " AND ".join(f"{key} IS NOT NULL" for key in keys) or "TRUE"
     same = [
         f"count(DISTINCT {typed.sql}) <= 1 AND count({typed.sql}) IN (0, count(*)) AS u{i}"
-        for i, (_, typed) in enumerate(found.relation.columns)
+        for i, (_, typed) in enumerate(matches.relation.columns)
     ]
-    inner = f"SELECT {', '.join(['count(*) AS n', *same])} FROM {found.relation.text} WHERE {known}"
+    selected = ", ".join(["count(*) AS n", *same])
+    inner = f"SELECT {selected} FROM {matches.relation.text} WHERE {not_null}"
     inner += f" GROUP BY {', '.join(keys)}" if keys else ""
     outer = ["max(n)", *(f"bool_and(u{i})" for i in range(len(same)))]
-    ((most, *alike),) = inputs.binder.evaluator.rows(
+    ((most, *alike),) = resolver.binding.evaluator.rows(
         f"SELECT {', '.join(outer)} FROM ({inner})", {}
     )
     return max(most or 0, 1), [value is not False for value in alike]
 
 
 def _pairs(
-    inputs: Inputs, public: Names[Typed], join: exp.Expr, where: exp.Expr | None
+    resolver: ColumnResolver, public: Names[TypedSql], join: exp.Expr, where: exp.Expr | None
 ) -> tuple[list[Pair], list[exp.Expr]]:
-    """Return the key by which rows are found, and the other conditions of ON."""
+    """Return the key of the join, and the other conditions of ON."""
     pairs: list[Pair] = []
     for identifier in join.args.get("using") or ():
         column = exp.Column(this=identifier.copy())
         typed = public.find(column)
         if typed is None:
             raise public.unknown(column)
-        pairs.append((inputs.resolve(column), typed))
+        pairs.append((resolver.resolve(column), typed))
     on, rest = join.args.get("on"), []
     comma = on is None and not pairs
     for part in _parts(where if comma else on):
-        key = _key_of(part, public, inputs)
+        key = _key_of(part, public, resolver)
         if key is None:
             rest.append(part)
             continue
@@ -200,7 +201,7 @@ def _pairs(
         if typed is None:
             raise public.unknown(named)
         try:
-            pairs.append((inputs.resolve(operand), typed))
+            pairs.append((resolver.resolve(operand), typed))
         except ProgrammingError:  # of a table that comes later
             if not comma:
                 raise
@@ -217,20 +218,20 @@ def _parts(node: exp.Expr | None) -> list[exp.Expr]:
 
 
 def _key_of(
-    node: exp.Expr, public: Names[Typed], inputs: Inputs
+    node: exp.Expr, public: Names[TypedSql], resolver: ColumnResolver
 ) -> tuple[exp.Expr, exp.Expr] | None:
-    """Return what of the rows equals which column of the public table, if a condition says so."""
+    """Return the two sides of record expression = public column, if a condition is of that form."""
     if not isinstance(node, exp.EQ):
         return None
     sides = [node.this, node.expression]
-    mine = [_columns(side, public, inputs) for side in sides]
+    mine = [_columns(side, public, resolver) for side in sides]
     for k in (0, 1):
         if isinstance(sides[k], exp.Column) and mine[k] and not mine[1 - k]:
             return sides[1 - k], sides[k]
     return None
 
 
-def _columns(node: exp.Expr, public: Names[Typed], inputs: Inputs) -> list[exp.Expr]:
+def _columns(node: exp.Expr, public: Names[TypedSql], resolver: ColumnResolver) -> list[exp.Expr]:
     """Return the columns of an expression that are the public table's."""
     return [
         column
@@ -238,6 +239,6 @@ def _columns(node: exp.Expr, public: Names[Typed], inputs: Inputs) -> list[exp.E
         if (
             name_of(column.args["table"]) in public.tables
             if column.args.get("table")
-            else public.find(column) is not None and inputs.names.find(column) is None
+            else public.find(column) is not None and resolver.names.find(column) is None
         )
     ]

@@ -1,4 +1,4 @@
-"""Names, by PostgreSQL's rules: how they fold, what they find, and what is said where they do not.
+"""Name resolution by PostgreSQL's rules: folding, lookup, and the errors where it fails.
 
 Invariant: a name that is not quoted is lower case, a quoted one is as it is written.
 """
@@ -26,7 +26,7 @@ class Names(Generic[Meaning]):
     merged: dict[str, Meaning] = field(default_factory=dict)
 
     def find(self, node: exp.Expr) -> Meaning | None:
-        """Return what a column means here; None if there is no such column.
+        """Return the meaning of a column; None if there is no such column.
 
         Raises:
             UndefinedTableError: the column names a table, which is not here.
@@ -42,12 +42,14 @@ class Names(Generic[Meaning]):
                 position=position(node),
             )
         places = [name_of(table)] if table is not None else list(self.tables)
-        found = [known for place in places for known in self.tables[place] if known[0] == name]
-        if len(found) > 1:
+        matching = [
+            column for place in places for column in self.tables[place] if column[0] == name
+        ]
+        if len(matching) > 1:
             raise AmbiguousColumnError(
                 f'column reference "{name}" is ambiguous', position=position(node)
             )
-        return found[0][1] if found else None
+        return matching[0][1] if matching else None
 
     def all(self, node: exp.Expr) -> list[tuple[str, Meaning]]:
         """Return the columns that * or table.* stands for."""
@@ -59,15 +61,17 @@ class Names(Generic[Meaning]):
                     position=position(node),
                 )
             return list(self.tables[name_of(table)])
-        rest = [c for known in self.tables.values() for c in known if c[0] not in self.merged]
+        rest = [c for columns in self.tables.values() for c in columns if c[0] not in self.merged]
         return [*self.merged.items(), *rest]
 
     def unknown(self, node: exp.Expr) -> UndefinedColumnError:
         """Return the error for a column that is not here."""
         name = name_of(node.this)
-        known = [column for columns in self.tables.values() for column, _ in columns]
+        candidates = [column for columns in self.tables.values() for column, _ in columns]
         return UndefinedColumnError(
-            f'column "{name}" does not exist', hint=nearest(name, known), position=position(node)
+            f'column "{name}" does not exist',
+            hint=nearest(name, candidates),
+            position=position(node),
         )
 
     def add(self, alias: str, columns: Sequence[tuple[str, Meaning]], node: exp.Expr) -> None:

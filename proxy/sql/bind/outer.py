@@ -1,58 +1,55 @@
-"""What every expression outside of aggregations may have: subqueries of results, and windows."""
+"""Expressions after aggregation: subqueries of results, and windows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError
 from proxy.sql import types
+from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
-from proxy.sql.bind.relations import Bound, Context
+from proxy.sql.bind.relations import BoundQuery, Scope
 from proxy.sql.bind.render import direction
-from proxy.sql.expression.aggregates import WINDOWS, aggregate, convert_result
+from proxy.sql.expression.aggregates import WINDOWS, aggregate, coerce_result
 from proxy.sql.expression.lowering import compared, signed
 from proxy.sql.expression.rules import ExpressionLowering
-from proxy.sql.expression.typed import Typed, convert, make
+from proxy.sql.expression.typed import TypedSql, coerce, combine
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import position
 
-if TYPE_CHECKING:
-    from proxy.sql.bind.query import Binder
-
-CONSTANTS = 64  # of a statement are tried beforehand
+CONSTANTS = 64  # expressions of a statement that are evaluated beforehand
 
 
-class Outer(ExpressionLowering):
-    """What all expressions outside of aggregations may have: subqueries of results, windows."""
+class PostAggregate(ExpressionLowering):
+    """The translation of expressions after aggregation, for subqueries of results and windows."""
 
-    def __init__(self, binder: Binder, context: Context, windows: Sequence[exp.Expr] = ()) -> None:
-        self.binder = binder
-        self.context = context
+    def __init__(self, binding: Binding, scope: Scope, windows: Sequence[exp.Expr] = ()) -> None:
+        self.binding = binding
+        self.scope = scope
         self.windows = {name_of(window.this): window for window in windows}
 
-    def visible(self) -> Names[Typed] | None:
+    def visible(self) -> Names[TypedSql] | None:
         """Return the columns that a subquery sees from here."""
         return None
 
-    def before(self, node: exp.Expr) -> Typed | None:
+    def special_case(self, node: exp.Expr) -> TypedSql | None:
         """Return the translation of a subquery or a window."""
         if isinstance(node, exp.Subquery):
             return self._scalar(node)
         if isinstance(node, exp.Exists):
             bound = self._subquery(node.this)
-            return make(f"(EXISTS ({bound.sql}))", "boolean", *(o.typed for o in bound.outputs))
+            return combine(f"(EXISTS ({bound.sql}))", "boolean", *(o.typed for o in bound.outputs))
         if isinstance(node, exp.In) and node.args.get("query"):
             return self._member(node)
         if isinstance(node, exp.Window):
             return self._window(node)
         return self.constant(node)
 
-    def constant(self, node: exp.Expr) -> Typed | None:
-        """Return an expression of constants, tried now: if it fails, then before any charge.
+    def constant(self, node: exp.Expr) -> TypedSql | None:
+        """Return a constant expression, evaluated now: if it fails, it fails before any charge.
 
         Raises:
             DataError: it has no value.
@@ -61,41 +58,41 @@ class Outer(ExpressionLowering):
             return None
         if node.find(exp.Column, exp.Query, exp.AggFunc, exp.Window, exp.Anonymous):
             return None
-        self.binder.constants += 1
-        if self.binder.constants > CONSTANTS:
+        self.binding.constants += 1
+        if self.binding.constants > CONSTANTS:
             return None
-        coefficients = self.binder.coefficients
+        coefficients = self.binding.coefficients
         typed = coefficients.lower(node)
         if not typed.axes:
             coefficients.evaluator.value(typed.sql)
         return typed
 
-    def _subquery(self, node: exp.Expr) -> Bound:
-        return self.binder.query(node, replace(self.context, outer=self.visible()))
+    def _subquery(self, node: exp.Expr) -> BoundQuery:
+        return self.binding.query(node, replace(self.scope, outer=self.visible()))
 
-    def _one_column(self, node: exp.Expr) -> tuple[Bound, Typed]:
+    def _one_column(self, node: exp.Expr) -> tuple[BoundQuery, TypedSql]:
         bound = self._subquery(node)
         if len(bound.outputs) != 1:
             raise ProgrammingError("subquery must return only one column", position=position(node))
         return bound, bound.outputs[0].typed
 
-    def _scalar(self, node: exp.Expr) -> Typed:
+    def _scalar(self, node: exp.Expr) -> TypedSql:
         bound, typed = self._one_column(node)
-        shadow = f"(SELECT s0 FROM ({bound.sql}))" if typed.shadow else None
+        provenance = f"(SELECT s0 FROM ({bound.sql}))" if typed.provenance else None
         text = f"(SELECT c0 FROM ({bound.sql}))"
-        made = make(text, typed.type, typed, scale=typed.scale)
-        return replace(made, axes=frozenset(), shadow=shadow)
+        value = combine(text, typed.type, typed, scale=typed.scale)
+        return replace(value, axes=frozenset(), provenance=provenance)
 
-    def _member(self, node: exp.Expr) -> Typed:
+    def _member(self, node: exp.Expr) -> TypedSql:
         bound, typed = self._one_column(node.args["query"])
-        inner = Typed("c0", typed.type, numbers=typed.numbers)
+        inner = TypedSql("c0", typed.type, numbers=typed.numbers)
         left, right = compared(self.lower(node.this), inner, "=")
         text = f"({left.sql} IN (SELECT {right.sql} FROM ({bound.sql})))"
-        return make(text, "boolean", left, right)
+        return combine(text, "boolean", left, right)
 
     # --- windows -----------------------------------------------------------------------------
 
-    def _window(self, node: exp.Expr) -> Typed:
+    def _window(self, node: exp.Expr) -> TypedSql:
         named = node.args.get("alias")
         if named is not None:
             if name_of(named) not in self.windows:
@@ -119,30 +116,30 @@ class Outer(ExpressionLowering):
         if spec.args.get("spec"):
             pieces.append(_frame(spec.args["spec"]))
         scale = values[0].scale if values else None
-        made = make(f"({function} OVER ({' '.join(pieces)}))", kind, *values, scale=scale)
-        return convert_result(made, function)
+        value = combine(f"({function} OVER ({' '.join(pieces)}))", kind, *values, scale=scale)
+        return coerce_result(value, function)
 
-    def _windowed(self, node: exp.Expr) -> tuple[str, str, list[Typed]]:
+    def _windowed(self, node: exp.Expr) -> tuple[str, str, list[TypedSql]]:
         """Return the call, its type and its arguments."""
         if type(node) in WINDOWS:
             name, kind = WINDOWS[type(node)]
-            found = [
+            arguments = [
                 self.lower(node.args[arg])
                 for arg in ("this", "offset", "default")
                 if isinstance(node.args.get(arg), exp.Expr)
             ]
-            if kind is None and len(found) > 2:
-                found[0], found[2] = together_or_raise(found[0], found[2], name)
-            text = f"{name}({', '.join(v.sql for v in found)})"
-            return text, kind or found[0].type, found
+            if kind is None and len(arguments) > 2:
+                arguments[0], arguments[2] = unify_pair(arguments[0], arguments[2], name)
+            text = f"{name}({', '.join(v.sql for v in arguments)})"
+            return text, kind or arguments[0].type, arguments
         call = aggregate(node, self.lower)
         return call.sql, call.type, [call]
 
 
-def together_or_raise(one: Typed, two: Typed, place: str) -> tuple[Typed, Typed]:
+def unify_pair(one: TypedSql, two: TypedSql, place: str) -> tuple[TypedSql, TypedSql]:
     """Return two values as the type they have in common."""
     kind = types.common([one.type, two.type], place.upper())
-    return convert(one, kind), convert(two, kind)
+    return coerce(one, kind), coerce(two, kind)
 
 
 def _frame(spec: exp.Expr) -> str:

@@ -8,39 +8,36 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError, StatementTooComplexError
-from proxy.sql.bind.relations import Context, Protected
+from proxy.sql.bind.binding import Binding
+from proxy.sql.bind.relations import ProtectedRows, Scope
 from proxy.sql.compile.columns import Public
 from proxy.sql.parse.tree import position
-
-if TYPE_CHECKING:
-    from proxy.sql.bind.query import Binder
 
 MAX_NODES = 50_000  # of one expression
 
 
-class Inputs:
-    """The columns of protected rows."""
+class ColumnResolver:
+    """The resolution of columns of protected rows to their meanings."""
 
-    def __init__(self, binder: Binder, protected: Protected, context: Context) -> None:
-        self.binder = binder
+    def __init__(self, binding: Binding, protected: ProtectedRows, scope: Scope) -> None:
+        self.binding = binding
         self.names = protected.names
-        self.context = context
+        self.scope = scope
 
     def resolve(self, node: exp.Expr) -> exp.Expr:
-        """Return an expression with its columns replaced by what they are.
+        """Return an expression with its columns replaced by their meanings.
 
         Raises:
             StatementTooComplexError: subqueries upon subqueries have made it too large.
         """
-        found = self._resolve(node.copy())
-        if sum(1 for _ in islice(found.walk(), MAX_NODES + 1)) > MAX_NODES:
+        resolved = self._resolve(node.copy())
+        if sum(1 for _ in islice(resolved.walk(), MAX_NODES + 1)) > MAX_NODES:
             raise StatementTooComplexError("an expression of this statement becomes too long")
-        return found
+        return resolved
 
     def _resolve(self, node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Column):
@@ -50,27 +47,27 @@ class Inputs:
         if isinstance(node, exp.Query):
             raise NotSupportedError("a subquery is not supported here", position=position(node))
         for child in list(node.iter_expressions()):
-            found = self._resolve(child)
-            if found is not child:
-                child.replace(found)
+            resolved = self._resolve(child)
+            if resolved is not child:
+                child.replace(resolved)
         return node
 
     def _column(self, node: exp.Expr) -> exp.Expr:
         if isinstance(node.this, exp.Star):
             raise NotSupportedError("* is not supported here", position=position(node))
-        known = self.names.find(node)
-        if known is None:
+        meaning = self.names.find(node)
+        if meaning is None:
             raise self.names.unknown(node)
-        found = known.copy()
+        column = meaning.copy()
         if "start" in node.this.meta:
-            found.meta["start"] = node.this.meta["start"]
-        return found if not found.args or not _compound(found) else exp.Paren(this=found)
+            column.meta["start"] = node.this.meta["start"]
+        return column if not column.args or not _compound(column) else exp.Paren(this=column)
 
     def _public(self, node: exp.Expr) -> exp.Expr:
         """Return a subquery of public tables as a value, a list or a condition."""
         inner = node.args.get("query") or node
         query = inner.this
-        bound = self.binder.query(query, replace(self.context, outer=None))
+        bound = self.binding.query(query, replace(self.scope, outer=None))
         if not bound.public:
             raise NotSupportedError(
                 "rows are not selected by a result of the protected dataset",

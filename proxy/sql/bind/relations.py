@@ -1,4 +1,4 @@
-"""What a query is made of, and what it makes: protected rows, relations, bound queries."""
+"""The values of binding: protected rows, relations, bound queries, and their scope."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from sqlglot import exp
 
 from proxy.errors import ProgrammingError
 from proxy.sql.bind.names import Names
-from proxy.sql.expression.typed import Typed
+from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.tree import position
 from proxy.sql.program import Request
 
 
-@dataclass
-class Protected:
-    """Rows of the protected dataset: what each column is, in axes and measures, and which rows.
+@dataclass(frozen=True)
+class ProtectedRows:
+    """Rows of the protected dataset: the meaning of each column, and the conditions on the rows.
 
     With several ``branches``, of UNION ALL, they are the rows of each branch, one after the other.
     """
@@ -31,8 +31,8 @@ class Relation:
     """A result, or a public table: an item of DuckDB's FROM, and its columns."""
 
     text: str
-    columns: tuple[tuple[str, Typed], ...]
-    public: bool = False  # nothing in it has been released: public tables and what is made of them
+    columns: tuple[tuple[str, TypedSql], ...]
+    public: bool = False  # reads public tables only: nothing is released
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Output:
     """A column of a bound query."""
 
     name: str
-    typed: Typed
+    typed: TypedSql
 
 
 @dataclass(frozen=True)
-class Bound:
-    """A bound query: DuckDB text whose columns are c0, c1, ..., then s0, s1, ... of some."""
+class BoundQuery:
+    """A bound query: DuckDB text with columns c0, c1, ..., then the provenances s0, s1, ..."""
 
     sql: str
     outputs: tuple[Output, ...]
@@ -61,52 +61,52 @@ class Cte:
     columns: Sequence[str]
     env: Env
     relation: Relation | None = None
-    wanted: Request | None = None  # of a view with a hint
+    request: Request | None = None  # of a view with a hint
 
 
 Env = Mapping[str, Cte]
 
 
 @dataclass(frozen=True)
-class Context:
-    """Where a query stands: the WITH queries it sees, the request that holds, outer columns."""
+class Scope:
+    """What a query sees: WITH queries, the utility request in force, columns of outer queries."""
 
     env: Env = field(default_factory=dict)
-    wanted: Request | None = None
-    outer: Names[Typed] | None = None
+    request: Request | None = None
+    outer: Names[TypedSql] | None = None
 
 
-def columns_of(name: str, outputs: Iterable[Output]) -> tuple[tuple[str, Typed], ...]:
+def columns_of(name: str, outputs: Iterable[Output]) -> tuple[tuple[str, TypedSql], ...]:
     """Return the columns of a bound query as columns of a relation."""
     return tuple(
         (
             output.name,
-            Typed(
+            TypedSql(
                 f"{name}.c{i}",
                 output.typed.type,
                 numbers=output.typed.numbers,
                 width=output.typed.width,
                 scale=output.typed.scale,
-                shadow=f"{name}.s{i}" if output.typed.shadow else None,
+                provenance=f"{name}.s{i}" if output.typed.provenance else None,
             ),
         )
         for i, output in enumerate(outputs)
     )
 
 
-def renamed(
-    found: Protected | Relation, names: Sequence[str], node: exp.Expr
-) -> Protected | Relation:
+def rename_columns(
+    rows: ProtectedRows | Relation, names: Sequence[str], node: exp.Expr
+) -> ProtectedRows | Relation:
     """Return a relation whose first columns have other names."""
-    columns = found.columns if isinstance(found, Relation) else found.names.tables[""]
+    columns = rows.columns if isinstance(rows, Relation) else rows.names.tables[""]
     if len(names) > len(columns):
         raise ProgrammingError(
             f"{len(columns)} columns available but {len(names)} columns specified",
             position=position(node),
         )
-    kept = [*names, *(column for column, _ in columns[len(names) :])]
-    if isinstance(found, Relation):
-        pairs = tuple((a, typed) for a, (_, typed) in zip(kept, found.columns, strict=True))
-        return replace(found, columns=pairs)
-    inner = [(a, meaning) for a, (_, meaning) in zip(kept, found.names.tables[""], strict=True)]
-    return replace(found, names=Names({"": inner}))
+    aliases = [*names, *(column for column, _ in columns[len(names) :])]
+    if isinstance(rows, Relation):
+        pairs = tuple((a, typed) for a, (_, typed) in zip(aliases, rows.columns, strict=True))
+        return replace(rows, columns=pairs)
+    inner = [(a, meaning) for a, (_, meaning) in zip(aliases, rows.names.tables[""], strict=True)]
+    return replace(rows, names=Names({"": inner}))

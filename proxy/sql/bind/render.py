@@ -1,24 +1,20 @@
-"""A SELECT written out: columns and their shadows, ORDER BY, LIMIT, DISTINCT.
+"""A SELECT written out: columns and their provenances, ORDER BY, LIMIT, DISTINCT.
 
-Invariant: beside each column that is a number as it is stands its shadow, the number's id.
+Invariant: each column that is a number as it stands has its provenance beside it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError, TypeMismatchError
-from proxy.sql.bind.relations import Bound, Output
-from proxy.sql.expression.typed import Typed
+from proxy.sql.bind.relations import BoundQuery, Output
+from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import position, refuse_constant
-
-if TYPE_CHECKING:
-    pass
 
 
 def direction(sql: str, item: exp.Expr) -> str:
@@ -29,7 +25,7 @@ def direction(sql: str, item: exp.Expr) -> str:
 
 @dataclass(frozen=True)
 class Body:
-    """A SELECT in translation: where it reads from, and the texts of its clauses."""
+    """The parts of a SELECT as DuckDB text."""
 
     source: str
     outputs: Sequence[Output]
@@ -37,14 +33,14 @@ class Body:
     group: str | None = None
     having: str | None = None
     qualify: str | None = None
-    ties: Sequence[str] = ()  # what orders rows that ORDER BY does not
+    ties: Sequence[str] = ()  # tie-breakers appended to ORDER BY
 
 
-def assembled(node: exp.Expr, body: Body, lower: Callable[[exp.Expr], Typed]) -> Bound:
-    """Return a SELECT as text: its columns, then the shadows, in order, limited."""
+def render_select(node: exp.Expr, body: Body, lower: Callable[[exp.Expr], TypedSql]) -> BoundQuery:
+    """Return a SELECT as text: its columns, then their provenances, in order, limited."""
     columns = [f"{output.typed.sql} AS c{i}" for i, output in enumerate(body.outputs)]
-    shadowed = [i for i, output in enumerate(body.outputs) if output.typed.shadow]
-    columns += [f"{body.outputs[i].typed.shadow} AS s{i}" for i in shadowed]
+    traced = [i for i, output in enumerate(body.outputs) if output.typed.provenance]
+    columns += [f"{body.outputs[i].typed.provenance} AS s{i}" for i in traced]
     text = f"SELECT {', '.join(columns or ['1'])}"
     text += f" FROM {body.source}" if body.source else ""
     for word in ("where", "group", "having", "qualify"):
@@ -57,39 +53,39 @@ def assembled(node: exp.Expr, body: Body, lower: Callable[[exp.Expr], Typed]) ->
     ]
     if distinct:
         listed = ", ".join(f"c{i}" for i in range(len(body.outputs)))
-        picked = [f"min(s{i}) AS s{i}" for i in shadowed]
+        picked = [f"min(s{i}) AS s{i}" for i in traced]
         text = f"SELECT {', '.join([listed, *picked])} FROM ({text}) GROUP BY {listed}"
     else:
         order += body.ties
     text += f" ORDER BY {', '.join(order)}" if order else ""
     limit, tail = _limits(node)
-    return Bound(text + tail, tuple(body.outputs), probe=limit == 0)
+    return BoundQuery(text + tail, tuple(body.outputs), probe=limit == 0)
 
 
 def _ordered(
     node: exp.Expr,
     outputs: Sequence[Output],
-    lower: Callable[[exp.Expr], Typed],
+    lower: Callable[[exp.Expr], TypedSql],
     distinct: bool,
 ) -> str:
-    """Return what to order by: an ordinal, an output column, an expression of the input."""
+    """Return the text of an item of ORDER BY: an ordinal, an output column, or an expression."""
     at = output_at(node, outputs)
     if at is None:
         typed = lower(node)
-        found = [i for i, output in enumerate(outputs) if output.typed.sql == typed.sql]
+        matching = [i for i, output in enumerate(outputs) if output.typed.sql == typed.sql]
         if not distinct:
             return typed.sql
-        if not found:
+        if not matching:
             raise ProgrammingError(
                 "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
                 position=position(node),
             )
-        at = found[0]
+        at = matching[0]
     return f"c{at}" if distinct else outputs[at].typed.sql
 
 
 def output_at(node: exp.Expr, outputs: Sequence[Output]) -> int | None:
-    """Return which output an item of ORDER BY names by its ordinal or its name."""
+    """Return the index of the output that an item of ORDER BY names, by ordinal or by name."""
     refuse_constant(node, "ORDER BY")
     if isinstance(node, exp.Literal) and not node.is_string:
         at = int(node.name) if node.name.isdigit() else 0
@@ -106,7 +102,7 @@ def output_at(node: exp.Expr, outputs: Sequence[Output]) -> int | None:
     return None
 
 
-def modified(bound: Bound, node: exp.Expr) -> Bound:
+def order_and_limit(bound: BoundQuery, node: exp.Expr) -> BoundQuery:
     """Return a query with the ORDER BY and LIMIT that stand after it as a whole."""
     order = []
     for item in node.args["order"].expressions if node.args.get("order") else ():
@@ -121,10 +117,10 @@ def modified(bound: Bound, node: exp.Expr) -> Bound:
     text = f"SELECT * FROM ({bound.sql})" if order or tail else bound.sql
     text += f" ORDER BY {', '.join(order)}" if order else ""
     outputs = tuple(
-        replace(o, typed=replace(o.typed, sql=f"c{i}", shadow=o.typed.shadow and f"s{i}"))
+        replace(o, typed=replace(o.typed, sql=f"c{i}", provenance=o.typed.provenance and f"s{i}"))
         for i, o in enumerate(bound.outputs)
     )
-    return Bound(text + tail, outputs, probe=bound.probe or limit == 0)
+    return BoundQuery(text + tail, outputs, probe=bound.probe or limit == 0)
 
 
 def _limits(node: exp.Expr) -> tuple[int | None, str]:

@@ -7,100 +7,86 @@ out for DuckDB with generated names.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from proxy.errors import (
-    GroupingError,
-    NotSupportedError,
-)
+from proxy.errors import GroupingError, NotSupportedError
+from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
-from proxy.sql.bind.outer import Outer
-from proxy.sql.bind.relations import Context
-from proxy.sql.expression.aggregates import aggregate, aggregates, convert_result, is_aggregate
-from proxy.sql.expression.typed import Typed, make
+from proxy.sql.bind.outer import PostAggregate
+from proxy.sql.bind.relations import Scope
+from proxy.sql.expression.aggregates import aggregate, aggregates, coerce_result, is_aggregate
+from proxy.sql.expression.typed import TypedSql, combine
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import position
 
-if TYPE_CHECKING:
-    from proxy.sql.bind.query import Binder
 
-DOUBLE = "double precision"
-
-
-# --- aggregates of results ---------------------------------------------------------------------
-
-
-# --- SELECT over results ------------------------------------------------------------------------
-
-
-class Results(Outer):
-    """Expressions over the columns of relations; with ``keys``, after a GROUP BY of these texts."""
+class ResultExpressions(PostAggregate):
+    """Expressions over the columns of relations; with ``keys``, after a GROUP BY of these."""
 
     def __init__(
         self,
-        binder: Binder,
-        names: Names[Typed],
-        context: Context,
-        keys: Sequence[Typed] | None = None,
+        binding: Binding,
+        names: Names[TypedSql],
+        scope: Scope,
+        keys: Sequence[TypedSql] | None = None,
         windows: Sequence[exp.Expr] = (),
     ) -> None:
-        super().__init__(binder, context, windows)
+        super().__init__(binding, scope, windows)
         self.names = names
         self.keys = keys
 
-    def visible(self) -> Names[Typed] | None:
-        """Return the columns that a subquery sees: these, and those around."""
-        outer = self.context.outer
+    def visible(self) -> Names[TypedSql] | None:
+        """Return the columns that a subquery sees: these, and those of outer queries."""
+        outer = self.scope.outer
         tables = {**(outer.tables if outer else {}), **self.names.tables}
         return Names(tables, self.names.merged)
 
-    def column(self, node: exp.Expr) -> Typed:
+    def column(self, node: exp.Expr) -> TypedSql:
         """Return a column."""
         if isinstance(node.this, exp.Star):
             raise NotSupportedError("* is not supported here", position=position(node))
-        found = None
-        table = node.args.get("table")
-        if table is None or name_of(table) in self.names.tables:
-            found = self.names.find(node)
-        if found is None and self.context.outer is not None:
-            found = self.context.outer.find(node)
-        if found is None:
-            if table is not None:
-                self.names.find(node)  # says that there is no such table
+        typed = self._own(node)
+        if typed is None and self.scope.outer is not None:
+            typed = self.scope.outer.find(node)
+        if typed is None:
+            if node.args.get("table") is not None:
+                self.names.find(node)  # raises: there is no such table
             raise self.names.unknown(node)
-        return found
+        return typed
 
-    def before(self, node: exp.Expr) -> Typed | None:
+    def _own(self, node: exp.Expr) -> TypedSql | None:
+        """Return a column of this FROM clause, None if it is one of an outer query."""
+        table = node.args.get("table")
+        here = table is None or name_of(table) in self.names.tables
+        return self.names.find(node) if here else None
+
+    def special_case(self, node: exp.Expr) -> TypedSql | None:
         """Return an aggregate or a key, after GROUP BY."""
         if self.keys is None:
             if is_aggregate(node):
                 raise GroupingError(
                     "aggregate functions are not allowed here", position=position(node)
                 )
-            return super().before(node)
+            return super().special_case(node)
         if is_aggregate(node):
-            plain = Results(self.binder, self.names, self.context)
-            made = aggregate(node, plain.lower)
-            return convert_result(made, made.sql)
+            plain = ResultExpressions(self.binding, self.names, self.scope)
+            value = aggregate(node, plain.lower)
+            return coerce_result(value, value.sql)
         if isinstance(node, exp.Grouping):
-            plain = Results(self.binder, self.names, self.context)
+            plain = ResultExpressions(self.binding, self.names, self.scope)
             parts = [plain.lower(item) for item in node.expressions]
-            return make(f"CAST(grouping({', '.join(p.sql for p in parts)}) AS INTEGER)", "integer")
+            return combine(
+                f"CAST(grouping({', '.join(p.sql for p in parts)}) AS INTEGER)", "integer"
+            )
         alone = node.find(exp.Column) and not node.find(exp.Window, exp.Query)
         if alone and next(aggregates(node), None) is None:
-            typed = Results(self.binder, self.names, self.context).lower(node)
+            typed = ResultExpressions(self.binding, self.names, self.scope).lower(node)
             if any(key.sql == typed.sql for key in self.keys):
                 return typed
-            if isinstance(node, exp.Column) and typed.sql.split(".")[0] in self._own():
+            if isinstance(node, exp.Column) and self._own(node) is not None:
                 raise ungrouped(node)
-        return super().before(node)
-
-    def _own(self) -> set[str]:
-        """Return the generated names of the relations of this FROM clause."""
-        columns = [typed for known in self.names.tables.values() for _, typed in known]
-        return {typed.sql.split(".")[0] for typed in columns}
+        return super().special_case(node)
 
 
 def ungrouped(node: exp.Expr) -> GroupingError:

@@ -1,38 +1,37 @@
-"""Protected rows of which one record makes several: UNION ALL, joins, under an aggregate.
+"""UNION ALL of protected rows: one record may make a row in each of its branches.
 
 An aggregate of them is the sum of its branches: the coefficients add up, and with them what one
-record adds.  A column that is not the same in all branches is a ``Branched`` node.
+record adds.  A column that is not the same in all branches is a ``PerBranch`` node.
 Invariant: its expressions are as many as the rows have branches, of one type, and hold no other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, SQLSyntaxError, StatementTooComplexError
 from proxy.sql import types
+from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
-from proxy.sql.bind.relations import Bound, Protected
-from proxy.sql.compile.columns import Branched, pick
+from proxy.sql.bind.relations import BoundQuery, ProtectedRows
+from proxy.sql.compile.columns import PerBranch, at_branch
 from proxy.sql.parse.tree import position
-
-if TYPE_CHECKING:
-    from proxy.sql.bind.query import Binder
 
 MAX_BRANCHES = 64
 
 
-def united(binder: Binder, parts: Sequence[Protected | Bound], node: exp.Expr) -> Protected:
+def union_all(
+    binding: Binding, parts: Sequence[ProtectedRows | BoundQuery], node: exp.Expr
+) -> ProtectedRows:
     """Return the rows of UNION ALL.
 
     Raises:
         NotSupportedError: it is another operation, or not all of it are protected rows.
         SQLSyntaxError, TypeMismatchError: the columns do not match.
     """
-    rows = [part for part in parts if isinstance(part, Protected)]
+    rows = [part for part in parts if isinstance(part, ProtectedRows)]
     if not isinstance(node, exp.Union) or node.args.get("distinct") or len(rows) < len(parts):
         raise NotSupportedError(
             "protected rows are put together by UNION ALL, and with protected rows only",
@@ -55,16 +54,16 @@ def united(binder: Binder, parts: Sequence[Protected | Bound], node: exp.Expr) -
         raise StatementTooComplexError(f"UNION ALL has more than {MAX_BRANCHES} parts of rows")
     named = []
     for i, (name, _) in enumerate(columns[0]):
-        meanings = [pick(part.names.tables[""][i][1], k) for part, k in leaves]
-        named.append((name, _joined(_alike(binder, meanings))))
-    wheres = [[pick(each, k) for each in part.where] or [exp.true()] for part, k in leaves]
+        meanings = [at_branch(part.names.tables[""][i][1], k) for part, k in leaves]
+        named.append((name, _per_branch(_alike(binding, meanings))))
+    wheres = [[at_branch(each, k) for each in part.where] or [exp.true()] for part, k in leaves]
     conditions = [exp.and_(*each) for each in wheres]
-    return Protected(Names({"": named}), (_joined(conditions),), len(leaves))
+    return ProtectedRows(Names({"": named}), (_per_branch(conditions),), len(leaves))
 
 
-def _alike(binder: Binder, meanings: Sequence[exp.Expr]) -> list[exp.Expr]:
-    """Return the meanings of a column as the type that they have together."""
-    kinds = [binder.coefficients.kind(meaning) for meaning in meanings]
+def _alike(binding: Binding, meanings: Sequence[exp.Expr]) -> list[exp.Expr]:
+    """Return the meanings of a column, cast to their common type."""
+    kinds = [binding.coefficients.kind(meaning) for meaning in meanings]
     kind = types.common(kinds, "UNION")
     target = exp.DataType.build("text" if kind == "unknown" else kind, dialect="postgres")
     return [
@@ -73,6 +72,6 @@ def _alike(binder: Binder, meanings: Sequence[exp.Expr]) -> list[exp.Expr]:
     ]
 
 
-def _joined(meanings: Sequence[exp.Expr]) -> exp.Expr:
+def _per_branch(meanings: Sequence[exp.Expr]) -> exp.Expr:
     same = all(meaning == meanings[0] for meaning in meanings)
-    return meanings[0] if same else Branched(expressions=[m.copy() for m in meanings])
+    return meanings[0] if same else PerBranch(expressions=[m.copy() for m in meanings])

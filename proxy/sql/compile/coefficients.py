@@ -34,7 +34,7 @@ from proxy.sql.compile.bins import (
 from proxy.sql.compile.columns import Axis
 from proxy.sql.compile.domain_lowering import DomainLowering, MeasureLowering
 from proxy.sql.evaluator.evaluator import Evaluator, Points, Values, inside
-from proxy.sql.expression.typed import Typed, convert
+from proxy.sql.expression.typed import TypedSql, coerce
 from proxy.sql.parse.tree import flat, position
 
 MAX_EFFORT = 2**28  # cells evaluated for one statement
@@ -55,7 +55,7 @@ class Coefficients:
     notices: list[str] = field(default_factory=list)
     effort: list[int] = field(default_factory=list)  # cells that were evaluated
 
-    def lower(self, node: exp.Expr) -> Typed:
+    def lower(self, node: exp.Expr) -> TypedSql:
         """Return an expression of axes as DuckDB text."""
         return DomainLowering(self.domain).lower(node)
 
@@ -63,7 +63,7 @@ class Coefficients:
         """Return the type of an expression of axes and measures."""
         return MeasureLowering(self.domain).lower(node).type
 
-    def values(self, node: exp.Expr, typed: Typed, place: str) -> Values:
+    def values(self, node: exp.Expr, typed: TypedSql, place: str) -> Values:
         """Return an expression's value on each cell of the axes it reads.
 
         Raises:
@@ -71,12 +71,12 @@ class Coefficients:
         """
         attributes = self.domain.attributes
         points = {a: self._points(node, a) for a in typed.axes if attributes[a].binned}
-        found = self._evaluate(node, typed, points)
-        if found.uneven:
-            raise self._cut(node, found, points, place)
-        return found
+        values = self._evaluate(node, typed, points)
+        if values.uneven:
+            raise self._cut(node, values, points, place)
+        return values
 
-    def _evaluate(self, node: exp.Expr, typed: Typed, points: dict[int, Points]) -> Values:
+    def _evaluate(self, node: exp.Expr, typed: TypedSql, points: dict[int, Points]) -> Values:
         self.effort.append(self._cells(typed.axes))
         if sum(self.effort) > MAX_EFFORT:
             raise StatementTooComplexError("the expressions of the statement have too many cells")
@@ -100,16 +100,16 @@ class Coefficients:
         binned = [a for a in typed.axes if self.domain.attributes[a].binned]
         try:
             points = {a: self._points(node, a) for a in binned}
-            found = self.evaluator.evaluate(typed.sql, typed.axes, points)
+            values = self.evaluator.evaluate(typed.sql, typed.axes, points)
         except StatementTooComplexError:
             raise error from None
-        if not found.uneven:
-            return Factor(found.axes, (found.array & found.present).astype(np.int64))
+        if not values.uneven:
+            return Factor(values.axes, (values.array & values.present).astype(np.int64))
         if any(self.domain.attributes[a].cut != "snap" for a in binned):
             raise error
         self.notices.append(f"{error.message}: widened to whole bins, {error.hint}")
-        assert found.some is not None
-        return Factor(found.axes, found.some.astype(np.int64))
+        assert values.some is not None
+        return Factor(values.axes, values.some.astype(np.int64))
 
     def _truth(self, node: exp.Expr, place: str) -> tuple[tuple[int, ...], NDArray[np.int8]]:
         """Return a condition in three-valued logic on each cell of the axes it reads.
@@ -124,9 +124,9 @@ class Coefficients:
         axes = sorted({int(axis.this) for axis in node.find_all(Axis)})
         if not parts or self._cells(axes) <= TOGETHER:
             typed = DomainLowering(self.domain).boolean(node, place)
-            found = self.values(node, typed, place)
-            truth = np.where(found.present, found.array.astype(np.int8) * TRUE, NULL)
-            return found.axes, truth.astype(np.int8)
+            values = self.values(node, typed, place)
+            truth = np.where(values.present, values.array.astype(np.int8) * TRUE, NULL)
+            return values.axes, truth.astype(np.int8)
         if self._cells(axes) > MAX_CELLS:
             names = ", ".join(self.domain.attributes[a].name for a in axes)
             raise StatementTooComplexError(
@@ -154,8 +154,8 @@ class Coefficients:
     def present(self, node: exp.Expr) -> Factor:
         """Return 1 where an expression is not NULL."""
         typed = self.lower(node)
-        found = self.values(node, replace(typed, sql=f"({typed.sql} IS NOT NULL)"), "COUNT")
-        return Factor(found.axes, found.array.astype(np.int64))
+        values = self.values(node, replace(typed, sql=f"({typed.sql} IS NOT NULL)"), "COUNT")
+        return Factor(values.axes, values.array.astype(np.int64))
 
     def amounts(self, node: exp.Expr, place: str) -> tuple[Fraction, Factor]:
         """Return a number's value on each cell, 0 where it is NULL: a grid, and multiples of it.
@@ -173,12 +173,12 @@ class Coefficients:
                 position=position(node),
             )
         typed = self.number(node, place)
-        found = self.values(node, typed, place)
-        array = np.where(found.present, found.array, 0)
-        grid, whole = integers(array, found.scale)
-        return grid, Factor(found.axes, whole)
+        values = self.values(node, typed, place)
+        array = np.where(values.present, values.array, 0)
+        grid, whole = integers(array, values.scale)
+        return grid, Factor(values.axes, whole)
 
-    def number(self, node: exp.Expr, place: str, measured: bool = False) -> Typed:
+    def number(self, node: exp.Expr, place: str, measured: bool = False) -> TypedSql:
         """Return an expression that must be a number; ``measured``: for its type alone.
 
         Raises:
@@ -186,7 +186,7 @@ class Coefficients:
         """
         typed = (MeasureLowering if measured else DomainLowering)(self.domain).lower(node)
         if typed.type == "unknown":
-            typed = convert(typed, "numeric")
+            typed = coerce(typed, "numeric")
         if typed.type not in types.NUMBERS:
             raise TypeMismatchError(
                 f"{place} needs a number, not type {typed.type}", position=position(node)
@@ -202,17 +202,17 @@ class Coefficients:
         attribute = self.domain.attributes[axis]
         if attribute.type in ("integer", "date") and inside(attribute) <= ENUMERABLE:
             return None
-        found = [v for a, v in self._constants(node) if a == axis]
-        known = sum(1 for a, _ in compared_axes(node) if int(a.this) == axis)
+        edges = [v for a, v in self._constants(node) if a == axis]
+        explained = sum(1 for a, _ in compared_axes(node) if int(a.this) == axis)
         for unit in calendar(node, axis) if attribute.type == "timestamp" else []:
-            known += 1
-            found += boundaries(attribute, unit)
-        if known != sum(1 for use in node.find_all(Axis) if int(use.this) == axis):
+            explained += 1
+            edges += boundaries(attribute, unit)
+        if explained != sum(1 for use in node.find_all(Axis) if int(use.this) == axis):
             raise NotSupportedError(
                 f"{attribute.name} is declared in bins: only comparisons with constants are known",
                 position=position(node),
             )
-        return points_between(attribute, found)
+        return points_between(attribute, edges)
 
     def _constants(self, node: exp.Expr) -> list[tuple[int, Value]]:
         """Return the constants with which axes are compared."""
@@ -228,16 +228,16 @@ class Coefficients:
     def _constant(self, node: exp.Expr, kind: str) -> Value | None:
         typed = self.lower(node)
         if typed.type == "unknown":
-            typed = convert(typed, kind)
+            typed = coerce(typed, kind)
         elif typed.type in types.TIMES:
-            typed = convert(typed, types.common([typed.type, kind], "comparison"))
+            typed = coerce(typed, types.common([typed.type, kind], "comparison"))
         ((value,),) = self.evaluator.rows(f"SELECT {typed.sql}", {})
         if isinstance(value, float):
             value = Decimal(value)
         return value  # type: ignore[no-any-return]
 
     def _cut(
-        self, node: exp.Expr, found: Values, points: dict[int, Points], place: str
+        self, node: exp.Expr, values: Values, points: dict[int, Points], place: str
     ) -> CutError:
         """Return the refusal that names column, value and nearest edges."""
         for axis, value in self._constants(node):
@@ -251,7 +251,7 @@ class Coefficients:
                     hint=f"the nearest edges are {low} and {high}",
                     position=position(node),
                 )
-        cell = dict(zip(found.axes, found.uneven[0], strict=True))
+        cell = dict(zip(values.axes, values.uneven[0], strict=True))
         axis = next(iter(points))
         attribute = self.domain.attributes[axis]
         edges = attribute.edges or ()

@@ -1,4 +1,4 @@
-"""What a column may be once it is bound: an axis, a measure, public, or several of these."""
+"""The meanings of a bound column: an axis, a measure, a public lookup, or one per branch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError
 from proxy.sql.expression.lowering import Lowering
-from proxy.sql.expression.typed import Typed
+from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.tree import position
 
 
@@ -25,7 +25,7 @@ class MeasureColumn(exp.Expression):
 
 
 class Public(exp.Expression):
-    """What an expression reads of public tables, by DuckDB text.
+    """A lookup in public tables, as DuckDB text.
 
     ``meaning`` is (text of a query of one column, its type); ``keys`` (of a lookup) the columns,
     with their types, that equal the ``expressions``; ``member``: whether the expression is in it.
@@ -36,38 +36,38 @@ class Public(exp.Expression):
     }  # fmt: skip
 
 
-class Branched(exp.Expression):
-    """What an expression is in each branch: ``expressions``."""
+class PerBranch(exp.Expression):
+    """An expression that differs between branches: ``expressions``, one for each."""
 
     arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
 
 
-def pick(node: exp.Expr, branch: int) -> exp.Expr:
+def at_branch(node: exp.Expr, branch: int) -> exp.Expr:
     """Return an expression as it is in one branch."""
-    if isinstance(node, Branched):
+    if isinstance(node, PerBranch):
         return node.expressions[branch]  # type: ignore[no-any-return]
-    if node.find(Branched) is None:
+    if node.find(PerBranch) is None:
         return node
     return node.transform(
-        lambda n: exp.Paren(this=n.expressions[branch].copy()) if isinstance(n, Branched) else n
+        lambda n: exp.Paren(this=n.expressions[branch].copy()) if isinstance(n, PerBranch) else n
     )
 
 
-def repeated(node: exp.Expr, times: int) -> exp.Expr:
-    """Return an expression where each branch has become so many, one after the other."""
-    if times == 1 or node.find(Branched) is None:
+def repeat_branches(node: exp.Expr, times: int) -> exp.Expr:
+    """Return an expression with each branch repeated, one copy after the other."""
+    if times == 1 or node.find(PerBranch) is None:
         return node
 
     def more(n: exp.Expr) -> exp.Expr:
-        if not isinstance(n, Branched):
+        if not isinstance(n, PerBranch):
             return n
-        return Branched(expressions=[e.copy() for e in n.expressions for _ in range(times)])
+        return PerBranch(expressions=[e.copy() for e in n.expressions for _ in range(times)])
 
     return node.transform(more)
 
 
-def refused_branches(_: Lowering, node: exp.Expr) -> Typed:
-    """Refuse a column of several values where one is needed."""
+def refuse_branches(_: Lowering, node: exp.Expr) -> TypedSql:
+    """Refuse a column that differs between branches where one value is needed."""
     raise NotSupportedError(
         "a record may have several values of this column: in parts of UNION ALL, or in rows of a "
         "public table with the same key",

@@ -13,30 +13,30 @@ from proxy.errors import NotSupportedError
 from proxy.sql import types
 from proxy.sql.compile.columns import (
     Axis,
-    Branched,
     MeasureColumn,
+    PerBranch,
     Public,
-    refused_branches,
+    refuse_branches,
 )
 from proxy.sql.expression.lowering import Lowering, Rule, compared
 from proxy.sql.expression.rules import ARGUMENTS, RULES, ExpressionLowering
-from proxy.sql.expression.typed import Typed, make
+from proxy.sql.expression.typed import TypedSql, combine
 
 
-def _public(lowering: Lowering, node: exp.Expr) -> Typed:
+def _public(lowering: Lowering, node: exp.Expr) -> TypedSql:
     text, kind = node.args["meaning"]
     operands = [lowering.lower(operand) for operand in node.expressions]
     if node.args.get("member"):
-        left, right = compared(operands[0], Typed("c0", kind), "=")
-        return make(f"({left.sql} IN (SELECT {right.sql} FROM {text}))", "boolean", left)
+        left, right = compared(operands[0], TypedSql("c0", kind), "=")
+        return combine(f"({left.sql} IN (SELECT {right.sql} FROM {text}))", "boolean", left)
     if not node.args.get("keys"):
-        return Typed(text, kind)
+        return TypedSql(text, kind)
     pairs = [
-        compared(operand, Typed(*key), "=")
+        compared(operand, TypedSql(*key), "=")
         for operand, key in zip(operands, node.args["keys"], strict=True)
     ]
     where = " AND ".join(f"{left.sql} = {right.sql}" for left, right in pairs)
-    return make(f"({text} WHERE {where})", kind, *operands)
+    return combine(f"({text} WHERE {where})", kind, *operands)
 
 
 def _width(domain: Domain, axis: int) -> int:
@@ -53,7 +53,7 @@ def _scale(domain: Domain, axis: int) -> int | None:
     return max((-int(value.as_tuple().exponent) for value in values), default=None)
 
 
-def _own(lowering: Lowering, node: exp.Expr) -> Typed:
+def _own(lowering: Lowering, node: exp.Expr) -> TypedSql:
     return lowering.column(node)
 
 
@@ -64,7 +64,7 @@ class DomainLowering(ExpressionLowering):
         Axis: _own,
         MeasureColumn: _own,
         Public: _public,
-        Branched: refused_branches,
+        PerBranch: refuse_branches,
     }
     arguments: ClassVar[Mapping[type[exp.Expr], frozenset[str]]] = ARGUMENTS | {
         Public: frozenset({"meaning", "expressions", "keys", "member"})
@@ -73,7 +73,7 @@ class DomainLowering(ExpressionLowering):
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
 
-    def column(self, node: exp.Expr) -> Typed:
+    def column(self, node: exp.Expr) -> TypedSql:
         """Return an axis; a measure has no value of its own."""
         if isinstance(node, MeasureColumn):
             name = self.domain.measures[int(node.this)].name
@@ -85,14 +85,14 @@ class DomainLowering(ExpressionLowering):
         kind = types.of_attribute(self.domain.attributes[index])
         width = _width(self.domain, index)
         scale = _scale(self.domain, index)
-        return Typed(f"d{index}.v", kind, frozenset([index]), width=width, scale=scale)
+        return TypedSql(f"d{index}.v", kind, frozenset([index]), width=width, scale=scale)
 
 
 class MeasureLowering(DomainLowering):
     """Measures have a type, and no value: for the types of what is made of them."""
 
-    def column(self, node: exp.Expr) -> Typed:
+    def column(self, node: exp.Expr) -> TypedSql:
         """Return an axis, or something of the type of a measure."""
         if not isinstance(node, MeasureColumn):
             return super().column(node)
-        return Typed("m", types.of_measure(self.domain.measures[int(node.this)]))
+        return TypedSql("m", types.of_measure(self.domain.measures[int(node.this)]))

@@ -22,7 +22,7 @@ from proxy.inference.query import MAX_CELLS, Factor, Term
 from proxy.sql.compile.coefficients import Coefficients
 from proxy.sql.compile.columns import Axis
 from proxy.sql.evaluator.evaluator import Values
-from proxy.sql.expression.typed import Typed
+from proxy.sql.expression.typed import TypedSql
 from proxy.sql.program import Cell
 
 MAX_GROUPS = 100_000
@@ -34,7 +34,7 @@ class Key:
 
     name: str
     node: exp.Expr
-    typed: Typed
+    typed: TypedSql
     place: str = "GROUP BY"
 
 
@@ -99,19 +99,19 @@ def _codes(
         attribute = coefficients.domain.attributes[axis]
         codes = np.arange(attribute.size, dtype=np.int64)
         return (axis,), codes, [attribute.value(code) for code in range(attribute.size)]
-    found = coefficients.values(key.node, key.typed, key.place)
-    present = found.present
-    kinds, inverse = np.unique(found.array[present], return_inverse=True)
+    values = coefficients.values(key.node, key.typed, key.place)
+    present = values.present
+    kinds, inverse = np.unique(values.array[present], return_inverse=True)
     codes = np.full(present.shape, len(kinds), dtype=np.int64)
     codes[present] = inverse
     null: list[Cell] = [] if present.all() else [None]
-    return found.axes, codes, [*(_cell(kind, found) for kind in kinds.tolist()), *null]
+    return values.axes, codes, [*(_cell(kind, values) for kind in kinds.tolist()), *null]
 
 
-def _cell(value: Any, found: Values) -> Cell:
-    if found.scale:
-        return Decimal(round(value * 10**found.scale)).scaleb(-found.scale)
-    if found.decimal:
+def _cell(value: Any, values: Values) -> Cell:
+    if values.scale:
+        return Decimal(round(value * 10**values.scale)).scaleb(-values.scale)
+    if values.decimal:
         return Decimal(round(value))
     return value  # type: ignore[no-any-return]  # numpy has made a date or a datetime of it
 

@@ -47,8 +47,8 @@ def moments(node: exp.Expr, domain: Domain) -> Moments:
     if not has_measure(node):
         return Moments({COUNT: node}, guards=_guards(domain, node))
     rule = RULES.get(type(node))
-    found = rule(node, domain) if rule else None
-    if found is None:
+    terms = rule(node, domain) if rule else None
+    if terms is None:
         name = domain.measures[_first(node)].name
         raise NotSupportedError(
             f"this is not a linear function of the measure {name} that the cube can add up",
@@ -57,19 +57,19 @@ def moments(node: exp.Expr, domain: Domain) -> Moments:
             "sums of measures that may be NULL: SUM(a) + SUM(b)",
             position=position(node),
         )
-    return found
+    return terms
 
 
-def settle(found: Moments) -> dict[int, exp.Expr]:
+def settle(terms: Moments) -> dict[int, exp.Expr]:
     """Return the coefficients with those of records moved to where the measure is present."""
-    parts = found.parts
-    if found.presence is not None and COUNT in parts:
+    parts = terms.parts
+    if terms.presence is not None and COUNT in parts:
         rest = {part: node for part, node in parts.items() if part != COUNT}
-        part, here = present_part(found.presence), parts[COUNT]
+        part, here = present_part(terms.presence), parts[COUNT]
         parts = rest | {part: _sum(rest[part], here) if part in rest else here}
-    if not found.guards:
+    if not terms.guards:
         return parts
-    nothing = exp.or_(*(_is_null(guard) for guard in found.guards))
+    nothing = exp.or_(*(_is_null(guard) for guard in terms.guards))
     zero = exp.Literal.number(0)  # of a sum, NULL is nothing
     return {part: exp.Case().when(nothing, zero).else_(node) for part, node in parts.items()}
 
@@ -79,11 +79,11 @@ def present(node: exp.Expr, domain: Domain) -> dict[int, exp.Expr]:
     inner = _bare(node)
     if isinstance(inner, exp.Case) and has_measure(node):
         return _branches(inner, domain, lambda n: _as_numbers(present(n, domain)))
-    found = moments(node, domain)
-    if found.settled:
+    terms = moments(node, domain)
+    if terms.settled:
         raise NotSupportedError("COUNT of this expression is not known", position=position(node))
-    part = COUNT if found.presence is None else present_part(found.presence)
-    guards = [*found.guards, *found.parts.values()]
+    part = COUNT if terms.presence is None else present_part(terms.presence)
+    guards = [*terms.guards, *terms.parts.values()]
     return {part: exp.and_(*(exp.Not(this=_is_null(guard)) for guard in guards))}
 
 
@@ -141,9 +141,9 @@ def _inner(node: exp.Expr, domain: Domain) -> Moments:
     return moments(node.this, domain)
 
 
-def _each(found: Moments, change: Callable[[exp.Expr], exp.Expr], *guards: exp.Expr) -> Moments:
-    parts = {part: change(node) for part, node in found.parts.items()}
-    return replace(found, parts=parts, guards=(*found.guards, *guards))
+def _each(terms: Moments, change: Callable[[exp.Expr], exp.Expr], *guards: exp.Expr) -> Moments:
+    parts = {part: change(node) for part, node in terms.parts.items()}
+    return replace(terms, parts=parts, guards=(*terms.guards, *guards))
 
 
 def _cast(node: exp.Expr, domain: Domain) -> Moments | None:
@@ -222,10 +222,10 @@ def _branches(
     values = [parts_of(branch.args["true"]) for branch in node.args["ifs"]]
     last = parts_of(node.args.get("default") or exp.Null())
     parts: dict[int, exp.Expr] = {}
-    for part in {part for found in (*values, last) for part in found}:
+    for part in {part for by_part in (*values, last) for part in by_part}:
         case = exp.Case()
-        for condition, found in zip(conditions, values, strict=True):
-            case = case.when(condition, found.get(part, exp.Literal.number(0)).copy())
+        for condition, by_part in zip(conditions, values, strict=True):
+            case = case.when(condition, by_part.get(part, exp.Literal.number(0)).copy())
         parts[part] = case.else_(last.get(part, exp.Literal.number(0)).copy())
     return parts
 
@@ -249,12 +249,12 @@ def _coalesce(node: exp.Expr, domain: Domain) -> Moments | None:
     column, other = _bare(node.this), node.expressions[0]
     if not isinstance(column, MeasureColumn):
         return None
-    found = _measure(column, domain)
-    if found.presence is None:
-        return found
+    terms = _measure(column, domain)
+    if terms.presence is None:
+        return terms
     missing = exp.Neg(this=_paren(other))
-    parts = found.parts | {COUNT: other, present_part(found.presence): missing}
-    return Moments(parts, None, settled=True, measures=found.measures)  # other NULL: adds nothing
+    parts = terms.parts | {COUNT: other, present_part(terms.presence): missing}
+    return Moments(parts, None, settled=True, measures=terms.measures)  # other NULL: adds nothing
 
 
 RULES: dict[type[exp.Expr], Callable[[exp.Expr, Domain], Moments | None]] = {

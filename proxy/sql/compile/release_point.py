@@ -22,15 +22,15 @@ from proxy.inference.query import Factor, LinearQuery, Term
 from proxy.inference.space import Box, Space
 from proxy.sql import types
 from proxy.sql.compile.coefficients import Coefficients
-from proxy.sql.compile.columns import pick
+from proxy.sql.compile.columns import at_branch
 from proxy.sql.compile.groups import Groups, Key, groups
+from proxy.sql.compile.linear import Average, Linear, same_number
 from proxy.sql.compile.moments import Moments, has_measure, moments, present, settle
 from proxy.sql.parse.tree import conjuncts, position
-from proxy.sql.program import Extra, GroupColumn, Number, Release, Request
+from proxy.sql.program import Companion, GroupColumn, Number, Release, Request
 
 DIGITS = 38  # of the largest number, as of DuckDB's decimals
 LARGEST = Fraction(10**DIGITS)
-NUMBERS = 2**20  # number k of point p has the id p · NUMBERS + k
 
 
 def space(domain: Domain) -> Space:
@@ -40,61 +40,9 @@ def space(domain: Domain) -> Space:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Linear:
-    """A linear combination of aggregates: a query for all groups together, and a constant.
-
-    ``query`` None is a constant alone; ``type`` is PostgreSQL's.
-    """
-
-    query: LinearQuery | None
-    shift: Fraction = Fraction(0)
-    counts: bool = True  # whole multiples of counts, plus a whole number
-    measure: str | None = None
-    type: str = "bigint"
-    scale: int = 0  # of a numeric, its decimals
-
-    def __add__(self, other: Linear) -> Linear:
-        query = other.query if self.query is None else self.query
-        if self.query is not None and other.query is not None:
-            query = self.query + other.query
-        return Linear(
-            query,
-            self.shift + other.shift,
-            self.counts and other.counts,
-            self.measure or other.measure,
-            types.of_arithmetic(self.type, other.type),
-            max(self.scale, other.scale),
-        )
-
-    def __mul__(self, factor: Linear) -> Linear:
-        """Return the product with a constant."""
-        query = None if self.query is None else self.query * factor.shift
-        counts = self.counts and factor.counts
-        kind = types.of_arithmetic(self.type, factor.type)
-        scale = self.scale + factor.scale
-        return Linear(query, self.shift * factor.shift, counts, self.measure, kind, scale)
-
-
-@dataclass(frozen=True, eq=False)
-class Average:
-    """AVG: U = SUM − mid · COUNT, the COUNT, mid, and the least and largest that it can be."""
-
-    query: LinearQuery
-    denominator: LinearQuery
-    bounds: tuple[Fraction, Fraction]
-    measure: str | None
-    type: str
-
-    @property
-    def mid(self) -> Fraction:
-        """The middle that is subtracted from each record."""
-        return (self.bounds[0] + self.bounds[1]) / 2
-
-
 @dataclass(eq=False)
-class Point:
-    """A release point while its statement is bound: numbers are added as they are met."""
+class ReleasePoint:
+    """A release point while its statement is bound; numbers are added one by one."""
 
     index: int
     coefficients: Coefficients
@@ -103,6 +51,7 @@ class Point:
     grouped: bool  # without GROUP BY there is one row, whatever WHERE says
     branches: int = 1  # of the rows
     numbers: list[Number] = field(default_factory=list)
+    sources: list[Linear | Average] = field(default_factory=list)  # of the numbers
 
     @property
     def name(self) -> str:
@@ -123,7 +72,7 @@ class Point:
         self, conditions: Sequence[exp.Expr], branch: int, place: str
     ) -> tuple[Factor, ...]:
         """Return the indicators of the conjuncts of conditions."""
-        parts = [part for each in conditions for part in conjuncts(pick(each, branch))]
+        parts = [part for each in conditions for part in conjuncts(at_branch(each, branch))]
         return tuple(self.coefficients.indicator(part, place) for part in parts)
 
     def _factors(self, conditions: Sequence[exp.Expr], branch: int) -> tuple[Factor, ...]:
@@ -145,7 +94,7 @@ class Point:
     def add(
         self, what: Linear | Average, node: exp.Expr, request: Request | None, label: str
     ) -> int:
-        """Return the index of the number that an aggregate is."""
+        """Add an aggregate as a number, unless it is one already, and return its index."""
         if isinstance(what, Average):
             number = Number(
                 label, self._family(what.query), what.mid, "avg", request, position(node),
@@ -155,10 +104,9 @@ class Point:
         else:
             assert what.query is not None
             kind = "count" if what.counts else "sum"
-            stored = "bigint" if what.type in types.INTEGERS else what.type
             number = Number(
                 label, self._family(what.query), what.shift, kind, request, position(node),
-                what.measure, type=stored, scale=_decimals(what),
+                what.measure, type=what.stored, scale=what.decimals,
             )  # fmt: skip
         if abs(number.shift) > LARGEST or not 1 / LARGEST <= number.family.grid <= LARGEST:
             raise NotSupportedError(
@@ -166,18 +114,19 @@ class Point:
                 position=number.position,
             )
         number.family.sensitivity  # noqa: B018  # what is too large is said now, with its place
-        for index, known in enumerate(self.numbers):
-            if _same(known, number):
+        for index, source in enumerate(self.sources):
+            if same_number(source, what):
                 return index
+        self.sources.append(what)
         self.numbers.append(number)
         return len(self.numbers) - 1
 
-    def extra(self, number: int, extra: Extra) -> int:
-        """Return the index of a further column of a number."""
-        known = self.numbers[number]
-        if extra not in known.extras:
-            self.numbers[number] = replace(known, extras=(*known.extras, extra))
-        return self.numbers[number].extras.index(extra)
+    def companion(self, number: int, companion: Companion) -> int:
+        """Add a companion to a number, unless it has it already, and return its index."""
+        current = self.numbers[number]
+        if companion not in current.companions:
+            self.numbers[number] = replace(current, companions=(*current.companions, companion))
+        return self.numbers[number].companions.index(companion)
 
     def _family(self, query: LinearQuery) -> Family:
         if not self.keys:
@@ -191,7 +140,7 @@ class Point:
         )
 
     def _added(self, part: Callable[[int], LinearQuery]) -> LinearQuery:
-        """Return the sum of what each branch adds."""
+        """Return the sum over the branches."""
         total = part(0)
         for branch in range(1, self.branches):
             total = total + part(branch)
@@ -199,7 +148,7 @@ class Point:
 
     def count_of(self, node: exp.Expr, conditions: Sequence[exp.Expr]) -> Linear:
         """Return COUNT(expression), which leaves NULLs out."""
-        return Linear(self._added(lambda k: self._count(pick(node, k), conditions, k)))
+        return Linear(self._added(lambda k: self._count(at_branch(node, k), conditions, k)))
 
     def _count(self, node: exp.Expr, conditions: Sequence[exp.Expr], branch: int) -> LinearQuery:
         """Return COUNT(expression) of one branch."""
@@ -215,13 +164,13 @@ class Point:
 
     def sum_of(self, node: exp.Expr, conditions: Sequence[exp.Expr], place: str = "SUM") -> Linear:
         """Return SUM(expression), of axes and measures."""
-        nodes = [pick(node, k) for k in range(self.branches)]
+        nodes = [at_branch(node, k) for k in range(self.branches)]
         for each in nodes:
             if not has_measure(each):  # what is made of it below would be at fault otherwise
                 self.coefficients.number(each, place)
-        found = [moments(each, self.coefficients.domain) for each in nodes]
-        query = self._added(lambda k: self._sum(found[k], conditions, k, place))
-        measures = frozenset[int]().union(*(each.measures for each in found))
+        terms = [moments(each, self.coefficients.domain) for each in nodes]
+        query = self._added(lambda k: self._sum(terms[k], conditions, k, place))
+        measures = frozenset[int]().union(*(each.measures for each in terms))
         names = [self.coefficients.domain.measures[index].name for index in sorted(measures)]
         typed = [self.coefficients.number(each, place, measured=True) for each in nodes]
         kind = types.common((each.type for each in typed), place)
@@ -242,12 +191,12 @@ class Point:
         )
 
     def _sum(
-        self, found: Moments, conditions: Sequence[exp.Expr], branch: int, place: str
+        self, terms: Moments, conditions: Sequence[exp.Expr], branch: int, place: str
     ) -> LinearQuery:
         """Return SUM(expression) of one branch."""
         factors = self._factors(conditions, branch)
         query = LinearQuery(self.shape, Fraction(1), {})
-        for part, coefficient in settle(found).items():
+        for part, coefficient in settle(terms).items():
             grid, amounts = self.coefficients.amounts(coefficient, place)
             if part % 2:
                 grid *= self.coefficients.domain.measures[part // 2].quantum
@@ -259,7 +208,7 @@ class Point:
         """Return AVG(expression)."""
         total = self.sum_of(node, conditions, "AVG")
         count = self.count_of(node, conditions)
-        ends = [self._bounds(pick(node, k)) for k in range(self.branches)]
+        ends = [self._bounds(at_branch(node, k)) for k in range(self.branches)]
         bounds = min(low for low, _ in ends), max(high for _, high in ends)
         assert total.query is not None
         assert count.query is not None
@@ -268,11 +217,11 @@ class Point:
         return Average(total.query - count.query * mid, count.query, bounds, total.measure, kind)
 
     def _bounds(self, node: exp.Expr) -> tuple[Fraction, Fraction]:
-        """Return the least and the largest value that an expression has in any record."""
+        """Return the least and the largest possible value of an expression in one record."""
         domain = self.coefficients.domain
-        found = moments(node, domain)
+        terms = moments(node, domain)
         low = high = Fraction(0)
-        for part, coefficient in settle(found).items():
+        for part, coefficient in settle(terms).items():
             grid, amounts = self.coefficients.amounts(coefficient, "AVG")
             ends = [Fraction(int(amounts.array.min())), Fraction(int(amounts.array.max()))]
             if part % 2:
@@ -288,20 +237,4 @@ class Point:
             GroupColumn(key.name, key.typed.type, values)
             for key, values in zip(self.keys, shown, strict=True)
         )
-        return Release(self.name, columns, self.rows, tuple(self.numbers))
-
-
-def _same(one: Number, two: Number) -> bool:
-    """Return whether two numbers of a release point are the same."""
-    kinds = [(n.kind, n.shift, n.type, n.scale) for n in (one, two)]
-    below = [n.denominator and n.denominator.query for n in (one, two)]
-    return kinds[0] == kinds[1] and one.family.query == two.family.query and below[0] == below[1]
-
-
-def _decimals(what: Linear) -> int:
-    """Return with how many decimals a numeric is shown: as PostgreSQL's, or as many as it has."""
-    assert what.query is not None
-    for scale in range(what.scale, types.DECIMALS):
-        if (what.query.grid * 10**scale).denominator == 1 == (what.shift * 10**scale).denominator:
-            return scale
-    return types.DECIMALS
+        return Release(self.index, columns, self.rows, tuple(self.numbers))

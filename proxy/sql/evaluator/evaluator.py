@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass, replace
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -268,6 +269,8 @@ class Evaluator:
 
 def bytes_of(made: object) -> int:
     """Return about how much memory a value takes: its arrays, and 64 bytes for all else in it."""
+    if made is None or isinstance(made, int | float | Fraction):
+        return 64
     if isinstance(made, np.ndarray):
         return made.nbytes + (64 * made.size if made.dtype == object else 0)
     if isinstance(made, str):

@@ -25,6 +25,7 @@ from typing import Any, Protocol
 import duckdb
 
 from proxy.sql.evaluator import worker
+from proxy.sql.evaluator.watchdog import Watchdog
 from proxy.sql.evaluator.worker import (
     MESSAGE,
     NUMBER,
@@ -75,28 +76,21 @@ class Sandbox(Protocol):
 class Here(Database):
     """A DuckDB in this process, for whoever has the data there anyway: time is limited.
 
-    No thread is in it when the interpreter ends, which would end the process in C++: a timer ends
-    before its call returns, and never holds the last reference; what is still open is closed.
+    No thread is in it when the interpreter ends, which would end the process in C++: its watchdog
+    never holds the last reference, and what is still open then is closed.
     """
 
     def __init__(self, seconds: float = SECONDS) -> None:
         super().__init__()
-        self._seconds = seconds
         self._call = threading.Lock()
+        self._watchdog = Watchdog(seconds)
+        weakref.finalize(self, self._watchdog.end).atexit = False  # but ``_close``
         _open.add(self)
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
-        timer = threading.Timer(self._seconds, _stop, [weakref.ref(self)])
-        timer.daemon = True
-        with self._call:
-            try:
-                timer.start()
-                yield
-            finally:
-                timer.cancel()
-                if timer.ident is not None:
-                    timer.join()
+        with self._call, self._watchdog.watching(self.interrupt):
+            yield
 
     def run(self, sql: str, parameters: Sequence[object]) -> None:
         """Make a table."""
@@ -119,23 +113,21 @@ class Here(Database):
     def close(self) -> None:
         """Let go of it, when the call that runs has ended."""
         with self._call:
-            super().close()
+            self._end()
 
     def leave(self, seconds: float) -> bool:
         """Close it for good, if the call that runs ends in time; return whether it did."""
         if not self._call.acquire(timeout=seconds):
             return False
-        super().close()  # and nobody gets the lock again
+        self._end()  # and nobody gets the lock again
         return True
+
+    def _end(self) -> None:
+        super().close()
+        self._watchdog.close()
 
 
 _open: weakref.WeakSet[Here] = weakref.WeakSet()
-
-
-def _stop(sandbox: weakref.ref[Here]) -> None:
-    """Stop the call that runs, for a timer."""
-    if (found := sandbox()) is not None:
-        found.interrupt()
 
 
 @atexit.register

@@ -1,6 +1,6 @@
-"""Aggregate functions: where they are in an expression, and what they are over results.
+"""Aggregate functions: how to find them in an expression, and their meaning over results.
 
-Over protected rows they become numbers instead, see ``grouped``.
+Over protected rows they become numbers instead, see ``bind.aggregation``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from sqlglot import exp
 from proxy.errors import ProgrammingError, TypeMismatchError, UndefinedFunctionError
 from proxy.sql import types
 from proxy.sql.expression.guards import numeric
-from proxy.sql.expression.typed import Typed, convert, make, widest
-from proxy.sql.parse.tree import position, worded
+from proxy.sql.expression.typed import TypedSql, coerce, combine, widest
+from proxy.sql.parse.tree import as_sql, position
 
 DOUBLE = "double precision"
 OTHER_AGGREGATES = {"credible_low", "credible_high", "confidence", "probability"}
@@ -81,17 +81,17 @@ def only_argument(node: exp.Expr) -> exp.Expr | None:
     """Return the argument of an aggregate.
 
     Raises:
-        ProgrammingError: it has others, or conditions of its own.
+        ProgrammingError: it has several, or conditions of its own.
     """
     for name, value in node.args.items():
         if value and name not in ("this", "big_int"):
             raise ProgrammingError(
-                f"{worded(node)}: {node.key.upper()} takes one argument", position=position(node)
+                f"{as_sql(node)}: {node.key.upper()} takes one argument", position=position(node)
             )
     return node.this if isinstance(node.this, exp.Expr) else None
 
 
-def convert_result(value: Typed, function: str) -> Typed:
+def coerce_result(value: TypedSql, function: str) -> TypedSql:
     """Return an aggregate, maybe over a window, in PostgreSQL's type where DuckDB has another."""
     name = function.split("(", 1)[0]
     if name == "sum" and value.type in ("bigint", "real"):  # DuckDB gives a HUGEINT, a DOUBLE
@@ -104,23 +104,25 @@ def convert_result(value: Typed, function: str) -> Typed:
 MEANS = {"avg", *SPREADS.values()}
 
 
-def aggregate(node: exp.Expr, lower: Callable[[exp.Expr], Typed]) -> Typed:
+def aggregate(node: exp.Expr, lower: Callable[[exp.Expr], TypedSql]) -> TypedSql:
     """Return an aggregate of results; ``lower`` translates what it aggregates.
 
     Raises:
-        UndefinedFunctionError: it is none that is known.
+        UndefinedFunctionError: it is unknown.
     """
     tail, conditions = "", []
     if isinstance(node, exp.Filter):
-        condition = convert(lower(node.expression.this), "boolean")
+        condition = coerce(lower(node.expression.this), "boolean")
         conditions, tail = [condition], f" FILTER (WHERE {condition.sql})"
         node = node.this
     text, kind, values = _call(node, lower)
-    return make(text + tail, kind, *values, *conditions, scale=widest(values) if values else None)
+    return combine(
+        text + tail, kind, *values, *conditions, scale=widest(values) if values else None
+    )
 
 
-def _call(node: exp.Expr, lower: Callable[[exp.Expr], Typed]) -> tuple[str, str, list[Typed]]:
-    """Return the text of an aggregate, its type, and what it reads."""
+def _call(node: exp.Expr, lower: Callable[[exp.Expr], TypedSql]) -> tuple[str, str, list[TypedSql]]:
+    """Return the text of an aggregate, its type, and its arguments."""
     if isinstance(node, exp.WithinGroup):
         return _within(node, lower)
     if type(node) not in AGGREGATES:
@@ -140,14 +142,14 @@ def _call(node: exp.Expr, lower: Callable[[exp.Expr], Typed]) -> tuple[str, str,
         value = lower(inner)
         return f"count({distinct}{value.sql})", "bigint", [value]
     if isinstance(node, exp.CountIf | exp.LogicalAnd | exp.LogicalOr):
-        value = convert(lower(inner), "boolean")
+        value = coerce(lower(inner), "boolean")
         if isinstance(node, exp.CountIf):
             return f"count(CASE WHEN {value.sql} THEN 1 END)", "bigint", [value]
         both = "bool_and" if isinstance(node, exp.LogicalAnd) else "bool_or"
         return f"{both}({value.sql})", "boolean", [value]
     if isinstance(node, exp.Min | exp.Max):
         value = lower(inner)
-        value = convert(value, "text") if value.type == "unknown" else value
+        value = coerce(value, "text") if value.type == "unknown" else value
         return f"{'min' if isinstance(node, exp.Min) else 'max'}({value.sql})", value.type, [value]
     if isinstance(node, exp.Sum):
         value = _number("sum", lower(inner))
@@ -167,15 +169,17 @@ def _call(node: exp.Expr, lower: Callable[[exp.Expr], Typed]) -> tuple[str, str,
     return f"median(CAST({value.sql} AS DOUBLE))", DOUBLE, [value]
 
 
-def _number(name: str, value: Typed) -> Typed:
+def _number(name: str, value: TypedSql) -> TypedSql:
     if value.type == "unknown":
-        return convert(value, DOUBLE)
+        return coerce(value, DOUBLE)
     if value.type not in types.NUMBERS:
         raise UndefinedFunctionError(f"function {name}({value.type}) does not exist")
     return value
 
 
-def _within(node: exp.Expr, lower: Callable[[exp.Expr], Typed]) -> tuple[str, str, list[Typed]]:
+def _within(
+    node: exp.Expr, lower: Callable[[exp.Expr], TypedSql]
+) -> tuple[str, str, list[TypedSql]]:
     item = sole(node)
     value = lower(item.this)
     order = "DESC" if item.args.get("desc") else "ASC"
@@ -188,7 +192,7 @@ def _within(node: exp.Expr, lower: Callable[[exp.Expr], Typed]) -> tuple[str, st
         raise UndefinedFunctionError(f"the aggregate {node.this.key} is not known")
     part = fraction(node.this.this)
     kind = DOUBLE if name == "percentile_cont" else value.type
-    value = convert(value, DOUBLE) if name == "percentile_cont" else value
+    value = coerce(value, DOUBLE) if name == "percentile_cont" else value
     return f"{name}({part}) WITHIN GROUP (ORDER BY {value.sql} {order})", kind, [value]
 
 
@@ -205,7 +209,7 @@ def sole(node: exp.Expr) -> exp.Expr:
 
 
 def fraction(node: exp.Expr) -> str:
-    """Return the fraction that a percentile is asked for."""
+    """Return the fraction of a percentile."""
     if isinstance(node, exp.Literal) and not node.is_string and 0 <= float(node.name) <= 1:
         return node.name
     raise TypeMismatchError("a percentile takes a number between 0 and 1", position=position(node))

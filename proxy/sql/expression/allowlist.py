@@ -123,8 +123,8 @@ OTHERS: dict[str, tuple[tuple[str, str], ...]] = {
 
 def names() -> list[str]:
     """Return the names of the scalar functions."""
-    found = [re.match(r"([A-Za-z_]+)\(", text) for group in SCALARS.values() for text in group]
-    return sorted({match[1].lower() for match in found if match})
+    matches = [re.match(r"([A-Za-z_]+)\(", text) for group in SCALARS.values() for text in group]
+    return sorted({match[1].lower() for match in matches if match})
 
 
 def page(shown: Callable[[str], str]) -> str:

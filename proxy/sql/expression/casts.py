@@ -7,7 +7,7 @@ from sqlglot import exp
 from proxy.errors import NotSupportedError, TypeMismatchError
 from proxy.sql import types
 from proxy.sql.expression.lowering import Lowering, Rules, signed
-from proxy.sql.expression.typed import Typed, convert, make
+from proxy.sql.expression.typed import TypedSql, coerce, combine
 
 WHOLE = r"\s*[-+]?[0-9]+\s*"
 DAY = r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -27,19 +27,19 @@ PLAIN = {  # casts that DuckDB makes as PostgreSQL does
 }
 
 
-def _cast(lowering: Lowering, node: exp.Expr) -> Typed:
+def _cast(lowering: Lowering, node: exp.Expr) -> TypedSql:
     target = node.args["to"]
     kind = types.of_cast(target)
     if kind in types.FLOATS and (written := signed(node.this)) is not None:  # of any size
         text, sign = written
-        return Typed(types.literal(kind, sign * types.real(text, kind)), kind)
+        return TypedSql(types.literal(kind, sign * types.real(text, kind)), kind)
     value = lowering.lower(node.this)
     if value.type == "unknown":
-        return sized(convert(value, kind), target)
+        return sized(coerce(value, kind), target)
     return sized(cast(value, kind), target)
 
 
-def cast(value: Typed, kind: str) -> Typed:
+def cast(value: TypedSql, kind: str) -> TypedSql:
     """Return a value as another type.
 
     Raises:
@@ -50,19 +50,19 @@ def cast(value: Typed, kind: str) -> Typed:
         return value
     if (value.type, kind) in PLAIN:
         if kind == "numeric" and value.type not in types.FLOATS:
-            return convert(value, kind)
+            return coerce(value, kind)
         if kind == "numeric":  # by its shortest text
             text = f"CAST(CAST({value.sql} AS VARCHAR) AS {_duckdb(kind)})"
-            return make(text, kind, value, scale=types.DECIMALS)
-        return make(f"CAST({value.sql} AS {_duckdb(kind)})", kind, value)
+            return combine(text, kind, value, scale=types.DECIMALS)
+        return combine(f"CAST({value.sql} AS {_duckdb(kind)})", kind, value)
     if (value.type, kind) == ("integer", "boolean"):
-        return make(f"({value.sql} <> 0)", kind, value)
+        return combine(f"({value.sql} <> 0)", kind, value)
     if value.type == "text" and kind in READABLE:
         failed = f"error('invalid input syntax for type {kind}')"
-        made = f"CAST(trim({value.sql}) AS {_duckdb(kind)})"
+        read = f"CAST(trim({value.sql}) AS {_duckdb(kind)})"
         test = f"regexp_full_match({value.sql}, '{READABLE[kind]}')"
-        text = f"CASE WHEN {value.sql} IS NULL THEN NULL WHEN {test} THEN {made} ELSE {failed} END"
-        return make(text, kind, value, scale=types.DECIMALS if kind == "numeric" else None)
+        text = f"CASE WHEN {value.sql} IS NULL THEN NULL WHEN {test} THEN {read} ELSE {failed} END"
+        return combine(text, kind, value, scale=types.DECIMALS if kind == "numeric" else None)
     if value.type == "text" and kind == "boolean":
         word = f"lower(trim({value.sql}))"
         lists = [", ".join(f"'{w}'" for w in sorted(words)) for words in (types.TRUE, types.FALSE)]
@@ -71,7 +71,7 @@ def cast(value: Typed, kind: str) -> Typed:
             f"WHEN {word} IN ({lists[1]}) THEN FALSE "
             "ELSE error('invalid input syntax for type boolean') END"
         )
-        return make(text, kind, value)
+        return combine(text, kind, value)
     if value.type in types.FLOATS and kind == "text":
         raise NotSupportedError(f"a {value.type} value is not cast to text: round it first")
     raise TypeMismatchError(f"cannot cast type {value.type} to {kind}")
@@ -81,18 +81,18 @@ def _duckdb(kind: str) -> str:
     return f"DECIMAL(38, {types.DECIMALS})" if kind == "numeric" else types.DUCKDB[kind]
 
 
-def sized(value: Typed, target: exp.DataType) -> Typed:
+def sized(value: TypedSql, target: exp.DataType) -> TypedSql:
     """Return a value with the precision, scale or length that a cast gives it."""
     sizes = [int(size.name) for size in target.expressions if size.name.isdigit()]
     if not sizes:
         return value
     if value.type == "text":
-        return make(f"left({value.sql}, {sizes[0]})", "text", value)
+        return combine(f"left({value.sql}, {sizes[0]})", "text", value)
     width, scale = sizes[0], sizes[1] if len(sizes) > 1 else 0
     if not 0 <= scale <= width <= 38 or width == 0:
         raise NotSupportedError("numeric takes a precision of 1 to 38 and a scale within it")
     text = f"CAST({value.sql} AS DECIMAL({width}, {scale}))"
-    return make(text, "numeric", value, scale=scale)
+    return combine(text, "numeric", value, scale=scale)
 
 
 RULES: Rules = {exp.Cast: _cast}

@@ -17,27 +17,27 @@ from proxy.sql.expression.arguments import all_texts, arguments, number, require
 from proxy.sql.expression.casts import cast
 from proxy.sql.expression.guards import checked, guarded, numeric
 from proxy.sql.expression.lowering import PLAIN, Arguments, Lowering, Rules, numbers, unknown
-from proxy.sql.expression.typed import Typed, convert, make, together, widest
+from proxy.sql.expression.typed import TypedSql, coerce, combine, unify, widest
 
 DOUBLE, NUMERIC, TEXT = "double precision", "numeric", "text"
 
 
-def _abs(lowering: Lowering, node: exp.Expr) -> Typed:
+def _abs(lowering: Lowering, node: exp.Expr) -> TypedSql:
     value = number("abs", lowering.lower(node.this))
-    return make(f"abs({value.sql})", value.type, value, scale=value.scale)
+    return combine(f"abs({value.sql})", value.type, value, scale=value.scale)
 
 
-def _floor(lowering: Lowering, node: exp.Expr) -> Typed:
+def _floor(lowering: Lowering, node: exp.Expr) -> TypedSql:
     name = "floor" if isinstance(node, exp.Floor) else "ceil"
     value = number(name, lowering.lower(node.this))
-    value = value if value.type == NUMERIC else convert(value, DOUBLE)
-    return make(f"{name}({value.sql})", value.type, value, scale=0)
+    value = value if value.type == NUMERIC else coerce(value, DOUBLE)
+    return combine(f"{name}({value.sql})", value.type, value, scale=0)
 
 
-def _sign(lowering: Lowering, node: exp.Expr) -> Typed:
+def _sign(lowering: Lowering, node: exp.Expr) -> TypedSql:
     value = number("sign", lowering.lower(node.this))
     kind = NUMERIC if value.type == NUMERIC else DOUBLE
-    return make(
+    return combine(
         f"CAST(sign({value.sql}) AS {'DECIMAL(10, 0)' if kind == NUMERIC else 'DOUBLE'})",
         kind,
         value,
@@ -45,17 +45,17 @@ def _sign(lowering: Lowering, node: exp.Expr) -> Typed:
     )
 
 
-def _round(lowering: Lowering, node: exp.Expr) -> Typed:
+def _round(lowering: Lowering, node: exp.Expr) -> TypedSql:
     name = "round" if isinstance(node, exp.Round) else "trunc"
     (value,), rest = required(lowering, node, "this"), arguments(lowering, node, "decimals")
     value = number(name, value)
     if not rest:
         if value.type != NUMERIC:
-            value = convert(value, DOUBLE)
+            value = coerce(value, DOUBLE)
             # PostgreSQL rounds the halves of a double to the even, those of a numeric away from 0
             text = f"round_even({value.sql}, 0)" if name == "round" else f"trunc({value.sql})"
-            return make(text, DOUBLE, value)
-        return make(f"{name}({value.sql})", NUMERIC, value, scale=0)
+            return combine(text, DOUBLE, value)
+        return combine(f"{name}({value.sql})", NUMERIC, value, scale=0)
     digits = node.args["decimals"]
     if not (isinstance(digits, exp.Literal) and digits.name.isdigit() and int(digits.name) <= 15):
         raise NotSupportedError(f"{name} takes a number of decimals from 0 to 15")
@@ -63,26 +63,26 @@ def _round(lowering: Lowering, node: exp.Expr) -> Typed:
         scale = 10 ** int(digits.name)
         text = f"(trunc(CAST({value.sql} AS DECIMAL(38, 15)) * {scale}) / {scale})"
         text = f"CAST({text} AS DECIMAL(38, {digits.name}))"
-        return make(text, NUMERIC, value, scale=int(digits.name))
+        return combine(text, NUMERIC, value, scale=int(digits.name))
     if value.type != NUMERIC:  # PostgreSQL has none for doubles, but people ask for it
-        value = make(f"CAST({value.sql} AS DECIMAL(38, 15))", NUMERIC, value)
+        value = combine(f"CAST({value.sql} AS DECIMAL(38, 15))", NUMERIC, value)
     text = f"CAST(round({value.sql}, {digits.name}) AS DECIMAL(38, {digits.name}))"
-    return make(text, NUMERIC, value, scale=int(digits.name))
+    return combine(text, NUMERIC, value, scale=int(digits.name))
 
 
-def real(name: str, value: Typed) -> Typed:
+def real(name: str, value: TypedSql) -> TypedSql:
     """Return a number as a double."""
     return cast(number(name, value), DOUBLE)
 
 
-def _like(text: str, given: Sequence[Typed], *parts: Typed) -> Typed:
+def _like(text: str, given: Sequence[TypedSql], *parts: TypedSql) -> TypedSql:
     """Return a double as PostgreSQL has it: a numeric where the function is given one."""
     if NUMERIC in [value.type for value in given]:
         return numeric(text, *parts)
-    return make(text, DOUBLE, *parts)
+    return combine(text, DOUBLE, *parts)
 
 
-def _root(lowering: Lowering, node: exp.Expr) -> Typed:
+def _root(lowering: Lowering, node: exp.Expr) -> TypedSql:
     given = lowering.lower(node.this)
     value = real("sqrt", given)
     message = "cannot take square root of a negative number"
@@ -90,12 +90,12 @@ def _root(lowering: Lowering, node: exp.Expr) -> Typed:
     return _like(text, [given], value)
 
 
-def _cube_root(lowering: Lowering, node: exp.Expr) -> Typed:
+def _cube_root(lowering: Lowering, node: exp.Expr) -> TypedSql:
     value = real("cbrt", lowering.lower(node.this))
-    return make(f"cbrt({value.sql})", DOUBLE, value)
+    return combine(f"cbrt({value.sql})", DOUBLE, value)
 
 
-def _log(lowering: Lowering, node: exp.Expr) -> Typed:
+def _log(lowering: Lowering, node: exp.Expr) -> TypedSql:
     given = arguments(lowering, node, "this", "expression")
     values = [real("log", v) for v in given]
     outside = " OR ".join(f"{value.sql} <= 0" for value in values)
@@ -113,7 +113,7 @@ def _log(lowering: Lowering, node: exp.Expr) -> Typed:
     return numeric(text, *values) if len(values) > 1 else _like(text, given, *values)
 
 
-def _exponential(lowering: Lowering, node: exp.Expr) -> Typed:
+def _exponential(lowering: Lowering, node: exp.Expr) -> TypedSql:
     given = lowering.lower(node.this)
     value = real("exp", given)
     text = checked(f"{value.sql} > 709", "value out of range: overflow", f"exp({value.sql})", value)
@@ -122,26 +122,26 @@ def _exponential(lowering: Lowering, node: exp.Expr) -> Typed:
     return _like(text, [given], value)
 
 
-def _power(lowering: Lowering, node: exp.Expr) -> Typed:
+def _power(lowering: Lowering, node: exp.Expr) -> TypedSql:
     given = [lowering.lower(n) for n in (node.this, node.expression)]
     left, right = (real("power", value) for value in given)
     text = f"pow({left.sql}, {right.sql})"
     message = "the power is not a finite number"
-    made = checked(f"isinf({text})", "value out of range: overflow", text, left, right)
+    power = checked(f"isinf({text})", "value out of range: overflow", text, left, right)
     wrong = f"{left.sql} = 0 AND {right.sql} < 0 OR isnan({text})"
-    made = checked(wrong, message, made, left, right)
+    power = checked(wrong, message, power, left, right)
     floats = any(value.type in types.FLOATS for value in given)
-    return make(made, DOUBLE, left, right) if floats else _like(made, given, left, right)
+    return combine(power, DOUBLE, left, right) if floats else _like(power, given, left, right)
 
 
-def _greatest(lowering: Lowering, node: exp.Expr) -> Typed:
+def _greatest(lowering: Lowering, node: exp.Expr) -> TypedSql:
     name = "greatest" if isinstance(node, exp.Greatest) else "least"
-    values = together(arguments(lowering, node, "this", "expressions"), name.upper())
+    values = unify(arguments(lowering, node, "this", "expressions"), name.upper())
     text = f"{name}({', '.join(v.sql for v in values)})"
-    return make(text, values[0].type, *values, scale=widest(values))
+    return combine(text, values[0].type, *values, scale=widest(values))
 
 
-def _integer_division(lowering: Lowering, node: exp.Expr) -> Typed:
+def _integer_division(lowering: Lowering, node: exp.Expr) -> TypedSql:
     left, right = numbers("div", lowering.lower(node.this), lowering.lower(node.expression))
     if left.type in types.FLOATS:
         raise wrong("div", [left, right])
@@ -150,17 +150,17 @@ def _integer_division(lowering: Lowering, node: exp.Expr) -> Typed:
     else:
         quotient = f"trunc(CAST({left.sql} AS DOUBLE) / CAST({right.sql} AS DOUBLE))"
         text = f"CAST({quotient} AS DECIMAL(38, 0))"
-    return make(guarded(left, right, text), NUMERIC, left, right, scale=0)
+    return combine(guarded(left, right, text), NUMERIC, left, right, scale=0)
 
 
-def _make_date(lowering: Lowering, values: Sequence[exp.Expr]) -> Typed:
+def _make_date(lowering: Lowering, values: Sequence[exp.Expr]) -> TypedSql:
     parts = [whole("make_date", lowering.lower(value)) for value in values]
     if len(parts) != 3:
         raise wrong("make_date", parts)
-    return make(f"make_date({', '.join(p.sql for p in parts)})", "date", *parts)
+    return combine(f"make_date({', '.join(p.sql for p in parts)})", "date", *parts)
 
 
-def _anonymous(lowering: Lowering, node: exp.Expr) -> Typed:
+def _anonymous(lowering: Lowering, node: exp.Expr) -> TypedSql:
     name = node.name.lower()
     if name == "make_date":
         return _make_date(lowering, node.expressions)
@@ -169,11 +169,11 @@ def _anonymous(lowering: Lowering, node: exp.Expr) -> Typed:
         if len(values) != 1:
             raise wrong(name, values)
         (value,) = values
-        return make(f"CAST(strlen({value.sql}) AS INTEGER)", "integer", value)
+        return combine(f"CAST(strlen({value.sql}) AS INTEGER)", "integer", value)
     raise unknown(name)
 
 
-def _if(lowering: Lowering, node: exp.Expr) -> Typed:
+def _if(lowering: Lowering, node: exp.Expr) -> TypedSql:
     raise TypeMismatchError(
         "IF is not PostgreSQL", hint="write CASE WHEN ... THEN ... ELSE ... END"
     )

@@ -1,23 +1,23 @@
-"""What keeps an expression within its type: checks that raise where a value leaves the range."""
+"""Checks that keep an expression within the range of its type."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from proxy.sql import types
-from proxy.sql.expression.typed import Typed, convert, make
+from proxy.sql.expression.typed import TypedSql, coerce, combine
 
 
-def wide(value: Typed) -> Typed:
-    """Return a numeric that has room: DuckDB gives a sum the width that its operands have."""
-    value = convert(value, "numeric")
+def wide(value: TypedSql) -> TypedSql:
+    """Return a numeric of full width: DuckDB gives a sum the width of its operands."""
+    value = coerce(value, "numeric")
     if value.scale is None:
         return value
     return replace(value, sql=f"CAST({value.sql} AS DECIMAL(38, {value.scale}))")
 
 
-def finite(text: str, operand: Typed) -> str:
-    """Return a result that fails where it is infinite; a long one is looked at when it is shown."""
+def finite(text: str, operand: TypedSql) -> str:
+    """Return a result that fails where it is infinite; a long text is checked when shown."""
     if operand.type not in types.FLOATS or len(text) > CHECKED:
         return text
     return checked(f"isinf({text})", "value out of range: overflow", text)
@@ -29,23 +29,23 @@ CHECKED = 200  # characters: each check writes an expression twice
 EXACT = 18  # decimals of a product of numerics that is exact
 
 
-def numeric(text: str, *parts: Typed) -> Typed:
+def numeric(text: str, *parts: TypedSql) -> TypedSql:
     """Return a double as a numeric."""
     scale = types.QUOTIENT
-    return make(
+    return combine(
         f"CAST(round({text}, {scale}) AS DECIMAL(38, {scale}))", "numeric", *parts, scale=scale
     )
 
 
-def guarded(left: Typed, divisor: Typed, text: str) -> str:
-    """Return a division that fails where the divisor is 0 and there is something to divide."""
+def guarded(left: TypedSql, divisor: TypedSql, text: str) -> str:
+    """Return a division that fails where the divisor is 0 and the dividend is not NULL."""
     if divisor.nonzero:
         return text
     wrong = f"{divisor.sql} = 0 AND {left.sql} IS NOT NULL"
     return checked(wrong, "division by zero", text, divisor)
 
 
-def checked(wrong: str, message: str, text: str, *parts: Typed) -> str:
+def checked(wrong: str, message: str, text: str, *parts: TypedSql) -> str:
     """Return a text that fails with a message, as PostgreSQL does, where a condition holds.
 
     Where noise may make it hold the result is NULL: a statement must not fail by chance.  What is

@@ -1,6 +1,6 @@
 """One scalar expression of PostgreSQL to one of DuckDB, with its type: what both doors agree on.
 
-A ``Typed`` is DuckDB text that means, on every value, what the expression means in PostgreSQL;
+A ``TypedSql`` is DuckDB text that means, on every value, what the expression means in PostgreSQL;
 what has no such text is refused by name.  So no dialect is transpiled: integer division,
 LIKE's backslash, quoted literals that take the type of their place are all decided here.
 Invariant: the DuckDB type of the text is the one of ``type``.
@@ -25,14 +25,14 @@ from proxy.errors import (
 from proxy.sql import types
 from proxy.sql.expression import allowlist
 from proxy.sql.expression.guards import EXACT, finite, guarded, numeric, wide
-from proxy.sql.expression.typed import NULL, Typed, convert, make, together, widest
-from proxy.sql.parse.tree import COMPARISONS, flat, position, worded
+from proxy.sql.expression.typed import NULL, TypedSql, coerce, combine, unify, widest
+from proxy.sql.parse.tree import COMPARISONS, as_sql, flat, position
 
 
 class Lowering:
     """The translation of expressions, for one way of resolving columns.
 
-    ``column`` gives the meaning of a name; ``before`` may give that of any node beforehand.
+    ``column`` gives the meaning of a name; ``special_case`` may give that of any node beforehand.
     ``rules`` and ``arguments`` say what each kind of node means, and what it may have;
     ``proxy.sql.expression.rules`` has all of them.
     """
@@ -40,16 +40,16 @@ class Lowering:
     rules: ClassVar[Mapping[type[exp.Expr], Rule]]
     arguments: ClassVar[Mapping[type[exp.Expr], frozenset[str]]]
 
-    def column(self, node: exp.Expr) -> Typed:
+    def column(self, node: exp.Expr) -> TypedSql:
         """Return the meaning of a column."""
         raise NotImplementedError
 
-    def before(self, node: exp.Expr) -> Typed | None:
-        """Return the meaning of a node that is not to be translated by its parts."""
+    def special_case(self, node: exp.Expr) -> TypedSql | None:
+        """Return the meaning of a node that has one as a whole; None to translate its parts."""
         del node
         return None
 
-    def lower(self, node: exp.Expr | None) -> Typed:
+    def lower(self, node: exp.Expr | None) -> TypedSql:
         """Return the translation of an expression.
 
         Raises:
@@ -58,9 +58,9 @@ class Lowering:
         if not isinstance(node, exp.Expr):  # sqlglot takes abs() and floor(AS x) as they come
             raise UndefinedFunctionError("a function or an operator lacks an argument")
         try:
-            known = self.before(node)
-            if known is not None:
-                return known
+            special = self.special_case(node)
+            if special is not None:
+                return special
             rule = self.rules.get(type(node))
             if rule is None:
                 raise refusal(node)
@@ -73,11 +73,11 @@ class Lowering:
             error.position = error.position or position(node)
             raise
 
-    def boolean(self, node: exp.Expr, place: str) -> Typed:
+    def boolean(self, node: exp.Expr, place: str) -> TypedSql:
         """Return the translation of a condition.
 
         Raises:
-            TypeMismatchError: it is no condition.
+            TypeMismatchError: it is not boolean.
         """
         value = self.lower(node)
         if value.type not in ("boolean", "unknown"):
@@ -85,7 +85,7 @@ class Lowering:
                 f"argument of {place} must be type boolean, not type {value.type}",
                 position=position(node),
             )
-        return convert(value, "boolean")
+        return coerce(value, "boolean")
 
 
 WORDS: dict[type[exp.Expr], str] = {
@@ -110,9 +110,9 @@ HINTS: dict[type[exp.Expr], str] = {
 
 def _function(node: exp.Func) -> str:
     """Return the name of a function as PostgreSQL has it."""
-    name = node.name if isinstance(node, exp.Anonymous) else worded(node).split("(")[0]
-    known = (n for n in node.sql_names() if n.replace("_", "") == name)  # WIDTHBUCKET
-    return next(known, name).lower()
+    name = node.name if isinstance(node, exp.Anonymous) else as_sql(node).split("(")[0]
+    names = (n for n in node.sql_names() if n.replace("_", "") == name)  # WIDTHBUCKET
+    return next(names, name).lower()
 
 
 def unknown(name: str) -> UndefinedFunctionError:
@@ -135,20 +135,20 @@ def refusal(node: exp.Expr) -> NotSupportedError | UndefinedFunctionError:
     )
 
 
-Rule = Callable[[Lowering, exp.Expr], Typed]
+Rule = Callable[[Lowering, exp.Expr], TypedSql]
 Rules = dict[type[exp.Expr], Rule]
 Arguments = dict[type[exp.Expr], frozenset[str]]
 
 
-def _literal(_: Lowering, node: exp.Expr) -> Typed:
+def _literal(_: Lowering, node: exp.Expr) -> TypedSql:
     if node.args["is_string"]:
         width = len(node.name.encode("utf-8", "surrogatepass"))
-        return Typed(types.literal("text", node.name), "unknown", literal=node.name, width=width)
+        return TypedSql(types.literal("text", node.name), "unknown", literal=node.name, width=width)
     return _signed(node.name)
 
 
 def signed(node: exp.Expr) -> tuple[str, int] | None:
-    """Return a number as it is written and the sign before it, if a node is no more than these.
+    """Return the digits and the sign of a node that is a signed numeric literal.
 
     PostgreSQL's parser takes them together, so that the least integer is one.
     """
@@ -158,48 +158,48 @@ def signed(node: exp.Expr) -> tuple[str, int] | None:
     return (node.name, sign) if isinstance(node, exp.Literal) and not node.is_string else None
 
 
-def _signed(text: str, sign: int = 1) -> Typed:
-    """Return a number as it is written, with the sign that stands before it."""
+def _signed(text: str, sign: int = 1) -> TypedSql:
+    """Return a numeric literal with its sign."""
     kind = types.of_literal(text, sign)
     nonzero = bool(Decimal(text))
     if kind != "numeric":
-        return Typed(types.literal(kind, sign * int(text)), kind, nonzero=nonzero)
+        return TypedSql(types.literal(kind, sign * int(text)), kind, nonzero=nonzero)
     value = Decimal(text) if sign > 0 else Decimal(text).copy_negate()
-    return Typed(types.decimal(value), kind, nonzero=nonzero, scale=types.scale_of(text))
+    return TypedSql(types.decimal(value), kind, nonzero=nonzero, scale=types.scale_of(text))
 
 
-def _boolean(_: Lowering, node: exp.Expr) -> Typed:
-    return Typed("TRUE" if node.this else "FALSE", "boolean")
+def _boolean(_: Lowering, node: exp.Expr) -> TypedSql:
+    return TypedSql("TRUE" if node.this else "FALSE", "boolean")
 
 
-def _paren(lowering: Lowering, node: exp.Expr) -> Typed:
+def _paren(lowering: Lowering, node: exp.Expr) -> TypedSql:
     return lowering.lower(node.this)
 
 
-def _connector(lowering: Lowering, node: exp.Expr) -> Typed:
+def _connector(lowering: Lowering, node: exp.Expr) -> TypedSql:
     word = "AND" if isinstance(node, exp.And) else "OR"
     parts = [lowering.boolean(part, word) for part in flat(node)]
-    return make(f"({f' {word} '.join(part.sql for part in parts)})", "boolean", *parts)
+    return combine(f"({f' {word} '.join(part.sql for part in parts)})", "boolean", *parts)
 
 
-def _not(lowering: Lowering, node: exp.Expr) -> Typed:
+def _not(lowering: Lowering, node: exp.Expr) -> TypedSql:
     value = lowering.boolean(node.this, "NOT")
-    return make(f"(NOT {value.sql})", "boolean", value)
+    return combine(f"(NOT {value.sql})", "boolean", value)
 
 
-def _comparison(lowering: Lowering, node: exp.Expr) -> Typed:
+def _comparison(lowering: Lowering, node: exp.Expr) -> TypedSql:
     operator = COMPARISONS[type(node)]
     left, right = compared(lowering.lower(node.this), lowering.lower(node.expression), operator)
-    return make(f"({left.sql} {operator} {right.sql})", "boolean", left, right)
+    return combine(f"({left.sql} {operator} {right.sql})", "boolean", left, right)
 
 
-def compared(left: Typed, right: Typed, operator: str) -> list[Typed]:
-    """Return two values as the type in which they are compared."""
+def compared(left: TypedSql, right: TypedSql, operator: str) -> list[TypedSql]:
+    """Return two values, converted to the type in which they are compared."""
     try:
         if {left.type, right.type} <= set(types.NUMBERS):
             kind = types.of_arithmetic(left.type, right.type)
-            return [convert(left, kind), convert(right, kind)]
-        return together([left, right], "comparison")
+            return [coerce(left, kind), coerce(right, kind)]
+        return unify([left, right], "comparison")
     except TypeMismatchError:
         raise UndefinedFunctionError(
             f"operator does not exist: {left.type} {operator} {right.type}",
@@ -207,17 +207,17 @@ def compared(left: Typed, right: Typed, operator: str) -> list[Typed]:
         ) from None
 
 
-def _between(lowering: Lowering, node: exp.Expr) -> Typed:
+def _between(lowering: Lowering, node: exp.Expr) -> TypedSql:
     value, low, high = (lowering.lower(node.args[arg]) for arg in ("this", "low", "high"))
     a, low = compared(value, low, ">=")
     b, high = compared(value, high, "<=")
     text = f"({a.sql} >= {low.sql} AND {b.sql} <= {high.sql})"
     if node.args.get("symmetric"):
         text = f"({text} OR ({a.sql} <= {low.sql} AND {b.sql} >= {high.sql}))"
-    return make(text, "boolean", a, b, low, high)
+    return combine(text, "boolean", a, b, low, high)
 
 
-def _in(lowering: Lowering, node: exp.Expr) -> Typed:
+def _in(lowering: Lowering, node: exp.Expr) -> TypedSql:
     if node.args.get("query") or not node.expressions:
         what = "a list of values here, not a subquery" if node.args.get("query") else "values"
         raise NotSupportedError(f"IN takes {what}")
@@ -227,85 +227,85 @@ def _in(lowering: Lowering, node: exp.Expr) -> Typed:
         items = items[0].expressions
     listed = [lowering.lower(item) for item in items]
     try:
-        first, *rest = together([value, *listed], "IN")
+        first, *rest = unify([value, *listed], "IN")
     except TypeMismatchError:
         odd = next(item for item in listed if item.type != value.type)
         compared(value, odd, "=")
         raise
     text = f"({first.sql} IN ({', '.join(item.sql for item in rest)}))"
-    return make(text, "boolean", first, *rest)
+    return combine(text, "boolean", first, *rest)
 
 
-def _is(lowering: Lowering, node: exp.Expr) -> Typed:
+def _is(lowering: Lowering, node: exp.Expr) -> TypedSql:
     value, what = lowering.lower(node.this), node.expression
     negated = "NOT " if node.args.get("negate") else ""
     if isinstance(what, exp.Null):
-        return make(f"({value.sql} IS {negated}NULL)", "boolean", value)
+        return combine(f"({value.sql} IS {negated}NULL)", "boolean", value)
     if isinstance(what, exp.Boolean):
-        value = convert(value, "boolean")
+        value = coerce(value, "boolean")
         # TRUE and FALSE are what NULL is distinct from
         operator = "IS DISTINCT FROM" if negated else "IS NOT DISTINCT FROM"
-        return make(
+        return combine(
             f"({value.sql} {operator} {'TRUE' if what.this else 'FALSE'})", "boolean", value
         )
     raise NotSupportedError("IS takes NULL, TRUE, FALSE or UNKNOWN")
 
 
-def _negative(lowering: Lowering, node: exp.Expr) -> Typed:
+def _negative(lowering: Lowering, node: exp.Expr) -> TypedSql:
     if (written := signed(node)) is not None:
         return _signed(*written)
     value = lowering.lower(node.this)
     if value.type == "unknown":
-        value = convert(value, "double precision")
+        value = coerce(value, "double precision")
     if value.type not in (*types.NUMBERS, "interval"):
         raise UndefinedFunctionError(f"operator does not exist: - {value.type}")
     if value.type in types.INTEGERS:  # DuckDB's own minus widens the type, or not
         text = f"(CAST(0 AS {types.DUCKDB[value.type]}) - {value.sql})"
-        return make(text, value.type, value)
-    return make(f"(-{value.sql})", value.type, value, scale=value.scale)
+        return combine(text, value.type, value)
+    return combine(f"(-{value.sql})", value.type, value, scale=value.scale)
 
 
 SIGNS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
 
 
-def _arithmetic(lowering: Lowering, node: exp.Expr) -> Typed:
+def _arithmetic(lowering: Lowering, node: exp.Expr) -> TypedSql:
     sign = SIGNS[type(node)]
     left, right = lowering.lower(node.this), lowering.lower(node.expression)
     return arithmetic(sign, left, right)
 
 
-def numbers(sign: str, left: Typed, right: Typed) -> list[Typed]:
-    """Return two numbers as the type in which they are added, multiplied or divided.
+def numbers(sign: str, left: TypedSql, right: TypedSql) -> list[TypedSql]:
+    """Return two numbers, converted to the type of their sum, product or quotient.
 
     Raises:
-        UndefinedFunctionError: one is no number.
+        UndefinedFunctionError: one is not a number.
     """
     if left.type in (*types.NUMBERS, "unknown") and right.type in (*types.NUMBERS, "unknown"):
         kind = types.of_arithmetic(left.type, right.type)
         if kind == "numeric":
-            return [v if v.type != "unknown" else convert(v, kind) for v in (left, right)]
+            return [v if v.type != "unknown" else coerce(v, kind) for v in (left, right)]
         if kind != "unknown":
-            return [convert(left, kind), convert(right, kind)]
+            return [coerce(left, kind), coerce(right, kind)]
     raise UndefinedFunctionError(
         f"operator does not exist: {left.type} {sign} {right.type}", hint="add an explicit cast"
     )
 
 
-def arithmetic(sign: str, left: Typed, right: Typed) -> Typed:
+def arithmetic(sign: str, left: TypedSql, right: TypedSql) -> TypedSql:
     """Return a sum, difference or product, also of dates."""
     kinds = (left.type, sign, right.type)
     if kinds in DATES:
-        return make(DATES[kinds][0].format(left.sql, right.sql), DATES[kinds][1], left, right)
+        return combine(DATES[kinds][0].format(left.sql, right.sql), DATES[kinds][1], left, right)
     left, right = numbers(sign, left, right)
     if "numeric" not in (left.type, right.type):
-        return make(finite(f"({left.sql} {sign} {right.sql})", left), left.type, left, right)
+        return combine(finite(f"({left.sql} {sign} {right.sql})", left), left.type, left, right)
     left, right = wide(left), wide(right)
     scales = [left.scale, right.scale]
     if sign != "*":
         scale = None if None in scales else max(one or 0 for one in scales)
-        return make(f"({left.sql} {sign} {right.sql})", "numeric", left, right, scale=scale)
+        return combine(f"({left.sql} {sign} {right.sql})", "numeric", left, right, scale=scale)
     if None not in scales and (total := sum(one or 0 for one in scales)) <= EXACT:
-        return make(f"({left.sql} * {right.sql})", "numeric", left, right, scale=total)
+        return combine(f"({left.sql} * {right.sql})", "numeric", left, right, scale=total)
     product = f"(CAST({left.sql} AS DOUBLE) * CAST({right.sql} AS DOUBLE))"
     return numeric(product, left, right)
 
@@ -325,11 +325,11 @@ DATES: dict[tuple[str, str, str], tuple[str, str]] = {
 }
 
 
-def _divide(lowering: Lowering, node: exp.Expr) -> Typed:
+def _divide(lowering: Lowering, node: exp.Expr) -> TypedSql:
     return division(lowering.lower(node.this), lowering.lower(node.expression))
 
 
-def division(left: Typed, right: Typed) -> Typed:
+def division(left: TypedSql, right: TypedSql) -> TypedSql:
     """Return a quotient: truncated for integers, to 16 decimals for numerics."""
     left, right = numbers("/", left, right)
     kind = "numeric" if "numeric" in (left.type, right.type) else left.type
@@ -339,48 +339,48 @@ def division(left: Typed, right: Typed) -> Typed:
     elif kind in types.FLOATS:
         text = finite(f"({left.sql} / {right.sql})", left)
     else:
-        made = numeric(f"(CAST({left.sql} AS DOUBLE) / CAST({right.sql} AS DOUBLE))")
-        text, scale = made.sql, made.scale
-    return make(guarded(left, right, text), kind, left, right, scale=scale)
+        quotient = numeric(f"(CAST({left.sql} AS DOUBLE) / CAST({right.sql} AS DOUBLE))")
+        text, scale = quotient.sql, quotient.scale
+    return combine(guarded(left, right, text), kind, left, right, scale=scale)
 
 
-def _modulo(lowering: Lowering, node: exp.Expr) -> Typed:
+def _modulo(lowering: Lowering, node: exp.Expr) -> TypedSql:
     left, right = numbers("%", lowering.lower(node.this), lowering.lower(node.expression))
     kind = "numeric" if "numeric" in (left.type, right.type) else left.type
     if kind in types.FLOATS:
         raise UndefinedFunctionError(f"operator does not exist: {kind} % {kind}")
     text = guarded(left, right, f"({left.sql} % {right.sql})")
-    return make(text, kind, left, right, scale=widest([left, right]))
+    return combine(text, kind, left, right, scale=widest([left, right]))
 
 
-def _case(lowering: Lowering, node: exp.Expr) -> Typed:
+def _case(lowering: Lowering, node: exp.Expr) -> TypedSql:
     conditions = []
     for branch in node.args["ifs"]:
         if node.this is None:
             conditions.append(lowering.boolean(branch.this, "CASE/WHEN"))
         else:
             left, right = compared(lowering.lower(node.this), lowering.lower(branch.this), "=")
-            conditions.append(make(f"({left.sql} = {right.sql})", "boolean", left, right))
+            conditions.append(combine(f"({left.sql} = {right.sql})", "boolean", left, right))
     values = [lowering.lower(branch.args["true"]) for branch in node.args["ifs"]]
     default = node.args.get("default")
     values.append(lowering.lower(default) if default else NULL)
-    values = together(values, "CASE")
+    values = unify(values, "CASE")
     pieces = [
         f"WHEN {condition.sql} THEN {value.sql}"
         for condition, value in zip(conditions, values, strict=False)
     ]
     text = f"CASE {' '.join(pieces)} ELSE {values[-1].sql} END"
-    return make(text, values[0].type, *conditions, *values, scale=widest(values))
+    return combine(text, values[0].type, *conditions, *values, scale=widest(values))
 
 
-def _coalesce(lowering: Lowering, node: exp.Expr) -> Typed:
+def _coalesce(lowering: Lowering, node: exp.Expr) -> TypedSql:
     values = [lowering.lower(item) for item in (node.this, *node.expressions)]
-    values = together(values, "COALESCE")
+    values = unify(values, "COALESCE")
     text = f"COALESCE({', '.join(v.sql for v in values)})"
-    return make(text, values[0].type, *values, scale=widest(values))
+    return combine(text, values[0].type, *values, scale=widest(values))
 
 
-def _nullif(lowering: Lowering, node: exp.Expr) -> Typed:
+def _nullif(lowering: Lowering, node: exp.Expr) -> TypedSql:
     value, other = lowering.lower(node.this), lowering.lower(node.expression)
     left, right = compared(value, other, "=")
     kinds = {value.type, other.type}
@@ -389,10 +389,10 @@ def _nullif(lowering: Lowering, node: exp.Expr) -> Typed:
     )  # for these there is no operator but that of the wider type
     result = left if mixed or value.type == "unknown" else value
     text = f"CASE WHEN {left.sql} = {right.sql} THEN NULL ELSE {result.sql} END"
-    return make(text, result.type, value, left, right, scale=result.scale)
+    return combine(text, result.type, value, left, right, scale=result.scale)
 
 
-def _column(lowering: Lowering, node: exp.Expr) -> Typed:
+def _column(lowering: Lowering, node: exp.Expr) -> TypedSql:
     return lowering.column(node)
 
 

@@ -11,16 +11,16 @@ from proxy.sql import types
 from proxy.sql.expression.arguments import all_texts, arguments, required, whole, wrong
 from proxy.sql.expression.casts import cast
 from proxy.sql.expression.lowering import PLAIN, Arguments, Lowering, Rules
-from proxy.sql.expression.typed import Typed, convert, make
+from proxy.sql.expression.typed import TypedSql, coerce, combine
 
 TEXT = "text"
 RULES: Rules = {}
 
 
 def _text(name: str, duckdb: str, *args: str, kind: str = TEXT) -> None:
-    def rule(lowering: Lowering, node: exp.Expr) -> Typed:
+    def rule(lowering: Lowering, node: exp.Expr) -> TypedSql:
         values = all_texts(name, required(lowering, node, *args))
-        return make(f"{duckdb}({', '.join(v.sql for v in values)})", kind, *values)
+        return combine(f"{duckdb}({', '.join(v.sql for v in values)})", kind, *values)
 
     RULES[BY_NAME[name]] = rule
 
@@ -38,12 +38,12 @@ _text("reverse", "reverse", "this")
 _text("starts_with", "starts_with", "this", "expression", kind="boolean")
 
 
-def _length(lowering: Lowering, node: exp.Expr) -> Typed:
+def _length(lowering: Lowering, node: exp.Expr) -> TypedSql:
     (value,) = all_texts("length", required(lowering, node, "this"))
-    return make(f"CAST(length({value.sql}) AS INTEGER)", "integer", value)
+    return combine(f"CAST(length({value.sql}) AS INTEGER)", "integer", value)
 
 
-def _substring(lowering: Lowering, node: exp.Expr) -> Typed:
+def _substring(lowering: Lowering, node: exp.Expr) -> TypedSql:
     (value,), rest = required(lowering, node, "this"), arguments(lowering, node, "start", "length")
     (value,) = all_texts("substring", [value])
     if not rest:
@@ -51,7 +51,7 @@ def _substring(lowering: Lowering, node: exp.Expr) -> Typed:
     start, *size = (whole("substring", v) for v in rest)
     # DuckDB counts a negative start from the end; PostgreSQL lets it eat up the length
     if not size:
-        return make(f"substring({value.sql}, greatest({start.sql}, 1))", TEXT, value, start)
+        return combine(f"substring({value.sql}, greatest({start.sql}, 1))", TEXT, value, start)
     length = size[0]
     negative = "error('negative substring length not allowed')"
     taken = f"greatest({length.sql} + least({start.sql}, 1) - 1, 0)"
@@ -59,28 +59,28 @@ def _substring(lowering: Lowering, node: exp.Expr) -> Typed:
         f"CASE WHEN {length.sql} < 0 THEN {negative} "
         f"ELSE substring({value.sql}, greatest({start.sql}, 1), {taken}) END"
     )
-    return make(text, TEXT, value, start, length)
+    return combine(text, TEXT, value, start, length)
 
 
-def _left(lowering: Lowering, node: exp.Expr) -> Typed:
+def _left(lowering: Lowering, node: exp.Expr) -> TypedSql:
     name = "left" if isinstance(node, exp.Left) else "right"
     value, count = required(lowering, node, "this", "expression")
     (value,), count = all_texts(name, [value]), whole(name, count)
-    return make(f"{name}({value.sql}, {count.sql})", TEXT, value, count)
+    return combine(f"{name}({value.sql}, {count.sql})", TEXT, value, count)
 
 
-def _trim(lowering: Lowering, node: exp.Expr) -> Typed:
+def _trim(lowering: Lowering, node: exp.Expr) -> TypedSql:
     values = all_texts("trim", arguments(lowering, node, "this", "expression"))
     side = node.args.get("position")
     name = {None: "trim", "BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}[side]
     characters = values[1].sql if len(values) > 1 else "' '"
-    return make(f"{name}({values[0].sql}, {characters})", TEXT, *values)
+    return combine(f"{name}({values[0].sql}, {characters})", TEXT, *values)
 
 
-def _position(lowering: Lowering, node: exp.Expr) -> Typed:
+def _position(lowering: Lowering, node: exp.Expr) -> TypedSql:
     value, part = all_texts("position", required(lowering, node, "this", "substr"))
     text = f"CASE WHEN {part.sql} = '' THEN 1 ELSE strpos({value.sql}, {part.sql}) END"
-    return make(
+    return combine(
         f"CASE WHEN {value.sql} IS NULL THEN NULL ELSE CAST({text} AS INTEGER) END",
         "integer",
         value,
@@ -88,17 +88,17 @@ def _position(lowering: Lowering, node: exp.Expr) -> Typed:
     )
 
 
-def _replace(lowering: Lowering, node: exp.Expr) -> Typed:
+def _replace(lowering: Lowering, node: exp.Expr) -> TypedSql:
     values = all_texts("replace", arguments(lowering, node, "this", "expression", "replacement"))
     if len(values) != 3:
         raise wrong("replace", values)
     value, old, new = (v.sql for v in values)
     text = f"CASE WHEN {old} = '' THEN {value} ELSE replace({value}, {old}, {new}) END"
     width = values[0].width * max(values[2].width, 1)
-    return make(f"CASE WHEN {new} IS NULL THEN NULL ELSE {text} END", TEXT, *values, width=width)
+    return combine(f"CASE WHEN {new} IS NULL THEN NULL ELSE {text} END", TEXT, *values, width=width)
 
 
-def _split_part(lowering: Lowering, node: exp.Expr) -> Typed:
+def _split_part(lowering: Lowering, node: exp.Expr) -> TypedSql:
     value, by, index = required(lowering, node, "this", "delimiter", "part_index")
     value, by = all_texts("split_part", [value, by])
     index = whole("split_part", index)
@@ -106,32 +106,32 @@ def _split_part(lowering: Lowering, node: exp.Expr) -> Typed:
     part = f"split_part({value.sql}, {by.sql}, {index.sql})"
     whole_text = f"CASE WHEN abs({index.sql}) = 1 THEN {value.sql} ELSE '' END"
     text = f"WHEN {by.sql} = '' THEN {whole_text} ELSE {part}"  # DuckDB splits into characters
-    return make(f"CASE WHEN {index.sql} = 0 THEN {zero} {text} END", TEXT, value, by, index)
+    return combine(f"CASE WHEN {index.sql} = 0 THEN {zero} {text} END", TEXT, value, by, index)
 
 
-def _concat(lowering: Lowering, node: exp.Expr) -> Typed:
+def _concat(lowering: Lowering, node: exp.Expr) -> TypedSql:
     values = [_shown(value) for value in arguments(lowering, node, "expressions")]
     if not values:
         raise wrong("concat", values)
     name = "concat_ws" if isinstance(node, exp.ConcatWs) else "concat"
     width = sum(value.width for value in values) + len(values) * values[0].width
-    return make(f"{name}({', '.join(v.sql for v in values)})", TEXT, *values, width=width)
+    return combine(f"{name}({', '.join(v.sql for v in values)})", TEXT, *values, width=width)
 
 
-def _shown(value: Typed) -> Typed:
-    return convert(value, TEXT) if value.type == "unknown" else cast(value, TEXT)
+def _shown(value: TypedSql) -> TypedSql:
+    return coerce(value, TEXT) if value.type == "unknown" else cast(value, TEXT)
 
 
-def _pipe(lowering: Lowering, node: exp.Expr) -> Typed:
+def _pipe(lowering: Lowering, node: exp.Expr) -> TypedSql:
     left, right = lowering.lower(node.this), lowering.lower(node.expression)
     if TEXT not in (left.type, right.type) and "unknown" not in (left.type, right.type):
         raise UndefinedFunctionError(f"operator does not exist: {left.type} || {right.type}")
     left, right = _shown(left), _shown(right)
     text = f"({left.sql} || {right.sql})"
-    return make(text, TEXT, left, right, width=left.width + right.width)
+    return combine(text, TEXT, left, right, width=left.width + right.width)
 
 
-def _pad(lowering: Lowering, node: exp.Expr) -> Typed:
+def _pad(lowering: Lowering, node: exp.Expr) -> TypedSql:
     name = "lpad" if node.args.get("is_left") else "rpad"
     value, size = required(lowering, node, "this", "expression")
     fill = node.args.get("fill_pattern")
@@ -143,13 +143,13 @@ def _pad(lowering: Lowering, node: exp.Expr) -> Typed:
     text, by = (v.sql for v in values)
     # without anything to fill with PostgreSQL cuts only, and DuckDB fails
     cut = f"left({text}, {size.sql})"
-    made = f"CASE WHEN {by} = '' THEN {cut} ELSE {name}({text}, {size.sql}, {by}) END"
-    return make(
-        f"CASE WHEN {by} IS NULL THEN NULL ELSE {made} END", TEXT, *values, width=4 * length
+    padded = f"CASE WHEN {by} = '' THEN {cut} ELSE {name}({text}, {size.sql}, {by}) END"
+    return combine(
+        f"CASE WHEN {by} IS NULL THEN NULL ELSE {padded} END", TEXT, *values, width=4 * length
     )
 
 
-def _like(lowering: Lowering, node: exp.Expr) -> Typed:
+def _like(lowering: Lowering, node: exp.Expr) -> TypedSql:
     escape = "\\"
     negated = False
     if isinstance(node, exp.Escape):
@@ -168,14 +168,14 @@ def _like(lowering: Lowering, node: exp.Expr) -> Typed:
             raise DataError("LIKE pattern must not end with escape character")
     tail = f" ESCAPE '{escape.replace(chr(39), chr(39) * 2)}'" if escape else ""
     text = f"({left.sql} {word} {right.sql}{tail})"
-    return make(f"(NOT {text})" if negated else text, "boolean", left, right)
+    return combine(f"(NOT {text})" if negated else text, "boolean", left, right)
 
 
 # what PostgreSQL's regular expressions and RE2 have in common
 PATTERN = re.compile(r"(?:[\w\s%&@!/,;:'\"<>=~#^$.*+?|()-]|\[\^?[\w\s.,:%&@!-]+\]|\\[dws.])*")
 
 
-def _matches(lowering: Lowering, node: exp.Expr) -> Typed:
+def _matches(lowering: Lowering, node: exp.Expr) -> TypedSql:
     left, right = all_texts("~", [lowering.lower(node.this), lowering.lower(node.expression)])
     pattern = node.expression
     if not pattern.is_string or not PATTERN.fullmatch(pattern.name) or "(?" in pattern.name:
@@ -184,13 +184,13 @@ def _matches(lowering: Lowering, node: exp.Expr) -> Typed:
             hint="use LIKE, or a simpler pattern",
         )
     options = "'si'" if isinstance(node, exp.RegexpILike) else "'s'"
-    return make(f"regexp_matches({left.sql}, {right.sql}, {options})", "boolean", left, right)
+    return combine(f"regexp_matches({left.sql}, {right.sql}, {options})", "boolean", left, right)
 
 
 SIMILAR = {"%": ".*", "_": ".", ".": r"\.", "^": r"\^", "$": r"\$"}
 
 
-def _similar(lowering: Lowering, node: exp.Expr) -> Typed:
+def _similar(lowering: Lowering, node: exp.Expr) -> TypedSql:
     """Return SIMILAR TO: a regular expression of the whole text, with LIKE's % and _."""
     left, right = all_texts(
         "SIMILAR TO", [lowering.lower(node.this), lowering.lower(node.expression)]
@@ -201,8 +201,8 @@ def _similar(lowering: Lowering, node: exp.Expr) -> Typed:
             "SIMILAR TO takes plain characters, % _ ( ) | * + ?",
             hint="use LIKE, a list, or ~ with a regular expression",
         )
-    made = types.literal(TEXT, "".join(SIMILAR.get(c, c) for c in pattern))
-    return make(f"regexp_full_match({left.sql}, {made}, 's')", "boolean", left, right)
+    regexp = types.literal(TEXT, "".join(SIMILAR.get(c, c) for c in pattern))
+    return combine(f"regexp_full_match({left.sql}, {regexp}, 's')", "boolean", left, right)
 
 
 RULES |= {

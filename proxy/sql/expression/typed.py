@@ -1,4 +1,4 @@
-"""A piece of DuckDB text and what is known of its value: the currency of all translations.
+"""Typed DuckDB text, the currency of all translations.
 
 Invariant: the DuckDB type of the text is the one of ``type``; nothing grows past the limits here,
 however statements nest.
@@ -17,27 +17,28 @@ MAX_WIDTH = 1_000_000  # bytes of one text value
 
 
 @dataclass(frozen=True)
-class Typed:
-    """A piece of DuckDB text and what is known of its value."""
+class TypedSql:
+    """A piece of DuckDB text, with the type and further properties of its value."""
 
     sql: str
     type: str
     axes: frozenset[int] = frozenset()  # the axes it reads
-    numbers: frozenset[int] = frozenset()  # the released numbers it reads
-    shadow: str | None = None  # DuckDB text of the id of the number that it is exactly
+    numbers: frozenset[tuple[int, int]] = frozenset()  # (release point, number) that it reads
+    provenance: str | None = None  # DuckDB text, where it is exactly one number: which
+    number: int | None = None  # the index of that number in its release
     literal: str | None = None  # of an untyped quoted literal, its text
     width: int = 64  # of a text, the most bytes that it may have
     nonzero: bool = False  # it is a literal other than 0
     scale: int | None = None  # of a numeric, its decimals, where they are known
 
 
-NULL = Typed("NULL", "unknown")
+NULL = TypedSql("NULL", "unknown")
 
 
-def make(
-    sql: str, kind: str, *parts: Typed, width: int | None = None, scale: int | None = None
-) -> Typed:
-    """Return the text made of parts; its value is as wide as the widest, if ``width`` is not said.
+def combine(
+    sql: str, kind: str, *parts: TypedSql, width: int | None = None, scale: int | None = None
+) -> TypedSql:
+    """Return text composed of parts; without ``width`` it is as wide as its widest part.
 
     Raises:
         StatementTooComplexError: the text, or the value, may become too long.
@@ -47,7 +48,7 @@ def make(
     if len(sql) > MAX_TEXT or width > MAX_WIDTH:
         what = "an expression" if len(sql) > MAX_TEXT else "a text"
         raise StatementTooComplexError(f"{what} of this statement becomes too long")
-    return Typed(
+    return TypedSql(
         sql,
         kind,
         frozenset().union(*(part.axes for part in parts)),
@@ -57,19 +58,19 @@ def make(
     )
 
 
-def convert(value: Typed, kind: str) -> Typed:
-    """Return a value as another type, where PostgreSQL converts without being asked.
+def coerce(value: TypedSql, kind: str) -> TypedSql:
+    """Return a value as another type, where PostgreSQL converts implicitly.
 
     Raises:
-        TypeMismatchError: it does not.
+        TypeMismatchError: PostgreSQL does not.
     """
     if value.type == kind:
         return value
     if value.literal is not None:
-        made = types.literal(kind, types.read(value.literal, kind))
-        return Typed(made, kind, width=value.width, scale=types.scale_of(value.literal, kind))
+        literal = types.literal(kind, types.read(value.literal, kind))
+        return TypedSql(literal, kind, width=value.width, scale=types.scale_of(value.literal, kind))
     if value.type == "unknown":
-        return Typed(types.literal(kind, None), kind, scale=0)
+        return TypedSql(types.literal(kind, None), kind, scale=0)
     wider = any(
         value.type in order and kind in order and order.index(value.type) < order.index(kind)
         for order in (types.NUMBERS, types.TIMES)
@@ -82,19 +83,19 @@ def convert(value: Typed, kind: str) -> Typed:
     return replace(value, sql=f"CAST({value.sql} AS {types.DUCKDB[kind]})", type=kind, scale=None)
 
 
-def widest(values: Sequence[Typed]) -> int | None:
-    """Return the most decimals that any of some values has, where they are known."""
+def widest(values: Sequence[TypedSql]) -> int | None:
+    """Return the largest scale of some values; None if one is unknown."""
     scales = [value.scale for value in values]
     return None if None in scales else max(scale or 0 for scale in scales)
 
 
-def together(values: Sequence[Typed], place: str) -> list[Typed]:
-    """Return values as the type they have in common; text where none has one."""
+def unify(values: Sequence[TypedSql], place: str) -> list[TypedSql]:
+    """Return values as their common type; text where all are untyped."""
     kind = types.common((value.type for value in values), place)
     kind = "text" if kind == "unknown" else kind
-    made = [convert(value, kind) for value in values]
+    coerced = [coerce(value, kind) for value in values]
     if kind != "numeric":
-        return made
-    scale = widest(made)  # DuckDB itself may take a narrower one
+        return coerced
+    scale = widest(coerced)  # DuckDB itself may take a narrower one
     scale = types.DECIMALS if scale is None else scale
-    return [replace(v, sql=f"CAST({v.sql} AS DECIMAL(38, {scale}))", scale=scale) for v in made]
+    return [replace(v, sql=f"CAST({v.sql} AS DECIMAL(38, {scale}))", scale=scale) for v in coerced]

@@ -1,4 +1,4 @@
-"""The clock: now() and its kin become literals before anything else looks at a statement.
+"""The clock: now() and its kin become literals before a statement is analysed.
 
 A statement that reads the clock is another one at every moment; one that reads the day only is
 the same until midnight in the policy's time zone.
@@ -26,7 +26,7 @@ NAMES = {"transaction_timestamp": "now", "statement_timestamp": "now"}
 
 
 def reading(text: str, zone: str, now: datetime | None) -> datetime | None:
-    """Return what the clock says to a text: the moment, the day, or None if it does not ask."""
+    """Return the time for a text: the moment, the day, or None if it reads no clock."""
     asked = [match[1] for match in WORDS.finditer(text)]
     if not asked:
         return None
@@ -36,11 +36,11 @@ def reading(text: str, zone: str, now: datetime | None) -> datetime | None:
     return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def localised(tree: exp.Expr, zone: str) -> None:
-    """Replace literals with a time zone by the time that the clock shows in the policy's.
+def localise(tree: exp.Expr, zone: str) -> None:
+    """Replace literals with a time zone by local times of the policy's zone.
 
     Raises:
-        DataError: one is no time.
+        DataError: one is not a time.
     """
     for node in list(tree.find_all(exp.Cast)):
         value = node.this
@@ -53,13 +53,15 @@ def localised(tree: exp.Expr, zone: str) -> None:
             assert isinstance(moment, datetime)
             if moment.tzinfo is not None:
                 moment = moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
-            made = exp.cast(exp.Literal.string(str(moment)), "timestamp")
-            made.this.meta.update(value.meta)
-            node.replace(made)
+            literal = exp.cast(exp.Literal.string(str(moment)), "timestamp")
+            literal.this.meta.update(value.meta)
+            node.replace(literal)
 
 
-def fold(tree: exp.Expr, moment: datetime) -> None:
-    """Replace the functions of the clock in a tree."""
+def fold(tree: exp.Expr, moment: datetime | None) -> None:
+    """Replace the functions of the clock in a tree; without a moment they stay."""
+    if moment is None:
+        return
     for node in list(tree.find_all(exp.CurrentDate, *MOMENTS, exp.Anonymous)):
         if isinstance(node, exp.Anonymous) and node.name.lower() not in NAMES:
             continue
@@ -67,9 +69,9 @@ def fold(tree: exp.Expr, moment: datetime) -> None:
             continue  # a precision or a zone: refused by name later
         day = isinstance(node, exp.CurrentDate)
         text = str(moment.date() if day else moment)
-        made = exp.cast(exp.Literal.string(text), "date" if day else "timestamp")
-        made.meta.update(node.meta)
-        made.meta["name"] = "current_date" if day else "now"
+        literal = exp.cast(exp.Literal.string(text), "date" if day else "timestamp")
+        literal.meta.update(node.meta)
+        literal.meta["name"] = "current_date" if day else "now"
         if isinstance(node, exp.Localtimestamp):
-            made.meta["name"] = "localtimestamp"
-        node.replace(made)
+            literal.meta["name"] = "localtimestamp"
+        node.replace(literal)

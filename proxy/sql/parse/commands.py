@@ -1,4 +1,4 @@
-"""Statements that are no queries: settings, transactions, SHOW, EXPLAIN; read off the tokens."""
+"""Commands: settings, transactions, SHOW, EXPLAIN, views; recognised by their tokens."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ SHOW = re.compile(rf"SHOW\s+(TIME\s+ZONE|{NAME})\s*", re.IGNORECASE)
 EXPLAIN = re.compile(r"EXPLAIN\s+UTILITY\b(.*)", re.IGNORECASE | re.DOTALL)
 
 
-def command(text: str, found: Sequence[Token]) -> Command | None:
-    """Return the command that a text is; None for a query.
+def command(text: str, tokens: Sequence[Token]) -> Command | None:
+    """Return a text as a command; None if it is a query.
 
     Raises:
-        SQLSyntaxError, NotSupportedError: it begins like a command, and is none that is known.
+        SQLSyntaxError, NotSupportedError: it is a malformed or an unknown command.
     """
-    found = [token for token in found if token.token_type is not TokenType.SEMICOLON]
-    if not found:
+    tokens = [token for token in tokens if token.token_type is not TokenType.SEMICOLON]
+    if not tokens:
         return Command("empty")
-    body = text[found[0].start : found[-1].end + 1]
+    body = text[tokens[0].start : tokens[-1].end + 1]
     word = re.match(r"\w+|.", body, re.DOTALL)
     first = word[0].upper() if word else ""
     if first in QUERY:
@@ -55,26 +55,26 @@ def command(text: str, found: Sequence[Token]) -> Command | None:
         name = "timezone" if match[2] else match[3].lower()
         value = _value(match[4])
         return Command("set", name, value, local=(match[1] or "").upper() == "LOCAL")
-    if first == "SET" and len(found) > 1 and found[1].text.upper() in NAMED:
+    if first == "SET" and len(tokens) > 1 and tokens[1].text.upper() in NAMED:
         return Command("set", "transaction", body)
     if first == "RESET" and (match := RESET.fullmatch(body)):
         return Command("reset", match[1].lower())
     if first == "SHOW" and (match := SHOW.fullmatch(body)):
         return Command("show", re.sub(r"\s+", "", match[1].lower()))
     if first == "EXPLAIN" and (match := EXPLAIN.fullmatch(body)):
-        start = found[0].start + match.start(1)
+        start = tokens[0].start + match.start(1)
         blank = re.sub(r"\S", " ", text[:start])  # so that places are those of the whole text
-        return Command("explain", "utility", blank + text[start : found[-1].end + 1])
+        return Command("explain", "utility", blank + text[start : tokens[-1].end + 1])
     if first == "EXPLAIN":
         return Command("explain", "", None)
     if first in ("SET", "RESET", "SHOW"):
-        raise SQLSyntaxError(f"{first} takes the name of a setting", position=found[0].start + 1)
-    if first in ("CREATE", "DROP") and (change := views.reads(text, found)) is not None:
+        raise SQLSyntaxError(f"{first} takes the name of a setting", position=tokens[0].start + 1)
+    if first in ("CREATE", "DROP") and (change := views.reads(text, tokens)) is not None:
         name = f"{first.lower()} view"
         return Command(name, value=getattr(change, "text", None), change=change)
     raise NotSupportedError(
         f"{first[:40]} is not supported: the proxy answers SELECT, SHOW and SET",
-        position=found[0].start + 1,
+        position=tokens[0].start + 1,
     )
 
 

@@ -39,12 +39,12 @@ def deeply(work: Callable[[], Found]) -> Found:
             return work()
         except RecursionError:
             raise StatementTooComplexError("the statement is nested too deeply") from None
-    found: list[Found] = []
+    results: list[Found] = []
     failed: list[BaseException] = []
 
     def run() -> None:
         try:
-            found.append(work())
+            results.append(work())
         except RecursionError:
             failed.append(StatementTooComplexError("the statement is nested too deeply"))
         except BaseException as error:
@@ -62,4 +62,4 @@ def deeply(work: Callable[[], Found]) -> Found:
             threading.stack_size(size)
     if failed:
         raise failed[0]
-    return found[0]
+    return results[0]

@@ -31,10 +31,10 @@ class UtilityParser(Parser):
         return self._parse_query_modifiers(this)  # a LIMIT appended by a tool
 
     def _parse_date_part(self) -> Any:
-        made = super()._parse_date_part()  # type: ignore[misc]  # PostgreSQL's parser has it
-        if isinstance(made, exp.Extract):
-            made.meta["name"] = "date_part"  # of another type than EXTRACT
-        return made
+        extract = super()._parse_date_part()  # type: ignore[misc]  # PostgreSQL's parser has it
+        if isinstance(extract, exp.Extract):
+            extract.meta["name"] = "date_part"  # of another type than EXTRACT
+        return extract
 
     def _warn_unsupported(self) -> None:
         self.raise_error("Unsupported syntax")  # sqlglot would log it and go on
@@ -66,8 +66,8 @@ def extended(name: str) -> Dialect:
     functions = base.parser_class.FUNCTIONS | {"EVERY": exp.LogicalAnd.from_arg_list}
     own = {"SET_OP_MODIFIERS": modifiers, "FUNCTIONS": functions}
     parser = type("Parser", (UtilityParser, base.parser_class), own)
-    made: Dialect = type(f"Proxy{base.__name__}", (base,), {"Parser": parser})()
-    return made
+    dialect: Dialect = type(f"Proxy{base.__name__}", (base,), {"Parser": parser})()
+    return dialect
 
 
 LANGUAGES = ("postgres", "duckdb", "mysql", "bigquery", "snowflake", "tsql")
@@ -81,7 +81,7 @@ def language(name: str) -> Dialect:
     """Return one of the languages that statements may be written in.
 
     Raises:
-        NotSupportedError: none of ours.
+        NotSupportedError: it is not among them.
     """
     if name not in LANGUAGES:
         raise NotSupportedError(

@@ -102,31 +102,34 @@ def split(text: str) -> list[str]:
     return [piece for piece in pieces if piece.strip()] or [text]
 
 
-def translated(text: str, found: Sequence[Token], name: str) -> tuple[str, list[Token]]:
-    """Return a statement of another language as one of PostgreSQL, with its utility.
+def to_postgres(text: str, given: Sequence[Token], name: str) -> tuple[str, list[Token]]:
+    """Return a statement of any language as one of PostgreSQL, with its utility.
 
     Raises:
         SQLSyntaxError: it does not parse.
         NotSupportedError: PostgreSQL has no words for it.
     """
-    tree = parse(text, found, name)
+    if name == "postgres":
+        return text, list(given)
+    tree = parse(text, given, name)
     clause = tree.args.get("utility")
-    asked = hint(found)
+    request = hint(given)
     for node in list(tree.find_all(exp.Hint)):  # where the language has hints of its own
         written = node.sql(comments=False).removeprefix("/*+").removesuffix("*/")
-        if asked is None and (match := HINT.fullmatch(written)):
-            asked = pair(match[1], source="hint")
+        if request is None and (match := HINT.fullmatch(written)):
+            request = pair(match[1], source="hint")
         node.pop()
     try:
-        made = tree.sql(dialect="postgres", comments=False, unsupported_level=ErrorLevel.RAISE)
+        postgres = tree.sql(dialect="postgres", comments=False, unsupported_level=ErrorLevel.RAISE)
     except UnsupportedError as error:
         raise NotSupportedError(f"not translated from {name}: {error}") from None
     if isinstance(clause, Utility):
-        made += f" WITH UTILITY {', '.join(_written(item) for item in clause.expressions)}"
-    elif asked is not None:
-        unit = " PERCENT" if asked.relative else ""
-        made = f"/*+ UTILITY({_plain(asked.half_width)}{unit}, {_plain(asked.delta)}) */ {made}"
-    return made, tokens(made)
+        postgres += f" WITH UTILITY {', '.join(_written(item) for item in clause.expressions)}"
+    elif request is not None:
+        unit = " PERCENT" if request.relative else ""
+        numbers = f"{_plain(request.half_width)}{unit}, {_plain(request.delta)}"
+        postgres = f"/*+ UTILITY({numbers}) */ {postgres}"
+    return postgres, tokens(postgres)
 
 
 def _plain(number: Fraction) -> str:
@@ -140,16 +143,16 @@ def _written(item: exp.Expr) -> str:
     return pair if name is None else f"{name.sql(dialect='postgres')} {pair}"
 
 
-def parse(text: str, found: Sequence[Token], name: str = "postgres") -> exp.Expr:
+def parse(text: str, tokens: Sequence[Token], name: str = "postgres") -> exp.Expr:
     """Return the tree of one query.
 
     Raises:
         SQLSyntaxError: the text does not parse; ``position`` and DETAIL say where.
     """
     if name == "postgres":
-        _complete(text, found)
+        _complete(text, tokens)
     try:
-        trees = language(name).parser().parse(list(found), text)
+        trees = language(name).parser().parse(list(tokens), text)
     except ParseError as error:
         raise _syntax_error(text, error) from None
     except (SqlglotError, ValueError, TypeError, AttributeError, LookupError) as error:
@@ -166,13 +169,13 @@ def parse(text: str, found: Sequence[Token], name: str = "postgres") -> exp.Expr
     return trees[0]
 
 
-def _complete(text: str, found: Sequence[Token]) -> None:
+def _complete(text: str, tokens: Sequence[Token]) -> None:
     """Refuse a comma, or a keyword, after which an expression is missing."""
-    for at, token in enumerate(found):
-        before = found[at - 1].token_type if at else None
+    for at, token in enumerate(tokens):
+        before = tokens[at - 1].token_type if at else None
         if token.token_type not in OPEN or before in (TokenType.ALIAS, TokenType.DOT):
             continue
-        after = found[at + 1] if at + 1 < len(found) else None
+        after = tokens[at + 1] if at + 1 < len(tokens) else None
         if after is None or after.token_type in ENDING:
             raise SQLSyntaxError(
                 f'syntax error after "{token.text}": the expression is incomplete',

@@ -1,4 +1,4 @@
-"""Identifiers by PostgreSQL's rules: how they fold and are written, and what a column is called."""
+"""Identifiers by PostgreSQL's rules: folding, quoting, and the names of output columns."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ RESERVED = frozenset(WORDS.split())
 
 
 def name_of(identifier: exp.Expr) -> str:
-    """Return the name that an identifier means: unquoted ones fold to lower case."""
+    """Return the name of an identifier: unquoted ones fold to lower case."""
     text = identifier.name
     return text if identifier.args.get("quoted") else text.translate(FOLD)
 
 
 def quoted(name: str) -> str:
-    """Return a name as it has to be written."""
+    """Return a name, quoted if necessary."""
     plain = name.isidentifier() and name.translate(FOLD) == name and name not in RESERVED
     return name if plain else '"' + name.replace('"', '""') + '"'
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return a hint with the names that are near one that is not known."""
+    """Return a hint with names similar to an unknown one."""
     known = list(dict.fromkeys(known))
     folded = {other.lower(): other for other in known}
     near = difflib.get_close_matches(name.lower(), folded, 3, 0.6)
@@ -49,7 +49,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def output_name(item: exp.Expr, text: str) -> str:
-    """Return the name that PostgreSQL gives to a column of a result; ``text`` is the statement."""
+    """Return PostgreSQL's name for an output column; ``text`` is the statement."""
     if isinstance(item, exp.Alias):
         return name_of(item.args["alias"])
     while isinstance(item, exp.Paren | exp.Filter | exp.Window | exp.WithinGroup):
@@ -78,7 +78,7 @@ def output_name(item: exp.Expr, text: str) -> str:
 
 
 def _type_name(node: exp.Expr) -> str:
-    """Return PostgreSQL's own name of the type that a cast names."""
+    """Return PostgreSQL's internal name of the type of a cast."""
     name = str(getattr(node.args["to"].this, "value", "")).upper()
     return TYPES.get(name, name.lower()) or "?column?"
 

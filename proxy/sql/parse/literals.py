@@ -21,10 +21,10 @@ ITEM = re.compile(r"""(?:\s*"((?:[^"\\]|\\.)*)"\s*|((?:[^{},"\\]|\\.)*))(,|\}\Z)
 
 
 def plain(token: Token, text: str) -> Token:
-    """Return a token of a text in another way of quoting as one in plain quotes.
+    """Return a string token of any quoting as one in plain quotes.
 
     Raises:
-        DataError: its escapes are none, or make no text.
+        DataError: its escapes are invalid.
     """
     if token.token_type not in QUOTED:
         return token
@@ -39,11 +39,11 @@ def plain(token: Token, text: str) -> Token:
 def unescaped(body: str, position: int) -> str:
     """Return what stands between the quotes of E'...', its escapes resolved."""
     try:
-        made, at = bytearray(), 0
+        encoded, at = bytearray(), 0
         for match in ESCAPE.finditer(body):
-            made += body[at : match.start()].encode() + _meaning(match)
+            encoded += body[at : match.start()].encode() + _meaning(match)
             at = match.end()
-        value = (made + body[at:].encode()).decode()
+        value = (encoded + body[at:].encode()).decode()
         if "\0" in value:
             raise ValueError
     except (ValueError, OverflowError):
@@ -56,7 +56,7 @@ def unescaped(body: str, position: int) -> str:
 
 
 def _meaning(match: re.Match[str]) -> bytes:
-    """Return the bytes that an escape stands for."""
+    """Return the bytes of an escape."""
     pairs, long, octal, byte, single = match.groups()
     if pairs:  # surrogates make one character together
         return bytes.fromhex(pairs.replace("\\u", "")).decode("utf-16-be").encode()
@@ -73,21 +73,21 @@ def elements(text: str) -> list[str | None]:
     """Return the elements of an array literal of one dimension.
 
     Raises:
-        DataError: it is none.
+        DataError: it is malformed.
     """
     body = text.strip()
     if re.fullmatch(r"\{\s*\}", body):
         return []
-    found: list[str | None] = []
+    values: list[str | None] = []
     at = 1 if body.startswith("{") else len(body)
     while (match := ITEM.match(body, at)) and (match[1] is not None or match[2].strip()):
         bare = None if match[2] is None else match[2].strip()
         null = bare is not None and bare.upper() == "NULL"
         raw = match[1] if bare is None else bare
-        found.append(None if null else re.sub(r"\\(.)", r"\1", raw, flags=re.DOTALL))
+        values.append(None if null else re.sub(r"\\(.)", r"\1", raw, flags=re.DOTALL))
         at = match.end()
         if match[3] != ",":
-            return found
+            return values
     raise DataError(
         f'malformed array literal: "{text[:40]}"',
         hint="write the values as '{1, 2}' or ARRAY[1, 2]",

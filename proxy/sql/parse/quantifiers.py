@@ -14,27 +14,27 @@ from proxy.sql.parse.tree import COMPARISONS, position
 MAX_NODES = 50_000  # of the comparisons with each value of a list, in one statement
 
 
-def spread(tree: exp.Expr) -> None:
+def expand(tree: exp.Expr) -> None:
     """Replace the comparisons with lists in a tree.
 
     Raises:
-        NotSupportedError, DataError: a list is none that is known.
+        NotSupportedError, DataError: a list is not supported, or malformed.
     """
     room = MAX_NODES
     for node in reversed(list(tree.find_all(*COMPARISONS, exp.Like, exp.ILike, exp.In))):
         listed = node.expression
         if _members(node.this) and not node.args.get("query"):
-            found = _rows(node, room)
+            comparison = _rows(node, room)
         elif isinstance(listed, exp.Any | exp.All) or _named(listed):
-            found = _compared(node, listed, room)
+            comparison = _compared(node, listed, room)
         else:
             continue
-        room -= 0 if isinstance(found, exp.In) else sum(1 for _ in found.walk())
-        node.replace(found)
+        room -= 0 if isinstance(comparison, exp.In) else sum(1 for _ in comparison.walk())
+        node.replace(comparison)
 
 
 def _members(node: object) -> list[exp.Expr] | None:
-    """Return the values of a row, (a, b) or ROW(a, b); None if a node is none."""
+    """Return the values of a row, (a, b) or ROW(a, b); None for other nodes."""
     if isinstance(node, exp.Tuple) or (
         isinstance(node, exp.Anonymous) and node.name.upper() == "ROW"
     ):
@@ -88,7 +88,7 @@ def _compared(node: exp.Expr, listed: exp.Expr, room: int) -> exp.Expr:
         if not same:
             raise _refused(listed)
         query = source if isinstance(source, exp.Subquery) else exp.Subquery(this=source)
-        found: exp.Expr = exp.In(this=value, query=query)
+        membership: exp.Expr = exp.In(this=value, query=query)
     elif isinstance(source, exp.Null):
         return exp.Null()
     else:
@@ -97,8 +97,8 @@ def _compared(node: exp.Expr, listed: exp.Expr, room: int) -> exp.Expr:
             return exp.Boolean(this=every)
         if not same:
             return _each(node, items, every, room)
-        found = exp.In(this=value, expressions=items)
-    return exp.Paren(this=exp.Not(this=found)) if every else found
+        membership = exp.In(this=value, expressions=items)
+    return exp.Paren(this=exp.Not(this=membership)) if every else membership
 
 
 def _each(node: exp.Expr, items: list[exp.Expr], every: bool, room: int) -> exp.Expr:
@@ -120,11 +120,11 @@ def _items(source: exp.Expr, listed: exp.Expr) -> list[exp.Expr]:
         return [exp.Cast(this=v, to=kinds[0].copy()) for v in _items(source.this, listed)]
     if isinstance(source, exp.Literal) and source.is_string:
         try:
-            found = elements(source.name)
+            texts = elements(source.name)
         except DataError as error:
             error.position = position(source)
             raise
-        values: list[exp.Expr] = [exp.Null() if v is None else exp.Literal.string(v) for v in found]
+        values: list[exp.Expr] = [exp.Null() if v is None else exp.Literal.string(v) for v in texts]
         for value in values:
             value.meta.update(source.meta)
         return values

@@ -1,4 +1,4 @@
-"""A sqlglot tree as such: where a node begins, how it is written, what it is made of."""
+"""Nodes of sqlglot trees: their position, their text, their operands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from proxy.errors import SQLSyntaxError
 
 
 def position(node: exp.Expr | None) -> int | None:
-    """Return the 1-based character of the statement at which a node begins, if it is known."""
+    """Return the 1-based position of a node in the statement, if it is known."""
     if node is None:
         return None
     if "start" in node.meta:  # of a column that stands for an expression, its own place
@@ -17,8 +17,8 @@ def position(node: exp.Expr | None) -> int | None:
     return min(starts) + 1 if starts else None
 
 
-def worded(node: exp.Expr) -> str:
-    """Return an expression as PostgreSQL would write it, or the kind of expression it is."""
+def as_sql(node: exp.Expr) -> str:
+    """Return an expression as PostgreSQL text, or the name of its kind if it has none."""
     try:
         return node.sql(dialect="postgres", comments=False)
     except (ValueError, TypeError, AttributeError):  # it holds resolved columns, or half a tree
@@ -52,7 +52,7 @@ COMPARISONS: dict[type[exp.Expr], str] = {
 
 
 def conjuncts(node: exp.Expr) -> list[exp.Expr]:
-    """Return the conditions that a condition joins by AND."""
+    """Return the conjuncts of a condition."""
     while isinstance(node, exp.Paren):
         node = node.this
     if not isinstance(node, exp.And):
@@ -61,10 +61,10 @@ def conjuncts(node: exp.Expr) -> list[exp.Expr]:
 
 
 def refuse_constant(node: exp.Expr, clause: str) -> None:
-    """Refuse what stands for no column and orders nothing: a constant that is no ordinal.
+    """Refuse a constant that is not an ordinal.
 
     Raises:
-        SQLSyntaxError: it is one, as PostgreSQL says.
+        SQLSyntaxError: it is one, in PostgreSQL's words.
     """
     bare = node
     while isinstance(bare, exp.Paren):

@@ -1,4 +1,4 @@
-"""How good the numbers must be: what the clause WITH UTILITY and hints in comments say.
+"""Utility requests: the clause WITH UTILITY, and hints in comments.
 
 A hint is any comment that reads ``UTILITY(half_width, delta)``.  Defaults, of the session or of the
 policy, are not of the statement and are not looked for here.
@@ -42,9 +42,9 @@ class UtilityItem(exp.Expression):
     }
 
 
-def hint(found: Sequence[Token]) -> Request | None:
-    """Return the utility that a comment asks for, if one does."""
-    for token in found:
+def hint(tokens: Sequence[Token]) -> Request | None:
+    """Return the request of a hint, if there is one."""
+    for token in tokens:
         for comment in token.comments:
             match = HINT.fullmatch(comment)
             if match:
@@ -73,13 +73,13 @@ def requests(clause: Utility) -> tuple[Request | None, dict[str, Request]]:
     for item in clause.expressions:
         at = item.meta.get("start", -1) + 1 or None
         numbers = (_number(item.this, at), _number(item.expression, at))
-        made = request(*numbers, bool(item.args.get("percent")), position=at)
+        asked = request(*numbers, bool(item.args.get("percent")), position=at)
         name = item.args.get("name")
         if name is not None:
             text = name.name
-            named[text if name.args.get("quoted") else text.lower()] = made
+            named[text if name.args.get("quoted") else text.lower()] = asked
         elif general is None:
-            general = made
+            general = asked
         else:
             raise UtilityError(
                 "WITH UTILITY has two requests for all numbers",
@@ -109,7 +109,7 @@ def request(
     """Return a request whose numbers make sense.
 
     Raises:
-        UtilityError: they make none.
+        UtilityError: they do not.
     """
     if wrong := fault(half_width, delta):
         raise UtilityError(wrong.message, hint=wrong.hint, position=position)

@@ -39,7 +39,7 @@ NOT_WHOLE = "say CREATE TEMP VIEW name AS SELECT …"
 
 @dataclass(frozen=True)
 class View:
-    """A temporary view: its query, and the columns that this gives."""
+    """A temporary view: its query, and the columns of that."""
 
     text: str
     columns: tuple[Column, ...]
@@ -70,13 +70,13 @@ class Drop:
 class _Words:
     """The tokens of a statement, from one to the next."""
 
-    def __init__(self, found: Sequence[Token]) -> None:
-        self.found = [token for token in found if token.token_type is not TokenType.SEMICOLON]
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self.tokens = [token for token in tokens if token.token_type is not TokenType.SEMICOLON]
         self.at = 0
 
     def word(self, *any_of: str) -> str:
         """Return the next word if it is one of these, and go behind it."""
-        token = self.found[self.at] if self.at < len(self.found) else None
+        token = self.tokens[self.at] if self.at < len(self.tokens) else None
         if token is None or token.token_type is TokenType.IDENTIFIER:
             return ""
         word = token.text.upper()
@@ -87,9 +87,9 @@ class _Words:
         """Return the next name, as PostgreSQL keeps it, and go behind it.
 
         Raises:
-            SQLSyntaxError: there is none.
+            SQLSyntaxError: the next token is not a name.
         """
-        token = self.found[self.at] if self.at < len(self.found) else None
+        token = self.tokens[self.at] if self.at < len(self.tokens) else None
         quoted = token is not None and token.token_type is TokenType.IDENTIFIER
         if token is None or not (quoted or re.fullmatch(r"[^\W\d][\w$]*", token.text)):
             at = token.start + 1 if token is not None else None
@@ -109,19 +109,19 @@ class _Words:
 
     def names(self) -> tuple[str, ...]:
         """Return a list of relations."""
-        found = [self.relation()]
+        relations = [self.relation()]
         while self.word(","):
-            found.append(self.relation())
-        return tuple(found)
+            relations.append(self.relation())
+        return tuple(relations)
 
 
-def reads(text: str, found: Sequence[Token]) -> Create | Drop | None:
-    """Return the change of views that a statement is; None if it is none.
+def reads(text: str, tokens: Sequence[Token]) -> Create | Drop | None:
+    """Return a statement as a change of views; None if it is not one.
 
     Raises:
-        SQLSyntaxError, NotSupportedError: it begins like one, and is none that is known.
+        SQLSyntaxError, NotSupportedError: it is malformed, or not supported.
     """
-    words = _Words(found)
+    words = _Words(tokens)
     if words.word("DROP"):
         return _drop(words) if words.word("VIEW") else None
     if not words.word("CREATE"):
@@ -136,7 +136,7 @@ def reads(text: str, found: Sequence[Token]) -> Create | Drop | None:
         what = f"CREATE {recursive} VIEW".replace("  ", " ")
         raise NotSupportedError(f"{what} is not supported", hint="CREATE TEMP VIEW is")
     name, columns = words.relation(), []
-    if words.found[words.at - 2].text == "." and "." in name:
+    if words.tokens[words.at - 2].text == "." and "." in name:
         raise InvalidTableDefinitionError(
             "cannot create temporary relation in non-temporary schema", hint="leave out the schema"
         )
@@ -146,22 +146,22 @@ def reads(text: str, found: Sequence[Token]) -> Create | Drop | None:
             columns.append(words.name())
         if not words.word(")"):
             raise SQLSyntaxError("the list of columns does not end", hint=NOT_WHOLE)
-    if not words.word("AS") or words.at == len(words.found):
+    if not words.word("AS") or words.at == len(words.tokens):
         raise SQLSyntaxError("a view lacks its query", hint=NOT_WHOLE)
-    start, end = words.found[words.at].start, words.found[-1].end + 1
+    start, end = words.tokens[words.at].start, words.tokens[-1].end + 1
     blank = re.sub(r"\S", " ", text[:start])  # so that places are those of the whole text
     return Create(name, tuple(columns), blank + text[start:end], replaces)
 
 
 def _drop(words: _Words) -> Drop:
     if_exists = bool(words.word("IF")) and bool(words.word("EXISTS"))
-    if if_exists and words.at == len(words.found):
+    if if_exists and words.at == len(words.tokens):
         return Drop((), if_exists, False)
     names = words.names()
     cascades = words.word("CASCADE", "RESTRICT") == "CASCADE"
-    if words.at < len(words.found):
+    if words.at < len(words.tokens):
         raise SQLSyntaxError(
-            "DROP VIEW takes names of views", position=words.found[words.at].start + 1
+            "DROP VIEW takes names of views", position=words.tokens[words.at].start + 1
         )
     return Drop(names, if_exists, cascades)
 
@@ -178,7 +178,7 @@ def created(views: Views, create: Create, columns: Sequence[Column]) -> Views:
     for name in names:
         if names.count(name) > 1:
             raise DuplicateColumnError(f'column "{name}" specified more than once')
-    made = tuple(
+    typed = tuple(
         Column(name, column.type if column.type not in ("unknown", "") else "text")
         for name, column in zip(names, columns, strict=True)
     )
@@ -187,50 +187,50 @@ def created(views: Views, create: Create, columns: Sequence[Column]) -> Views:
         raise DuplicateTableError(
             f'relation "{create.name}" already exists', hint="CREATE OR REPLACE TEMP VIEW"
         )
-    if old is not None and old.columns != made[: len(old.columns)]:
+    if old is not None and old.columns != typed[: len(old.columns)]:
         raise InvalidTableDefinitionError(
             "cannot change the names, types or order of the columns of a view that is there",
             hint=f"DROP VIEW {create.name} first",
         )
-    view = {create.name: View(create.text.strip(), made)}
-    found = {**before(views, create.name), **view, **views, **view}  # its readers come last
-    if len(found) > MOST or sum(len(view.text) for view in found.values()) > LONGEST:
+    view = {create.name: View(create.text.strip(), typed)}
+    more = {**readable_by(views, create.name), **view, **views, **view}  # its readers come last
+    if len(more) > MOST or sum(len(view.text) for view in more.values()) > LONGEST:
         raise StatementTooComplexError(
             f"a session holds {MOST} temporary views, of {LONGEST:,} characters in all",
             hint="drop some: DROP VIEW",
         )
-    return found
+    return more
 
 
 def dropped(views: Views, drop: Drop) -> tuple[Views, tuple[str, ...]]:
-    """Return the views that are left, and notices.
+    """Return the remaining views, and notices.
 
     Raises:
         UndefinedTableError, DependentObjectsError: as PostgreSQL.
     """
-    found, notices = dict(views), []
-    newest = next(reversed(found), "")
+    remaining, notices = dict(views), []
+    newest = next(reversed(remaining), "")
     names = drop.names or ((newest,) if newest.startswith(NAMELESS) else ())
     for name in names:
-        if name not in found:
+        if name not in remaining:
             if not drop.if_exists:
                 raise UndefinedTableError(f'view "{name}" does not exist')
             notices.append(f'view "{name}" does not exist, skipping')
             continue
-        del found[name]
+        del remaining[name]
     behind = {each for name in names if name in views for each in _readers(views, name)}
-    for name in [each for each in found if each in behind]:
+    for name in [each for each in remaining if each in behind]:
         if not drop.cascades:
             raise DependentObjectsError(
                 f"cannot drop view {names[0]} because other objects depend on it",
                 detail=f"view {name} depends on it",
                 hint="Use DROP ... CASCADE to drop the dependent objects too.",
             )
-        del found[name]
-    return found, tuple(notices)
+        del remaining[name]
+    return remaining, tuple(notices)
 
 
-def before(views: Views, name: str) -> Views:
+def readable_by(views: Views, name: str) -> Views:
     """Return the views that a view of that name may read: those that do not read it."""
     readers = {name, *_readers(views, name)}
     return {each: view for each, view in views.items() if each not in readers}
@@ -238,14 +238,14 @@ def before(views: Views, name: str) -> Views:
 
 def _readers(views: Views, name: str) -> list[str]:
     """Return the views that read one, at once or through others."""
-    found: list[str] = []
+    readers: list[str] = []
     for each in list(views)[list(views).index(name) + 1 :] if name in views else ():
-        if {name, *found} & _tables(views[each].text):
-            found.append(each)
-    return found
+        if {name, *readers} & _tables(views[each].text):
+            readers.append(each)
+    return readers
 
 
-def used(views: Views, text: str) -> Views:
+def readable_in(views: Views, text: str) -> Views:
     """Return the views that a text may name, and those that these may name."""
     wanted: set[str] = set()
     texts = [text]
@@ -266,8 +266,8 @@ def _tables(text: str) -> set[str]:
     }
 
 
-def placeless(tree: exp.Expr, text: str) -> exp.Expr:
-    """Return the tree of a view without its places, which are none of the statement's."""
+def without_positions(tree: exp.Expr, text: str) -> exp.Expr:
+    """Return the tree of a view without positions, which would be read as the statement's."""
     for node in tree.walk():
         if isinstance(node, exp.Func) and "start" in node.meta and "name" not in node.meta:
             node.meta["name"] = output_name(node, text)  # it is read off the text
@@ -281,10 +281,10 @@ __all__ = [
     "Drop",
     "View",
     "Views",
-    "before",
     "created",
     "dropped",
-    "placeless",
+    "readable_by",
+    "readable_in",
     "reads",
-    "used",
+    "without_positions",
 ]

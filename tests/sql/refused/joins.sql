@@ -135,3 +135,9 @@ SELECT COUNT(*) FROM survey JOIN places ON WHERE age > 3
 -- says: JOIN lacks its condition
 -- at: places
 SELECT * FROM (SELECT COUNT(*) AS n FROM survey) t JOIN places
+
+-- a column that FULL JOIN has merged, neither grouped nor aggregated
+-- error: GroupingError
+-- says: column "region" must appear in the GROUP BY clause
+-- at: region FROM (
+SELECT region FROM (SELECT region, COUNT(*) AS n FROM survey GROUP BY region) a FULL JOIN places AS p(region) USING (region) GROUP BY n

@@ -19,7 +19,7 @@ from proxy.errors import (
     UndefinedParameterError,
     WrongObjectTypeError,
 )
-from proxy.server.session import parameters
+from proxy.server.statements import parameters
 from proxy.sql.parse.identifiers import FOLD, quoted
 
 HINT = "let the client write the file: COPY (SELECT …) TO STDOUT, or \\copy in psql"

@@ -21,8 +21,8 @@ from proxy.errors import (
     NotSupportedError,
     SQLSyntaxError,
 )
-from proxy.server.session import parameters
-from proxy.server.session.copy_to import take_apart
+from proxy.server.statements import parameters
+from proxy.server.statements.copy_to import take_apart
 from proxy.settings import Settings
 from proxy.sql.parse import grammar
 from proxy.sql.parse.identifiers import FOLD, name_of
@@ -42,6 +42,9 @@ DECLARE = re.compile(r"\s*DECLARE\b.*?\bCURSOR\b.*?\bFOR\b", re.IGNORECASE | re.
 NAME = r'("(?:[^"]|"")+"|[^\W\d][\w$]*)'
 PREPARE = re.compile(rf"\s*PREPARE\s+{NAME}\s*(?:\(([^()]*)\))?\s+AS\b", re.IGNORECASE)
 EXECUTE = re.compile(rf"\s*EXECUTE\s+{NAME}\s*(?:\((.*)\))?\s*;?\s*\Z", re.IGNORECASE | re.DOTALL)
+DEALLOCATE_ALL = re.compile(
+    r"\s*(?:DISCARD|DEALLOCATE(?:\s+PREPARE)?)\s+ALL\s*;?\s*\Z", re.IGNORECASE
+)
 DEALLOCATE = re.compile(rf"\s*DEALLOCATE\s+(?:PREPARE\s+)?{NAME}\s*;?\s*\Z", re.IGNORECASE)
 EXPLAIN = re.compile(
     r"\s*EXPLAIN\b(?!\s+UTILITY\b)\s*"
@@ -105,7 +108,7 @@ class ExecutePrepared:
 
 @dataclass(frozen=True)
 class Deallocate:
-    """DEALLOCATE or DISCARD, which the mirror runs too; ``name`` is None for all."""
+    """DEALLOCATE or DISCARD ALL, which the mirror runs too; ``name`` is None for all."""
 
     name: str | None
     text: str
@@ -258,9 +261,10 @@ def _prepared(word: str, text: str) -> Decision:
             if match
             else ToMirror(text)
         )
+    if DEALLOCATE_ALL.match(text, _start(text)):
+        return Deallocate(None, text)
     match = DEALLOCATE.match(text, _start(text))
-    named = match is not None and match[1].upper() != "ALL"
-    return Deallocate(fold(match[1]) if match and named else None, text)
+    return Deallocate(fold(match[1]), text) if match else ToMirror(text)
 
 
 def _named(tokens: Sequence[Token], datasets: Sequence[str]) -> list[str]:

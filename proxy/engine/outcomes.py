@@ -1,0 +1,68 @@
+"""What is known of every number of a statement when its last step is done: values only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proxy.engine.answers import Answer
+from proxy.engine.progress import RowEstimators
+from proxy.inference import plan as planning
+from proxy.inference.estimator import Estimator, correlation
+from proxy.sql.program import Number
+
+Companions = Sequence[Sequence[float | bool | None]]  # [companion][row] of one number
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is known of one number."""
+
+    number: Number
+    delta: float  # with which an interval may miss
+    estimators: Sequence[RowEstimators]  # [row]
+    answers: Sequence[Answer]  # [row]
+    companions: Companions
+
+
+@dataclass(frozen=True)
+class Inference:
+    """The outcome of every number of a statement, and what it paid, in 2⁻⁴⁰ alpha."""
+
+    outcomes: list[Outcome]  # [number]
+    cost: int
+    notices: tuple[str, ...]
+
+    @property
+    def answers(self) -> list[Sequence[Answer]]:
+        """Every number in every row: [number][row]."""
+        return [outcome.answers for outcome in self.outcomes]
+
+    @property
+    def final(self) -> bool:
+        """Whether it is so again: free, and no unmet request that more budget may meet."""
+        return not self.cost and not self.notices
+
+
+def reaches(outcome: Outcome) -> tuple[list[float], list[float]]:
+    """Return how far each row may be off, with the confidence asked for and for all rows at once.
+
+    Infinitely far, where the rows are no linear queries, or one of them is not known.
+
+    Where rows rest on the same measurements, their noises are correlated, and those are widened so
+    that √Σ (g · near)² still holds for sums Σ g n of rows.
+    """
+    rows, delta = outcome.number.family.rows, outcome.delta
+    estimators = [row[0] for row in outcome.estimators if len(row) == 1 and row[0] is not None]
+    if not estimators or len(estimators) < rows:
+        return [math.inf] * rows, [math.inf] * rows
+    wide = math.sqrt(correlation(estimators))
+    near = [wide * _reach(each, delta) for each in estimators]
+    return near, [_reach(each, delta / rows) for each in estimators]
+
+
+def _reach(estimator: Estimator, delta: float) -> float:
+    """Return a half-width of a number alone that serves in sums: of Laplace noise, at least."""
+    normal = math.sqrt(estimator.variance / 2) * math.log(1 / delta)
+    return max(planning.half_width(estimator, delta), normal)

@@ -1,0 +1,33 @@
+"""How far one number has come: what the next step measures of it, and of which rows it does not.
+
+Invariant: values only.  A step returns new ones; nothing here changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from proxy.inference.estimator import Estimator
+from proxy.inference.plan import AccuracyTarget
+from proxy.inference.steps import Look
+
+Expected = tuple[str, float, float | None]  # source, cost, half-width
+PlannedRows = Sequence[Estimator | None]  # an estimator of every row of a target, as planned
+RowEstimators = tuple[Estimator | None, ...]  # of one row: one for each family of its goal
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the next step measures of one number, given all that was released before."""
+
+    targets: tuple[AccuracyTarget, ...]
+    looks: Mapping[int, Look] = field(default_factory=dict)  # by row; none of a goal of one step
+    left_out: frozenset[int] = frozenset()  # rows of which no more is wanted, for want of budget
+
+    @property
+    def unmet(self) -> tuple[int, int, int]:
+        """How many rows were left out, were given up, and are not yet met, in steps."""
+        rest = [x for row, x in self.looks.items() if row not in self.left_out and not x.met]
+        lost = sum(not look.told for look in rest)
+        return len(self.left_out), lost, len(rest) - lost

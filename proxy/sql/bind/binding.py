@@ -1,0 +1,99 @@
+"""The state of one statement being bound, and the two ways back into the recursion.
+
+Every part of ``bind`` takes a ``Binding``; ``query.Binder`` alone knows how queries and the items
+of FROM are bound, and so ties the recursion of subqueries once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from sqlglot import exp
+
+from proxy.errors import StatementTooComplexError
+from proxy.policy import Policy
+from proxy.sql import types
+from proxy.sql.bind.relations import BoundQuery, ProtectedRows, Relation, Scope
+from proxy.sql.compile.coefficients import Coefficients
+from proxy.sql.compile.columns import Axis, MeasureColumn, PerBranch, Public, at_branch
+from proxy.sql.compile.groups import Key
+from proxy.sql.compile.release_point import ReleasePoint
+from proxy.sql.evaluator.evaluator import Evaluator
+from proxy.sql.expression.typed import TypedSql
+from proxy.sql.parse.tree import conjuncts
+from proxy.sql.program import Derived
+
+MAX_POINTS = 200
+
+
+@dataclass
+class Binding(ABC):
+    """One statement being bound: its release points, and the WITH definitions of its SQL."""
+
+    policy: Policy
+    evaluator: Evaluator
+    text: str
+    hide_empty: bool = False
+    points: list[ReleasePoint] = field(default_factory=list)
+    withs: list[str] = field(default_factory=list)  # WITH definitions, in order
+    systems: dict[str, str] = field(default_factory=dict)
+    notices: list[str] = field(default_factory=list)
+    derived: list[Derived] = field(default_factory=list)
+    reads_protected: int = 0  # references to anything that is not public
+    count: int = 0  # of generated names
+    constants: int = 0  # constant expressions evaluated so far
+
+    @abstractmethod
+    def query(self, node: exp.Expr, scope: Scope) -> BoundQuery:
+        """Return a bound query.
+
+        Raises:
+            NotSupportedError: its form is not supported.
+        """
+
+    @abstractmethod
+    def source(self, node: exp.Expr, scope: Scope) -> tuple[str, ProtectedRows | Relation]:
+        """Return the name and the meaning of an item of FROM."""
+
+    @cached_property
+    def coefficients(self) -> Coefficients:
+        """Expressions over the policy's domain."""
+        return Coefficients(self.policy.domain, self.evaluator, self.notices)
+
+    def add(
+        self, where: tuple[exp.Expr, ...], keys: Sequence[Key], grouped: bool, branches: int
+    ) -> ReleasePoint:
+        """Return a new release point.
+
+        Raises:
+            StatementTooComplexError: there are too many.
+        """
+        if len(self.points) == MAX_POINTS:
+            raise StatementTooComplexError(f"the statement has more than {MAX_POINTS} aggregations")
+        point = ReleasePoint(
+            len(self.points), self.coefficients, where, tuple(keys), grouped, branches
+        )
+        self.points.append(point)
+        self.reads_protected += 1
+        return point
+
+    def never(self, where: Iterable[exp.Expr]) -> bool:
+        """Return whether one of these conditions is constant and never true."""
+        parts = [part for conjunct in where for part in conjuncts(conjunct)]
+        fixed = [p for p in parts if not p.find(Axis, MeasureColumn, Public, PerBranch)]
+        return any(not self.coefficients.indicator(p, "WHERE").array.any() for p in fixed)
+
+    def kind_of(self, node: exp.Expr) -> TypedSql:
+        """Return an empty column of the type of a column of protected rows."""
+        node = at_branch(node, 0)
+        kind = self.coefficients.kind(node)
+        kind = "text" if kind == "unknown" else kind
+        return TypedSql(types.literal(kind, None), kind)
+
+    def fresh(self, letter: str) -> str:
+        """Return an unused name."""
+        self.count += 1
+        return f"{letter}{self.count}"
