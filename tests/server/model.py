@@ -22,6 +22,7 @@ from proxy.server.session.engine_sessions import Prepared
 from proxy.server.wire import messages
 from proxy.server.wire.frames import Frames, frame
 from proxy.server.wire.messages import Bind, Parse, Report
+from proxy.server.workers import tasks
 
 COUNT = "SELECT COUNT(*) FROM people"
 GROUPS = "SELECT COUNT(*) FROM people GROUP BY region"
@@ -64,6 +65,23 @@ class Engine:
 
     def cancel(self, reason):
         self.canceled = reason
+
+    def known_route(self, *of):
+        return None
+
+    def route(self, *of):
+        return self.work(tasks.routed, *of)
+
+    def check_canceled(self):
+        if self.canceled:
+            raise QueryCanceledError(self.canceled)
+
+    def step(self, call):
+        return call()
+
+    def work(self, function, *arguments):
+        self.check_canceled()
+        return function(*arguments)
 
     def describe(self, dataset, text, settings):
         if text.strip() != DEAR:

@@ -26,6 +26,7 @@ from proxy.server.wire import messages
 from proxy.server.wire.frames import FrameError, Frames, frame
 from proxy.server.wire.messages import Bind, Parse, fields
 from proxy.server.wire.transport import Transport
+from proxy.server.workers.turns import Turns
 from tests.server.model import COUNT, DEAR, GROUPS, HIDDEN, LOST, WHERE, Engine, Postgres
 
 SYNC, FLUSH = (b"S", b""), (b"H", b"")
@@ -80,6 +81,7 @@ class Session:
 
     def send(self, *sent):
         for kind, body in sent:
+            self.engine.begin()
             self._drive(handle(self.conversation, kind, body))
         return self
 
@@ -332,7 +334,8 @@ async def relayed(sent, life):
     loop = asyncio.get_running_loop()
     mirror.connection_made(Memory(lambda data: loop.call_soon(answer, data)))
     with ThreadPoolExecutor(1) as pool:
-        relay = Relay(client, mirror, conversation, Limits(), pool, lambda: None)
+        turns = Turns(1)
+        relay = Relay(client, mirror, conversation, Limits(), "ann", turns, pool, lambda: None)
         client.data_received(b"".join(frame(*message) for message in [*sent, (b"X", b"")]))
         await asyncio.wait_for(relay.run(), 20)
     return list(iter(received.next, None)), conversation, client
