@@ -8,31 +8,28 @@ before is served as it was, and if another is in force by then, its engine refus
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict
 
-from proxy.catalog import Relation, relation
-from proxy.engine import Column, Engine
+from proxy.engine import Engine
 from proxy.errors import Error, OperationalError, PolicyError
 from proxy.policy import Users, load_users
 from proxy.policy import load as load_policy
 from proxy.server import login
 from proxy.server.limits import Limits
-from proxy.server.mirror.mirror import SCHEMA, Mirror, PublicRows, visibility
+from proxy.server.mirror.mirror import Mirror, visibility
 from proxy.server.mirror.postgres import Address, Embedded, end_orphans
 from proxy.server.mirror.type_lookup import TypeLookup
-from proxy.server.statements.routing import OWN
+from proxy.server.public_parts import public_part, public_rows, relations
 from proxy.server.workers.pool import Pool
-from proxy.server.workers.tasks import Dataset
 from proxy.sql.evaluator.public_tables import load as load_public
 from proxy.state import ledger_path, state_folder
 
@@ -205,7 +202,7 @@ class Registry:
         """Have workers that know what is public of these datasets."""
         known = {e.policy.key: _files(_public_files(e)) for e in engines.values()}
         if known != self._prepared:
-            self.pool.update([_public_part(engine) for engine in engines.values()])
+            self.pool.update([public_part(engine) for engine in engines.values()])
             self._prepared = known
         for engine in engines.values():
             engine.rest()
@@ -297,9 +294,9 @@ class Registry:
                 mirror = Mirror(address, seen, self._limits)
                 new = instance = MirrorInstance(mirror, type_lookups, embedded)
                 created.append(instance)
-            relations = {home: _relations(engines[home]) for home in seen}
-            public = {home: _public_rows(engines[home]) for home in seen}
-            for remade in instance.mirror.make(relations, members, public):
+            tables = {home: relations(engines[home]) for home in seen}
+            public = {home: public_rows(engines[home]) for home in seen}
+            for remade in instance.mirror.make(tables, members, public):
                 instance.type_lookups[remade].close()  # the next lookup reconnects
             if new is not None:
                 new.mirror.admit(members[0].name)
@@ -457,33 +454,3 @@ def _fits(engine: Engine, beside: Mapping[str, Engine]) -> None:
             raise PolicyError(
                 f"the dataset {mine.dataset} has the name of a public table of {name}", file=file
             )
-
-
-def _public_part(engine: Engine) -> Dataset:
-    """Return what a worker may know of a dataset."""
-    policy = engine.policy
-    tables = {name: load_public(name, table.path) for name, table in policy.public.items()}
-    bare = replace(policy, source=replace(policy.source, dsn=None, query=None))
-    return Dataset(policy.key, bare, tables)
-
-
-def _relations(engine: Engine) -> list[Relation]:
-    """Return the tables that only the engine can answer for."""
-    relations = [relation(engine.policy)]
-    for name in OWN:
-        columns = engine.session().describe(f"SELECT * FROM {SCHEMA}.{name}")
-        relations.append(Relation(SCHEMA, name, columns))
-    return relations
-
-
-def _public_rows(engine: Engine) -> list[PublicRows]:
-    """Return the public tables beside a dataset, with their rows."""
-    rows = []
-    for table, source in sorted(engine.policy.public.items()):
-        path = source.path
-        columns, values = load_public(table, path)
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        described = tuple(Column(name, kind) for name, kind, _ in columns)
-        rows.append(PublicRows(table, described, list(zip(*values, strict=True)), digest))
-    return rows

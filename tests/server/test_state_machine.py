@@ -315,6 +315,16 @@ class Memory(asyncio.Transport):
         self.closed = True
 
 
+def arrive(transport, data):
+    """Let bytes arrive."""
+    while data:
+        buffer = transport.get_buffer(-1)
+        size = min(len(buffer), len(data))
+        buffer[:size] = data[:size]
+        transport.buffer_updated(size)
+        data = data[size:]
+
+
 async def relayed(sent, life):
     """Return what a client gets whose mirror ends after so many messages, and its conversation."""
     client, mirror = Transport(Frames(1 << 20)), Transport(Frames(1 << 20))
@@ -328,7 +338,7 @@ async def relayed(sent, life):
                 if next(lives, None) is None:
                     mirror.connection_lost(None)
                     return
-                mirror.data_received(frame(*message))
+                arrive(mirror, frame(*message))
 
     client.connection_made(Memory(received.feed))
     loop = asyncio.get_running_loop()
@@ -336,7 +346,7 @@ async def relayed(sent, life):
     with ThreadPoolExecutor(1) as pool:
         turns = Turns(1)
         relay = Relay(client, mirror, conversation, Limits(), "ann", turns, pool, lambda: None)
-        client.data_received(b"".join(frame(*message) for message in [*sent, (b"X", b"")]))
+        arrive(client, b"".join(frame(*message) for message in [*sent, (b"X", b"")]))
         await asyncio.wait_for(relay.run(), 20)
     return list(iter(received.next, None)), conversation, client
 

@@ -57,7 +57,7 @@ from proxy.server.session import result_text
 from proxy.server.session.engine_sessions import EngineSessions
 from proxy.server.statements.routing import ToEngine
 from proxy.server.wire import messages
-from proxy.server.wire.frames import frame
+from proxy.server.wire.frames import Frames, frame
 from proxy.server.wire.messages import Report
 from proxy.server.wire.replies import Expected, Replies
 from proxy.settings import ANSWERS, TABLE
@@ -276,6 +276,18 @@ class Conversation:
                 ).encode(self.encoding)
             self.released = 0.0
         return notice + self.replies.got(kind, body)
+
+    def mirrored_rows(self, rows: bytes) -> bytes:
+        """Return what the client gets of a run of rows from the mirror: all, or nothing."""
+        if self.replies.shows_rows:
+            self.last = b"D"
+            return rows
+        run = Frames(len(rows))
+        run.feed(rows)
+        shown = b""
+        while message := run.next():
+            shown += self.mirrored(*message)
+        return shown
 
     # --- steps that simple and extended queries share --------------------------------------------
 

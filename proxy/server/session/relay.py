@@ -74,7 +74,7 @@ class Relay:
             transport.closed.add_done_callback(lambda _: self._settled.set())
         mirror.closed.add_done_callback(lambda _: self._mirror_gone())
         client.frames.limit = mirror.frames.limit = limits.message
-        mirror.on_message = self._mirrored
+        mirror.on_message, mirror.on_rows = self._mirrored, self._mirrored_rows
         client.on_writable = lambda writable: mirror.pause(not writable)
 
     @property
@@ -153,6 +153,11 @@ class Relay:
             self._settled.set()
         elif self.waits_since is not None and kind in b"CZIsTDHdc":
             self.waits_since = time.monotonic()  # it works on
+
+    def _mirrored_rows(self, rows: bytes) -> None:
+        self._client.write(self.conversation.mirrored_rows(rows))
+        if self.waits_since is not None:
+            self.waits_since = time.monotonic()
 
     def _sent(self) -> None:
         if self.waits_since is None and not self.conversation.replies.settled:

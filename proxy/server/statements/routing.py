@@ -196,20 +196,6 @@ def _read(
     return ToMirror(plain(text, tokens))
 
 
-def split(text: str) -> list[tuple[str, int]]:
-    """Split a text into statements with their offsets; one that does not lex stays whole."""
-    try:
-        pieces = grammar.split(text)
-    except Error:
-        return [(text, 0)]
-    statements, at = [], 0
-    for piece in pieces:
-        at = text.index(piece, at)
-        statements.append((piece, at))
-        at += len(piece)
-    return statements
-
-
 def first_word(text: str) -> str:
     """Return a statement's first word after comments, in capitals."""
     word = re.match(r"\w+|.", text[_start(text) :], re.DOTALL)

@@ -14,6 +14,7 @@ from proxy.errors import OperationalError
 
 LOGIN_LIMIT = 10_000  # bytes of a message before login
 SSL, GSS, CANCEL = 80877103, 80877104, 80877102
+ROW = ord("D")
 STARTUP = b""  # the type of a message that has none
 DIRECT = b"\x16"  # TLS that begins without a request for it; no message, and not taken
 
@@ -38,7 +39,7 @@ class Frames:
         self.startup = startup  # the next message is one without a type
         self._data = bytearray()
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | bytearray) -> None:
         """Take what has arrived."""
         self._data += data
 
@@ -65,6 +66,18 @@ class Frames:
         body = bytes(self._data[head:end])
         del self._data[:end]
         return kind, body
+
+    def rows(self) -> bytes:
+        """Return the rows that come next, as many as there are whole; none of another kind."""
+        data, at, end = self._data, 0, len(self._data)
+        while end - at >= 5 and data[at] == ROW:
+            length = int.from_bytes(data[at + 1 : at + 5])
+            if not 4 <= length <= self.limit or at + 1 + length > end:
+                break  # ``next`` says why, or waits
+            at += 1 + length
+        run = bytes(data[:at])
+        del data[:at]
+        return run
 
     def rest(self) -> bytes:
         """Give up what is no message."""

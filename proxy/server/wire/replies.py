@@ -79,6 +79,11 @@ class Replies:
             return not any(expected.ends == b"Z" for expected in self._expected)
         return not self._expected
 
+    @property
+    def shows_rows(self) -> bool:
+        """Whether the client gets the rows that come now."""
+        return not self._expected or not self._expected[0].hide
+
     def got(self, kind: bytes, body: bytes) -> bytes:
         """Return what the client gets of a message from the mirror, perhaps nothing."""
         if kind == b"S":

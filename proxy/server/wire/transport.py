@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from proxy.server.wire.frames import DIRECT, FrameError, Frames
 
+PIECE = 1 << 15  # bytes that are read at a time
 HIGH = 1 << 20  # bytes of queued messages before reading pauses
 
 
@@ -21,7 +22,7 @@ class ConnectionClosed(Exception):
     """The other side closed the connection, or broke the protocol."""
 
 
-class Transport(asyncio.Protocol):
+class Transport(asyncio.BufferedProtocol):
     """The transport to a client or to a mirror."""
 
     def __init__(
@@ -29,6 +30,8 @@ class Transport(asyncio.Protocol):
     ) -> None:
         self.frames = frames
         self.on_message: Callable[[bytes, bytes], None] | None = None
+        self.on_rows: Callable[[bytes], None] | None = None  # runs of DataRow, if set
+        self._buffer = bytearray(PIECE)
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.raw: asyncio.Transport | None = None  # asyncio's own
         self._on_connected = on_connected
@@ -54,15 +57,24 @@ class Transport(asyncio.Protocol):
         if self._on_connected is not None:
             self._on_connected(self)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> bytearray:
+        """Return where the next bytes go: not many, as all connections take turns."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Feed the framing with what has arrived."""
-        self.frames.feed(data)
+        self.frames.feed(self._buffer[:nbytes])
         self.pump()
 
     def pump(self) -> None:
         """Turn bytes into messages; before login, one at a time."""
         try:
-            while not self.broken and (message := self.frames.next()) is not None:
+            while not self.broken:
+                if self.on_rows is not None and (rows := self.frames.rows()):
+                    self.on_rows(rows)
+                message = self.frames.next()
+                if message is None:
+                    break
                 if self.on_message is not None:
                     self.on_message(*message)
                     continue

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
-from proxy.errors import OperationalError
+from proxy.errors import OperationalError, StatementTooComplexError
 from proxy.policy import Policy
 from proxy.server.statements import parameters, routing
 from proxy.server.statements.parameters import Bound
 from proxy.server.statements.probe import gives_no_row
-from proxy.server.statements.routing import Decision
+from proxy.server.statements.routing import Decision, Reject
+from proxy.server.statements.split import split
 from proxy.server.wire.messages import Bind
 from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.sql.evaluator.public_tables import PublicTable
@@ -96,7 +97,10 @@ def routed(
     several: bool,
 ) -> list[tuple[str, int, Decision]]:
     """Return the statements of a text (one, if not ``several``), their offsets, who answers."""
-    pieces = routing.split(text) if several and ";" in text else [(text, 0)]
+    try:
+        pieces = split(text) if several and ";" in text else [(text, 0)]
+    except StatementTooComplexError as error:
+        return [(text, 0, Reject(error))]
     return [
         (piece, offset, routing.route(piece, datasets, home, public, views))
         for piece, offset in pieces

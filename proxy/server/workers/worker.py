@@ -134,7 +134,7 @@ def main() -> None:
             _be_worker(socket.socket(fileno=lines[0]))
         os.close(lines[0])
         handle = os.pidfd_open(child)
-        socket.send_fds(control, [b"!"], [handle])
+        socket.send_fds(control, [child.to_bytes(8)], [handle])
         os.close(handle)
 
 
