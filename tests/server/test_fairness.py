@@ -49,7 +49,8 @@ def hostile(draw):
 
 
 def attack(dsn, seed, until):
-    """Send hostile statements from one connection."""
+    """Send hostile statements from one connection, which in life has a machine of its own."""
+    os.nice(19)
     draw = random.Random(seed)
     while time.time() < until.value:
         with (

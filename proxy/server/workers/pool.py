@@ -187,7 +187,7 @@ class Template:
         send(ours, [pickle.dumps(list(datasets), 5)])
 
     def fork(self) -> Worker:
-        """Return a new worker.
+        """Return a new worker that is ready.
 
         Raises:
             OperationalError: there can be none.
@@ -202,7 +202,13 @@ class Template:
         except OSError:
             ours.close()
             raise OperationalError("there is no process to read the statement") from None
-        return Worker(ours, int.from_bytes(data), handles[0])
+        forked = Worker(ours, int.from_bytes(data), handles[0])
+        try:
+            forked.call(len, ((),))
+        except Error:
+            forked.close()
+            raise OperationalError("there is no process to read the statement") from None
+        return forked
 
     def alive(self) -> bool:
         """Whether it runs."""
