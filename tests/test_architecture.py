@@ -43,7 +43,7 @@ def files():
     [
         pytest.param(["-m", "ruff", "check", "--no-cache"], id="ruff"),
         pytest.param(["-m", "ruff", "format", "--no-cache", "--check"], id="format"),
-        pytest.param(["-m", "mypy"], id="mypy"),
+        pytest.param(["-m", "mypy"], id="mypy", marks=pytest.mark.slow),
         pytest.param(
             [
                 "-c",

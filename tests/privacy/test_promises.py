@@ -15,6 +15,7 @@ from proxy.cli import run
 from proxy.engine import Engine
 from proxy.errors import Error, InsufficientBudgetError, PolicyError, StateError
 from proxy.policy import scram_verifier
+from tests.searches import share
 from tests.small import Silent
 
 DEAR = 0.83  # what a count within 3, with confidence 95%, costs, rounded down
@@ -147,7 +148,7 @@ RULE = '{budget: 1, unit: row, cells: [{where: "%s", budget: 0.1}]}'
 PUBLIC = "public: {frail: {path: frail.csv}}\n"
 
 
-@pytest.mark.parametrize("rebuilt", [False, True])
+@pytest.mark.parametrize("rebuilt", share(1, [True, False]))
 @pytest.mark.parametrize("what", ["levels", "public", "path"])
 def test_a_condition_means_its_cells(place, what, rebuilt):
     """
@@ -225,7 +226,7 @@ MOVES = {  # from, to, and where whoever was in x is then
 }
 
 
-@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("move", share(5, MOVES))
 def test_what_decides_a_cell_ends_cell_by_cell(place, move):
     """
     A person of x who paid, and is in another cell by a new policy, pays on: what is agreed to

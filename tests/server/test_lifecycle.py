@@ -60,6 +60,7 @@ def test_a_stop_leaves_nothing_behind(folder):
     assert started(note["server"]) is None
 
 
+@pytest.mark.slow
 def test_what_a_crash_left_is_found_and_ended_at_the_next_start(folder):
     """
     A server that was killed takes its PostgreSQL along; the next one clears up and has the history.
@@ -105,6 +106,7 @@ def read(running, page):
         return reply.read().decode()
 
 
+@pytest.mark.slow
 def test_metrics_tell_what_an_operator_needs(folder):
     """
     Statements by outcome, refusals, budgets, sessions, logins and times, per dataset.
@@ -313,6 +315,7 @@ def checked(port, *more):
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_check_hears_from_server_and_mirror(folder):
     """
     ``--check`` exits with 0 and ``well`` where a login would get an answer, under TLS too, and
@@ -356,6 +359,7 @@ def certificate(folder):
     assert ssl.create_default_context(cafile=folder / "cert.pem")
 
 
+@pytest.mark.slow
 def test_users_see_their_datasets_only(tmp_path):
     """
     Two datasets: who may see one finds neither database, table nor name of the other.
@@ -430,6 +434,7 @@ def test_limits_of_one_user(folder):
         assert caught.value.sqlstate == "54000"
 
 
+@pytest.mark.slow
 def test_a_postgresql_of_ones_own_is_the_mirror(folder):
     """
     With --mirror, roles and databases are made there once, found again, and nobody else's touched.

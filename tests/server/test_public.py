@@ -233,6 +233,7 @@ def test_each_database_is_its_datasets_own(tmp_path):
             assert "meps1996" not in names
 
 
+@pytest.mark.slow
 def test_a_mirror_of_ones_own_has_a_database_for_each_dataset(tmp_path):
     """
     With --mirror it is the same; the database of a dataset that is served no more is dropped.
