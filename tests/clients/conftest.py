@@ -1,5 +1,0 @@
-"""One server for the clients."""
-
-from tests.server.conftest import server
-
-__all__ = ["server"]
