@@ -179,7 +179,7 @@ PLANTED = [  # the fault, and a turn that meets it
 ]
 
 
-@pytest.mark.parametrize(("plant", "turn"), share(2, PLANTED))
+@pytest.mark.parametrize(("plant", "turn"), share(1, PLANTED))
 def test_a_planted_fault_is_caught(plant, turn, lives, monkeypatch):
     """
     Within a hundred short lives that meet it; and nothing is, in the same life, without it.

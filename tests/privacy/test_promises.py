@@ -226,7 +226,7 @@ MOVES = {  # from, to, and where whoever was in x is then
 }
 
 
-@pytest.mark.parametrize("move", share(5, MOVES))
+@pytest.mark.parametrize("move", share(3, MOVES))
 def test_what_decides_a_cell_ends_cell_by_cell(place, move):
     """
     A person of x who paid, and is in another cell by a new policy, pays on: what is agreed to
@@ -284,8 +284,8 @@ def test_a_condition_in_other_words_is_no_change(place):
 
 @pytest.mark.parametrize(
     "clock",
-    ["current_date", "CURRENT_DATE", "now()", "current_timestamp", "localtimestamp",
-     "transaction_timestamp()", "statement_timestamp()", "'today'", "'now'"],
+    share(3, ["current_date", "now()", "'today'", "CURRENT_DATE", "current_timestamp",
+              "localtimestamp", "transaction_timestamp()", "statement_timestamp()", "'now'"]),
 )  # fmt: skip
 def test_a_condition_cannot_read_the_clock(place, clock):
     """
@@ -518,7 +518,7 @@ def test_a_lost_cube_is_built_of_the_same_source(place, capsys):
     assert place.counted("a = 'y'") > DEAR
 
 
-@pytest.mark.parametrize("also", ["", "source.key"])
+@pytest.mark.parametrize("also", share(1, ["source.key", ""]))
 def test_a_lost_cube_of_another_source_is_a_new_snapshot(place, also, capsys):
     """
     Whoever was in x is in y now, and has paid; old answers are not told of new people.

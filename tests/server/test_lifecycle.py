@@ -250,6 +250,7 @@ def test_what_other_libraries_say_is_kept_out_of_the_log():
     assert MARK not in form(raised) + form(other)
 
 
+@pytest.mark.slow
 def test_tls_is_required_once_there_is_a_certificate(folder):
     """
     With a certificate, connections are encrypted, and those that are not are refused.
@@ -397,6 +398,7 @@ def refused(running, user="alice", dataset="cps1988"):
     return caught.value.sqlstate
 
 
+@pytest.mark.slow
 def test_limits_of_one_user(folder):
     """
     Connections of a user and in all (53300), rows of a result (54001), the time of a statement

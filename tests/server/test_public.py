@@ -218,6 +218,7 @@ def each_database_is_its_datasets_own(running):
             )
 
 
+@pytest.mark.slow
 def test_each_database_is_its_datasets_own(tmp_path):
     """
     Two policies with public tables, one name in both: a session finds what is of its dataset, in
@@ -284,6 +285,7 @@ def test_psql_lists_the_tables_of_one_dataset(tmp_path):
             assert listed[r"\l"] & {*TABLES} == databases
 
 
+@pytest.mark.slow
 def test_decimals_and_long_numbers_of_a_parquet_file(tmp_path):
     """
     DECIMAL is numeric; what PostgreSQL cannot hold is said at the start.
