@@ -123,6 +123,23 @@ def test_a_query_goes_that_way(tmp_path):
     assert [name for name in named if str(ROOT / "proxy" / name) not in entered] == []
 
 
+def test_contributing_maps_every_part_to_its_tests():
+    """
+    Whatever its table names is there; no part of proxy/ and no test is left out of it.
+    """
+    rows = re.findall(r"^\| .* \|$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    named = set()
+    for name in re.findall(r"`([^`]+)`", "\n".join(rows)):
+        found = set(ROOT.glob(name))
+        assert found, name
+        named |= found
+    parts = {path for path in (ROOT / "proxy").glob("*.py") if not path.name.startswith("__")}
+    parts |= {path.parent for path in (ROOT / "proxy").glob("*/__init__.py")}
+    parts |= {*(ROOT / "tests").glob("test_*.py")}
+    parts |= {path.parent for path in (ROOT / "tests").glob("*/test_*.py")}
+    assert sorted(map(str, parts - named)) == []
+
+
 def test_no_file_names_a_path_of_the_machine_it_was_written_on():
     """
     A fresh clone knows no home folder, no checkout, and nothing beside itself.
