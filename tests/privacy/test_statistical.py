@@ -136,8 +136,8 @@ def test_what_is_seen_is_worth_no_more_than_was_paid(runs, least, audited):
 @pytest.mark.parametrize(("runs", "noise"), share(1, [(400, 1 / 4), (2000, 1 / 2)]))
 def test_too_little_noise_is_refuted(runs, noise, audited):
     """
-    As many runs with half the noise (400 with a quarter, in the fast run) are worth more than was paid, and
-    are found to be.
+    As many runs with half the noise (400 with a quarter, in the fast run) are worth more than was
+    paid, and are found to be.
     """
     one, two, paid = sides(audited, runs, Less(noise))
     assert loss(one, two) > paid
