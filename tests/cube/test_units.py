@@ -213,7 +213,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.parametrize("view", list(VIEWS))
+@pytest.mark.parametrize("view", share(10, VIEWS))
 def test_a_view_is_read_where_it_keeps_units_apart(folder: Path, view: str) -> None:
     """A view is looked through, whatever it is made of; by its name and in a query alike."""
     name = view.split("(")[0]

@@ -178,7 +178,7 @@ CASES = list(expressions())
 CHUNKS = 40
 
 
-@pytest.mark.parametrize("chunk", share(12, range(CHUNKS)))
+@pytest.mark.parametrize("chunk", share(8, range(CHUNKS)))
 def test_functions_equal_postgresql(postgres, chunk):
     """
     What PostgreSQL computes we compute alike; what fails there is refused here.
