@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from proxy.server.mirror.postgres import started
+from tests.searches import share
 from tests.server import serving
 from tests.server.serving import COUNT
 
@@ -127,7 +128,7 @@ def test_an_evaluator_that_is_killed_is_replaced(server):
         assert other.execute(f"{GROUPS} SELECT MAX(n) AS n FROM t").fetchall() == again
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", share(1, [signal.SIGKILL, signal.SIGTERM]))
 def test_an_evaluator_ends_with_its_server(tmp_path, number):
     """
     When the server is stopped or killed, no evaluator is left.

@@ -62,6 +62,7 @@ def test_a_stop_leaves_nothing_behind(folder):
     assert started(note["server"]) is None
 
 
+@pytest.mark.slow
 def test_what_a_crash_left_is_found_and_ended_at_the_next_start(folder):
     """
     A server that was killed takes its PostgreSQL along; the next one clears up and has the history.
@@ -107,6 +108,7 @@ def read(running, page):
         return reply.read().decode()
 
 
+@pytest.mark.slow
 def test_metrics_tell_what_an_operator_needs(folder):
     """
     Statements by outcome, refusals, budgets, sessions, logins and times, per dataset.
@@ -279,6 +281,7 @@ def test_what_other_libraries_say_is_kept_out_of_the_log():
     assert MARK not in form(raised) + form(other)
 
 
+@pytest.mark.slow
 def test_tls_is_required_once_there_is_a_certificate(folder):
     """
     With a certificate, connections are encrypted, and those that are not are refused.
@@ -344,6 +347,7 @@ def checked(port, *more):
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_check_hears_from_server_and_mirror(folder):
     """
     ``--check`` exits with 0 and ``well`` where a login would get an answer, under TLS too, and
@@ -387,6 +391,7 @@ def certificate(folder):
     assert ssl.create_default_context(cafile=folder / "cert.pem")
 
 
+@pytest.mark.slow
 def test_users_see_their_datasets_only(tmp_path):
     """
     Two datasets: who may see one finds neither database, table nor name of the other.
@@ -424,6 +429,7 @@ def refused(running, user="alice", dataset="cps1988"):
     return caught.value.sqlstate
 
 
+@pytest.mark.slow
 def test_limits_of_one_user(folder):
     """
     Connections of a user and in all (53300), rows of a result (54001), the time of a statement
@@ -461,6 +467,7 @@ def test_limits_of_one_user(folder):
         assert caught.value.sqlstate == "54000"
 
 
+@pytest.mark.slow
 def test_a_postgresql_of_ones_own_is_the_mirror(folder):
     """
     With --mirror, roles and databases are made there once, found again, and nobody else's touched.
