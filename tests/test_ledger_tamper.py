@@ -141,7 +141,7 @@ def test_a_changed_answer_is_not_served(ledger, tmp_path):
     """
     measure(ledger)
     tamper(tmp_path, "UPDATE measurements SET answers = x'0109'")
-    with pytest.raises(IntegrityError, match="measurement 1 of the ledger was changed"):
+    with pytest.raises(IntegrityError, match="row 1 of the ledger's measurements was changed"):
         ledger.measurements()
 
 

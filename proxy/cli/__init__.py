@@ -8,6 +8,7 @@ The engine and rich are imported where they are used, so that ``--help`` comes a
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -26,6 +27,7 @@ WRONG, REFUSED, INTERRUPTED = 2, 3, 130
 
 def main() -> None:
     """Run the command line of this process, and exit with its status."""
+    logging.basicConfig(format="warning: %(message)s")
     sys.exit(run(sys.argv[1:]))
 
 

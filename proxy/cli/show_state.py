@@ -146,7 +146,9 @@ def verified(problems: Sequence[str], as_json: bool) -> None:
     for problem in problems:
         out.print(problem)
     if not problems:
-        out.print("Everything agrees: the chain of lines, the rows that they cover, the anchor.")
+        out.print(
+            "Everything agrees: the chain of lines, the rows that they cover, the anchor, the cube."
+        )
 
 
 def guards(reports: Sequence[GuardReport], as_json: bool) -> None:
