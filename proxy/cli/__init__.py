@@ -17,7 +17,7 @@ import click
 
 from proxy.cli import steward
 from proxy.cli.experiment import experiment
-from proxy.cli.options import SQL, USER, UTILITY, about_policy, open_engine
+from proxy.cli.options import SQL, USER, UTILITY, WIDE, about_policy, open_engine
 from proxy.cli.passwd import passwd
 from proxy.cli.serve import serve
 from proxy.errors import Error, InsufficientBudgetError
@@ -133,13 +133,14 @@ def budget(policy: str, state: str | None, as_json: bool, user: str | None) -> N
 
 @commands.command()
 @about_policy
+@WIDE
 @click.option("--user", metavar="NAME", help="Only the statements of this analyst.")
-def history(policy: str, state: str | None, as_json: bool, user: str | None) -> None:
+def history(policy: str, state: str | None, as_json: bool, wide: bool, user: str | None) -> None:
     """List the statements that were paid for."""
     from proxy.cli import show
 
     with closing(open_engine(policy, state)) as engine:
-        show.history(engine.history(user), as_json)
+        show.history(engine.history(user), as_json, wide)
 
 
 for _command in (experiment, passwd, serve, *steward.COMMANDS):

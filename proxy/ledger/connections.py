@@ -43,6 +43,7 @@ class Connections:
         self.timeout = timeout  # seconds to wait for another process's transaction
         self._open = True
         self._file: Identity = None  # of the file that was opened first
+        self._names = [f"{path}{suffix}" for suffix in ("", "-wal", "-shm")]
         self._start()
 
     def _start(self) -> None:
@@ -116,9 +117,9 @@ class Connections:
         Raises:
             StateError: they were deleted, moved or replaced.
         """
-        log = _identity(self._log)
+        file, log = _identity(self._names[0]), _identity(self._names[1])
         connection.log = connection.log or log  # that of a new file comes with its first write
-        if (_identity(self.path), log) != (self._file, connection.log):
+        if (file, log) != (self._file, connection.log):
             raise StateError(
                 f"{self.path} was deleted, moved or replaced while it was in use; nothing was told",
                 hint="put it back, or a backup in its place (privacy-proxy ledger restore), and "
@@ -142,19 +143,14 @@ class Connections:
         connection.execute("PRAGMA foreign_keys = ON")
         if (mode, connection.execute("PRAGMA synchronous").fetchone()[0]) != ("wal", FULL):
             raise StateError(f"{self.path}: the file system does not allow a durable ledger")
-        self._file = self._file or _identity(self.path)
+        self._file = self._file or _identity(self._names[0])
         return connection
 
-    @property
-    def _log(self) -> Path:
-        return self.path.with_name(self.path.name + "-wal")
-
     def _fault(self, error: sqlite3.Error) -> OperationalError | IntegrityError:
-        shared = self.path.with_name(self.path.name + "-shm")
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return self._busy()
-        if code in UNREADABLE and (why := files.refused(self.path, self._log, shared)):
+        if code in UNREADABLE and (why := files.refused(*map(Path, self._names))):
             return why
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return IntegrityError(
@@ -178,14 +174,14 @@ class _Connection(sqlite3.Connection):
     log: Identity = None
 
 
-def _identity(path: Path) -> Identity:
+def _identity(path: str) -> Identity:
     """Return which file is at a path; None where there is none."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError:
-        raise files.denied(path) from None
+        raise files.denied(Path(path)) from None
     return found.st_dev, found.st_ino
 
 

@@ -122,9 +122,9 @@ class Notes:
     def _require(self) -> None:
         """Refuse to go on with a file that is no longer the one at its path."""
         assert self._file is not None
-        path, mine = self.folder / self._name, os.fstat(self._file)
+        path = f"{self.folder}/{self._name}"
         try:
-            if os.path.samestat(mine, os.stat(path)):
+            if os.path.samestat(os.fstat(self._file), os.stat(path)):
                 return
         except FileNotFoundError:
             pass

@@ -215,7 +215,8 @@ class SQLiteTransaction(SQLiteReader):
         """Add a row to the history; return its id.
 
         Raises:
-            ValueError: it has an id, or not one answer for each row, or an old snapshot.
+            ValueError: it has an id, or not one answer for each row.
+            IntegrityError: its snapshot is not the current one.
         """
         answers, family = measurement.answers, measurement.family
         if measurement.id is not None or len(answers) != family.rows:
@@ -232,7 +233,8 @@ class SQLiteTransaction(SQLiteReader):
         """Put a refinement, of smaller scale, in the place of a row's answers.
 
         Raises:
-            ValueError: there is no such row, its snapshot is old, or the scale is no smaller.
+            ValueError: there is no such row, or the scale is no smaller.
+            IntegrityError: its snapshot is not the current one.
         """
         rows = self._rows(f"SELECT id, {MEASUREMENT} FROM measurements WHERE id = ?", id)
         if not rows:
@@ -352,7 +354,7 @@ class SQLiteTransaction(SQLiteReader):
             newest = "SELECT max(id) FROM snapshots WHERE partition IS NULL OR partition = ?"
             self._current[partition] = self._rows(newest, partition)[0][0]
         if snapshot != self._current[partition]:
-            raise ValueError(f"snapshot {snapshot} is not the current one")
+            raise IntegrityError(f"snapshot {snapshot} is not the current one", hint=LOOK)
 
 
 def _measurement(row: tuple[Any, ...]) -> Measurement:
