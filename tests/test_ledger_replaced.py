@@ -139,7 +139,7 @@ def test_every_use_fails_and_charges_nothing(folder, way):
 
 
 @pytest.mark.parametrize("way", sorted(set(WAYS) - {"anchor emptied"}))  # which holds it then
-def test_between_the_commit_and_the_answer(folder, way, monkeypatch):
+def test_between_the_commit_and_the_answer(folder, way):
     """
     What is gone by then was not told.
     """
@@ -153,8 +153,25 @@ def test_between_the_commit_and_the_answer(folder, way, monkeypatch):
                 tx.audit("measured", "ann", cost=3)
                 act(folder / name)
 
-        with pytest.raises(Error):
+        with pytest.raises(Error, match=r"in use|anchor"):
             told()
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.startswith("anchor")])
+def test_an_anchor_that_goes_after_the_commit(folder, way, monkeypatch):
+    """
+    What it does not know is not told.
+    """
+    with closing(reopen(folder)) as ledger:
+        measure(ledger)
+
+        def synced(future):
+            future.result()
+            WAYS[way][1](folder / "anchor")
+
+        monkeypatch.setattr("proxy.ledger.sqlite.synced", synced)
+        with pytest.raises(Error, match="the anchor cannot be written"):
+            measure(ledger)
 
 
 def test_notes_that_are_gone_are_missed(folder):
