@@ -9,7 +9,6 @@ client hears AuthenticationOk, or reaches the mirror, before it has proved a pas
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import ssl
 import struct
@@ -17,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from proxy.files import create, make_folder
 from proxy.policy import Verifier
 from proxy.server.scram import MECHANISM, Exchange, Proof
 from proxy.server.wire import messages
@@ -279,11 +279,9 @@ def key(folder: Path) -> bytes:
     """Return the key of the salts of users who do not exist, which a state folder keeps."""
     path = folder / KEY
     with suppress(OSError):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(descriptor, "wb") as file:
-                file.write(secrets.token_bytes(32))
+        make_folder(folder)
+        with suppress(FileExistsError), open(create(path), "wb") as file:
+            file.write(secrets.token_bytes(32))
         if len(kept := path.read_bytes()) == 32:
             return kept
     return secrets.token_bytes(32)
