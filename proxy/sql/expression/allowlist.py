@@ -71,6 +71,7 @@ OTHERS: dict[str, tuple[tuple[str, str], ...]] = {
         ("COUNT(*)", "records"),
         ("COUNT(x)", "records in which x is not NULL"),
         ("COUNT_IF(c)", "records for which a condition is true"),
+        ("REGR_COUNT(y, x)", "records in which neither is NULL; one of them may be a measure"),
         ("SUM(x)", "of attributes, or of a measure times an expression of attributes"),
         ("AVG(x)", "of an attribute or a measure"),
         ("a FILTER (WHERE c)", "the same of the records for which a condition is true"),
