@@ -1,6 +1,8 @@
 """Aggregate functions: how to find them in an expression, and their meaning over results.
 
-Over protected rows they become numbers instead, see ``bind.aggregation``.
+Over protected rows they become numbers instead: what is linear in counts and sums, and AVG, in
+``bind.aggregation``; what follows from the counts of values, as MAX and BOOL_OR, in
+``bind.derived``.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from proxy.sql.expression.typed import TypedSql, coerce, combine, widest
 from proxy.sql.parse.tree import as_sql, position
 
 DOUBLE = "double precision"
+# the proxy's own, of protected rows, which the parser does not know
 OTHER_AGGREGATES = {"credible_low", "credible_high", "confidence", "probability"}
 
 
@@ -44,6 +47,7 @@ SPREADS: dict[type[exp.Expr], str] = {
 }
 
 
+# over results; of ordered sets see _within
 AGGREGATES = {
     *(exp.Count, exp.CountIf, exp.LogicalAnd, exp.LogicalOr, exp.Min, exp.Max, exp.Sum, exp.Avg),
     *(exp.RegrCount, exp.Median, *SPREADS),

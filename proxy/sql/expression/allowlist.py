@@ -1,7 +1,8 @@
 """The allow-list as people read it: an example of every function, operator and cast that is known.
 
-``page`` makes FUNCTIONS.md of it.  Invariant (tested): each example of the first table is what
-PostgreSQL says it is, and no rule of the translation is without an example.
+``page`` makes FUNCTIONS.md of it, written anew by ``python -m tests.sql.test_allowed``.
+Invariant (tested): each example of the first table is what PostgreSQL says it is, and no rule of
+the translation is without an example.
 """
 
 from __future__ import annotations
@@ -133,8 +134,8 @@ def page(shown: Callable[[str], str]) -> str:
     lines = [
         "# What statements may be made of",
         "",
-        "Made by `proxy/sql/allowed.py`. Each means what it means in PostgreSQL, and is tested",
-        "against it; what is not here is refused by name.",
+        "Made by `proxy/sql/expression/allowlist.py`. Each means what it means in PostgreSQL, and",
+        "is tested against it; what is not here is refused by name.",
     ]
     for title, forms in OTHERS.items():
         lines += ["", f"## {title}", ""]

@@ -33,7 +33,7 @@ SELECT array_agg(age) FROM survey
 -- at: region, ',
 SELECT string_agg(region, ',') FROM survey
 
--- whether any is true
+-- whether any number is true
 -- error: NotSupportedError
 -- says: bool_or takes a condition, not type integer
 SELECT bool_or(age) FROM survey
