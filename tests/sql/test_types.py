@@ -33,7 +33,7 @@ AGGREGATES = [
     "avg(1)", "avg(age)", "avg(score)", "avg(wage)", "avg(age::real)", "avg(age * 2.5)",
     "sum(age)::bigint", "count(*)::smallint", "count(*)::int", "sum(wage)::bigint", "max(age)",
     "min(score)", "count(distinct age)", "coalesce(count(*), 0.5)", "nullif(sum(age), 2.5)",
-    "variance(age)", "stddev(age)", "sum(age) filter (where married)",
+    "variance(age)", "stddev(age)", "regr_count(age, wage)", "sum(age) filter (where married)",
 ]  # fmt: skip
 CASTS = ["smallint", "int", "bigint", "numeric", "real", "float8", "numeric(6, 2)", "numeric(3, 0)"]
 OPERATORS = ["+", "-", "*", "/", "%"]
