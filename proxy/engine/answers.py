@@ -48,3 +48,8 @@ class Result:
     numbers: int = 0
     measured: int = 0
     left_in_cells: float = math.nan  # in the cell that has least, whoever asks
+
+    @property
+    def inferred(self) -> int:
+        """How many of the numbers were free."""
+        return self.numbers - self.measured
