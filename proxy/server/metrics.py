@@ -1,9 +1,10 @@
-"""What operators see: counters in Prometheus' text format, and whether the server is well.
+"""What operators see: metrics in Prometheus' text format, and whether the server is well.
 
-    GET /metrics    the counters
+    GET /metrics    counters, gauges and times; ``serve`` sets them
     GET /health     200 while every mirror takes connections, else 503
 
-Invariant: no label holds a text of a client, save the names of users and datasets.
+Invariant: no label holds a text of a client, save the names of users and datasets, which
+are those of files.  What only grows begins at 0, for every value that its labels can have.
 """
 
 from __future__ import annotations

@@ -174,7 +174,10 @@ def test_numbers_are_counted_by_user_and_source_in_log_and_metrics(folder):
 
 
 def samples(text):
-    """Return what Prometheus' own parser reads of a page, by name and values of labels."""
+    """
+    Return what Prometheus' own parser reads of a page, by name and values of labels; the page has
+    the labels in the order of their names.
+    """
     found = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
