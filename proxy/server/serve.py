@@ -87,7 +87,7 @@ class Server:
         """
         try:
             await asyncio.to_thread(self.registry.load)
-            await asyncio.to_thread(self._count_budgets)
+            await asyncio.to_thread(self._show_datasets)
             loop = asyncio.get_running_loop()
             self._server = await loop.create_server(
                 self._new_client, self.options.host, self.options.port, backlog=512
@@ -182,7 +182,7 @@ class Server:
     async def _reload(self) -> None:
         """Load the files again; a replaced engine closes once its statements have ended."""
         replaced = await asyncio.to_thread(self.registry.load)
-        await asyncio.to_thread(self._count_budgets)
+        await asyncio.to_thread(self._show_datasets)
         self.metrics.reloads.labels("done").inc()
         log.info("read again", extra={"count": len(replaced)})
         self._retired += replaced
@@ -353,26 +353,32 @@ class Server:
             raise login.fatal("57P03", "not all policies and users are served as they are now")
 
     def _count(self, user: str, dataset: str, outcome: Result | Error, seconds: float) -> None:
-        """Count and log the outcome of a statement."""
+        """Count and log the outcome of a statement that the engine ran, also if it failed."""
+        numbers: dict[str, int] = {}  # by source; an error tells none
         if isinstance(outcome, Error):
             what, cost = _failure(outcome), outcome.cost
         else:
             what, cost = _success(outcome), outcome.cost
+            numbers = {"measured": outcome.measured, "inferred": outcome.inferred}
             if cost and (engine := self.registry.current.engines.get(dataset)):
                 history = engine.privileges(user).history
                 left = outcome.left_in_cells
                 self.metrics.budget_left.labels(dataset, history).set(left)
         self.metrics.statements.labels(dataset, what).inc()
+        for source, count in numbers.items():
+            self.metrics.numbers.labels(dataset, user, source).inc(count)
         self.metrics.cost.labels(dataset).inc(cost)
         self.metrics.statement_duration.observe(seconds)
         fields = {"user": user, "database": dataset, "outcome": what, "cost": cost}
-        log.info("answered", extra=fields | {"seconds": round(seconds, 4)})
+        log.info("answered", extra=fields | numbers | {"seconds": round(seconds, 4)})
 
-    def _count_budgets(self) -> None:
-        """Set the gauges of each dataset's budget, and of what its shared history has left."""
-        self.metrics.policies_broken.set(len(self.registry.current.broken))
-        for name, engine in self.registry.current.engines.items():
-            self.metrics.add_dataset(name, float(engine.policy.privacy.budget))
+    def _show_datasets(self) -> None:
+        """Set the gauges of budgets and of what shared histories have left; begin the counters."""
+        current = self.registry.current
+        self.metrics.policies_broken.set(len(current.broken))
+        for name, engine in current.engines.items():
+            users = [user.name for user in current.users.users.values() if user.may_see(name)]
+            self.metrics.add_dataset(name, float(engine.policy.privacy.budget), users)
             with suppress(Error):  # of another policy, which will be read soon
                 left = engine.left_in_cells()
                 self.metrics.budget_left.labels(name, SHARED).set(left)
@@ -410,7 +416,7 @@ def _success(result: Result) -> str:
     """Return the outcome label of a statement that was answered."""
     if result.cost:
         return "measured"
-    return "inferred" if any(result.answers) else "public"
+    return "inferred" if result.numbers else "public"  # shown or not
 
 
 def _failure(error: Error) -> str:
