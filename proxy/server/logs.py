@@ -14,6 +14,7 @@ from types import TracebackType
 
 FIELDS = (
     *("host", "port", "metrics_port", "user", "database", "outcome", "cost", "seconds", "count"),
+    *("address", "sqlstate"),  # of a client that did not log in
     *("file", "line", "key", "reason", "detail", "hint"),  # a file, and what is wrong with it
 )
 
