@@ -18,6 +18,7 @@ from proxy.errors import PolicyError
 
 Fingerprint = tuple[tuple[int, ...], ...]
 SEQUENCE, OID, HASH = 0x30, 0x06, 0xA0  # tags of DER; HASH is the first field of PSS's parameters
+UNFIT = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
 PSS = "2a864886f70d01010a"
 HASHES = {  # object identifiers as in DER: of signatures, and of hashes in PSS's parameters
     **dict.fromkeys(("2a864886f70d010104", "2a864886f70d0205"), "sha256"),  # MD5
@@ -80,7 +81,7 @@ def _no_password() -> str:
 
 def _why(error: ssl.SSLError) -> str:
     """Return what is wrong with the files, in words."""
-    if error.reason == "KEY_VALUES_MISMATCH":
+    if error.reason in UNFIT:
         return "the key does not fit the certificate"
     why = (error.reason or "").lower().replace("_", " ") or "no PEM, or an encrypted key"
     return f"the certificate and its key are of no use for TLS: {why}"

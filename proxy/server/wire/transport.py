@@ -1,7 +1,8 @@
 """A connection to a client or a mirror: bytes become messages, with backpressure both ways.
 
 Messages wait in a queue for ``get``, or go straight to ``on_message`` once it is set.  A sender
-that is faster than its reader is paused; one that has not logged in may be one message ahead.
+that is faster than its reader is paused; one that has not logged in, and sends much that nobody
+has asked for, is closed.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Transport(asyncio.Protocol):
             self.frames.rest()
             self.pause(True)
             self._end()
-        if self._queued > HIGH or (self.stranger and self._queue):
+        if self._queued > HIGH:
             self.pause(True)
         self._arrived.set()
 
