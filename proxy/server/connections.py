@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import resource
 import struct
 import time
@@ -22,7 +23,7 @@ from proxy.server.metrics import Metrics
 from proxy.server.mirror.postgres import Address
 from proxy.server.registry import Generation, MirrorInstance, Registry
 from proxy.server.session.relay import Relay
-from proxy.server.strangers import PLACES, FullError, Journal, Places, Throttle, network
+from proxy.server.strangers import LINE, PLACES, FullError, Journal, Places, Throttle, network
 from proxy.server.wire.certificate import Certificate
 from proxy.server.wire.frames import CANCEL, FrameError, Frames
 from proxy.server.wire.transport import ConnectionClosed, Transport
@@ -67,6 +68,14 @@ class Visitor:
         self.client.abort()
 
 
+@dataclass
+class Turn:
+    """Whose turn it is in the line of a network."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waiting: int = 0
+
+
 class Connections:
     """The connections of one server."""
 
@@ -89,6 +98,8 @@ class Connections:
         self._allow_plain = allow_plain
         self._start, self._healthy = start, healthy
         self._new_relay, self._reload = new_relay, reload
+        self._line: Places[Visitor] = Places(LINE, math.inf)
+        self._turns: dict[str, Turn] = {}  # by network, while anybody waits
         self._strangers: Places[Visitor] = Places()
         self._waiting: Places[Visitor] = Places(WAITING)
         self._throttle = Throttle()
@@ -107,20 +118,47 @@ class Connections:
         peer = client.raw.get_extra_info("peername")
         visitor = Visitor(client, peer[0] if peer else "")
         try:
-            lost = self._strangers.take(visitor.network, visitor, time.monotonic())
+            lost = self._line.take(visitor.network, visitor, time.monotonic())
         except FullError:
             visitor.drop(CROWDED)
             self._failed(visitor, "53300", CROWDED)
             return
         if lost is not None:
-            lost.drop("another connection of the network took its place")
+            lost.drop(CROWDED)
         self._start(self._serve(visitor))
+
+    async def _take_place(self, visitor: Visitor) -> None:
+        """Wait for a place among strangers, behind those of the same network who came before.
+
+        Raises:
+            ConnectionClosed: the client did not wait.
+        """
+        turn = self._turns.setdefault(visitor.network, Turn())
+        turn.waiting += 1
+        try:
+            async with turn.lock:
+                while not visitor.client.closed.done():
+                    try:
+                        lost = self._strangers.take(visitor.network, visitor, time.monotonic())
+                    except FullError as full:
+                        await asyncio.wait({visitor.client.closed}, timeout=full.seconds)
+                        continue
+                    if lost is not None:
+                        lost.drop("another connection took its place")
+                    return
+                raise ConnectionClosed
+        finally:
+            self._line.leave(visitor.network, visitor)
+            turn.waiting -= 1
+            if not turn.waiting:
+                del self._turns[visitor.network]
 
     async def _serve(self, visitor: Visitor) -> None:
         """Serve one connection from its first byte to its last."""
         entered: Login | None = None
         try:
             try:
+                await self._take_place(visitor)
                 entered = await self._log_in(visitor)
             finally:
                 self._strangers.leave(visitor.network, visitor)
@@ -330,7 +368,7 @@ def raise_file_limit(sessions: int) -> None:
 
     Else strangers could take the last ones, and nobody's session would reach its mirror.
     """
-    wanted = 2 * sessions + PLACES + WAITING + OTHER_FILES
+    wanted = 2 * sessions + PLACES + LINE + WAITING + OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY:
         wanted = min(wanted, hard)

@@ -3,7 +3,8 @@
 Places.  All connections that have not logged in share one pool.  A network that holds k places may
 take another while more than k are free, so that however many one network opens, others find free
 ones.  Past that the newcomer takes the oldest place of the network that holds most; from its own,
-only one that has had its least time, so that a login under way can end.
+only one that has had its least time, so that a login under way can end.  Newcomers wait for that
+in line, so that whoever comes again and again stands behind those who came once.
 
 Guesses.  A proof waits before it is looked at, so that who guesses learns nothing from hanging up,
 and the wait is the same whether it is right.  What counts is the number of proofs that have not
@@ -33,6 +34,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 PLACES = 512
+LINE = 512  # who waits for a place
 LEAST = 1.0  # seconds that a place is safe from others of its network
 LONGEST = 20.0  # seconds that a proof may wait
 FORGET = 900.0  # seconds after which a failure no longer counts
@@ -42,7 +44,11 @@ T = TypeVar("T", bound=Hashable)
 
 
 class FullError(Exception):
-    """There is no place, or the queue is too long."""
+    """There is no place for so many seconds, or the queue is too long."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
 
 
 def network(address: str) -> str:
@@ -76,8 +82,8 @@ class Places(Generic[T]):
         if mine >= self._free:
             where = max(self._held, key=lambda each: (len(self._held[each]), each == network))
             lost, since = next(iter(self._held[where].items()))
-            if where == network and now - since < self._least:
-                raise FullError
+            if where == network and (safe := since + self._least - now) > 0:
+                raise FullError(safe)
             self.leave(where, lost)
         self._held.setdefault(network, {})[one] = now
         self._free -= 1
@@ -158,7 +164,7 @@ class Throttle:
         pair = self._pairs.of(key, now)
         others = [self._networks.of(_key(network), now), self._names.of(_key("", name), now)]
         if pair.next - now > LONGEST:
-            raise FullError
+            raise FullError(pair.next - now)
         start = pair.next = max(now, pair.next) + PAIR.wait(pair.count)
         if key not in self._familiar:
             slow = max(NETWORK.wait(others[0].count), NAME.wait(others[1].count))

@@ -40,8 +40,9 @@ def test_one_network_leaves_half_of_the_places():
     time, and until then the newcomer is refused.
     """
     pool = filled(100, ["bad"] * 50)
-    with pytest.raises(FullError):
-        pool.take("bad", "new", strangers.LEAST - 0.01)
+    with pytest.raises(FullError) as caught:
+        pool.take("bad", "new", strangers.LEAST - 0.25)
+    assert caught.value.seconds == 0.25
     assert pool.take("bad", "new", strangers.LEAST) == ("bad", 0)
     assert pool.take("bad", "newer", strangers.LEAST) == ("bad", 1)
     for i in range(25):
