@@ -38,6 +38,7 @@ log = logging.getLogger("proxy.server")
 WORKERS = 16  # threads for the engines
 GRACE = 10.0  # seconds for running statements, when the server stops
 LOOK = 1.0  # seconds between two looks at the files
+FRESH = 0.5  # seconds for which what a mirror said is not asked again
 PATIENCE = 3.0  # seconds for a mirror to say that it is well
 
 
@@ -74,6 +75,7 @@ class Server:
         self._server: asyncio.Server | None = None
         self._metrics_server: asyncio.Server | None = None
         self._health: asyncio.Task[bool] | None = None
+        self._asked = 0.0  # when it began
         self._connections = Connections(
             self.registry,
             self.metrics,
@@ -119,8 +121,10 @@ class Server:
         log.info("listening", extra=where)
 
     async def healthy(self) -> bool:
-        """Whether every mirror takes connections; those who ask at a time are told the same."""
-        if self._health is None or self._health.done():
+        """Whether every mirror takes connections, or took them a moment ago: strangers may ask."""
+        old = time.monotonic() - self._asked > FRESH
+        if self._health is None or (self._health.done() and old):
+            self._asked = time.monotonic()
             self._health = self._start(self._ask_mirrors())
         return await asyncio.shield(self._health)
 

