@@ -149,6 +149,16 @@ def test_a_proof_is_good_for_one_user_and_one_exchange():
         Exchange(PENCIL).signature(FINAL)  # of an exchange that has not begun
 
 
+@pytest.mark.parametrize("size", [0, 1, 31, 33, 3000])
+def test_a_proof_of_another_length_is_malformed(size):
+    """
+    Only 32 bytes can be right; others are no proof, and wait for nothing.
+    """
+    bare = FINAL.rpartition(b",p=")[0]
+    with pytest.raises(FrameError):
+        exchange().read(bare + b",p=" + base64.b64encode(bytes(size)))
+
+
 @given(st.integers(0, len(FINAL) - 1), st.integers(1, 255))
 def test_every_altered_byte_is_found(at, flip):
     """

@@ -97,7 +97,9 @@ def test_places_are_fair(places, steps):
             assert counts[where] == max(counts.values()) > 0
             continue
         if lost is not None:
-            assert counts[held.pop(lost)] == max(counts.values())
+            loser = held.pop(lost)
+            assert counts[loser] == max(counts.values())
+            assert loser == where or counts[loser] > counts[where]
         held[one] = where
         assert len(held) <= places
 
@@ -156,6 +158,12 @@ def test_a_right_proof_forgives_its_own_failures_only():
     assert waits(throttle, 6, "office", "bob")[-1] > 0
     throttle.succeeded("office", "bob", 0.0)
     assert waits(throttle, 2, "office", "bob") == [0.0, 0.0]
+    for i in range(40):
+        throttle.wait("office", f"user {i}", 0.0)
+    throttle.wait("office", "bob", 0.0)
+    throttle.succeeded("office", "bob", 0.0)
+    assert throttle.wait("office", "carol", 0.0) == strangers.NETWORK.most
+    throttle = Throttle()
     for _ in range(11):
         throttle.wait("office", "alice", 0.0)
         throttle.wait("office", "bob", 0.0)
