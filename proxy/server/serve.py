@@ -87,6 +87,7 @@ class Server:
             new_relay=self._new_relay,
             reload=self._hangup.set,
         )
+        self._relays = self._connections.relays
         self.port = options.port
         self.metrics_port = options.metrics_port
 
@@ -139,17 +140,17 @@ class Server:
         for server in (self._server, self._metrics_server):
             if server is not None:
                 server.close()
-        for relay in list(self._connections.relays.values()):
+        for relay in list(self._relays.values()):
             relay.stopping = True
             if not relay.busy:
                 relay.stop()
         deadline = time.monotonic() + GRACE
-        while self._connections.relays and time.monotonic() < deadline:
+        while self._relays and time.monotonic() < deadline:
             await asyncio.sleep(0.05)
-            for relay in list(self._connections.relays.values()):
+            for relay in list(self._relays.values()):
                 if not relay.busy:
                     relay.stop()
-        for relay in list(self._connections.relays.values()):
+        for relay in list(self._relays.values()):
             relay.cancel()
             relay.stop()
         for task in list(self._tasks):
@@ -234,9 +235,7 @@ class Server:
         self.metrics.add("reloads_total", outcome="done")
         log.info("read again", extra={"count": len(replaced)})
         self._retired += replaced
-        running = {
-            relay: relay.calls for relay in self._connections.relays.values() if relay.engine_runs
-        }
+        running = {relay: relay.calls for relay in self._relays.values() if relay.engine_runs}
         if replaced:
             self._start(self._retire(replaced, running))
 
@@ -304,7 +303,7 @@ class Server:
         while True:
             await asyncio.sleep(1)
             now = time.monotonic()
-            for relay in list(self._connections.relays.values()):
+            for relay in list(self._relays.values()):
                 relay.check_time(now)
             self._connections.log_crowds()
 
