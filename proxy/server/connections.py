@@ -237,8 +237,13 @@ class Connections:
             verifier = nobody if claimed is None else claimed.password
             exchange, proof = await login.challenge(client, wish, verifier)
         self._strangers.leave(visitor.network, visitor)
-        await self._hold_back(visitor, wish.user)
-        login.judge(client, wish, exchange, proof)
+        looked, told = self._throttled(visitor, wish.user)
+        await self._wait(visitor, looked)
+        try:
+            login.judge(client, wish, exchange, proof)
+        except login.LoginError:
+            await self._wait(visitor, told)
+            raise
         self._throttle.succeeded(visitor.network, wish.user, time.monotonic())
         generation = self._registry.current  # perhaps a newer one
         user = generation.users.get(wish.user)
@@ -263,22 +268,30 @@ class Connections:
             self._shapes = users, list(shapes.values())
         return self._shapes[1]
 
-    async def _hold_back(self, visitor: Visitor, name: str) -> None:
-        """Wait as long as a proof has to; a timer and the connection itself are all that is kept.
+    def _throttled(self, visitor: Visitor, name: str) -> tuple[float, float]:
+        """Return how long a proof waits, and how much longer a wrong one does.
+
+        Raises:
+            LoginError: too many of them wait.
+        """
+        try:
+            return self._throttle.wait(visitor.network, name, time.monotonic())
+        except FullError:
+            raise _many_failures() from None
+
+    async def _wait(self, visitor: Visitor, seconds: float) -> None:
+        """Wait; a timer and the connection itself are all that is kept.
 
         Raises:
             ConnectionClosed: the client did not wait.
-            LoginError: too many of its proofs wait.
+            LoginError: too many wait.
         """
+        if not seconds:
+            return
         try:
-            now = time.monotonic()
-            if not (seconds := self._throttle.wait(visitor.network, name, now)):
-                return
-            lost = self._waiting.take(visitor.network, visitor, now)
+            lost = self._waiting.take(visitor.network, visitor, time.monotonic())
         except FullError:
-            raise login.fatal(
-                "53300", "too many failed logins of this user from this address", "try again soon"
-            ) from None
+            raise _many_failures() from None
         if lost is not None:
             lost.drop("too many failed logins wait")
         try:
@@ -374,6 +387,11 @@ def raise_file_limit(sessions: int) -> None:
         wanted = min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _many_failures() -> login.LoginError:
+    message = "too many failed logins of this user from this address"
+    return login.fatal("53300", message, "try again soon")
 
 
 def _not_ready() -> login.LoginError:

@@ -6,9 +6,8 @@ ones.  Past that the newcomer takes the oldest place of the network that holds m
 only one that has had its least time, so that a login under way can end.  Newcomers wait for that
 in line, so that whoever comes again and again stands behind those who came once.
 
-Guesses.  A proof waits before it is looked at, so that who guesses learns nothing from hanging up,
-and the wait is the same whether it is right.  What counts is the number of proofs that have not
-been right:
+Guesses.  A proof waits before it is looked at, so that who guesses learns nothing from hanging up.
+What counts is the number of proofs that have not been right:
 
     of a name from a network   waits grow to ``PAIR.most`` and form a queue: a guess for each wait,
                                over however many connections.  Past ``LONGEST`` they are refused.
@@ -16,10 +15,12 @@ been right:
 
 Only the first is a queue, and nobody else stands in it: whoever guesses at a name elsewhere costs
 its owner a second, never a refusal, and not even the second on a network that the owner has logged
-in from.  A limit for a name over all networks that could refuse would let anybody shut its owner
-out; and a million networks with a queue each guess more than it could hold back.  Who shares the
-network of somebody who guesses at their own name waits with them.  A right proof forgives the
-queue, and no more: an account of one's own must not pay for guesses at other names.
+in from: there a proof is looked at before that second, but told wrong after it, as anywhere.
+
+A limit for a name over all networks that could refuse would let anybody shut its owner out, and a
+million networks with a queue each guess more than it could hold back.  Who shares the network of
+somebody who guesses at their own name waits with them.  A right proof forgives the queue, and no
+more: an account of one's own must not pay for guesses at other names.
 
 Invariant: memory is bounded, and a name that does not exist is treated like one that does.
 """
@@ -154,8 +155,10 @@ class Throttle:
         self._pairs, self._networks, self._names = Memory(), Memory(), Memory()
         self._familiar: OrderedDict[bytes, None] = OrderedDict()  # pairs that have logged in
 
-    def wait(self, network: str, name: str, now: float) -> float:
-        """Return the seconds that a proof has to wait, which counts as wrong until it is right.
+    def wait(self, network: str, name: str, now: float) -> tuple[float, float]:
+        """Return the seconds until a proof is looked at, and from then until it is told wrong.
+
+        It counts as wrong until it is right.
 
         Raises:
             FullError: too many wait already; this one is not to be looked at.
@@ -165,13 +168,12 @@ class Throttle:
         others = [self._networks.of(_key(network), now), self._names.of(_key("", name), now)]
         if pair.next - now > LONGEST:
             raise FullError(pair.next - now)
-        start = pair.next = max(now, pair.next) + PAIR.wait(pair.count)
-        if key not in self._familiar:
-            slow = max(NETWORK.wait(others[0].count), NAME.wait(others[1].count))
-            start = max(start, now + slow)
+        pair.next = max(now, pair.next) + PAIR.wait(pair.count)
+        looked = pair.next - now
+        told = max(looked, NETWORK.wait(others[0].count), NAME.wait(others[1].count))
         for each in (pair, *others):
             each.count, each.last = each.count + 1, now
-        return start - now
+        return (looked, told - looked) if key in self._familiar else (told, 0.0)
 
     def succeeded(self, network: str, name: str, now: float) -> None:
         """Take back that a proof counted as wrong, and forgive those of its pair."""

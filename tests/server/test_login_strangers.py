@@ -13,7 +13,7 @@ import time
 import pytest
 
 from proxy.policy import saslprep
-from proxy.server import login, scram, serve
+from proxy.server import login, scram, serve, strangers
 from proxy.server.wire.frames import frame
 from tests.server import serving
 from tests.server.serving import password
@@ -67,10 +67,10 @@ def send_proof(wire, secret, user="alice", database="cps1988"):
 
 
 def guess(server, secret, user="alice", source=HERE):
-    """Return the SQLSTATE of a proof's refusal, None if it is right, and the seconds until then."""
+    """Return the SQLSTATE that refuses a login, None if none does, and the seconds it took."""
     with connected(server, source) as wire:
-        send_proof(wire, secret, user)
         began = time.monotonic()
+        send_proof(wire, secret, user)
         kind, body = received(wire)
         assert kind in b"RE"
         sqlstate = body.split(b"\0C")[1][:5].decode() if kind == b"E" else None
@@ -162,13 +162,17 @@ def test_stalled_connections_shut_nobody_out(server, source, count):
 def test_an_address_full_of_stalled_connections_leaves_room(server):
     """
     From an address that holds all that it may, and stalls, a login takes the place of the oldest
-    stalled one; who asks only then for a place, from another address, has one at once.
+    stalled one, which is closed; who asks for one from another address has it at once.
     """
     with contextlib.ExitStack() as stack:
-        for _ in range(300):
-            wire = stack.enter_context(connected(server, ELSEWHERE))
+        wires = [stack.enter_context(connected(server, ELSEWHERE)) for _ in range(300)]
+        for wire in wires:
             wire.sendall(HELLO)
         time.sleep(1.2)  # their least time
+        assert received(wires[0])[0] == b"R"
+        with contextlib.suppress(ConnectionError):
+            wires[0].settimeout(2)
+            assert wires[0].recv(1) == b""
         assert guess(server, password("alice"), source=ELSEWHERE)[0] is None
         assert guess(server, password("alice"))[0] is None
 
@@ -221,6 +225,22 @@ def test_a_byte_now_and_then_buys_no_time(inside, monkeypatch):
         assert steps.recv(1) == b""
     monkeypatch.setattr(login, "SECONDS", 10.0)
     assert guess(inside, password("alice"))[0] is None
+
+
+def test_failures_of_others_cost_who_has_logged_in_here_nothing(inside, monkeypatch):
+    """
+    Where an address has failed often, a right proof of a user who has logged in from it is taken at
+    once; a wrong one is told after the same wait as that of a name that does not exist.
+    """
+    assert guess(inside, password("alice"))[0] is None
+    monkeypatch.setattr(strangers, "NETWORK", strangers.Slope(free=0, most=2.0, first=2.0))
+    for user in ("alice", "nobody"):
+        sqlstate, seconds = guess(inside, "wrong", user)
+        assert sqlstate == "28P01"
+        assert seconds >= 2.0
+    sqlstate, seconds = guess(inside, password("alice"))
+    assert sqlstate is None
+    assert seconds < 2.0
 
 
 def test_checks_of_health_are_one(inside, monkeypatch):
