@@ -105,7 +105,7 @@ async def first_message(
         TimeoutError: it is too slow.
     """
     encrypted = False
-    for _ in range(REQUESTS + 1):
+    for requests in range(REQUESTS + 1):
         kind, body = await _next(client)
         if kind == DIRECT:
             if certificate is None or encrypted:
@@ -120,6 +120,8 @@ async def first_message(
             return _startup(client, code, body, encrypted or certificate is None or plain)
         if len(body) > 4:
             raise FrameError("invalid length of startup packet")
+        if requests == REQUESTS:
+            break
         if client.frames.waiting:
             raise FrameError("received unencrypted data after a request for encryption")
         if code == SSL and certificate is not None and not encrypted:
