@@ -16,6 +16,7 @@ from types import TracebackType
 FIELDS = (
     *("host", "port", "metrics_port", "user", "database", "outcome", "cost", "seconds", "count"),
     *("measured", "inferred"),  # numbers of a statement that was answered
+    *("address", "sqlstate"),  # of a client that did not log in
     *("file", "line", "key", "reason", "detail", "hint"),  # a file, and what is wrong with it
 )
 
