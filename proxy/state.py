@@ -1,8 +1,9 @@
 """The state of a dataset: the folder that holds its ledger, its cube and its anchor.
 
 It lies in ``.privacy-proxy/`` beside the policy, unless ``--state``, PRIVACY_PROXY_STATE or the
-policy's ``state`` says otherwise; one folder for each dataset.  It is for its owner only, and
-ignores itself in git.  Only ``init`` makes one: an empty ledger is a full budget.
+policy's ``state`` says otherwise; one folder for each dataset.  It is for its owner only, to
+whom belongs what anybody makes there (``proxy.files``), and ignores itself in git.  Only ``init``
+makes one: an empty ledger is a full budget.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import re
 from pathlib import Path
 
+import proxy.files as files
 from proxy.errors import StateError
 from proxy.policy import Policy
 
@@ -27,13 +29,15 @@ def state_folder(policy: Policy, state: str | Path | None = None) -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a state folder that only its owner can look into."""
+    """Make a state folder that only its owner, or the owner of the one around it, can look into."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.make_folder(folder)
         folder.chmod(0o700)
-        if not (folder.parent / ".gitignore").exists() and folder.parent.name == ".privacy-proxy":
+        ignore = folder.parent / ".gitignore"
+        if not ignore.exists() and folder.parent.name == ".privacy-proxy":
             folder.parent.chmod(0o700)
-            (folder.parent / ".gitignore").write_text("*\n")
+            ignore.write_text("*\n")
+            files.give(ignore, folder.parent)
     except OSError as error:
         raise StateError(f"cannot make the state folder {folder}: {error.strerror}") from error
 

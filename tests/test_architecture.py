@@ -43,7 +43,7 @@ def files():
     [
         pytest.param(["-m", "ruff", "check", "--no-cache"], id="ruff"),
         pytest.param(["-m", "ruff", "format", "--no-cache", "--check"], id="format"),
-        pytest.param(["-m", "mypy"], id="mypy"),
+        pytest.param(["-m", "mypy"], id="mypy", marks=pytest.mark.slow),
         pytest.param(
             [
                 "-c",
@@ -121,6 +121,23 @@ def test_a_query_goes_that_way(tmp_path):
         assert str(ROOT / "proxy" / modules[0]) in calls, f"{modules[0]} is not entered then"
     named = {name for modules in steps() for name in modules if name.endswith(".py")}
     assert [name for name in named if str(ROOT / "proxy" / name) not in entered] == []
+
+
+def test_contributing_maps_every_part_to_its_tests():
+    """
+    Whatever its table names is there; no part of proxy/ and no test is left out of it.
+    """
+    rows = re.findall(r"^\| .* \|$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    named = set()
+    for name in re.findall(r"`([^`]+)`", "\n".join(rows)):
+        found = set(ROOT.glob(name))
+        assert found, name
+        named |= found
+    parts = {path for path in (ROOT / "proxy").glob("*.py") if not path.name.startswith("__")}
+    parts |= {path.parent for path in (ROOT / "proxy").glob("*/__init__.py")}
+    parts |= {*(ROOT / "tests").glob("test_*.py")}
+    parts |= {path.parent for path in (ROOT / "tests").glob("*/test_*.py")}
+    assert sorted(map(str, parts - named)) == []
 
 
 def test_no_file_names_a_path_of_the_machine_it_was_written_on():

@@ -5,10 +5,12 @@ import json
 import os
 import re
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from proxy.cli import run
 from tests.small import DOMAIN, Small
@@ -118,6 +120,36 @@ def test_audit_lists_acts_and_statements_and_free_ones(small, told):
     assert whole[1]["cost"] == pytest.approx(0.21873, abs=1e-5)
     assert whole[3]["detail"] == {"snapshot": 2, "carried": False}
     assert datetime.datetime.fromisoformat(whole[0]["time"]).tzinfo
+
+
+@pytest.mark.parametrize("screen", [None, 80, 100, 200])
+def test_a_long_statement_takes_one_line(small, capsys, monkeypatch, screen):
+    """
+    As wide as the terminal, or with columns of 80 where there is none; whole if asked for; and
+    nothing that it has in it steers a terminal.
+    """
+    words = "SELECT COUNT(*) AS n\n FROM people /* \x1b[31m\u202e\t漢字 */ WHERE age < 9"
+    long = words + " AND age < 9" * 8000
+    assert run(["query", "people.yaml", long, "--user", "u" * 300]) == 0
+    if screen:
+        monkeypatch.setenv("COLUMNS", str(screen))
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    for name, last in (("history", -1), ("audit", -1)):
+        capsys.readouterr()
+        assert run([name, "people.yaml"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == {"history": 2, "audit": 3}[name]
+        shown = "S" + lines[last].rpartition("  S")[2]
+        assert "SELECT COUNT(*) AS n FROM people".startswith(shown[:-1][:32])
+        assert lines[last].endswith("…")
+        assert lines[last].count("…") == 2  # in the user's name as well
+        assert max(map(cell_len, lines)) == screen if screen else cell_len(shown) == 80
+        assert run([name, "people.yaml", "--wide"]) == 0
+        wide = capsys.readouterr().out.splitlines()[last]
+        assert "u" * 300 in wide
+        assert wide.endswith(r"/* \x1b[31m\u202e 漢字 */ WHERE age < 9" + " AND age < 9" * 8000)
+        assert run([name, "people.yaml", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)[-1]["statement"] == long
 
 
 def test_audit_verifies_the_ledger(small, told, capsys):

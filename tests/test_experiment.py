@@ -329,6 +329,7 @@ def bounded():
     return [o for seed in range(2) for o in study.study("bounded", counts, 150, seed)]
 
 
+@pytest.mark.slow
 def test_every_interval_is_as_reliable_as_it_says(bounded):
     """
     R_i ≥ 0.8 − 4.75·√(0.16/n) over all seeds: a false alarm in a million.
@@ -340,6 +341,7 @@ def test_every_interval_is_as_reliable_as_it_says(bounded):
         assert held >= 0.8 - 4.75 * math.sqrt(0.16 / answered), system
 
 
+@pytest.mark.slow
 def test_inference_answers_more_and_none_passes_the_budget(bounded):
     """
     As the paper found; with ordinary least squares, less of it.

@@ -19,6 +19,7 @@ import pytest
 from proxy.errors import OperationalError
 from proxy.ledger import Measurement
 from proxy.ledger.anchor import FileAnchor
+from tests.searches import share
 from tests.test_ledger import COUNT, create, measure, reopen
 
 ROOT = Path(__file__).parents[1]
@@ -50,7 +51,7 @@ def check(folder, released):
 
 
 @pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("how", share(1, [signal.SIGKILL, signal.SIGTERM]))
 def test_a_killed_process_loses_nothing_that_it_released(tmp_path, kills, how):
     """
     Killed at a random moment, again and again, two at a time, on one ledger.

@@ -43,8 +43,10 @@ def pattern(output):
     return [line.split() for line in output.splitlines() if line.strip()]
 
 
-def run_tour(folder):
-    """Run all commands of the tour in one shell; return (command, output shown, real output)."""
+def run_tour(folder, length=None):
+    """Run the commands of the tour in one shell, or the first ones; return (command, output shown,
+    real output) of each.
+    """
     for name in ("policies", "examples"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns(".*"))
     (folder / "bin").mkdir()
@@ -60,6 +62,7 @@ def run_tour(folder):
             steps.append((f'"{sys.executable}" {number}.py', ""))
         else:
             steps[-1] = (steps[-1][0], text)  # the output of the Python above
+    steps = steps[:length]
     script = "".join(f"{step}\nstatus=$?; printf '\\0'; (exit $status)\n" for step, _ in steps)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PRIVACY_PROXY")}
     environment |= {"PATH": f"{folder}/bin:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
@@ -82,15 +85,29 @@ def tour(tmp_path_factory):
     return run_tour(tmp_path_factory.mktemp("tour"))
 
 
+def as_shown(steps):
+    """Check that each command has the output that stands below it."""
+    for command, shown, real in steps:
+        assert pattern(real) == pattern(shown), f"$ {command}\n{real}"
+
+
+def test_the_tour_begins_as_a_reader_will_see(tmp_path):
+    """
+    A state is made, a number and groups are measured, and a number is inferred.
+    """
+    as_shown(run_tour(tmp_path, 4))
+
+
+@pytest.mark.slow
 def test_every_output_of_the_tour_is_what_a_reader_will_see(tour):
     """
     Commands run one after the other on one state, as the README tells it.
     """
-    for command, shown, real in tour:
-        assert pattern(real) == pattern(shown), f"$ {command}\n{real}"
+    as_shown(tour)
     assert len(tour) >= 12
 
 
+@pytest.mark.slow
 def test_the_tour_shows_each_kind_of_answer(tour):
     """
     Measured, inferred and free, and refused with the amounts.
@@ -100,6 +117,7 @@ def test_the_tour_shows_each_kind_of_answer(tour):
         assert word in told
 
 
+@pytest.mark.slow
 def test_an_estimate_lies_within_its_interval_and_near_the_one_that_is_shown(tour):
     """
     What varies is not arbitrary: both runs saw the same people, so the intervals are near.

@@ -16,6 +16,7 @@ from proxy.errors import (
     StateError,
 )
 from proxy.inference.accounting import UNIT
+from tests.searches import share
 from tests.small import DOMAIN, Small, count
 
 COST = 0.2187254167320134  # of the first count within 10, with confidence 90%
@@ -457,7 +458,7 @@ def told(engine, user, before=lambda: None):
 
 
 @pytest.mark.parametrize("rules", RULES)
-@pytest.mark.parametrize(("user", "others"), [("ann", ("bob", "cat")), ("bob", ("ann",))])
+@pytest.mark.parametrize(("user", "others"), share(1, [("ann", ("bob", "cat")), ("bob", ("ann",))]))
 def test_a_history_shows_nothing_of_the_others(small, rules, user, others):
     """
     Rows, intervals, costs, what is left, refusals, EXPLAIN, SHOW and the relations of schema

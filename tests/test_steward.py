@@ -17,6 +17,7 @@ from proxy.errors import (
     StateError,
 )
 from proxy.steward import apply, audit, backup, check, guards, init, rebuild, restore, verify
+from tests.searches import share
 from tests.small import DOMAIN, PRIVACY, Small, count
 
 COST = 0.2187254167320134  # of the first count within 10, with confidence 90%
@@ -371,7 +372,7 @@ STEPS = ("build", "sync_folder", "RebuildReport")  # and what has come before th
 
 
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("act", ["rebuild", "apply"])
+@pytest.mark.parametrize("act", share(1, ["apply", "rebuild"]))
 def test_killed_at_any_step_it_gives_no_budget_back(small, act, step):
     """
     Before the commit everything is as it was, after it as it should be; and it can be done again.

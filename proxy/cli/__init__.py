@@ -8,6 +8,7 @@ The engine and rich are imported where they are used, so that ``--help`` comes a
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -16,7 +17,7 @@ import click
 
 from proxy.cli import steward
 from proxy.cli.experiment import experiment
-from proxy.cli.options import SQL, USER, UTILITY, about_policy, open_engine
+from proxy.cli.options import SQL, USER, UTILITY, WIDE, about_policy, open_engine
 from proxy.cli.passwd import passwd
 from proxy.cli.serve import serve
 from proxy.errors import Error, InsufficientBudgetError
@@ -26,6 +27,7 @@ WRONG, REFUSED, INTERRUPTED = 2, 3, 130
 
 def main() -> None:
     """Run the command line of this process, and exit with its status."""
+    logging.basicConfig(format="warning: %(message)s")
     sys.exit(run(sys.argv[1:]))
 
 
@@ -131,13 +133,14 @@ def budget(policy: str, state: str | None, as_json: bool, user: str | None) -> N
 
 @commands.command()
 @about_policy
+@WIDE
 @click.option("--user", metavar="NAME", help="Only the statements of this analyst.")
-def history(policy: str, state: str | None, as_json: bool, user: str | None) -> None:
+def history(policy: str, state: str | None, as_json: bool, wide: bool, user: str | None) -> None:
     """List the statements that were paid for."""
     from proxy.cli import show
 
     with closing(open_engine(policy, state)) as engine:
-        show.history(engine.history(user), as_json)
+        show.history(engine.history(user), as_json, wide)
 
 
 for _command in (experiment, passwd, serve, *steward.COMMANDS):

@@ -23,6 +23,12 @@ STATE = click.option(
     help="The folder of ledger and cube.  [default: .privacy-proxy beside the policy]",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+WIDE = click.option(
+    "--wide",
+    is_flag=True,
+    help="Show texts whole.  [default: a line ends, with …, where the terminal does; a column of "
+    "what is piped, after 80 places]",
+)
 POLICY = click.argument("policy")
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from proxy.errors import ProgrammingError
+from proxy.files import create, require_own
 
 if TYPE_CHECKING:
     import yaml
@@ -78,16 +79,19 @@ def write(path: Path, user: str, verifier: str, roles: tuple[str, ...]) -> bool:
 
     Raises:
         PolicyError: the file would be wrong, whether it was before or not.
+        StateError: it belongs to somebody else.
     """
     from proxy.policy import load_users
 
     path = path.resolve()  # a link stays one
+    require_own(path)
     old = path.read_bytes().decode() if path.exists() else ""
     text, new = edited(old, user, verifier, roles)
     draft = path.with_name(f".{path.name}-{token_hex(4)}")
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    descriptor = create(draft, path if path.exists() else path.parent)
     try:
+        os.fchmod(descriptor, mode)
         with open(descriptor, "w", encoding="utf-8", newline="") as file:
             file.write(text)
             file.flush()

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from proxy.errors import OperationalError, PolicyError
+from proxy.errors import OperationalError
 
 if TYPE_CHECKING:
-    import ssl
+    from proxy.server.wire.certificate import Certificate
 
 SSL_REQUEST = struct.pack("!ii", 8, 80877103)
 PARAMETERS = b"user\0-\0privacy.check\0on\0\0"
@@ -157,37 +157,29 @@ def serve(
         port=port,
         state=state,
         mirror=mirror,
-        tls=_tls(tls_cert, tls_key),
+        certificate=_certificate(tls_cert, tls_key),
         allow_plain=allow_plain,
         metrics_port=metrics_port,
         connections=connections,
         limits=Limits(connections=user_connections, seconds=timeout, rows=rows),
     )
-    if options.tls is None and host not in ("127.0.0.1", "localhost", "::1"):
+    if options.certificate is None and host not in ("127.0.0.1", "localhost", "::1"):
         click.echo("warning: without --tls-cert, answers travel in the clear", err=True)
     logs.start()
     asyncio.run(Server(policies, options).run())
 
 
-def _tls(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
-    """Return what TLS needs; None without a certificate."""
-    if certificate is None:
-        if key is not None:
-            raise click.UsageError("--tls-key goes with --tls-cert")
+def _certificate(certificate: str | None, key: str | None) -> Certificate | None:
+    """Return what TLS needs; None where it is not asked for."""
+    if certificate is None and key is None:
         return None
-    import ssl
+    if certificate is None or key is None:
+        raise click.UsageError(
+            "TLS needs both --tls-cert and --tls-key; a file that holds both is given to both"
+        )
+    from proxy.server.wire.certificate import Certificate
 
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["postgresql"])
-    try:
-        context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as error:
-        raise PolicyError(
-            f"the certificate or its key cannot be read: {error.strerror or error}",
-            file=certificate,
-        ) from None
-    return context
+    return Certificate.load(certificate, key)
 
 
 def _check_files(policies: Sequence[str], state: Path | None) -> None:

@@ -17,9 +17,15 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+
+COLUMN = 80  # places of a column of a list, where no terminal says otherwise
+TIME = 19  # places of a time, which is not cut
+CUT = "…"
+GAP = "  "
 
 if TYPE_CHECKING:
     from proxy.engine import Answer, BudgetReport, HistoryLine, Result
@@ -143,23 +149,58 @@ def budget(report: BudgetReport, as_json: bool) -> None:
     out.print(f"The history holds {report.numbers:,} measured numbers.")
 
 
-def history(lines: Sequence[HistoryLine], as_json: bool) -> None:
+def history(lines: Sequence[HistoryLine], as_json: bool, wide: bool = False) -> None:
     """Print the statements that were paid for, one in a line."""
     if as_json:
         print_json(lines)
         return
     headers = [("time (UTC)", False), ("user", False), ("numbers", True), ("cost", True)]
+    headers += [("statement", False)]
     cells = [
         [
             f"{line.time:%Y-%m-%d %H:%M:%S}",
             line.user,
             f"{line.numbers:,}",
             amount(line.cost),
-            " ".join(line.statement.split()),
+            line.statement,
         ]
         for line in lines
     ]
-    console().print(table([*headers, ("statement", False)], cells))
+    listing(headers, cells, wide)
+
+
+def listing(
+    headers: Sequence[tuple[str, bool]], lines: Sequence[Sequence[str]], wide: bool
+) -> None:
+    """Print a list whose texts may be of any length: a line each, cut with a mark unless wide.
+
+    On a terminal the last column ends with it; elsewhere a column has ``COLUMN`` places.
+    """
+    rows = [[_one_line(cell) for cell in line] for line in lines]
+    columns = range(len(headers))
+    widths = [max((cell_len(row[i]) for row in rows), default=0) for i in columns]
+    widths = [max(width, len(headers[i][0])) for i, width in enumerate(widths)]
+    if not wide:
+        widths = [min(width, COLUMN) for width in widths]
+        if sys.stdout.isatty():
+            screen = console().width
+            widths = [min(width, max(screen // 5, TIME)) for width in widths[:-1]]
+            widths.append(max(screen - sum(widths) - len(GAP) * len(widths), len(CUT)))
+    for row in ([name for name, _ in headers], *rows):
+        cells = []
+        for cell, width, (_, right) in zip(row, widths, headers, strict=True):
+            shown = cell if cell_len(cell) <= width else set_cell_size(cell, width - 1) + CUT
+            space = " " * (width - cell_len(shown))
+            cells.append(space + shown if right else shown + space)
+        click.echo(GAP.join(cells).rstrip())
+
+
+def _one_line(text: str) -> str:
+    """Return a text in one line, with what would steer a terminal as escapes, as psql does."""
+    line = " ".join(text.split())
+    if line.isprintable():
+        return line
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
 def table(headers: Sequence[tuple[str, bool]], lines: Sequence[Sequence[str]]) -> Table:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from proxy.cli.show import amount, console, plain, print_json, table
+from proxy.cli.show import amount, console, listing, plain, print_json, table
 
 if TYPE_CHECKING:
     from proxy.ledger import AuditLine
@@ -100,7 +100,7 @@ def rebuilt(report: RebuildReport, as_json: bool) -> None:
     )
 
 
-def audit(lines: Sequence[AuditLine], as_json: bool) -> None:
+def audit(lines: Sequence[AuditLine], as_json: bool, wide: bool = False) -> None:
     """Print the audit log, a line each; what was free has no number."""
     if as_json:
         print_json([plain(line) | {"cost": line.cost / UNIT} for line in lines])
@@ -115,11 +115,11 @@ def audit(lines: Sequence[AuditLine], as_json: bool) -> None:
             line.kind,
             f"{line.answers:,}" if line.answers else "",
             amount(line.cost / UNIT) if line.cost else "",
-            " ".join(line.statement.split()) or _detail(line.detail),
+            line.statement.strip() or _detail(line.detail),
         ]
         for line in lines
     ]
-    console().print(table(headers, cells))
+    listing(headers, cells, wide)
 
 
 def _detail(detail: Mapping[str, object]) -> str:
@@ -146,7 +146,9 @@ def verified(problems: Sequence[str], as_json: bool) -> None:
     for problem in problems:
         out.print(problem)
     if not problems:
-        out.print("Everything agrees: the chain of lines, the rows that they cover, the anchor.")
+        out.print(
+            "Everything agrees: the chain of lines, the rows that they cover, the anchor, the cube."
+        )
 
 
 def guards(reports: Sequence[GuardReport], as_json: bool) -> None:

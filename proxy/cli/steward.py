@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from proxy.cli.options import JSON, POLICY, STATE, about_policy
+from proxy.cli.options import JSON, POLICY, STATE, WIDE, about_policy
 
 DISAGREES = 2
 
@@ -76,12 +76,18 @@ def rebuild(policy: str, state: str | None, as_json: bool) -> None:
 
 @click.command()
 @about_policy
+@WIDE
 @click.option(
     "--verify", is_flag=True, help="Re-hash the whole ledger instead, and say what does not agree."
 )
 @click.pass_context
 def audit(
-    context: click.Context, policy: str, state: str | None, as_json: bool, verify: bool
+    context: click.Context,
+    policy: str,
+    state: str | None,
+    as_json: bool,
+    wide: bool,
+    verify: bool,
 ) -> None:
     """List all statements and acts, free ones too.
 
@@ -94,7 +100,7 @@ def audit(
     from proxy.steward import verify as problems_of
 
     if not verify:
-        show_state.audit(lines_of(policy, state), as_json)
+        show_state.audit(lines_of(policy, state), as_json, wide)
         return
     problems = problems_of(policy, state)
     show_state.verified(problems, as_json)

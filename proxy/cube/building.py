@@ -22,6 +22,7 @@ from proxy.cube.sources.coded import CLIPPED, NO_VALUE, UNREADABLE, coded
 from proxy.cube.sources.duckdb import connected, text
 from proxy.domain import Attribute, Measure
 from proxy.errors import PolicyError, SourceError
+from proxy.files import give
 from proxy.policy import Policy
 
 Progress = Callable[[float], None]
@@ -70,6 +71,7 @@ def build(
         PolicyError: an expression or the query is not row by row, or does not fit its columns.
     """
     with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder:
+        give(Path(folder), path.parent)
         with connected(policy, Path(folder)) as connection:
             work = _Work(policy, connection, progress)
             report = work.code()
@@ -81,6 +83,7 @@ def build(
             work.write(ledger_id, origin)
         made = Path(folder) / "cells.duckdb"
         made.chmod(0o600)
+        give(made, path.parent)
         flush(made)
         made.replace(path)
     flush(path.parent)

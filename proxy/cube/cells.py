@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxy.cube.file import FORMAT, columns, digest, meta, reading
+from proxy.cube.file import FORMAT, columns, damaged, digest, meta, reading
 from proxy.domain import Domain
 from proxy.errors import IntegrityError, StateError
 from proxy.inference.family import Family
@@ -55,6 +55,8 @@ class Cube:
             found = meta(connection)
         if found.get("format") != FORMAT:
             raise StateError("the cube was built by another version", hint="build it anew")
+        if not {"id", "ledger", "domain", "max_records"} <= found.keys():
+            raise damaged(path)
         if found["ledger"] != ledger_id:
             raise IntegrityError("the cube belongs to another ledger")
         if found["domain"] != digest(domain):

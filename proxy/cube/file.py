@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxy.domain import Domain
-from proxy.errors import IntegrityError
+from proxy.errors import IntegrityError, OperationalError, StateError
+from proxy.files import opening
 
 FORMAT = "1"
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
@@ -45,18 +46,49 @@ def reading(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """Yield a read-only connection to a cube file.
 
     Raises:
+        OperationalError: it cannot be read, or we may not.
         IntegrityError: it is no cube file, or damaged.
     """
+    with opening(path), path.open("rb"):
+        pass
     try:
         with contextlib.closing(duckdb.connect(str(path), True, CONFIG)) as connection:
             yield connection
+    except (duckdb.OutOfMemoryException, MemoryError):
+        raise OperationalError("there is not enough memory to read the cube") from None
     except duckdb.Error:
-        raise IntegrityError("the cube file is damaged", hint="build it anew") from None
+        raise damaged(path) from None
 
 
 def meta(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     """Return whose cube it is: format, id, ledger, domain, max_records."""
     return dict(connection.execute("SELECT key, value FROM meta").fetchall())
+
+
+def damaged(path: Path) -> IntegrityError:
+    """Return the error of a file that is no whole cube."""
+    return IntegrityError(
+        f"the cube file {path} is damaged",
+        hint="move it away: `privacy-proxy init` then builds it again, for nothing if the source "
+        "is the same",
+    )
+
+
+def verify(path: Path, ledger_id: str, origin: str) -> None:
+    """See that a cube file can be read to its end, and is that of a ledger and an origin.
+
+    Raises:
+        Error: it is not.
+    """
+    if not path.exists():
+        raise StateError(f"the cube {path} is not there", hint="privacy-proxy init builds it")
+    with reading(path) as connection:
+        found = meta(connection)
+        connection.execute("SELECT bit_xor(hash(cells)) FROM cells").fetchall()  # reads each block
+    if found.get("ledger") != ledger_id:
+        raise IntegrityError(f"the cube {path} belongs to another ledger")
+    if found.get("origin", "") != origin:
+        raise IntegrityError(f"the cube {path} is of another source than its snapshot says")
 
 
 def columns(

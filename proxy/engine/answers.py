@@ -33,7 +33,8 @@ class Result:
     ``places`` the columns in which they stand.  ``cost`` and ``left`` are in alpha: what the
     dearest cell paid, and what the limit ``left_of`` has left, the least that binds the user now.
     ``numbers`` are all that the statement asked for, shown or not, of which so many were
-    ``measured``.
+    ``measured``, and the others ``inferred``; what is derived is not among them, but the counts
+    that it follows from.
     """
 
     columns: tuple[Column, ...]
@@ -48,3 +49,8 @@ class Result:
     numbers: int = 0
     measured: int = 0
     left_in_cells: float = math.nan  # in the cell that has least, whoever asks
+
+    @property
+    def inferred(self) -> int:
+        """How many of the numbers were free."""
+        return self.numbers - self.measured

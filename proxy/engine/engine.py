@@ -40,6 +40,7 @@ from proxy.engine.reports import BudgetReport, HistoryLine
 from proxy.engine.result import Relations, present
 from proxy.engine.session import Session
 from proxy.errors import Error, StateError
+from proxy.files import enter
 from proxy.inference.accounting import UNIT
 from proxy.inference.history import Cancellation, never_cancel
 from proxy.inference.query import Term
@@ -105,6 +106,7 @@ class Engine:
         loaded = policies.load(policy)
         require_supported(loaded)
         folder = state_folder(loaded, state)
+        enter(folder)
         ledger = SQLiteLedger.open(
             ledger_path(folder), dataset=loaded.dataset, anchor=anchor_path(folder)
         )

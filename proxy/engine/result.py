@@ -1,4 +1,5 @@
-"""Results: the outer SQL run on the noisy numbers, and which number each cell of a row is.
+"""How a Result (``answers.py``) is made: the outer SQL run on the noisy numbers, and which number
+each cell of a row is.
 
 Nothing here reads the history: it is handed every number with its interval.  Invariant: rounding
 and the settings ``privacy.nonnegative`` and ``privacy.columns`` change what is shown, never an

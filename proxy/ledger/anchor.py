@@ -14,6 +14,7 @@ and then, and only for this one transaction, an older ledger would be taken for 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -24,6 +25,8 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
+
+import proxy.files as files
 
 SLOT = 2**20  # bytes between the two copies; a mark is one line, far shorter
 BLOCK = 4096
@@ -78,7 +81,8 @@ class FileAnchor:
     def read(self) -> list[Mark]:
         """Return what is remembered, newest first; nothing where there is nothing whole."""
         try:
-            file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            with files.opening(self.path):
+                file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return []
         try:
@@ -97,11 +101,13 @@ class FileAnchor:
     def confirm(self, mark: Mark) -> None:
         """Take a committed, durable mark as no longer pending."""
         with self._locked() as file:
-            self._confirm(file, mark)
+            later = any(copy and copy.sequence > mark.sequence for copy, _ in self._copies(file))
+            if not self._confirm(file, mark) and not later:
+                raise FileNotFoundError(errno.ENOENT, "it was replaced while it was in use")
 
     def advance(self, mark: Mark) -> None:
         """Remember a committed mark durably, unless a newer one is there."""
-        with self._locked() as file:
+        with self._locked(make=True) as file:
             (newest, slot), (second, other) = self._copies(file)
             if self._confirm(file, mark):
                 pass
@@ -150,11 +156,14 @@ class FileAnchor:
         self._known[slot] = line, mark
 
     @contextmanager
-    def _locked(self) -> Iterator[int]:
+    def _locked(self, make: bool = False) -> Iterator[int]:
         try:
-            file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            with files.opening(self.path):
+                file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
-            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            if not make:
+                raise
+            file = files.create(self.path, flags=0)
             sync_folder(self.path.parent)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -196,5 +205,8 @@ def _parse(data: bytes) -> Mark | None:
     text += b"]"
     if sha256(text).hexdigest().encode() != check or state not in (PENDING, CONFIRMED):
         return None
-    ledger, sequence, hash, spent, *more = json.loads(text)
-    return Mark(ledger, sequence, hash, spent, state == PENDING, *more)
+    try:
+        ledger, sequence, hash, spent, *more = json.loads(text)
+        return Mark(ledger, int(sequence), hash, dict(spent), state == PENDING, *more)
+    except (ValueError, TypeError):
+        return None

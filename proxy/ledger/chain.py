@@ -12,8 +12,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
+
+from proxy.errors import IntegrityError
 
 Field = bytes | str | int | float | None
+
+LOOK = "look at it: privacy-proxy audit POLICY --verify; a backup is put back by ledger restore"
 
 _plain = json.JSONEncoder().encode
 
@@ -62,3 +67,41 @@ class Line:
 
 # JSON as it is stored and hashed: in one form, and by encoders that are made once
 text = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
+
+
+def parsed(value: str) -> dict[str, Any]:
+    """Return a JSON object as it is stored.
+
+    Raises:
+        IntegrityError: it is none.
+    """
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise IntegrityError("a record of the ledger is damaged", hint=LOOK)
+    return found
+
+
+def amounts(value: str) -> dict[str, int]:
+    """Return charges by history as they are stored.
+
+    Raises:
+        IntegrityError: they are none.
+    """
+    found = parsed(value)
+    if not all(type(amount) is int for amount in found.values()):
+        raise IntegrityError("a record of the ledger is damaged", hint=LOOK)
+    return found
+
+
+def require_whole(table: str, columns: str, row: Sequence[Any]) -> None:
+    """Compare a row, from its id to its hash, with what was written.
+
+    Raises:
+        IntegrityError: it was changed, or is damaged.
+    """
+    id, *fields, digest = row
+    if row_hash(table, columns, fields) != digest:
+        raise IntegrityError(f"row {id} of the ledger's {table} was changed", hint=LOOK)

@@ -21,7 +21,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from proxy.errors import OperationalError
+import proxy.files as files
+from proxy.errors import OperationalError, StateError
 from proxy.ledger.anchor import sync, sync_folder
 
 _json = json.JSONEncoder(separators=(",", ":")).encode
@@ -68,6 +69,7 @@ class Notes:
                 self._append(body)
                 if time.monotonic() >= self._due:
                     self._sync()
+                self._require()
 
     def head(self) -> list[object] | None:
         """Return [file, lines, hash] for the next charge, None where it would say nothing new."""
@@ -94,7 +96,7 @@ class Notes:
 
     def contents(self) -> dict[str, bytes]:
         """Return what the files of every process hold, by ``FOLDER/name``."""
-        return {FOLDER + path.name: path.read_bytes() for path in self.folder.glob("*.jsonl")}
+        return {FOLDER + path.name: files.read(path) for path in paths(self.folder)}
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
@@ -102,6 +104,8 @@ class Notes:
             yield
         except OSError as error:
             self._begin()  # what follows a torn line would be lost with it
+            if isinstance(error, PermissionError):
+                raise files.denied(self.folder / self._name) from None
             raise OperationalError(
                 f"{self.folder}: the audit file cannot be written: {error.strerror}"
             ) from error
@@ -115,6 +119,22 @@ class Notes:
             line = line[os.write(self._file, line) :]
         self._count += 1
 
+    def _require(self) -> None:
+        """Refuse to go on with a file that is no longer the one at its path."""
+        assert self._file is not None
+        path = f"{self.folder}/{self._name}"
+        try:
+            if os.path.samestat(os.fstat(self._file), os.stat(path)):
+                return
+        except FileNotFoundError:
+            pass
+        os.close(self._file)
+        self._begin()
+        raise StateError(
+            f"{path} was deleted, moved or replaced while it was in use; nothing was told",
+            hint="put it back, and connect again",
+        )
+
     def _sync(self) -> None:
         if self._file is not None and self._synced < self._count:
             sync(self._file)
@@ -122,9 +142,8 @@ class Notes:
         self._due = time.monotonic() + PERIOD
 
     def _create(self) -> int:
-        self.folder.mkdir(mode=0o700, exist_ok=True)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        file = os.open(self.folder / self._name, flags, 0o600)
+        files.make_folder(self.folder)
+        file = files.create(self.folder / self._name, flags=os.O_APPEND | os.O_EXCL)
         sync_folder(self.folder)
         return file
 
@@ -134,13 +153,26 @@ def first(name: str) -> bytes:
     return sha256(name.encode()).digest()
 
 
+def paths(folder: Path) -> list[Path]:
+    """Return the files of a folder, by name; none where there is no folder.
+
+    Raises:
+        OperationalError: we may not look into it.
+    """
+    try:
+        with files.opening(folder):
+            return sorted(path for path in folder.iterdir() if path.suffix == ".jsonl")
+    except FileNotFoundError:
+        return []
+
+
 def read(path: Path) -> Iterator[tuple[Note, str] | None]:
     """Yield each line with its hash, then None if a line does not follow from the one before.
 
     A last line without its end was cut by a crash before anything relied on it, and is left out.
     """
     previous = first(path.name)
-    for line in path.read_bytes().split(b"\n")[:-1]:
+    for line in files.read(path).split(b"\n")[:-1]:
         body, _, _ = line[1:].rpartition(b",")
         previous = sha256(previous + body).digest()
         if line != b"[%s,%s]" % (body, json.dumps(previous.hex()).encode()):
@@ -159,8 +191,8 @@ def put_back(folder: Path, contents: Mapping[str, bytes]) -> None:
         path = folder / Path(name.removeprefix(FOLDER)).name
         if path.exists() and path.stat().st_size >= len(content):
             continue
-        folder.mkdir(mode=0o700, exist_ok=True)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        files.make_folder(folder)
+        with open(files.create(path, flags=os.O_TRUNC), "wb") as file:
             file.write(content)
             file.flush()
             sync(file.fileno())

@@ -20,11 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 
+import proxy.files as files
 from proxy.errors import IntegrityError, OperationalError, StateError
 from proxy.ledger import Protection
 from proxy.ledger.anchor import Anchor, Mark, sync_folder
 from proxy.ledger.connections import Connections, copy, take_files
-from proxy.ledger.notes import FOLDER, put_back
+from proxy.ledger.notes import FOLDER, paths, put_back
 from proxy.ledger.sqlite import TIMEOUT, Clock, SQLiteLedger, now
 from proxy.ledger.transaction import SQLiteReader, SQLiteTransaction
 from proxy.ledger.verify import verify
@@ -66,11 +67,11 @@ def restore(
     draft = path.with_name(f"{path.name}.{token_hex(4)}")
     try:
         _copy(backup, draft)
-        files = take_files(draft)
+        beside = _files(backup, draft)
         folder = path.with_name(path.name + ".notes")
-        notes = {name: files.pop(name) for name in list(files) if name.startswith(FOLDER)}
+        notes = {name: beside.pop(name) for name in list(beside) if name.startswith(FOLDER)}
         there = {name.removeprefix(FOLDER) for name in notes}
-        there |= {file.name for file in folder.glob("*.jsonl")}
+        there |= {file.name for file in paths(folder)}
         missed = _missed(draft, mark)  # before a migration adds a line
         ledger = SQLiteLedger.open(draft, dataset=dataset, timeout=timeout, clock=clock)
         try:
@@ -88,18 +89,28 @@ def restore(
     sync_folder(path.parent)
     witness.advance(new)
     ledger = SQLiteLedger.open(path, dataset=dataset, anchor=anchor, timeout=timeout, clock=clock)
-    return ledger, files, missed or mark is None
+    return ledger, beside, missed or mark is None
 
 
 def _copy(backup: Path, draft: Path) -> None:
     """Copy a backup."""
     if not backup.exists():
         raise StateError(f"there is no backup {backup}")
+    if not os.access(backup, os.R_OK, effective_ids=True):
+        raise files.denied(backup)
     try:
         with closing(sqlite3.connect(backup)) as source:
-            copy(source, draft)
+            copy(source, draft, draft.parent)
     except sqlite3.DatabaseError as error:
         raise StateError(f"{backup} is no backup of a ledger: {error}") from error
+
+
+def _files(backup: Path, draft: Path) -> dict[str, bytes]:
+    """Take out of the copy of a backup the files that are in it."""
+    try:
+        return take_files(draft)
+    except sqlite3.DatabaseError as error:
+        raise StateError(f"{backup} is no whole backup of a ledger: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -126,7 +137,7 @@ def _charge(
     head, before = ledger.sequence(), ledger.spent()
     last = mark.sequence if mark and missed else head
     lost_costs = mark.total - ledger.total(0, head) if mark and missed else 0
-    lost = sorted({json.loads(text)[0] for (text,) in chained} - set(gap.notes))
+    lost = sorted({str(json.loads(text)[0]) for (text,) in chained} - set(gap.notes))
     charged = dict(before)
     for more in (gap.spent, mark.spent if mark else {}):
         charged |= {history: max(value, charged.get(history, 0)) for history, value in more.items()}
@@ -185,6 +196,8 @@ def _set_aside(path: Path) -> None:
     """
     if not path.exists():
         return
+    if why := files.refused(path):
+        raise why
     with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as connection:
         try:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import sqlite3
 
-from proxy.errors import StateError
+from proxy.errors import IntegrityError, StateError
+from proxy.ledger.chain import LOOK
 
 VERSION_1 = """
 CREATE TABLE versions (version INTEGER PRIMARY KEY, time INTEGER NOT NULL) STRICT;
@@ -127,11 +128,14 @@ def version(connection: sqlite3.Connection) -> int:
 
     Raises:
         StateError: a newer proxy made it.
+        IntegrityError: it is damaged.
     """
     names = "SELECT 1 FROM sqlite_master WHERE name = 'versions'"
     if connection.execute(names).fetchone() is None:
         return 0
-    found: int = connection.execute("SELECT max(version) FROM versions").fetchone()[0]
+    found: int = connection.execute("SELECT max(version) FROM versions").fetchone()[0] or 0
+    if found < 1:
+        raise IntegrityError("the ledger does not know its version", hint=LOOK)
     if found > len(VERSIONS):
         raise StateError(
             f"the ledger has schema version {found}, this proxy knows {len(VERSIONS)}",

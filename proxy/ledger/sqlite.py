@@ -6,7 +6,6 @@ a commit is: rows, audit line, COMMIT (synced), anchor (synced), and only then t
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import uuid
@@ -19,13 +18,21 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+import proxy.files as files
 from proxy.errors import IntegrityError, StateError
 from proxy.ledger import AuditLine, Measurement
 from proxy.ledger.anchor import Anchor, Mark, sync_folder
+from proxy.ledger.chain import LOOK, amounts, parsed
 from proxy.ledger.connections import Connections, copy
-from proxy.ledger.notes import Note, Notes, read
+from proxy.ledger.notes import Note, Notes, paths, read
 from proxy.ledger.schema import VERSIONS, migrate, version
-from proxy.ledger.transaction import EPOCH, MICROSECOND, SQLiteReads, SQLiteTransaction
+from proxy.ledger.transaction import (
+    EPOCH,
+    MICROSECOND,
+    SQLiteReader,
+    SQLiteReads,
+    SQLiteTransaction,
+)
 from proxy.ledger.verify import verify
 from proxy.ledger.witness import Witness, synced
 
@@ -78,7 +85,7 @@ class SQLiteLedger(SQLiteReads):
         """
         cls.require_none(path, anchor)
         draft = path.with_name(f"{path.name}.{token_hex(4)}")
-        os.close(os.open(draft, os.O_CREAT | os.O_EXCL, 0o600))
+        os.close(files.create(draft))
         try:
             ledger = cls(draft, anchor, timeout, clock)
             first: tuple[Any, ...] = (fingerprint, {}, None, layout, coding)
@@ -181,6 +188,8 @@ class SQLiteLedger(SQLiteReads):
         self, kind: str, user: str, statement: str = "", detail: Mapping[str, Any] | None = None
     ) -> None:
         """Write a free statement to this process's audit file, without the write lock."""
+        seen = self._witness.read()
+        self._witness.check(seen, self.id, self, self.head())  # what is free follows from these
         self._notes.write(Note(self._clock(), kind, user, statement, detail or {}))
 
     def audit(self, after: int = 0) -> Iterator[AuditLine]:
@@ -189,20 +198,21 @@ class SQLiteLedger(SQLiteReads):
             for line, _ in page:
                 yield AuditLine(
                     line.sequence, _moment(line.time), line.user, line.kind, line.statement,
-                    line.cost, line.answers, json.loads(line.detail),
+                    line.cost, line.answers, parsed(line.detail),
                 )  # fmt: skip
             after = page[-1][0].sequence
 
     def notes(self) -> Iterator[AuditLine]:
         """Yield the free statements of every process, file by file."""
-        for path in sorted(self._notes.folder.glob("*.jsonl")):
+        for path in paths(self._notes.folder):
             for item in read(path):
-                if item:
-                    note = item[0]
-                    yield AuditLine(
-                        0, _moment(note.time), note.user, note.kind, note.statement,
-                        detail=note.detail,
-                    )  # fmt: skip
+                if item is None:
+                    raise IntegrityError(f"{path} was changed, or is damaged", hint=LOOK)
+                note = item[0]
+                yield AuditLine(
+                    0, _moment(note.time), note.user, note.kind, note.statement,
+                    detail=note.detail,
+                )  # fmt: skip
 
     def backup(self, path: Path, beside: Mapping[str, bytes] | None = None) -> None:
         """Copy the ledger, while it is in use, with its free statements, to a new file.
@@ -212,9 +222,13 @@ class SQLiteLedger(SQLiteReads):
         Raises:
             StateError: the file exists.
         """
+
+        def contents() -> dict[str, bytes]:
+            """Return what is read after the rows that chain it, so that none of it is missing."""
+            return self._notes.contents() | dict(beside or {})
+
         with self._connections.use() as source:
-            # the notes are read after the rows that chain them, so that none of these is missing
-            copy(source, path, lambda: self._notes.contents() | dict(beside or {}))
+            copy(source, path, self.path.parent, contents)
 
     def verify(self) -> list[str]:
         """Re-hash everything; return what does not agree, in words."""
@@ -257,15 +271,16 @@ class SQLiteLedger(SQLiteReads):
             found = version(connection)
         if not found:
             raise StateError(f"{self.path} is not a ledger")
-        ((self.id, self.dataset),) = self._rows("SELECT id, dataset FROM ledger")
+        self.id, self.dataset, _ = self.identity()
         if self.dataset != dataset:
             raise StateError(
                 f"{self.path} is the ledger of {self.dataset!r}, not of {dataset!r}",
                 hint="Name another state folder: --state DIR.",
             )
         seen = self._witness.read()  # before the ledger, which may grow in between
-        self._witness.check(seen, self.id, self, self.head())
-        self._check_head()
+        with self._connections.use() as connection:
+            head = SQLiteReader(connection).checked_head()
+            self._witness.check(seen, self.id, SQLiteReader(connection), head)
         if found < len(VERSIONS):
             self._migrate()
         self._witness.advance(self._mark())
@@ -279,7 +294,7 @@ class SQLiteLedger(SQLiteReads):
 
     def _mark(self) -> Mark:
         sequence, digest, spent = self.head()
-        known = json.loads(spent), False, self.policy(), self._total(self, sequence)
+        known = amounts(spent), False, self.policy(), self._total(self, sequence)
         return Mark(self.id, sequence, digest.hex(), *known)
 
     def _total(self, reads: SQLiteReads, sequence: int) -> int:
@@ -290,24 +305,16 @@ class SQLiteLedger(SQLiteReads):
         self._added = sequence, before + reads.total(last, sequence)
         return self._added[1]
 
-    def _check_head(self) -> None:
-        last = self.sequence()
-        before = self._rows("SELECT max(sequence) FROM audit WHERE sequence < ?", last)[0][0]
-        pair = self.lines((before or 0) - 1, 2)
-        previous = pair[0][1] if before else self.genesis()
-        if not pair or pair[-1][0].hash(previous) != pair[-1][1]:
-            raise IntegrityError(
-                f"{self.path}: the audit log does not hold together at line {last}",
-                hint="Look at it: privacy-proxy audit POLICY --verify.",
-            )
-
     def _rows(self, sql: str, *values: object) -> list[Any]:
         with self._connections.use() as connection:
             return connection.execute(sql, values).fetchall()
 
 
 def _moment(time: int) -> datetime:
-    return EPOCH + time * MICROSECOND
+    try:
+        return EPOCH + time * MICROSECOND
+    except (OverflowError, TypeError):
+        raise IntegrityError("a time in the audit log is damaged", hint=LOOK) from None
 
 
 def _close(connections: Connections, notes: Notes) -> None:

@@ -6,7 +6,6 @@ transaction; one that is not is rolled back, with a ValueError.
 
 from __future__ import annotations
 
-import json
 import math
 import sqlite3
 from abc import ABC, abstractmethod
@@ -18,7 +17,7 @@ from typing import Any
 from proxy.errors import IntegrityError
 from proxy.ledger import Measurement, Protection, Snapshot
 from proxy.ledger.anchor import Mark
-from proxy.ledger.chain import Line, row_hash, text
+from proxy.ledger.chain import LOOK, Line, amounts, parsed, require_whole, row_hash, text
 from proxy.ledger.record import decode, encode, pack, unpack
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -47,29 +46,28 @@ class SQLiteReads(ABC):
 
     def measurements(self, after: int = 0) -> list[Measurement]:
         """Return the rows that were appended or replaced after a sequence number, by id."""
-        rows = self._rows(
-            f"SELECT id, {MEASUREMENT} FROM measurements WHERE sequence > ? ORDER BY id", after
-        )
+        rows = self._whole("measurements", MEASUREMENT, "WHERE sequence > ? ORDER BY id", after)
         return [_measurement(row) for row in rows]
 
     def snapshot(self, partition: str | None = None) -> Snapshot:
         """Return the current snapshot of a partition, or of the whole cube."""
-        row = self._rows(
-            f"SELECT id, {SNAPSHOT} FROM snapshots WHERE partition IS NULL OR partition = ?"
-            " ORDER BY id DESC LIMIT 1",
+        row = self._row(
+            "snapshots",
+            SNAPSHOT,
+            "WHERE partition IS NULL OR partition = ? ORDER BY id DESC LIMIT 1",
             partition,
-        )[0]
+        )
         other = "SELECT max(id) FROM snapshots WHERE partition IS ? AND bases <> ?"
         before = self._rows(other, row[4], row[3])[0][0] or 0  # from here on no base has risen
-        domains = self._rows("SELECT layout, coding FROM domains WHERE snapshot = ?", row[0])
-        layout, coding = (json.loads(domains[0][0]), domains[0][1]) if domains else (None, "")
-        bases = json.loads(row[3])
+        domains = self._whole("domains", DOMAIN, "WHERE snapshot = ?", row[0])
+        layout, coding = (parsed(domains[0][3]), domains[0][4]) if domains else (None, "")
+        bases = amounts(row[3])
         return Snapshot(row[0], row[2], bases, row[4], row[1], before + 1, layout, coding)
 
     def protection(self) -> Protection:
         """Return the policy that was applied last."""
-        row = self._rows(f"SELECT {POLICY} FROM policies ORDER BY id DESC LIMIT 1")[0]
-        return _protection(*row[:3])
+        row = self._row("policies", POLICY, "ORDER BY id DESC LIMIT 1")
+        return _protection(row[1], row[2], row[3])
 
     def policy(self) -> str:
         """Return the digest of the policy that was applied last."""
@@ -78,13 +76,12 @@ class SQLiteReads(ABC):
 
     def protections(self) -> list[Protection]:
         """Return every policy that was ever in force, oldest first."""
-        rows = self._rows(f"SELECT {POLICY} FROM policies ORDER BY id")
-        return [Protection(row[1], json.loads(row[2]), row[0]) for row in rows]
+        rows = self._whole("policies", POLICY, "ORDER BY id")
+        return [_protection(row[1], row[2], row[3]) for row in rows]
 
     def spent(self) -> Mapping[str, int]:
         """Return what the dearest cell has paid, or a bound on it, by history."""
-        spent: Mapping[str, int] = json.loads(self.head()[2])
-        return spent
+        return amounts(self.head()[2])
 
     def spent_by(self, user: str | None = None, since: datetime | None = None) -> int:
         """Return the sum of the costs of a user's statements (None: of everyone's)."""
@@ -108,10 +105,37 @@ class SQLiteReads(ABC):
         rows = self._rows("SELECT sequence, hash, spent FROM audit ORDER BY sequence DESC LIMIT 1")
         return rows[0] if rows else (0, self.genesis(), "{}")
 
+    def checked_head(self) -> Head:
+        """Return the head, having compared its line with its hash and the line before it.
+
+        Raises:
+            IntegrityError: they do not hold together.
+        """
+        head = self.head()
+        last = "SELECT * FROM (SELECT {} FROM audit ORDER BY sequence DESC LIMIT 2) ORDER BY 1"
+        rows = self._rows(last.format(LINE))
+        if rows:
+            previous = rows[0][-1] if rows[1:] else self.genesis()
+            if Line(*rows[-1][:-1]).hash(previous) != rows[-1][-1]:
+                raise IntegrityError(
+                    f"the audit log does not hold together at line {head[0]}", hint=LOOK
+                )
+        return head
+
+    def identity(self) -> tuple[str, str, int]:
+        """Return id, dataset and time of making.
+
+        Raises:
+            IntegrityError: the ledger does not say.
+        """
+        rows: list[tuple[str, str, int]] = self._rows("SELECT id, dataset, created FROM ledger")
+        if len(rows) != 1:
+            raise IntegrityError("the ledger does not say whose it is", hint=LOOK)
+        return rows[0]
+
     def genesis(self) -> bytes:
         """Return the hash before the first line: that of the ledger's identity."""
-        rows = self._rows("SELECT id, dataset, created FROM ledger")
-        return row_hash("ledger", "id, dataset, created", rows[0])
+        return row_hash("ledger", "id, dataset, created", self.identity())
 
     def lines(self, after: int, limit: int) -> list[tuple[Line, bytes]]:
         """Return audit lines and their hashes, as they are stored."""
@@ -119,6 +143,20 @@ class SQLiteReads(ABC):
             f"SELECT {LINE} FROM audit WHERE sequence > ? ORDER BY sequence LIMIT ?", after, limit
         )
         return [(Line(*row[:-1]), row[-1]) for row in rows]
+
+    def _whole(self, table: str, columns: str, which: str, *values: object) -> list[Any]:
+        """Return rows, from their ids to their hashes, as they were written."""
+        rows = self._rows(f"SELECT id, {columns} FROM {table} {which}", *values)
+        for row in rows:
+            require_whole(table, columns, row)
+        return rows
+
+    def _row(self, table: str, columns: str, which: str, *values: object) -> Any:
+        """Return a row that every ledger has."""
+        rows = self._whole(table, columns, which, *values)
+        if not rows:
+            raise IntegrityError(f"the ledger has lost its {table}", hint=LOOK)
+        return rows[0]
 
     def _sum(self, column: str, user: str | None, since: datetime | None, more: str = "") -> int:
         sql = f"SELECT coalesce(sum({column}), 0) FROM audit WHERE cost > 0 AND time >= ?{more}"
@@ -157,9 +195,9 @@ class SQLiteTransaction(SQLiteReader):
         self._clock = clock
         self._notes = notes
         self._id = id
-        self.begun = sequence, self._hash, spent = self.head()
+        self.begun = sequence, self._hash, spent = self.checked_head()
         self._last = max(sequence, after)
-        self._spent: dict[str, int] = json.loads(spent)
+        self._spent = amounts(spent)
         self._lines = self.cost = 0  # the cost of all lines that it wrote
         self._current: dict[str | None, int | None] = {}  # the snapshot of each partition
         self._start()
@@ -178,7 +216,8 @@ class SQLiteTransaction(SQLiteReader):
         """Add a row to the history; return its id.
 
         Raises:
-            ValueError: it has an id, or not one answer for each row, or an old snapshot.
+            ValueError: it has an id, or not one answer for each row.
+            IntegrityError: its snapshot is not the current one.
         """
         answers, family = measurement.answers, measurement.family
         if measurement.id is not None or len(answers) != family.rows:
@@ -195,7 +234,8 @@ class SQLiteTransaction(SQLiteReader):
         """Put a refinement, of smaller scale, in the place of a row's answers.
 
         Raises:
-            ValueError: there is no such row, its snapshot is old, or the scale is no smaller.
+            ValueError: there is no such row, or the scale is no smaller.
+            IntegrityError: its snapshot is not the current one.
         """
         rows = self._rows(f"SELECT id, {MEASUREMENT} FROM measurements WHERE id = ?", id)
         if not rows:
@@ -315,32 +355,27 @@ class SQLiteTransaction(SQLiteReader):
             newest = "SELECT max(id) FROM snapshots WHERE partition IS NULL OR partition = ?"
             self._current[partition] = self._rows(newest, partition)[0][0]
         if snapshot != self._current[partition]:
-            raise ValueError(f"snapshot {snapshot} is not the current one")
+            raise IntegrityError(f"snapshot {snapshot} is not the current one", hint=LOOK)
 
 
 def _measurement(row: tuple[Any, ...]) -> Measurement:
     """Return a stored row.
 
     Raises:
-        IntegrityError: it was changed, or is damaged.
+        IntegrityError: it is damaged.
     """
-    id, sequence, history, snapshot, scale, family, answers, partition, digest = row
-    if row_hash("measurements", MEASUREMENT, row[1:-1]) != digest:
-        raise IntegrityError(
-            f"measurement {id} of the ledger was changed",
-            hint="Look at it: privacy-proxy audit POLICY --verify.",
-        )
+    id, sequence, history, snapshot, scale, family, answers, partition, _ = row
     values = unpack(answers)
     record = decode(family)
     if record.rows != len(values):
-        raise IntegrityError(f"measurement {id} of the ledger is damaged")
+        raise IntegrityError(f"measurement {id} of the ledger is damaged", hint=LOOK)
     return Measurement(record, scale, values, history, snapshot, partition, id, sequence)
 
 
 @lru_cache(maxsize=64)  # of the datasets that one process serves
 def _protection(sequence: int, digest: str, protection: str) -> Protection:
     """Return a line of ``policies``: the same object, while it says the same."""
-    return Protection(digest, json.loads(protection), sequence)
+    return Protection(digest, parsed(protection), sequence)
 
 
 def _scale(scale: float) -> float:

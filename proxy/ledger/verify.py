@@ -11,9 +11,9 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from proxy.errors import IntegrityError
+from proxy.errors import Error, IntegrityError
 from proxy.ledger import notes as files
-from proxy.ledger.chain import Line, row_hash
+from proxy.ledger.chain import Line, amounts, parsed, row_hash
 from proxy.ledger.record import decode, unpack
 from proxy.ledger.transaction import DOMAIN, MEASUREMENT, POLICY, SNAPSHOT, SQLiteReader
 
@@ -64,9 +64,11 @@ def _chain(reader: SQLiteReader, covers: Covers, heads: Heads) -> Iterator[str]:
                     file, count, head = json.loads(line.notes)
                     heads.setdefault(file, {})[count] = head
                 if line.kind == "restore":  # files that its backup did not have, as it says
-                    for file in json.loads(line.detail).get("notes_lost", ()):
+                    for file in parsed(line.detail).get("notes_lost", ()):
                         heads.pop(file, None)
-            except (ValueError, TypeError):
+                parsed(line.detail)
+                amounts(line.spent)
+            except (ValueError, TypeError, RecursionError, IntegrityError):
                 yield f"audit line {line.sequence}: it is damaged"
     if not last:
         yield "the audit log is empty"
@@ -76,8 +78,11 @@ def _restored(line: Line, last: int) -> bool:
     """Whether a jump in the numbers is that of a restored backup."""
     if line.kind != "restore":
         return False
-    gap = json.loads(line.detail)
-    return (gap["backup"], gap["anchor"]) == (last, line.sequence - 1)
+    try:
+        gap = parsed(line.detail)
+    except IntegrityError:
+        return False
+    return (gap.get("backup"), gap.get("anchor")) == (last, line.sequence - 1)
 
 
 def _rows(connection: sqlite3.Connection, covers: Covers) -> Iterator[str]:
@@ -105,9 +110,18 @@ def _decodes(id: int, family: bytes, answers: bytes) -> Iterator[str]:
 
 
 def _files(folder: Path, heads: Heads) -> Iterator[str]:
-    for path in sorted(folder.glob("*.jsonl")):
+    try:
+        found = files.paths(folder)
+    except Error as error:
+        yield error.message
+        return
+    for path in found:
         chained = heads.pop(path.name, {})
-        lines = list(files.read(path))
+        try:
+            lines = list(files.read(path))
+        except Error as error:
+            yield error.message
+            continue
         if None in lines:
             yield f"{path.name}: line {lines.index(None) + 1} was changed"
         for count, head in chained.items():

@@ -6,7 +6,6 @@ each other, the mark is confirmed, and only then the caller goes on.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from proxy.errors import IntegrityError, OperationalError
 from proxy.ledger.anchor import Anchor, FileAnchor, Mark
+from proxy.ledger.chain import parsed
 from proxy.ledger.transaction import Head, SQLiteReads
 
 POSTPONED = "What was charged stands, and is released once the anchor can be written."
@@ -100,7 +100,7 @@ def _holds(mark: Mark, reads: SQLiteReads, head: Head) -> bool:
         return (mark.sequence, mark.hash) == (head[0], head[1].hex())
     line, digest = reads.lines(mark.sequence - 1, 1)[0]
     if line.sequence == mark.sequence + 1 and line.kind == "restore":
-        return bool(json.loads(line.detail)["anchor_hash"] == mark.hash)
+        return bool(parsed(line.detail).get("anchor_hash") == mark.hash)
     return line.sequence == mark.sequence and digest.hex() == mark.hash
 
 

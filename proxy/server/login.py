@@ -9,7 +9,6 @@ client hears AuthenticationOk, or reaches the mirror, before it has proved a pas
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import ssl
 import struct
@@ -17,9 +16,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from proxy.files import create, make_folder
 from proxy.policy import Verifier
 from proxy.server.scram import MECHANISM, Exchange, Proof
 from proxy.server.wire import messages
+from proxy.server.wire.certificate import Certificate
 from proxy.server.wire.frames import (
     CANCEL,
     DIRECT,
@@ -33,7 +34,10 @@ from proxy.server.wire.frames import (
 from proxy.server.wire.messages import Report
 from proxy.server.wire.transport import ConnectionClosed, Transport
 
-SECONDS = 15.0  # for all of it
+SECONDS = 10.0  # from the connection to the proof, and again from the proof to the session
+STEP = 5.0  # seconds for one message of it, however it drips in
+FAREWELL = 1.0  # seconds for the end of TLS
+REQUESTS = 3  # for encryption, at most
 VERSION = 3 << 16
 REFUSED = {"replication"}  # parameters that no client of ours needs
 EXTENSION = "_pq_."  # the names of protocol extensions begin so; we have none
@@ -44,11 +48,12 @@ OK, CLEARTEXT, SASL, SASL_CONTINUE, SASL_FINAL = 0, 3, 10, 11, 12  # of authenti
 
 
 class LoginError(Exception):
-    """The client is told why, and sent away."""
+    """The client is told why, and sent away; ``reason`` has no text of the client, for the log."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, reason: str) -> None:
         super().__init__(report.message)
         self.report = report
+        self.reason = reason
 
 
 class ShutOutError(Exception):
@@ -81,47 +86,59 @@ class CancelRequest:
     key: bytes
 
 
-def fatal(sqlstate: str, message: str, hint: str | None = None) -> LoginError:
-    """Return the error that ends a connection."""
-    return LoginError(Report("FATAL", sqlstate, message, hint=hint))
+def fatal(
+    sqlstate: str, message: str, hint: str | None = None, reason: str | None = None
+) -> LoginError:
+    """Return the error that ends a connection; its message is the reason, if there is no other."""
+    return LoginError(Report("FATAL", sqlstate, message, hint=hint), reason or message)
 
 
 async def first_message(
-    client: Transport, tls: ssl.SSLContext | None, plain: bool
+    client: Transport, certificate: Certificate | None, plain: bool
 ) -> Startup | CancelRequest:
     """Return a client's first message, after TLS if the client asks for it.
 
     Raises:
-        ConnectionClosed: it sent nothing that makes sense, or closed.
+        ConnectionClosed: it closed, or TLS failed.
+        FrameError: it sent nothing that makes sense.
         LoginError: it must use TLS, or speaks another protocol.
+        TimeoutError: it is too slow.
     """
     encrypted = False
-    for _ in range(4):
-        kind, body = await client.get()
-        if kind == DIRECT and tls is not None and not encrypted:
-            await _start_tls(client, tls, client.frames.rest())
+    for requests in range(REQUESTS + 1):
+        kind, body = await _next(client)
+        if kind == DIRECT:
+            if certificate is None or encrypted:
+                raise FrameError("invalid length of startup packet")
+            await _start_tls(client, certificate, client.frames.rest())
             encrypted = True
             continue
-        if len(body) < 4:
-            raise ConnectionClosed
-        (code,) = struct.unpack_from("!i", body)
+        code = messages.startup_code(body)
         if code == CANCEL:
             return CancelRequest(body[4:])
         if code not in (SSL, GSS):
+            return _startup(client, code, body, encrypted or certificate is None or plain)
+        if len(body) > 4:
+            raise FrameError("invalid length of startup packet")
+        if requests == REQUESTS:
             break
         if client.frames.waiting:
-            raise ConnectionClosed  # bytes slipped in before TLS begins
-        if code == SSL and tls is not None and not encrypted:
+            raise FrameError("received unencrypted data after a request for encryption")
+        if code == SSL and certificate is not None and not encrypted:
             client.write(b"S")
-            await _start_tls(client, tls)
+            await _start_tls(client, certificate)
             encrypted = True
         else:
             client.write(b"N")
-    else:
-        raise ConnectionClosed
+    raise FrameError("too many requests for encryption")
+
+
+def _startup(client: Transport, code: int, body: bytes, safe: bool) -> Startup:
+    """Read a StartupMessage; what follows are messages with a type."""
     if code >> 16 != 3:
-        raise fatal("0A000", f"unsupported frontend protocol {code >> 16}.{code & 0xFFFF}")
-    if tls is not None and not encrypted and not plain:
+        version = f"{code >> 16 & 0xFFFF}.{code & 0xFFFF}"
+        raise fatal("0A000", f"unsupported frontend protocol {version}: server supports 3.0")
+    if not safe:
         raise fatal("28000", "connections without TLS are refused", "set sslmode=require")
     client.frames.startup = False
     parameters = messages.read_startup(body)
@@ -131,16 +148,26 @@ async def first_message(
     return Startup(code, {k: v for k, v in parameters.items() if k not in REFUSED}, check)
 
 
-async def _start_tls(client: Transport, tls: ssl.SSLContext, hello: bytes = b"") -> None:
+async def _next(client: Transport) -> tuple[bytes, bytes]:
+    """Return a client's next message; a byte now and then does not buy it time."""
+    async with asyncio.timeout(STEP):
+        return await client.get()
+
+
+async def _start_tls(client: Transport, certificate: Certificate, hello: bytes = b"") -> None:
     """Begin with TLS; ``hello`` are the first bytes of it, from a client that did not ask.
 
     Such a client must name the protocol, so that it cannot be one of HTTP, say, led astray.
     """
     plain = client.raw
     assert plain is not None
-    loop = asyncio.get_running_loop()
     starting = asyncio.ensure_future(
-        loop.start_tls(plain, client, tls, server_side=True, ssl_handshake_timeout=SECONDS)
+        asyncio.get_running_loop().start_tls(
+            *(plain, client, certificate.context),
+            server_side=True,
+            ssl_handshake_timeout=STEP,
+            ssl_shutdown_timeout=FAREWELL,
+        )
     )
     try:
         if hello:
@@ -158,38 +185,51 @@ async def _start_tls(client: Transport, tls: ssl.SSLContext, hello: bytes = b"")
         starting.cancel()
     if client.raw is None:
         raise ConnectionClosed
+    client.binding = certificate.binding
     tls_object = client.raw.get_extra_info("ssl_object")
     if hello and tls_object.selected_alpn_protocol() != "postgresql":
         raise ConnectionClosed
 
 
-async def prove(client: Transport, startup: Startup, verifier: Verifier) -> None:
-    """Have a client prove its password; it is told that it did, but not yet that it is in.
+async def challenge(
+    client: Transport, startup: Startup, verifier: Verifier
+) -> tuple[Exchange, bytes]:
+    """Ask a client for its password; return its proof, of which nobody knows yet if it is right.
 
     Raises:
         ConnectionClosed: it went away.
-        FrameError: what it sent is no such message.
-        LoginError: it did not prove it.
+        FrameError: what it sent is no such message, or of another exchange or channel.
+        TimeoutError: it is too slow.
     """
     extensions = [name for name in startup.parameters if name.startswith(EXTENSION)]
     if startup.version != VERSION or extensions:
         names = b"".join(name.encode() + b"\0" for name in extensions)
         client.write(frame(b"v", struct.pack("!ii", VERSION, len(extensions)) + names))
-    exchange = Exchange(verifier)
-    client.write(_authentication(SASL, MECHANISM + b"\0\0"))
+    exchange = Exchange(verifier, client.binding)
+    offered = b"".join(mechanism + b"\0" for mechanism in exchange.mechanisms)
+    client.write(_authentication(SASL, offered + b"\0"))
     mechanism, first = messages.read_sasl(await _answer(client))
-    if mechanism != MECHANISM:
-        raise FrameError("client selected an invalid SASL authentication mechanism")
-    client.write(_authentication(SASL_CONTINUE, exchange.challenge(first)))
-    signature = exchange.signature(await _answer(client))
+    client.write(_authentication(SASL_CONTINUE, exchange.challenge(first, mechanism)))
+    proof = await _answer(client)
+    exchange.read(proof)
+    return exchange, proof
+
+
+def judge(client: Transport, startup: Startup, exchange: Exchange, proof: bytes) -> None:
+    """Look at a client's proof; it is told that it is right, but not yet that it is in.
+
+    Raises:
+        LoginError: it is wrong.
+    """
+    signature = exchange.signature(proof)
     if signature is None:
         raise wrong(startup)
     client.write(_authentication(SASL_FINAL, signature))
 
 
 async def _answer(client: Transport) -> bytes:
-    """Return the client's answer to a request for its password."""
-    kind, body = await client.get()
+    """Return what a client answers to a request for its password."""
+    kind, body = await _next(client)
     if kind == b"X":
         raise ConnectionClosed
     if kind != b"p":
@@ -203,7 +243,8 @@ def _authentication(step: int, data: bytes = b"") -> bytes:
 
 def wrong(startup: Startup) -> LoginError:
     """Return the error of a proof that is wrong, or of a user who does not exist."""
-    return fatal("28P01", f'password authentication failed for user "{startup.user}"')
+    message = f'password authentication failed for user "{startup.user}"'
+    return fatal("28P01", message, reason="wrong password")
 
 
 async def enter(
@@ -272,18 +313,17 @@ def _refusal(body: bytes, inside: bool) -> LoginError | ShutOutError:
     sqlstate = said.get("C", "08000")
     if sqlstate in DATABASE_GONE or (sqlstate.startswith("28") and not inside):
         return ShutOutError()
-    return LoginError(Report("FATAL", sqlstate, said.get("M", ""), said.get("D"), said.get("H")))
+    report = Report("FATAL", sqlstate, said.get("M", ""), said.get("D"), said.get("H"))
+    return LoginError(report, "the mirror refused")
 
 
 def key(folder: Path) -> bytes:
     """Return the key of the salts of users who do not exist, which a state folder keeps."""
     path = folder / KEY
     with suppress(OSError):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(descriptor, "wb") as file:
-                file.write(secrets.token_bytes(32))
+        make_folder(folder)
+        with suppress(FileExistsError), open(create(path), "wb") as file:
+            file.write(secrets.token_bytes(32))
         if len(kept := path.read_bytes()) == 32:
             return kept
     return secrets.token_bytes(32)

@@ -1,7 +1,8 @@
 """Structured logs: one JSON object a line, on standard error.
 
 Invariant: a line has the fields named here and no others, and no text of a statement, so that
-neither data nor literals get into a log.
+neither data nor literals get into a log: of a record's ``extra``, what FIELDS does not name is left
+out without a word.  What statements said is in the ledger's audit log.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from types import TracebackType
 
 FIELDS = (
     *("host", "port", "metrics_port", "user", "database", "outcome", "cost", "seconds", "count"),
+    *("measured", "inferred"),  # numbers of a statement that was answered
+    *("address", "sqlstate"),  # of a client that did not log in
     *("file", "line", "key", "reason", "detail", "hint"),  # a file, and what is wrong with it
 )
 

@@ -1,15 +1,16 @@
-"""What operators see: counters in Prometheus' text format, and whether the server is well.
+"""What operators see: metrics in Prometheus' text format, and whether the server is well.
 
-    GET /metrics    the counters
+    GET /metrics    counters, gauges and times; ``serve`` sets them
     GET /health     200 while every mirror takes connections, else 503
 
-Invariant: no label holds a text of a client, save the names of users and datasets.
+Invariant: no label holds a text of a client, save the names of users and datasets, which
+are those of files.  What only grows begins at 0, for every value that its labels can have.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
 from prometheus_client import (
@@ -23,6 +24,7 @@ from prometheus_client import (
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 OUTCOMES = ("measured", "inferred", "public", "refused", "canceled", "failed")
+SOURCES = ("measured", "inferred")
 
 
 class Metrics:
@@ -40,6 +42,11 @@ class Metrics:
         self.statements = counter(
             "statements", f"Statements by outcome: {', '.join(OUTCOMES)}.", ["dataset", "outcome"]
         )
+        self.numbers = counter(
+            "numbers",
+            f"Numbers of statements that were answered, by source: {', '.join(SOURCES)}.",
+            ["dataset", "user", "source"],
+        )
         self.cost = counter("cost", "What statements cost, in alpha.", ["dataset"], unit="nats")
         self.budget = gauge("budget", "Budget of the policy, in alpha.", ["dataset"], unit="nats")
         left = "What is left in the cell that has least, by history, in alpha."
@@ -56,12 +63,18 @@ class Metrics:
         for outcome in ("done", "failed"):
             self.reloads.labels(outcome)
 
-    def add_dataset(self, name: str, budget: float) -> None:
-        """Show a dataset's budget, and its counters from 0, without which rates miss the first."""
+    def add_dataset(self, name: str, budget: float, users: Iterable[str]) -> None:
+        """Show a dataset's budget, and its counters from 0, without which rates miss the first.
+
+        ``users`` are those who may see it.
+        """
         self.budget.labels(name).set(budget)
         self.cost.labels(name)
         for outcome in OUTCOMES:
             self.statements.labels(name, outcome)
+        for user in users:
+            for source in SOURCES:
+                self.numbers.labels(name, user, source)
 
 
 async def serve(

@@ -10,36 +10,37 @@ import asyncio
 import logging
 import os
 import signal
-import ssl
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 from proxy.engine import Engine, Result
 from proxy.errors import Error, InsufficientBudgetError, QueryCanceledError
 from proxy.ledger import SHARED
-from proxy.policy import User
-from proxy.server import login, metrics, scram
+from proxy.server import metrics
+from proxy.server.connections import Connections, Login, raise_file_limit
 from proxy.server.limits import Limits
 from proxy.server.mirror.postgres import Address
-from proxy.server.registry import Generation, MirrorInstance, Registry, described
+from proxy.server.registry import Registry, described
 from proxy.server.session.conversation import Conversation
 from proxy.server.session.engine_sessions import EngineSessions
 from proxy.server.session.relay import Relay
-from proxy.server.wire.frames import CANCEL, SSL, FrameError, Frames
-from proxy.server.wire.transport import ConnectionClosed, Transport
+from proxy.server.wire.certificate import Certificate, Fingerprint, read_fingerprint
+from proxy.server.wire.frames import SSL
 from proxy.server.workers.turns import Turns
 
+T = TypeVar("T")
 log = logging.getLogger("proxy.server")
 PLACES = max(4, 2 * (os.cpu_count() or 2))  # steps of statements at work at a time
-LOGINS = 256  # connections that have not logged in yet
 GRACE = 10.0  # seconds for running statements, when the server stops
 LOOK = 1.0  # seconds between two looks at the files
+FRESH = 0.5  # seconds for which what a mirror said is not asked again
 PATIENCE = 3.0  # seconds for a mirror to say that it is well
 
 
@@ -51,7 +52,7 @@ class Options:
     port: int = 5439
     state: Path | None = None
     mirror: str | None = None  # a DSN
-    tls: ssl.SSLContext | None = None
+    certificate: Certificate | None = None  # of TLS
     allow_plain: bool = False  # beside TLS
     metrics_port: int | None = None
     connections: int = 200
@@ -67,16 +68,29 @@ class Server:
         self.registry = Registry(
             policies, options.state, options.mirror, options.connections, options.limits
         )
+        self._looked: Fingerprint = ()  # of the certificate, at the last look
+        self._certificate_failed = ""  # why it could not be read, as logged
         self._retired: list[Engine] = []  # that may still run a statement
         self._hangup = asyncio.Event()
         self._threads = ThreadPoolExecutor(2 * PLACES, "engine")
         self._turns = Turns(PLACES)
-        self._relays: dict[bytes, Relay] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._logins: dict[Transport, None] = {}  # that have not logged in yet, oldest first
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._server: asyncio.Server | None = None
         self._metrics_server: asyncio.Server | None = None
-        self._cancels: set[bytes] = set()
+        self._health: asyncio.Task[bool] | None = None
+        self._asked = 0.0  # when it began
+        self._connections = Connections(
+            self.registry,
+            self.metrics,
+            options.connections,
+            options.certificate,
+            options.allow_plain,
+            start=self._start,
+            healthy=self.healthy,
+            new_relay=self._new_relay,
+            reload=self._hangup.set,
+        )
+        self._relays = self._connections.relays
         self.port = options.port
         self.metrics_port = options.metrics_port
 
@@ -89,11 +103,12 @@ class Server:
             PolicyError, StateError, OperationalError: something of it is not as it must be.
         """
         try:
+            raise_file_limit(self.options.connections)
             await asyncio.to_thread(self.registry.load)
-            await asyncio.to_thread(self._count_budgets)
+            await asyncio.to_thread(self._show_datasets)
             loop = asyncio.get_running_loop()
             self._server = await loop.create_server(
-                self._new_client, self.options.host, self.options.port, backlog=512
+                self._connections.new_client, self.options.host, self.options.port, backlog=512
             )
             self.port = self._server.sockets[0].getsockname()[1]
             if self.options.metrics_port is not None:
@@ -110,8 +125,15 @@ class Server:
         log.info("listening", extra=where)
 
     async def healthy(self) -> bool:
-        """Whether every mirror takes connections."""
-        instances = await asyncio.to_thread(self.registry.instances)
+        """Whether every mirror takes connections, or took them a moment ago: strangers may ask."""
+        old = time.monotonic() - self._asked > FRESH
+        if self._health is None or (self._health.done() and old):
+            self._asked = time.monotonic()
+            self._health = self._start(self._ask_mirrors())
+        return await asyncio.shield(self._health)
+
+    async def _ask_mirrors(self) -> bool:
+        instances = self.registry.instances()
         up = await asyncio.gather(*(_answers(each.mirror.address) for each in instances))
         self.metrics.mirrors_up.set(sum(up))
         return all(up)
@@ -167,25 +189,52 @@ class Server:
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._hangup.wait(), LOOK)
-            if not self._hangup.is_set() and not await asyncio.to_thread(self.registry.changed):
+            told = self._hangup.is_set()
+            await self._renew_certificate(told)
+            if not told and not await asyncio.to_thread(self.registry.changed):
                 continue
             self._hangup.clear()
             try:
                 await self._reload()
                 logged = ""
             except Exception as error:
-                why = error.message if isinstance(error, Error) else type(error).__name__
-                self.metrics.reloads.labels("failed").inc()
-                if why != logged:  # the reload is tried again and again
-                    more = described(error) if isinstance(error, Error) else {"reason": why}
-                    log.error("cannot read again", extra=more)
-                logged = why
+                logged = self._cannot_read(error, logged)
                 await asyncio.sleep(LOOK)
+
+    def _cannot_read(self, error: Exception, logged: str) -> str:
+        """Count and log that files cannot be read, once for each reason; return the reason."""
+        why = error.message if isinstance(error, Error) else type(error).__name__
+        self.metrics.reloads.labels("failed").inc()
+        if why != logged:  # the reload is tried again and again
+            more = described(error) if isinstance(error, Error) else {"reason": why}
+            log.error("cannot read again", extra=more)
+        return why
+
+    async def _renew_certificate(self, told: bool) -> None:
+        """Read the certificate again if it has changed; where that fails, the old one stays.
+
+        Files that change one after the other are read once they no longer do.
+        """
+        old = self._connections.certificate
+        if old is None:
+            return
+        found = await asyncio.to_thread(read_fingerprint, old.files)
+        stable, self._looked = found == self._looked, found
+        if found == old.fingerprint or not (told or stable):
+            return
+        try:
+            new = await asyncio.to_thread(Certificate.load, *old.files)
+        except Error as error:
+            self._certificate_failed = self._cannot_read(error, self._certificate_failed)
+            return
+        self._certificate_failed = ""
+        self._connections.certificate = new
+        log.info("certificate read again")
 
     async def _reload(self) -> None:
         """Load the files again; a replaced engine closes once its statements have ended."""
         replaced = await asyncio.to_thread(self.registry.load)
-        await asyncio.to_thread(self._count_budgets)
+        await asyncio.to_thread(self._show_datasets)
         self.metrics.reloads.labels("done").inc()
         log.info("read again", extra={"count": len(replaced)})
         self._retired += replaced
@@ -200,119 +249,17 @@ class Server:
             self._retired.remove(engine)
             await asyncio.to_thread(engine.close)
 
-    # --- connections -----------------------------------------------------------------------------
+    # --- sessions --------------------------------------------------------------------------------
 
-    def _new_client(self) -> Transport:
-        return Transport(login.new_client_frames(), self._accept)
-
-    def _accept(self, client: Transport) -> None:
-        """Serve a new connection; beyond ``LOGINS`` logins under way, drop the oldest."""
-        if len(self._logins) >= LOGINS:
-            oldest = next(iter(self._logins))
-            del self._logins[oldest]
-            oldest.abort()
-            self.metrics.logins.labels("dropped").inc()
-        self._logins[client] = None
-        self._start(self._serve(client))
-
-    def _start(self, work: object) -> None:
-        task = asyncio.ensure_future(work)  # type: ignore[call-overload]  # a coroutine
+    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
-    async def _serve(self, client: Transport) -> None:
-        """Serve one connection from its first byte to its last."""
-        mirror: Transport | None = None
-        relay: Relay | None = None
-        key = b""
-        try:
-            try:
-                async with asyncio.timeout(login.SECONDS):
-                    wish = await login.first_message(
-                        client, self.options.tls, self.options.allow_plain
-                    )
-                    if isinstance(wish, login.CancelRequest):
-                        self._cancel(wish.key)
-                        return
-                    mirror, relay, key = await self._login(client, wish)
-            finally:
-                self._logins.pop(client, None)
-            self._relays[key] = relay
-            self.metrics.connections.set(len(self._relays))
-            await relay.run()
-        except login.LoginError as refusal:
-            self.metrics.logins.labels("failed").inc()
-            client.write(refusal.report.encode("utf-8"))
-        except FrameError as error:
-            self.metrics.logins.labels("failed").inc()
-            client.write(login.fatal(error.sqlstate, error.message).report.encode("utf-8"))
-        except (ConnectionClosed, TimeoutError, ConnectionError, FileNotFoundError):
-            if client.broken is not None and relay is None:
-                report = login.fatal(client.broken.sqlstate, client.broken.message).report
-                client.write(report.encode("utf-8"))
-        except Exception:
-            log.exception("internal error")
-            client.write(login.fatal("XX000", "internal error of the proxy").report.encode("utf-8"))
-        finally:
-            if self._relays.pop(key, None) is not None:
-                self.metrics.connections.set(len(self._relays))
-                log.info("session ended", extra={"count": len(self._relays)})
-            client.close()
-            if mirror is not None:
-                mirror.close()
-
-    async def _login(
-        self, client: Transport, wish: login.Startup
-    ) -> tuple[Transport, Relay, bytes]:
-        if wish.check:
-            await self._tell_health(client)
-        if len(self._relays) >= self.options.connections:
-            raise login.fatal("53300", "sorry, too many clients already")
-        users = self.registry.current.users
-        claimed = users.get(wish.user)
-        everybody = [user.password for user in users.users.values()]
-        nobody = scram.nobody(wish.user, self.registry.key, everybody)
-        await login.prove(client, wish, nobody if claimed is None else claimed.password)
-        generation = self.registry.current  # perhaps a newer one
-        user = generation.users.get(wish.user)
-        if claimed is None or user is None or user.password != claimed.password:
-            raise login.wrong(wish)
-        instance = generation.instances.get(user.name)
-        if instance is None or wish.database not in instance.type_lookups:
-            raise self._no_database(wish, user, instance)
-        try:
-            mirror = await _connect(instance.mirror.address)
-        except OSError:
-            raise login.fatal("57P03", "the server is not ready", "try again soon") from None
-        try:
-            secret = instance.mirror.secret(user.name)
-            key, parameters = await login.enter(client, mirror, wish, secret)
-        except login.ShutOutError:
-            mirror.close()
-            log.error("the mirror lets a user in no more", extra={"user": user.name})
-            self._hangup.set()  # the roles are made anew
-            raise login.fatal("57P03", "the server is not ready", "try again soon") from None
-        except BaseException:
-            mirror.close()
-            raise
-        relay = self._new_relay(client, mirror, key, user, wish.database, instance, generation)
-        relay.conversation.replies.parameters.update(parameters)
-        self.metrics.logins.labels("accepted").inc()
-        log.info("session began", extra={"user": user.name, "database": wish.database})
-        return mirror, relay, key
-
-    def _new_relay(
-        self,
-        client: Transport,
-        mirror: Transport,
-        key: bytes,
-        user: User,
-        home: str,
-        instance: MirrorInstance,
-        generation: Generation,
-    ) -> Relay:
+    def _new_relay(self, entered: Login) -> Relay:
         """Return the session of a user who has logged in."""
-        address = instance.mirror.address
+        user, home, instance = entered.user, entered.database, entered.instance
         type_lookup = instance.type_lookups[home]
         engine = EngineSessions(
             lambda: self.registry.current.engines,
@@ -325,87 +272,52 @@ class Server:
             engine,
             (home,),  # another dataset is another database
             home,
-            tuple(generation.public(home).items()),
+            tuple(entered.generation.public(home).items()),
             on_outcome=partial(self._count, user.name),
         )
+        conversation.replies.parameters.update(entered.parameters)
+        cancel = partial(self._connections.cancel_on_mirror, instance.mirror.address, entered.key)
         return Relay(
-            client,
-            mirror,
+            entered.client,
+            entered.mirror,
             conversation,
             self.options.limits,
             user.name,
             self._turns,
             self._threads,
-            lambda: self._cancel_on_mirror(address, key),
+            cancel,
         )
 
-    def _no_database(
-        self, wish: login.Startup, user: User, instance: MirrorInstance | None
-    ) -> login.LoginError:
-        """Return the error for a user who exists but may not open the database."""
-        if user.may_see(wish.database) and wish.database in self.registry.current.broken_datasets():
-            return login.fatal(
-                "57P03",
-                f'the dataset "{wish.database}" cannot be served at present',
-                "tell whoever runs the server: its log says why",
-            )
-        hint = None
-        if instance is not None:
-            hint = f"a dataset is a database; there are {', '.join(instance.mirror.datasets)}"
-        return login.fatal("3D000", f'database "{wish.database}" does not exist', hint)
-
-    async def _tell_health(self, client: Transport) -> None:
-        """Answer ``serve --check``, which sends no password: the log has the reasons."""
-        if not await self.healthy():
-            raise login.fatal("57P03", "a mirror has ended, or timed out")
-        if self.registry.current.broken or self.registry.stale:
-            raise login.fatal("57P03", "not all policies and users are served as they are now")
-
     def _count(self, user: str, dataset: str, outcome: Result | Error, seconds: float) -> None:
-        """Count and log the outcome of a statement."""
+        """Count and log the outcome of a statement that the engine ran, also if it failed."""
+        numbers: dict[str, int] = {}  # by source; an error tells none
         if isinstance(outcome, Error):
             what, cost = _failure(outcome), outcome.cost
         else:
             what, cost = _success(outcome), outcome.cost
+            numbers = {"measured": outcome.measured, "inferred": outcome.inferred}
             if cost and (engine := self.registry.current.engines.get(dataset)):
                 history = engine.privileges(user).history
                 left = outcome.left_in_cells
                 self.metrics.budget_left.labels(dataset, history).set(left)
         self.metrics.statements.labels(dataset, what).inc()
+        for source, count in numbers.items():
+            self.metrics.numbers.labels(dataset, user, source).inc(count)
         self.metrics.cost.labels(dataset).inc(cost)
         self.metrics.statement_duration.observe(seconds)
         fields = {"user": user, "database": dataset, "outcome": what, "cost": cost}
-        log.info("answered", extra=fields | {"seconds": round(seconds, 4)})
+        log.info("answered", extra=fields | numbers | {"seconds": round(seconds, 4)})
 
-    def _count_budgets(self) -> None:
-        """Set the gauges of each dataset's budget, and of what its shared history has left."""
-        self.metrics.policies_broken.set(len(self.registry.current.broken))
-        for name, engine in self.registry.current.engines.items():
-            self.metrics.add_dataset(name, float(engine.policy.privacy.budget))
+    def _show_datasets(self) -> None:
+        """Set the gauges of budgets and of what shared histories have left; begin the counters."""
+        current = self.registry.current
+        self.metrics.policies_broken.set(len(current.broken))
+        for name, engine in current.engines.items():
+            users = [user.name for user in current.users.users.values() if user.may_see(name)]
+            self.metrics.add_dataset(name, float(engine.policy.privacy.budget), users)
             with suppress(Error):  # of another policy, which will be read soon
                 left = engine.left_in_cells()
                 self.metrics.budget_left.labels(name, SHARED).set(left)
-
-    # --- cancelling ------------------------------------------------------------------------------
-
-    def _cancel(self, key: bytes) -> None:
-        relay = self._relays.get(key)
-        if relay is not None:
-            relay.cancel()
-
-    def _cancel_on_mirror(self, address: Address, key: bytes) -> None:
-        if key not in self._cancels:  # a storm of requests is one
-            self._cancels.add(key)
-            self._start(self._send_cancel(address, key))
-
-    async def _send_cancel(self, address: Address, key: bytes) -> None:
-        with suppress(OSError, ConnectionClosed, TimeoutError):
-            async with asyncio.timeout(5):
-                mirror = await _connect(address)
-                mirror.write(struct.pack("!ii", len(key) + 8, CANCEL) + key)
-                await mirror.closed
-                mirror.close()
-        self._cancels.discard(key)
 
     async def _watch_times(self) -> None:
         while True:
@@ -413,13 +325,14 @@ class Server:
             now = time.monotonic()
             for relay in list(self._relays.values()):
                 relay.check_time(now)
+            self._connections.log_crowds()
 
 
 def _success(result: Result) -> str:
     """Return the outcome label of a statement that was answered."""
     if result.cost:
         return "measured"
-    return "inferred" if any(result.answers) else "public"
+    return "inferred" if result.numbers else "public"  # shown or not
 
 
 def _failure(error: Error) -> str:
@@ -444,17 +357,3 @@ async def _answers(address: Address) -> bool:
                 writer.close()
     except (OSError, TimeoutError):
         return False
-
-
-async def _connect(address: Address) -> Transport:
-    """Connect to a mirror."""
-    loop = asyncio.get_running_loop()
-
-    def new_transport() -> Transport:
-        return Transport(Frames(1 << 20))
-
-    if address.socket is not None:
-        _, transport = await loop.create_unix_connection(new_transport, address.socket)
-    else:
-        _, transport = await loop.create_connection(new_transport, address.host, address.port)
-    return transport

@@ -20,7 +20,8 @@ from secrets import token_hex
 import proxy.policy as policies
 from proxy.budgets import limits
 from proxy.cube import Report
-from proxy.errors import Error, StateError
+from proxy.errors import IntegrityError, StateError
+from proxy.files import enter
 from proxy.ledger import Ledger, Protection, Reads
 from proxy.ledger.anchor import sync_folder
 from proxy.ledger.sqlite import SQLiteLedger
@@ -93,6 +94,7 @@ def init(
     """
     found = loaded(policy)
     folder = state_folder(found, state)
+    enter(folder)
     if ledger_path(folder).exists():
         with opened(found, folder) as ledger:
             if cube_path(folder, ledger.snapshot().id).exists():
@@ -148,6 +150,7 @@ def _clear(folder: Path) -> None:
 @contextmanager
 def opened(policy: Policy, folder: Path) -> Iterator[SQLiteLedger]:
     """Open the ledger of a state folder for the length of a block, in today's version."""
+    enter(folder)
     ledger = SQLiteLedger.open(
         ledger_path(folder), dataset=policy.dataset, anchor=anchor_path(folder)
     )
@@ -169,7 +172,7 @@ def upgrade(policy: Policy, folder: Path, ledger: SQLiteLedger) -> None:
         return
     meant = protection(policy, users=users_of(policy))
     layout = None
-    with suppress(Error):
+    with suppress(StateError, IntegrityError):
         open_cube(policy, folder, ledger.id, snapshot)
         layout = policy.domain.layout
     with ledger.transaction() as tx:

@@ -13,7 +13,8 @@ from pathlib import Path
 import proxy.policy as policies
 from proxy.budgets import accounts
 from proxy.cube import Report, survey
-from proxy.errors import PolicyError
+from proxy.errors import Error, PolicyError
+from proxy.files import enter
 from proxy.inference.accounting import UNIT, Account
 from proxy.ledger import AuditLine
 from proxy.policy import Policy
@@ -22,7 +23,7 @@ from proxy.protection import protection, upgraded
 from proxy.sql.compile.release_point import space
 from proxy.state import ledger_path, state_folder
 from proxy.steward.changes import arranged, loaded, opened, same_policy
-from proxy.steward.snapshots import fingerprinted
+from proxy.steward.snapshots import fingerprinted, verify_cube
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ def check(policy: str | Path, state: str | Path | None = None) -> CheckReport:
     """Check a policy against its data, and against the ledger where there is one."""
     found = loaded(policy)
     folder = state_folder(found, state)
+    enter(folder)
     read, cells, twins = survey(found), found.domain.cells, tuple(_twins(found))
     if not ledger_path(folder).exists():
         return CheckReport(found.dataset, cells, read, "not made yet", (), twins)
@@ -90,10 +92,16 @@ def audit(policy: str | Path, state: str | Path | None = None) -> list[AuditLine
 
 
 def verify(policy: str | Path, state: str | Path | None = None) -> list[str]:
-    """Re-hash the whole ledger; return the discrepancies, in words."""
+    """Re-hash the whole ledger, and read the cube; return the discrepancies, in words."""
     found = policies.load(policy)
-    with opened(found, state_folder(found, state)) as ledger:
-        return ledger.verify()
+    folder = state_folder(found, state)
+    with opened(found, folder) as ledger:
+        problems = ledger.verify()
+        try:
+            verify_cube(folder, ledger.id, ledger.snapshot())
+        except Error as error:
+            problems.append(error.message)
+        return problems
 
 
 def guards(policy: str | Path, state: str | Path | None = None) -> list[GuardReport]:

@@ -8,8 +8,9 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
+import proxy.files as state_files
 import proxy.policy as policies
-from proxy.errors import SourceError, StateError
+from proxy.errors import OperationalError, StateError
 from proxy.inference.accounting import UNIT, budget_units
 from proxy.ledger import Protection
 from proxy.ledger.restore import restore as restore_ledger
@@ -61,7 +62,7 @@ def backup(policy: str | Path, target: Path, state: str | Path | None = None) ->
     folder = state_folder(found, state)
     key = key_path(folder)
     with opened(found, folder) as ledger:
-        ledger.backup(target, {key.name: key.read_bytes()} if key.exists() else {})
+        ledger.backup(target, {key.name: state_files.read(key)} if key.exists() else {})
 
 
 def restore(
@@ -87,6 +88,7 @@ def restore(
     """
     found = loaded(policy)
     folder = state_folder(found, state)
+    state_files.enter(folder)
     if not source.exists():
         raise StateError(f"there is no backup {source}")
     make_folder(folder)
@@ -105,8 +107,8 @@ def restore(
     try:
         key = key_path(folder)
         if key.name in files and not key.exists():
-            key.touch(0o600)
-            key.write_bytes(files[key.name])
+            with open(state_files.create(key), "wb") as file:
+                file.write(files[key.name])
         spent = {name: value / UNIT for name, value in ledger.spent().items()}
         cube, rebuilt = _restored_cube(found, folder, ledger, before, progress)
         return RestoreReport(found.dataset, missed, spent, cube, rebuilt)
@@ -156,5 +158,5 @@ def _restored_cube(
         meant = protection(policy, users=users_of(policy))
         same_policy(policy, meant, ledger)
         return "built", recover_cube(policy, meant, folder, ledger, me(), progress)
-    except (StateError, SourceError) as error:
+    except OperationalError as error:
         return f"missing: {error.message}", None

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,8 +24,9 @@ from secrets import token_bytes, token_hex
 from typing import Any
 
 from proxy.budgets import accounts
-from proxy.cube import Cube, Report, build, fingerprint, recipe
-from proxy.errors import Error, SourceError, StateError
+from proxy.cube import Cube, Report, build, fingerprint, recipe, verify
+from proxy.errors import IntegrityError, SourceError, StateError
+from proxy.files import create, read
 from proxy.inference.accounting import UNIT
 from proxy.ledger import Protection, Reads, Snapshot
 from proxy.ledger.anchor import sync_folder
@@ -56,10 +56,10 @@ def fingerprinted(policy: Policy, folder: Path) -> str:
     path = key_path(folder)
     if not path.exists():
         draft = path.with_suffix(f".{token_hex(4)}")
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with open(create(draft), "wb") as file:
             file.write(token_bytes(32))
         draft.replace(path)
-    key = path.read_bytes()
+    key = read(path)
     return f"{hashlib.sha256(key).hexdigest()[:8]}:{fingerprint(policy, key)}"
 
 
@@ -112,8 +112,16 @@ def open_cube(policy: Policy, folder: Path, ledger_id: str, snapshot: Snapshot) 
             f"the ledger of {policy.dataset} was written for other axes, or in another order",
             hint=f"apply the policy: privacy-proxy apply {near(policy)}",
         )
-    origin = _origin(snapshot.fingerprint, snapshot.coding) if snapshot.coding else ""
-    return Cube.open(path, policy.domain, ledger_id, origin)
+    return Cube.open(path, policy.domain, ledger_id, _origin_of(snapshot))
+
+
+def verify_cube(folder: Path, ledger_id: str, snapshot: Snapshot) -> None:
+    """See that the cube of a snapshot is there, whole, and its own.
+
+    Raises:
+        Error: it is not.
+    """
+    verify(cube_path(folder, snapshot.id), ledger_id, _origin_of(snapshot))
 
 
 def cubes(folder: Path) -> list[Path]:
@@ -205,7 +213,7 @@ def adopt_cube(policy: Policy, folder: Path, ledger: SQLiteLedger, candidates: l
     """Let a cube that is there be that of the current snapshot, if it is of the same source."""
     snapshot = ledger.snapshot()
     path = cube_path(folder, snapshot.id)
-    with suppress(Error):
+    with suppress(StateError, IntegrityError):
         open_cube(policy, folder, ledger.id, snapshot)
         return True
     for candidate in candidates if snapshot.coding else ():  # without, no cube says what it is of
@@ -213,7 +221,7 @@ def adopt_cube(policy: Policy, folder: Path, ledger: SQLiteLedger, candidates: l
         candidate.rename(aside)
         path.unlink(missing_ok=True)  # that of a snapshot which is forgotten
         aside.rename(path)
-        with suppress(Error):
+        with suppress(StateError, IntegrityError):
             open_cube(policy, folder, ledger.id, snapshot)
             sync_folder(folder)
             return True
@@ -223,6 +231,10 @@ def adopt_cube(policy: Policy, folder: Path, ledger: SQLiteLedger, candidates: l
 def _origin(source: str, coding: str) -> str:
     """Return what a cube says of the source and of how its records became cells."""
     return f"{source} {coding}"
+
+
+def _origin_of(snapshot: Snapshot) -> str:
+    return _origin(snapshot.fingerprint, snapshot.coding) if snapshot.coding else ""
 
 
 def _carries(policy: Policy, old: Snapshot, codes: str) -> bool:

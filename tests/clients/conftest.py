@@ -1,5 +1,5 @@
-"""One server for the clients."""
+"""A server of the clients' own, so that what they ask is not yet known where a charge is tested."""
 
-from tests.server.conftest import server
+from tests.conftest import server
 
 __all__ = ["server"]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from proxy.engine import Engine, init
 from tests.engine.conftest import Memory, Silent
+from tests.searches import share
 
 SIZES = (0, 1, 2, 5, 20, 60, 150, 400, 1000, 3000, 5000)
 POLICY = """
@@ -48,7 +49,7 @@ def by_group(engine, number, where="true", utility=None):
     return result, {row[0]: (row[1], answer) for row, (answer,) in pairs}
 
 
-@pytest.fixture(scope="module", params=[1, 20, 100])
+@pytest.fixture(scope="module", params=share(1, [20, 1, 100]))
 def engine(request, tmp_path_factory):
     """Groups of many sizes, under budgets from one that few can be met with to one for most."""
     sizes = {f"n{size}": size for size in SIZES}
@@ -97,7 +98,7 @@ def good(number, value, answer):
         ("abcd", {"outside": "group"}),
     ],
 )
-@pytest.mark.parametrize("budget", [1, 20, 1000])
+@pytest.mark.parametrize("budget", share(1, [1, 20, 1000]))
 def test_a_group_of_nobody_is_null(tmp_path, values, rules, budget):
     """
     However it came to be declared, and whatever the budget: NULL, its mean anywhere in the clip,

@@ -19,6 +19,7 @@ from proxy.engine import Engine, init
 from proxy.inference.accounting import UNIT
 from tests.privacy.replay import reach
 from tests.privacy.worlds import DOMAIN, people
+from tests.searches import share
 
 ROOT = Path(__file__).parents[2]
 BUDGET = 40
@@ -129,7 +130,7 @@ def test_a_crowd_spends_one_budget(processes, threads, statements, state):
         pytest.param(50, 8, marks=pytest.mark.audit),
     ],
 )
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("how", share(1, [signal.SIGKILL, signal.SIGTERM]))
 def test_killed_at_random_nothing_is_lost(kills, processes, how, state):
     """
     A process of the crowd is killed at a random moment, again and again; the others go on.

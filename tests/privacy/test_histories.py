@@ -24,6 +24,7 @@ from tests.privacy.builds import Build, Doubles
 from tests.privacy.histories import World
 from tests.privacy.lives import live, turned
 from tests.privacy.worlds import counts
+from tests.searches import share
 
 SHM = Path("/dev/shm")
 
@@ -44,7 +45,7 @@ def test_every_key_has_an_edit():
     assert sorted(edits.USER_EDITS) == sorted(edits.user_paths())
 
 
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("part", share(2, range(8)))
 def test_a_hundred_and_sixty_lives(part, lives):
     """
     Random edits, acts, accidents and statements: no record, unit or user loses more than the
@@ -85,7 +86,7 @@ def test_a_life_is_alike_again(lives):
 # --- what the search rests on --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", share(1, range(4)))
 def test_the_reference_puts_records_where_the_cube_does(part, tmp_path):
     """
     Cells, counts and sums of random policies: two readings of the same words.
@@ -178,7 +179,7 @@ PLANTED = [  # the fault, and a turn that meets it
 ]
 
 
-@pytest.mark.parametrize(("plant", "turn"), PLANTED)
+@pytest.mark.parametrize(("plant", "turn"), share(1, PLANTED))
 def test_a_planted_fault_is_caught(plant, turn, lives, monkeypatch):
     """
     Within a hundred short lives that meet it; and nothing is, in the same life, without it.

@@ -13,6 +13,7 @@ from proxy.inference.accounting import UNIT
 from proxy.inference.mechanism import GeometricSampler
 from proxy.inference.plan import scale_of
 from tests.privacy.double import MemoryLedger
+from tests.searches import share
 
 FEW = 100  # draws expected in a bin
 ALARM = 1e-6  # of all tests of one function together, each a share
@@ -71,7 +72,7 @@ def test_the_law_by_hand():
 
 
 @pytest.mark.parametrize("count", [50_000, pytest.param(10**6, marks=pytest.mark.audit)])
-@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize("weight", share(4, WEIGHTS))
 def test_draws_have_the_law_of_their_weight(weight, count):
     """
     10⁶ draws (50,000 in the fast run) at the scale of a weight, chi-squared, alarm 1e-6 in all.
@@ -80,7 +81,7 @@ def test_draws_have_the_law_of_their_weight(weight, count):
     assert alarm(draws, weight) > ALARM / len(WEIGHTS)
 
 
-@pytest.mark.parametrize("fault", ["halved", "shifted", "rounded Laplace", "one-sided"])
+@pytest.mark.parametrize("fault", share(2, ["halved", "one-sided", "shifted", "rounded Laplace"]))
 def test_wrong_laws_are_found(fault):
     """
     100,000 draws at weight 1/2 of half the scale, off by one, of rounded Laplace noise, and with
@@ -108,13 +109,16 @@ class Nothing:
 
 @pytest.mark.parametrize(
     "number, width",
-    [
-        ("COUNT(*)", "9"),
-        ("0.25 * COUNT(*)", "1"),
-        ("SUM(pay)", "300"),
-        ("SUM(pay) - 0.37 * COUNT(*)", "500"),
-        ("1.5 * SUM(place)", "99999"),
-    ],
+    share(
+        2,
+        [
+            ("COUNT(*)", "9"),
+            ("SUM(pay) - 0.37 * COUNT(*)", "500"),
+            ("0.25 * COUNT(*)", "1"),
+            ("SUM(pay)", "300"),
+            ("1.5 * SUM(place)", "99999"),
+        ],
+    ),
 )
 def test_noise_on_the_grid_of_real_coefficients(number, width, tmp_path):
     """

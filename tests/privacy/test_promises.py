@@ -15,6 +15,7 @@ from proxy.cli import run
 from proxy.engine import Engine
 from proxy.errors import Error, InsufficientBudgetError, PolicyError, StateError
 from proxy.policy import scram_verifier
+from tests.searches import share
 from tests.small import Silent
 
 DEAR = 0.83  # what a count within 3, with confidence 95%, costs, rounded down
@@ -147,7 +148,7 @@ RULE = '{budget: 1, unit: row, cells: [{where: "%s", budget: 0.1}]}'
 PUBLIC = "public: {frail: {path: frail.csv}}\n"
 
 
-@pytest.mark.parametrize("rebuilt", [False, True])
+@pytest.mark.parametrize("rebuilt", share(1, [True, False]))
 @pytest.mark.parametrize("what", ["levels", "public", "path"])
 def test_a_condition_means_its_cells(place, what, rebuilt):
     """
@@ -225,7 +226,7 @@ MOVES = {  # from, to, and where whoever was in x is then
 }
 
 
-@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("move", share(3, MOVES))
 def test_what_decides_a_cell_ends_cell_by_cell(place, move):
     """
     A person of x who paid, and is in another cell by a new policy, pays on: what is agreed to
@@ -283,8 +284,8 @@ def test_a_condition_in_other_words_is_no_change(place):
 
 @pytest.mark.parametrize(
     "clock",
-    ["current_date", "CURRENT_DATE", "now()", "current_timestamp", "localtimestamp",
-     "transaction_timestamp()", "statement_timestamp()", "'today'", "'now'"],
+    share(3, ["current_date", "now()", "'today'", "CURRENT_DATE", "current_timestamp",
+              "localtimestamp", "transaction_timestamp()", "statement_timestamp()", "'now'"]),
 )  # fmt: skip
 def test_a_condition_cannot_read_the_clock(place, clock):
     """
@@ -517,7 +518,7 @@ def test_a_lost_cube_is_built_of_the_same_source(place, capsys):
     assert place.counted("a = 'y'") > DEAR
 
 
-@pytest.mark.parametrize("also", ["", "source.key"])
+@pytest.mark.parametrize("also", share(1, ["source.key", ""]))
 def test_a_lost_cube_of_another_source_is_a_new_snapshot(place, also, capsys):
     """
     Whoever was in x is in y now, and has paid; old answers are not told of new people.

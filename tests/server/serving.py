@@ -4,11 +4,14 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import psycopg
@@ -33,16 +36,26 @@ def password(user):
 
 
 def prepare(folder, budget="2", datasets=("cps1988",)):
-    """Make policies, users and states in a folder; bob may see the first dataset only."""
+    """Put policies, users and states into a folder; bob may see the first dataset only."""
+    shutil.copytree(_prepared(budget, datasets).name, folder, dirs_exist_ok=True)
+
+
+@cache
+def _prepared(budget, datasets):
+    """Return a folder of which copies are taken, so that each state is made once."""
+    kept = tempfile.TemporaryDirectory(prefix="prepared-")
+    folder = Path(kept.name)
     for dataset in datasets:
         text = (ROOT / "policies" / f"{dataset}.yaml").read_text()
-        text = text.replace("../examples/", f"{ROOT}/examples/")
+        text = text.replace("../examples/", "")  # whose place beside the policy is protected
+        shutil.copy(ROOT / "examples" / f"{dataset}.csv.gz", folder)
         text = text.replace("budget: 1.0", f"budget: {budget}").replace(
             "  alice: {budget: 0.5}\n", ""
         )
         (folder / f"{dataset}.yaml").write_text(text)
         init(folder / f"{dataset}.yaml", folder / "state")
     write_users(folder, datasets)
+    return kept
 
 
 def write_users(folder, datasets):
@@ -92,7 +105,7 @@ class Running:
 
 
 @contextlib.contextmanager
-def spawned(folder, *options, wait=True):
+def spawned(folder, *options):
     """Run the command ``serve`` in a process of its own."""
     command = [sys.executable, "-m", "proxy", "serve", str(folder), "--listen", "127.0.0.1:0"]
     command += ["--state", str(folder / "state"), "--metrics-port", "0", *options]

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 import proxy.steward as steward
+from tests.searches import share
 from tests.server import serving
 from tests.server.serving import COUNT, ROOT
 from tests.server.test_changes import events, lets_in, rewrite, until
@@ -43,14 +44,14 @@ def shadow(folder):
 
 
 BREAKS = {  # what breaks a policy: how, and what is said
+    "not in force": (
+        lambda f: rewrite(f / "meps1996.yaml", "budget: 2", "budget: 1"),
+        "has changed since it was applied",
+    ),
     "no YAML": (lambda f: (f / "meps1996.yaml").write_text("dataset: meps1996\n a: [b"), "YAML"),
     "an unknown key": (
         lambda f: rewrite(f / "meps1996.yaml", "max_records:", "most_records:"),
         "most_records",
-    ),
-    "not in force": (
-        lambda f: rewrite(f / "meps1996.yaml", "budget: 2", "budget: 1"),
-        "has changed since it was applied",
     ),
     "no state": (lambda f: shutil.rmtree(f / "state" / "meps1996"), "privacy-proxy init"),
     "no ledger": (lambda f: (f / "state/meps1996/ledger.sqlite").unlink(), ""),
@@ -67,7 +68,6 @@ BREAKS = {  # what breaks a policy: how, and what is said
         "has another policy here",
     ),
 }
-SLOW = ("no YAML", "no ledger", "no cube", "a damaged ledger")
 
 
 def checked(running, folder):
@@ -78,9 +78,7 @@ def checked(running, folder):
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in SLOW)) for kind in BREAKS]
-)
+@pytest.mark.parametrize("kind", share(1, BREAKS))
 def test_one_broken_policy_takes_down_itself_alone(folder, kind):
     """
     The others are served; the log says which file and why; whoever asks for the dataset is told
@@ -112,6 +110,7 @@ def test_one_broken_policy_takes_down_itself_alone(folder, kind):
         assert "well" not in said
 
 
+@pytest.mark.slow
 def test_a_broken_policy_that_is_mended_is_served(folder):
     """
     Without a restart: when the file is right again, or its state is made.
@@ -132,6 +131,7 @@ def test_a_broken_policy_that_is_mended_is_served(folder):
         until(lambda: checked(running, folder) == (0, "well\n"))
 
 
+@pytest.mark.slow
 def test_a_bad_users_file_changes_nothing_and_says_so(folder):
     """
     While the server runs, a name that cannot be one is logged with file, line, key and hint; those

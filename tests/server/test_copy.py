@@ -86,7 +86,8 @@ def test_it_costs_and_says_what_the_select_does(connection, said, ask):
     """
     The notice of a COPY is that of the SELECT, and what it told is known from then on.
     """
-    text = f"SELECT COUNT(*) FROM cps1988 WHERE education = {[simple, extended].index(ask)}"
+    what = f"education = {[simple, extended].index(ask)} AND experience >= 20"  # asked by no other
+    text = f"SELECT COUNT(*) FROM cps1988 WHERE {what}"
     ask(connection, f"COPY ({text} WITH UTILITY (700, 0.05)) TO STDOUT")
     assert said.pop().startswith("privacy: 1 number measured; cost 0.0")
     (shown,) = connection.execute(f"{text} WITH UTILITY (700, 0.05)").fetchone()

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from proxy.server.mirror.postgres import started
+from tests.searches import share
 from tests.server import serving
 from tests.server.serving import COUNT
 
@@ -137,7 +138,7 @@ def kill_all(processes):
         os.kill(process, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", share(1, [signal.SIGKILL, signal.SIGTERM]))
 def test_workers_end_with_their_server(tmp_path, number):
     """
     When the server is stopped or killed, no worker is left.

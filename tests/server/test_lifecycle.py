@@ -62,6 +62,7 @@ def test_a_stop_leaves_nothing_behind(folder):
     assert started(note["server"]) is None
 
 
+@pytest.mark.slow
 def test_what_a_crash_left_is_found_and_ended_at_the_next_start(folder):
     """
     A server that was killed takes its PostgreSQL along; the next one clears up and has the history.
@@ -107,6 +108,7 @@ def read(running, page):
         return reply.read().decode()
 
 
+@pytest.mark.slow
 def test_metrics_tell_what_an_operator_needs(folder):
     """
     Statements by outcome, refusals, budgets, sessions, logins and times, per dataset.
@@ -138,8 +140,46 @@ def test_metrics_tell_what_an_operator_needs(folder):
     assert found["statement_duration_seconds_bucket", "+Inf"] == 4
 
 
+def test_numbers_are_counted_by_user_and_source_in_log_and_metrics(folder):
+    """
+    The line of a statement says how many of its numbers were measured and how many inferred, shown
+    or not; the metric sums them up for each user, from 0. What fails tells no numbers.
+    """
+    statements = (
+        ("alice", COUNT, ("measured", 1, 0)),
+        ("alice", "SELECT COUNT(*), SUM(wage) FROM cps1988", ("measured", 1, 1)),
+        ("alice", "SELECT COUNT(*) > 5 FROM cps1988", ("inferred", 0, 1)),
+        ("bob", COUNT, ("inferred", 0, 1)),
+        ("bob", "TABLE privacy.budget", ("public", 0, 0)),
+        ("bob", "SELECT COUNT(*) FROM cps1988 WITH UTILITY (1e-6, 0.1)", ("refused", None, None)),
+    )
+    with serving.spawned(folder) as running:
+        found = samples(read(running, "metrics"))
+        for user in serving.PEOPLE:
+            for source in ("measured", "inferred"):
+                assert found["numbers_total", "cps1988", source, user] == 0
+        for user, text, _ in statements:
+            with running.connect(user) as connection, contextlib.suppress(psycopg.Error):
+                connection.execute("SET privacy.utility = '500, 0.05'")
+                connection.execute(text)
+        found = samples(read(running, "metrics"))
+    lines = [line for line in map(json.loads, running.log) if line["event"] == "answered"]
+    told = [
+        (line["user"], (line["outcome"], line.get("measured"), line.get("inferred")))
+        for line in lines
+    ]
+    assert told == [(user, expected) for user, _, expected in statements]
+    numbers = {key[2:]: value for key, value in found.items() if key[0] == "numbers_total"}
+    assert numbers.pop(("measured", "alice")) == numbers.pop(("inferred", "alice")) == 2
+    assert numbers.pop(("inferred", "bob")) == 1
+    assert set(numbers.values()) == {0}
+
+
 def samples(text):
-    """Return what Prometheus' own parser reads of a page, by name and values of labels."""
+    """
+    Return what Prometheus' own parser reads of a page, by name and values of labels; the page has
+    the labels in the order of their names.
+    """
     found = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -174,7 +214,7 @@ def test_metrics_are_named_by_the_conventions_of_prometheus():
     metrics = Metrics()
     Metrics().connections.set(7)
     families = list(metrics.registry.collect())
-    assert len(families) == 10
+    assert len(families) == 11
     for family in families:
         assert re.fullmatch(r"privacy_proxy_[a-z_]+", family.name)
         assert re.fullmatch(r"[A-Z].+\.", family.documentation)
@@ -279,6 +319,7 @@ def test_what_other_libraries_say_is_kept_out_of_the_log():
     assert MARK not in form(raised) + form(other)
 
 
+@pytest.mark.slow
 def test_tls_is_required_once_there_is_a_certificate(folder):
     """
     With a certificate, connections are encrypted, and those that are not are refused.
@@ -344,6 +385,7 @@ def checked(port, *more):
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_check_hears_from_server_and_mirror(folder):
     """
     ``--check`` exits with 0 and ``well`` where a login would get an answer, under TLS too, and
@@ -387,6 +429,7 @@ def certificate(folder):
     assert ssl.create_default_context(cafile=folder / "cert.pem")
 
 
+@pytest.mark.slow
 def test_users_see_their_datasets_only(tmp_path):
     """
     Two datasets: who may see one finds neither database, table nor name of the other.
@@ -424,6 +467,7 @@ def refused(running, user="alice", dataset="cps1988"):
     return caught.value.sqlstate
 
 
+@pytest.mark.slow
 def test_limits_of_one_user(folder):
     """
     Connections of a user and in all (53300), rows of a result (54001), the time of a statement
@@ -461,6 +505,7 @@ def test_limits_of_one_user(folder):
         assert caught.value.sqlstate == "54000"
 
 
+@pytest.mark.slow
 def test_a_postgresql_of_ones_own_is_the_mirror(folder):
     """
     With --mirror, roles and databases are made there once, found again, and nobody else's touched.

@@ -14,6 +14,7 @@ from proxy.server import scram
 from proxy.server.mirror import postgres
 from proxy.server.mirror.postgres import ADMIN, Embedded
 from proxy.server.wire.frames import frame
+from tests.searches import share
 from tests.server import serving
 from tests.server.serving import COUNT, password
 from tests.server.test_attacks import SYNC, memory, opened, startup
@@ -21,8 +22,8 @@ from tests.server.test_changes import until
 
 TRUST = "local all all trust\n"
 WAYS = {  # how a mirror that the operator names lets clients in
-    "embedded": None,
     "trust": TRUST,
+    "embedded": None,
     "password": f"local all {ADMIN} trust\nlocal all all password\n",
     "scram": f"local all {ADMIN} trust\nlocal all all scram-sha-256\n",
 }
@@ -72,7 +73,7 @@ def without_proof(running, *messages):
     return told
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", share(1, WAYS))
 def test_only_the_right_password_lets_in(way, tmp_path, monkeypatch):
     """
     Wrong, empty, another user's, the verifier itself, in the clear, or none: all are refused, also
@@ -139,6 +140,7 @@ def test_a_role_that_the_mirror_has_changed_is_made_anew(tmp_path, monkeypatch):
         until(lambda: lets_in(running, "alice", password("alice")))
 
 
+@pytest.mark.slow
 def test_the_mirror_knows_no_password_of_a_client(tmp_path, monkeypatch):
     """
     A user's password is of no use at the mirror, and no role's secret is that of the last start.
@@ -169,6 +171,7 @@ def challenge(server, user):
         return first, salt, iterations
 
 
+@pytest.mark.slow
 def test_who_does_not_exist_cannot_be_told_after_a_restart(tmp_path):
     """
     The salt of a name is the same in every process, whether or not there is such a user.

@@ -218,6 +218,7 @@ def each_database_is_its_datasets_own(running):
             )
 
 
+@pytest.mark.slow
 def test_each_database_is_its_datasets_own(tmp_path):
     """
     Two policies with public tables, one name in both: a session finds what is of its dataset, in
@@ -233,6 +234,7 @@ def test_each_database_is_its_datasets_own(tmp_path):
             assert "meps1996" not in names
 
 
+@pytest.mark.slow
 def test_a_mirror_of_ones_own_has_a_database_for_each_dataset(tmp_path):
     """
     With --mirror it is the same; the database of a dataset that is served no more is dropped.
@@ -283,6 +285,7 @@ def test_psql_lists_the_tables_of_one_dataset(tmp_path):
             assert listed[r"\l"] & {*TABLES} == databases
 
 
+@pytest.mark.slow
 def test_decimals_and_long_numbers_of_a_parquet_file(tmp_path):
     """
     DECIMAL is numeric; what PostgreSQL cannot hold is said at the start.

@@ -2,6 +2,8 @@
 
 import base64
 import contextlib
+import hashlib
+import hmac
 
 import pytest
 from hypothesis import given
@@ -42,6 +44,98 @@ def test_the_exchange_of_rfc_7677():
     assert made.signature(FINAL) == SIGNATURE
 
 
+BINDING = hashlib.sha256(b"a certificate").digest()
+BOUND = b"p=tls-server-end-point,,"
+
+
+def bound_final(binding, header=BOUND):
+    """Return the RFC's last message and signature, bound to a channel, by its formulas."""
+    salted = hashlib.pbkdf2_hmac("sha256", b"pencil", SALT, 4096)
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    bare = b"c=" + base64.b64encode(header + binding)
+    bare += b",r=rOprNGfwEbeRWgbNEkqO" + NONCE
+    said = FIRST.removeprefix(b"n,,") + b"," + SERVER_FIRST + b"," + bare
+    signed = hmac.digest(hashlib.sha256(client_key).digest(), said, "sha256")
+    proof = bytes(a ^ b for a, b in zip(client_key, signed, strict=True))
+    signature = hmac.digest(hmac.digest(salted, b"Server Key", "sha256"), said, "sha256")
+    return bare + b",p=" + base64.b64encode(proof), b"v=" + base64.b64encode(signature)
+
+
+def bound(binding=BINDING):
+    """Return an exchange with the RFC's nonce, bound to a channel, which has been challenged."""
+    made = Exchange(PENCIL, binding)
+    made._nonce = NONCE
+    assert made.challenge(BOUND + FIRST.removeprefix(b"n,,"), scram.PLUS) == SERVER_FIRST
+    return made
+
+
+def test_the_exchange_of_rfc_7677_with_channel_binding():
+    """
+    The same user, password and nonces, with "p=tls-server-end-point" and a hash of a certificate
+    behind it: the challenge is the RFC's, proof and signature are others.
+    """
+    final, signature = bound_final(BINDING)
+    assert final.startswith(b"c=cD10bHMtc2VydmVyLWVuZC1wb2ludCws" + base64.b64encode(BINDING))
+    assert bound().signature(final) == signature
+    assert signature != SIGNATURE
+
+
+def test_a_proof_for_another_channel_is_refused():
+    """
+    Who is between has another certificate: its client's proof is bound to that one, or to none.
+    """
+    for final in (
+        bound_final(hashlib.sha256(b"another certificate").digest())[0],
+        bound_final(b"")[0],
+        bound_final(b"", b"n,,")[0],
+        FINAL,
+    ):
+        with pytest.raises(scram.ChannelBindingError) as caught:
+            bound().signature(final)
+        assert caught.value.sqlstate == "28000"
+    unbound = exchange()
+    with pytest.raises(FrameError):
+        unbound.signature(bound_final(BINDING)[0])
+
+
+REST = b"n=user,r=abc"
+
+
+@pytest.mark.parametrize(
+    "header, mechanism, binding, sqlstate",
+    [
+        (b"n,,", scram.MECHANISM, BINDING, None),  # it cannot bind
+        (b"n,,", scram.MECHANISM, b"", None),
+        (b"y,,", scram.MECHANISM, b"", None),  # it could, and we do not
+        (BOUND, scram.PLUS, BINDING, None),
+        (b"y,,", scram.MECHANISM, BINDING, "28000"),  # we do: somebody hid it
+        (b"y,,", scram.PLUS, BINDING, "28000"),
+        (b"n,,", scram.PLUS, BINDING, "08P01"),
+        (BOUND, scram.MECHANISM, BINDING, "08P01"),
+        (BOUND, scram.MECHANISM, b"", "08P01"),
+        (BOUND, scram.PLUS, b"", "08P01"),  # not offered
+        (b"p=tls-unique,,", scram.PLUS, BINDING, "08P01"),
+        (b"p=tls-exporter,,", scram.PLUS, BINDING, "08P01"),
+        (b"p=,,", scram.PLUS, BINDING, "08P01"),
+        (b"p,,", scram.PLUS, BINDING, "08P01"),
+        (b"p=tls-server-end-point,a=other,", scram.PLUS, BINDING, "08P01"),
+        (b"n,,", b"SCRAM-SHA-1", BINDING, "08P01"),
+        (b"n,,", b"", b"", "08P01"),
+    ],
+)
+def test_what_a_client_says_of_channel_binding_is_checked(header, mechanism, binding, sqlstate):
+    """
+    RFC 5802, section 6: "y" where it was offered is a downgrade, "p" and the mechanism go together.
+    """
+    made = Exchange(PENCIL, binding)
+    if sqlstate is None:
+        assert made.challenge(header + REST, mechanism)
+        return
+    with pytest.raises(FrameError) as caught:
+        made.challenge(header + REST, mechanism)
+    assert caught.value.sqlstate == sqlstate
+
+
 def test_a_proof_is_good_for_one_user_and_one_exchange():
     """
     The same proof is wrong for another verifier, and malformed in another exchange.
@@ -53,6 +147,16 @@ def test_a_proof_is_good_for_one_user_and_one_exchange():
         fresh.signature(FINAL)
     with pytest.raises(FrameError):
         Exchange(PENCIL).signature(FINAL)  # of an exchange that has not begun
+
+
+@pytest.mark.parametrize("size", [0, 1, 31, 33, 3000])
+def test_a_proof_of_another_length_is_malformed(size):
+    """
+    Only 32 bytes can be right; others are no proof, and wait for nothing.
+    """
+    bare = FINAL.rpartition(b",p=")[0]
+    with pytest.raises(FrameError):
+        exchange().read(bare + b",p=" + base64.b64encode(bytes(size)))
 
 
 @given(st.integers(0, len(FINAL) - 1), st.integers(1, 255))
@@ -115,6 +219,29 @@ def test_another_implementation_agrees(password):
     made = Exchange(Verifier.parse(scram_verifier(password)))
     client.set_server_first(made.challenge(client.get_client_first().encode()).decode())
     client.set_server_final(made.signature(client.get_client_final().encode()).decode())
+
+
+def test_another_implementation_binds():
+    """
+    A client of scramp logs in with the channel that we have, and with no other.
+    """
+    scramp = pytest.importorskip("scramp")
+    for binding, right in ((BINDING, True), (BINDING[::-1], False)):
+        client = scramp.ScramClient(
+            ["SCRAM-SHA-256-PLUS"],
+            "alice",
+            "pencil",
+            channel_binding=("tls-server-end-point", binding),
+        )
+        made = Exchange(PENCIL, BINDING)
+        first = client.get_client_first().encode()
+        client.set_server_first(made.challenge(first, scram.PLUS).decode())
+        final = client.get_client_final().encode()
+        if right:
+            client.set_server_final(made.signature(final).decode())
+        else:
+            with pytest.raises(scram.ChannelBindingError):
+                made.signature(final)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,6 @@ from hypothesis import strategies as st
 
 import proxy
 from tests.server.serving import NAMES
-from tests.sql.conftest import postgres
-
-__all__ = ["postgres"]
 
 GROUPED = "SELECT region, COUNT(*) AS n FROM cps1988 GROUP BY region WITH UTILITY (500, 0.05)"
 IBIS = (  # what ibis reads a schema with
@@ -228,13 +225,14 @@ LOOK = st.sampled_from([f"SELECT * FROM {name}" for name in "uvw"])
 def doors(server, postgres):
     state = server.folder / "state"
     with (
+        postgres.connect() as plain,
         server.connect() as simple,
         server.connect() as extended,
         proxy.connect(server.folder / "cps1988.yaml", state=state) as embedded,
     ):
-        for connection in (postgres.connection, simple, extended):
+        for connection in (plain, simple, extended):
             connection.prepare_threshold = None  # DISCARD ALL takes what is prepared
-        yield postgres.connection, simple, psycopg.RawCursor(extended), embedded
+        yield plain, simple, psycopg.RawCursor(extended), embedded
 
 
 def outcome(door, text):

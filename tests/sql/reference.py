@@ -51,7 +51,8 @@ class Reference:
              "-h", "127.0.0.1", "-k", "", "-c", "fsync=off", "-c", "timezone=UTC"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder, **self._user,
         )  # fmt: skip
-        self.connection = self._connect(f"postgresql://postgres@127.0.0.1:{port}/postgres")
+        self._dsn = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+        self.connection = self._started()
         self._load()
 
     def _run(self, *command):
@@ -59,10 +60,14 @@ class Reference:
             command, check=True, capture_output=True, cwd=command[2].parent, **self._user
         )
 
-    def _connect(self, dsn):
+    def connect(self):
+        """Return a connection of one's own."""
+        return psycopg.connect(self._dsn, autocommit=True)
+
+    def _started(self):
         for _ in range(200):
             try:
-                return psycopg.connect(dsn, autocommit=True)
+                return self.connect()
             except psycopg.OperationalError:
                 time.sleep(0.05)
         raise TimeoutError("PostgreSQL did not start")

@@ -4,6 +4,7 @@ import pytest
 from psycopg import Error as ReferenceError
 
 from proxy.errors import Error
+from tests.searches import share
 from tests.sql.compare import close
 from tests.sql.survey import plain, run
 
@@ -177,7 +178,7 @@ CASES = list(expressions())
 CHUNKS = 40
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("chunk", share(8, range(CHUNKS)))
 def test_functions_equal_postgresql(postgres, chunk):
     """
     What PostgreSQL computes we compute alike; what fails there is refused here.

@@ -24,6 +24,7 @@ from proxy.errors import OperationalError, QueryCanceledError, StatementTooCompl
 from proxy.sql import Evaluator
 from proxy.sql.evaluator import sandbox, worker
 from proxy.sql.evaluator.sandbox import Child, Here
+from tests.searches import share
 from tests.sql.survey import policy
 
 ROOT = Path(__file__).parents[2]
@@ -468,7 +469,7 @@ time.sleep(60)
 """
 
 
-@pytest.mark.parametrize("sql", ["", LONG, DEAF])
+@pytest.mark.parametrize("sql", share(1, [DEAF, "", LONG]))
 def test_a_child_ends_with_its_parent(sql):
     """
     When the parent is killed, idle or during a call, its child is gone at once.
@@ -660,7 +661,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way, status", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("way, status", share(1, reversed(WAYS.values())), ids=reversed(WAYS))
 def test_no_thread_is_in_duckdb_when_the_process_ends(way, status):
     """
     However a process ends, its exit status is its own: no thread that was left behind comes back

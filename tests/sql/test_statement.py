@@ -19,6 +19,7 @@ from proxy.errors import (
 from proxy.sql import Command, Evaluator, Program, compile_statement, postprocess, split
 from proxy.sql.evaluator.sandbox import Here
 from proxy.sql.parse import grammar
+from tests.searches import share
 from tests.sql.survey import evaluator, policy, program, run
 
 
@@ -399,14 +400,20 @@ def test_thousands_of_levels_are_refused(text):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "SELECT COUNT(*) FROM survey WHERE " + " OR ".join(f"age = {i % 50}" for i in range(2000)),
-        "SELECT COUNT(*) FROM survey WHERE " + " AND ".join(f"age <> {i}" for i in range(2000)),
-        "SELECT COUNT(*) FROM survey WHERE age IN ({})".format(", ".join(map(str, range(5000)))),
-        "SELECT {} AS a".format(" + ".join(["1"] * 500)),
-        "SELECT {} AS a".format(" || ".join(["'x'"] * 500)),
-        " UNION ALL ".join(["SELECT 1 AS a"] * 100),
-    ],
+    share(
+        2,
+        [
+            "SELECT COUNT(*) FROM survey WHERE "
+            + " OR ".join(f"age = {i % 50}" for i in range(2000)),
+            "SELECT COUNT(*) FROM survey WHERE " + " AND ".join(f"age <> {i}" for i in range(2000)),
+            "SELECT COUNT(*) FROM survey WHERE age IN ({})".format(
+                ", ".join(map(str, range(5000)))
+            ),
+            "SELECT {} AS a".format(" + ".join(["1"] * 500)),
+            "SELECT {} AS a".format(" || ".join(["'x'"] * 500)),
+            " UNION ALL ".join(["SELECT 1 AS a"] * 100),
+        ],
+    ),
 )
 def test_long_chains_are_understood(text):
     """
@@ -445,7 +452,7 @@ def test_nothing_is_logged(caplog):
 
 @pytest.mark.parametrize(
     "text",
-    [
+    share(3, [
         "SELECT {}1{} AS a".format("1 / (" * 60, ")" * 60),
         "SELECT {}'a'{} AS a".format("replace(" * 30, ", 'a', 'aaaaaaaaaa')" * 30),
         "WITH t0 AS (SELECT 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' AS x){} SELECT x FROM t40".format(
@@ -462,7 +469,7 @@ def test_nothing_is_logged(caplog):
         "SELECT a.n FROM t a, t b, t c, t d, t e",
         "SELECT COUNT(*) FROM survey GROUP BY CUBE (age, region, zone, married, children, score, "
         "joined)",
-    ],
+    ]),
 )  # fmt: skip
 def test_what_grows_without_end_is_stopped(text):
     """

@@ -27,6 +27,7 @@ from typing import Any
 import psycopg
 
 from proxy.errors import NotSupportedError, OperationalError
+from proxy.files import give, make_folder
 
 ADMIN = "privacy_proxy"  # the superuser; nobody may log in as it through the server
 PORT = 5432  # of the socket's name; no TCP port is opened
@@ -235,7 +236,7 @@ class Embedded:
                 time.sleep(0.02)
 
     def _write_note(self) -> None:
-        self._note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(self._note.parent)
         mine = self._process.pid if self._process else None
         note = {
             "owner": os.getpid(),
@@ -245,6 +246,7 @@ class Embedded:
             "folder": str(self._folder),
         }
         self._note.write_text(json.dumps(note))
+        give(self._note, self._note.parent)
 
 
 def end_orphans(notes: Path) -> int:

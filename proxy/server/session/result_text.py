@@ -75,7 +75,7 @@ def notices(result: Result, with_answers: bool) -> list[Report]:
 
 def summary(result: Result) -> str:
     """Return one line: numbers measured and free, shown or not, the cost, what is left."""
-    paid, free = result.measured, result.numbers - result.measured
+    paid, free = result.measured, result.inferred
     parts = [f"{_count(paid)} measured"] if paid else []
     if free or not paid:
         parts.append(f"{free if paid else _count(free)} free")

@@ -139,6 +139,13 @@ def startup(parameters: Mapping[str, str], version: int) -> bytes:
     return struct.pack("!i", len(body) + 4) + body
 
 
+def startup_code(body: bytes) -> int:
+    """Return what the body of a message without a type begins with: a version, or a request."""
+    if len(body) < 4:
+        raise FrameError("invalid length of startup packet")
+    return int(_unpack("!i", body, 0)[0])
+
+
 def read_startup(body: bytes) -> dict[str, str]:
     """Return the parameters in a StartupMessage's body, which begins with the version."""
     parts = body[4:].split(b"\0")

@@ -1,7 +1,8 @@
 """A connection to a client or a mirror: bytes become messages, with backpressure both ways.
 
 Messages wait in a queue for ``get``, or go straight to ``on_message`` once it is set.  A sender
-that is faster than its reader is paused.
+that is faster than its reader is paused; one that has not logged in, and sends much that nobody
+has asked for, is closed.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from proxy.server.wire.frames import DIRECT, FrameError, Frames
+from proxy.server.wire.frames import FrameError, Frames, TooLongError
 
 PIECE = 1 << 15  # bytes that are read at a time
 HIGH = 1 << 20  # bytes of queued messages before reading pauses
+AHEAD = 1 << 15  # bytes that may arrive behind a message before login: what begins TLS, at most
 
 
 class ConnectionClosed(Exception):
@@ -29,6 +31,8 @@ class Transport(asyncio.BufferedProtocol):
         self, frames: Frames, on_connected: Callable[[Transport], None] | None = None
     ) -> None:
         self.frames = frames
+        self.stranger = frames.startup  # not logged in yet: messages are taken one at a time
+        self.binding = b""  # of the TLS channel: that of the certificate that it began with
         self.on_message: Callable[[bytes, bytes], None] | None = None
         self.on_rows: Callable[[bytes], None] | None = None  # runs of DataRow, if set
         self._buffer = bytearray(PIECE)
@@ -67,24 +71,23 @@ class Transport(asyncio.BufferedProtocol):
         self.pump()
 
     def pump(self) -> None:
-        """Turn bytes into messages; before login, one at a time."""
+        """Turn bytes into messages."""
         try:
-            while not self.broken:
+            while not self.broken and not (self.stranger and self._queue):
                 if self.on_rows is not None and (rows := self.frames.rows()):
                     self.on_rows(rows)
-                message = self.frames.next()
-                if message is None:
+                if (message := self.frames.next()) is None:
                     break
                 if self.on_message is not None:
                     self.on_message(*message)
                     continue
                 self._queue.append(message)
                 self._queued += len(message[1]) + 5
-                if self.frames.startup:
-                    self.pause(message[0] == DIRECT)
-                    break  # the next one may come under TLS, or have another form
+            if self.stranger and self.frames.waiting > AHEAD:
+                raise TooLongError("more than a login needs was sent")
         except FrameError as error:
             self.broken = error
+            self.frames.rest()
             self.pause(True)
             self._end()
         if self._queued > HIGH:
@@ -124,10 +127,11 @@ class Transport(asyncio.BufferedProtocol):
 
         Raises:
             ConnectionClosed: no message will come.
+            FrameError: what came is none.
         """
         while not self._queue:
             if self.closed.done():
-                raise ConnectionClosed
+                raise self.broken or ConnectionClosed
             self.pump()
             self._arrived.clear()
             if not self._queue and not self.closed.done():

@@ -31,6 +31,7 @@ from proxy.sql.compile.release_point import ReleasePoint
 from proxy.sql.expression.aggregates import (
     OTHER_AGGREGATES,
     aggregates,
+    both_arguments,
     is_aggregate,
     only_argument,
 )
@@ -220,6 +221,9 @@ class AggregateExpressions(PostAggregate):
     def _compiled(self, node: exp.Expr) -> Linear | Average | None:
         point = self.points[0]
         node, conditions = self.filtered(node)
+        if isinstance(node, exp.RegrCount):
+            one, two = (self._argument(each) for each in both_arguments(node))
+            return point.count_of_pairs(one, two, conditions)
         if not isinstance(node, exp.Count | exp.CountIf | exp.Sum | exp.Avg):
             return None
         inner = only_argument(node)

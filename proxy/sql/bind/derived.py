@@ -1,8 +1,10 @@
 """Aggregates that are not linear, derived from the noisy counts of each value.
 
-MIN, MAX, COUNT(DISTINCT), MODE, medians, percentiles and variances of an expression of exact axes
-come from one more release: the counts by that expression.  The first ones look only at values that
-are present, P(count ≥ 1) being at least the confidence asked for.
+MIN, MAX, COUNT(DISTINCT), BOOL_AND, BOOL_OR, MODE, medians, percentiles and variances of an
+expression of exact axes come from one more release: the counts by that expression.  The first five
+look only at values that are present, P(count ≥ 1) being at least the confidence asked for.
+Here is the SQL; their intervals are the mathematics of ``inference.derived``, which
+``engine.derived`` applies to a result.
 """
 
 from __future__ import annotations
@@ -217,7 +219,7 @@ def _spread(marginal: Marginal, name: str) -> tuple[str, ...]:
 def _refused(node: exp.Expr) -> NotSupportedError:
     return NotSupportedError(
         f"{as_sql(node)} is not a function of counts and sums that is known",
-        hint="COUNT, SUM and AVG are answered with an interval; COUNT(DISTINCT), MIN, MAX, MEDIAN, "
-        "percentiles, MODE, VARIANCE and STDDEV are derived from counts",
+        hint="COUNT, SUM and AVG are answered with an interval; COUNT(DISTINCT), MIN, MAX, "
+        "BOOL_AND, BOOL_OR, MEDIAN, percentiles, MODE, VARIANCE and STDDEV are derived from counts",
         position=position(node),
     )

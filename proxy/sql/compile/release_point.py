@@ -150,6 +150,29 @@ class ReleasePoint:
         """Return COUNT(expression), which leaves NULLs out."""
         return Linear(self._added(lambda k: self._count(at_branch(node, k), conditions, k)))
 
+    def count_of_pairs(
+        self, one: exp.Expr, two: exp.Expr, conditions: Sequence[exp.Expr]
+    ) -> Linear:
+        """Return REGR_COUNT(y, x), which leaves out the records in which either is NULL."""
+        return Linear(self._added(lambda k: self._pairs(one, two, conditions, k)))
+
+    def _pairs(
+        self, one: exp.Expr, two: exp.Expr, conditions: Sequence[exp.Expr], branch: int
+    ) -> LinearQuery:
+        """Return REGR_COUNT(y, x) of one branch."""
+        nodes = [at_branch(one, branch), at_branch(two, branch)]
+        for each in nodes:
+            self.coefficients.number(each, "REGR_COUNT", measured=True)
+        counted, other = sorted(nodes, key=has_measure, reverse=True)
+        if has_measure(other):
+            raise NotSupportedError(
+                "REGR_COUNT of two measures is not known: the cube has the COUNT of each alone",
+                hint="one of the two may be a measure, the other not",
+                position=position(one),
+            )
+        there = exp.Not(this=exp.Is(this=exp.Paren(this=other), expression=exp.Null()))
+        return self._count(counted, [*conditions, there], branch)
+
     def _count(self, node: exp.Expr, conditions: Sequence[exp.Expr], branch: int) -> LinearQuery:
         """Return COUNT(expression) of one branch."""
         factors = self._factors(conditions, branch)

@@ -1,6 +1,8 @@
 """Aggregate functions: how to find them in an expression, and their meaning over results.
 
-Over protected rows they become numbers instead, see ``bind.aggregation``.
+Over protected rows they become numbers instead: what is linear in counts and sums, and AVG, in
+``bind.aggregation``; what follows from the counts of values, as MAX and BOOL_OR, in
+``bind.derived``.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from proxy.sql.expression.typed import TypedSql, coerce, combine, widest
 from proxy.sql.parse.tree import as_sql, position
 
 DOUBLE = "double precision"
+# the proxy's own, of protected rows, which the parser does not know
 OTHER_AGGREGATES = {"credible_low", "credible_high", "confidence", "probability"}
 
 
@@ -44,9 +47,10 @@ SPREADS: dict[type[exp.Expr], str] = {
 }
 
 
+# over results; of ordered sets see _within
 AGGREGATES = {
     *(exp.Count, exp.CountIf, exp.LogicalAnd, exp.LogicalOr, exp.Min, exp.Max, exp.Sum, exp.Avg),
-    *(exp.Median, *SPREADS),
+    *(exp.RegrCount, exp.Median, *SPREADS),
 }
 
 
@@ -75,6 +79,20 @@ def is_aggregate(node: exp.Expr) -> bool:
     if isinstance(node, exp.Anonymous):
         return node.name.lower() in OTHER_AGGREGATES
     return isinstance(node, exp.AggFunc) and type(node) not in WINDOWS
+
+
+def both_arguments(node: exp.RegrCount) -> tuple[exp.Expr, exp.Expr]:
+    """Return the arguments of REGR_COUNT.
+
+    Raises:
+        ProgrammingError: they are not two, or DISTINCT.
+    """
+    one, two = node.this, node.args.get("expression")
+    if two is None or isinstance(one, exp.Star | exp.Distinct):
+        raise ProgrammingError(
+            "REGR_COUNT takes two arguments, without DISTINCT", position=position(node)
+        )
+    return one, two
 
 
 def only_argument(node: exp.Expr) -> exp.Expr | None:
@@ -131,6 +149,10 @@ def _call(node: exp.Expr, lower: Callable[[exp.Expr], TypedSql]) -> tuple[str, s
             f"the aggregate {name.lower()} is not among those the proxy knows here",
             position=position(node),
         )
+    if isinstance(node, exp.RegrCount):
+        values = [_number("regr_count", lower(each)) for each in both_arguments(node)]
+        there = " AND ".join(f"{value.sql} IS NOT NULL" for value in values)
+        return f"count(CASE WHEN {there} THEN 1 END)", "bigint", values
     inner, distinct = only_argument(node), ""
     if isinstance(inner, exp.Distinct) and len(inner.expressions) == 1:
         inner, distinct = inner.expressions[0], "DISTINCT "

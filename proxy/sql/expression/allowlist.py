@@ -1,7 +1,8 @@
 """The allow-list as people read it: an example of every function, operator and cast that is known.
 
-``page`` makes FUNCTIONS.md of it.  Invariant (tested): each example of the first table is what
-PostgreSQL says it is, and no rule of the translation is without an example.
+``page`` makes FUNCTIONS.md of it, written anew by ``python -m tests.sql.test_allowed``.
+Invariant (tested): each example of the first table is what PostgreSQL says it is, and no rule of
+the translation is without an example.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ OTHERS: dict[str, tuple[tuple[str, str], ...]] = {
         ("COUNT(*)", "records"),
         ("COUNT(x)", "records in which x is not NULL"),
         ("COUNT_IF(c)", "records for which a condition is true"),
+        ("REGR_COUNT(y, x)", "records in which neither is NULL; one of them may be a measure"),
         ("SUM(x)", "of attributes, or of a measure times an expression of attributes"),
         ("AVG(x)", "of an attribute or a measure"),
         ("a FILTER (WHERE c)", "the same of the records for which a condition is true"),
@@ -132,8 +134,8 @@ def page(shown: Callable[[str], str]) -> str:
     lines = [
         "# What statements may be made of",
         "",
-        "Made by `proxy/sql/allowed.py`. Each means what it means in PostgreSQL, and is tested",
-        "against it; what is not here is refused by name.",
+        "Made by `proxy/sql/expression/allowlist.py`. Each means what it means in PostgreSQL, and",
+        "is tested against it; what is not here is refused by name.",
     ]
     for title, forms in OTHERS.items():
         lines += ["", f"## {title}", ""]

@@ -63,3 +63,6 @@ SELECT COUNT(*) FROM (SELECT joined AS d FROM survey UNION ALL SELECT joined + I
 
 -- an outer ORDER BY of rows
 SELECT COUNT(*) FROM (SELECT age FROM survey UNION ALL SELECT children FROM survey ORDER BY 1) x
+
+-- pairs that differ between parts
+SELECT REGR_COUNT(a, c) AS n FROM (SELECT age AS a, children AS c FROM survey UNION ALL SELECT children, age FROM survey UNION ALL SELECT bonus, children FROM survey) t

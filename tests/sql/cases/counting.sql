@@ -44,6 +44,18 @@ SELECT COUNT(bonus * children) FROM survey
 -- reference: SELECT COUNT(*) FILTER (WHERE children > 1) AS n FROM survey
 SELECT COUNT_IF(children > 1) AS n FROM survey
 
+-- REGR_COUNT counts where both are not NULL
+SELECT REGR_COUNT(age, children) AS a, REGR_COUNT(children, score) AS b, REGR_COUNT(NULLIF(age, 3), children + 1) AS c, REGR_COUNT(NULL, age) AS d FROM survey
+
+-- REGR_COUNT of a measure and a column, in either order
+SELECT region, REGR_COUNT(bonus, children) AS a, REGR_COUNT(children, bonus) AS b, REGR_COUNT(bonus * children, age) AS c FROM survey GROUP BY region
+
+-- REGR_COUNT in a linear combination, with FILTER, of a text that is a number
+SELECT 2 * REGR_COUNT(age, children) - COUNT(*) AS a, REGR_COUNT('5', children) FILTER (WHERE married) AS b FROM survey
+
+-- REGR_COUNT of results
+SELECT REGR_COUNT(n, NULLIF(m, 5)) AS a, REGR_COUNT(n, m) FILTER (WHERE m > 2) AS b FROM (SELECT children AS m, COUNT(*) AS n FROM survey GROUP BY children) t
+
 -- FILTER restricts one aggregate
 SELECT COUNT(*) FILTER (WHERE region = 'south') AS south, COUNT(*) AS everyone FROM survey
 

@@ -33,7 +33,7 @@ SELECT array_agg(age) FROM survey
 -- at: region, ',
 SELECT string_agg(region, ',') FROM survey
 
--- whether any is true
+-- whether any number is true
 -- error: NotSupportedError
 -- says: bool_or takes a condition, not type integer
 SELECT bool_or(age) FROM survey
@@ -103,3 +103,26 @@ SELECT CREDIBLE_LOW(COUNT(*) * COUNT(*)) FROM survey
 -- says: the aggregate credible_low is not among those the proxy knows here
 -- at: CREDIBLE_L
 SELECT CREDIBLE_LOW(n) FROM (SELECT COUNT(*) AS n FROM survey) t
+
+-- a pair of one
+-- error: ProgrammingError
+-- says: REGR_COUNT takes two arguments, without DISTINCT
+-- at: REGR_COUNT
+SELECT REGR_COUNT(age) FROM survey
+
+-- different pairs of numbers
+-- error: ProgrammingError
+-- says: REGR_COUNT takes two arguments, without DISTINCT
+-- at: REGR_COUNT
+SELECT REGR_COUNT(DISTINCT age, children) FROM survey
+
+-- a pair with a text
+-- error: TypeMismatchError
+-- says: REGR_COUNT needs a number, not type text
+-- at: region, a
+SELECT REGR_COUNT(region, age) FROM survey
+
+-- a pair with a text, of results
+-- error: UndefinedFunctionError
+-- says: function regr_count(text) does not exist
+SELECT REGR_COUNT(n, region) FROM (SELECT region, COUNT(*) AS n FROM survey GROUP BY region) t

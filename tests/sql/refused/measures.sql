@@ -99,3 +99,9 @@ SELECT SUM(100 / wage) FROM survey
 -- says: wage is a measure: it can be summed, averaged and counted, and nothing else
 -- at: wage::text
 SELECT COUNT(*) FROM survey WHERE wage::text = '5'
+
+-- a pair of measures
+-- error: NotSupportedError
+-- says: REGR_COUNT of two measures is not known: the cube has the COUNT of each alone
+-- at: bonus, wage
+SELECT REGR_COUNT(bonus, wage) FROM survey
