@@ -13,9 +13,10 @@ from proxy.server.statements.routing import (
     ToMirror,
     plain,
     route,
-    split,
 )
+from proxy.server.statements.split import MOST, split
 from proxy.server.wire.messages import Bind
+from proxy.server.workers.tasks import routed
 from proxy.sql.parse import grammar
 
 DATASETS = ("cps1988", "Odd name")
@@ -205,3 +206,14 @@ def test_positions_are_those_of_the_text_with_its_parameters():
     for word in ("oh", "ah"):
         assert bound.original(bound.text.index(word) + 1) == text.index(word) + 1
     assert bound.original(1) == 1
+
+
+def test_a_message_has_so_many_statements():
+    """
+    More of them, or more tokens than a statement may have, are refused by name, not handed on.
+    """
+    for text, words in ((";".join(["SELECT 1"] * (MOST + 1)), "1,001"), ("1;" * 31_000, "tokens")):
+        ((_, _, decision),) = routed(text, DATASETS, "cps1988", (), (), True)
+        assert isinstance(decision, Reject)
+        assert words in decision.error.message
+    assert len(routed(";".join(["SELECT 1"] * MOST), DATASETS, "cps1988", (), (), True)) == MOST

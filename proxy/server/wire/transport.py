@@ -17,7 +17,7 @@ from proxy.server.wire.frames import FrameError, Frames, TooLongError
 
 PIECE = 1 << 15  # bytes that are read at a time
 HIGH = 1 << 20  # bytes of queued messages before reading pauses
-AHEAD = 1 << 15  # bytes that may arrive behind a message before login: what begins TLS, at most
+AHEAD = 1 << 14  # bytes that may arrive behind a message before login: what begins TLS, at most
 
 
 class ConnectionClosed(Exception):
