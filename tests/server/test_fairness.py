@@ -189,7 +189,7 @@ def test_what_is_stopped_ends_and_is_charged_or_not(tmp_path, way):
             longest = max(longest, late)
             after = other.execute("SELECT sum(spent) FROM privacy.budget").fetchone()
             if after != before and told is None:  # charged, and nobody heard
-                asking = running.connect("sam", options="-c privacy.spend=off")
+                asking = running.connect("bob", options="-c privacy.spend=off")
                 with asking, contextlib.suppress(psycopg.errors.StatementTooComplex):
                     asking.execute(text).fetchall()
     sys.stdout.write(f"\n{way}: the latest ended {longest:.2f} s after it was to\n")

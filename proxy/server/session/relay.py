@@ -64,6 +64,7 @@ class Relay:
         self._turn: asyncio.Future[None] | None = None  # that is waited for
         self._began = 0.0  # when the message that is handled came
         self._handles = False  # a message
+        self._late = False  # the mirror was told to stop what takes too long
         self._cancel_mirror = cancel_mirror
         self._settled = asyncio.Event()
         self.engine_runs = False
@@ -147,6 +148,8 @@ class Relay:
     # --- the mirror ------------------------------------------------------------------------------
 
     def _mirrored(self, kind: bytes, body: bytes) -> None:
+        if kind == b"E" and self._late:
+            self._late, body = False, body.replace(REQUEST.encode(), TIMEOUT.encode())
         self._client.write(self.conversation.mirrored(kind, body))
         if self.conversation.replies.settled:
             self.waits_since = None
@@ -249,6 +252,7 @@ class Relay:
         if over > 10:
             self._client.abort()
         elif over > 1:
+            self._late = True
             self._cancel_mirror()
 
     def stop(self) -> None:
