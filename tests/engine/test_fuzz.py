@@ -186,7 +186,7 @@ class Run:
     def _check_numbers(self, paid, said):
         """A number is measured if and only if there is a charge."""
         told = self.engine.told
-        answers = [answer for number in told[0] for answer in number] if told else []
+        answers = [answer for number in told.answers for answer in number] if told else []
         sources = {answer.source for answer in answers}
         assert ("measured" in sources) == (paid > 0), said
         assert sources <= {"measured", "inferred"}, said
