@@ -42,7 +42,7 @@ from proxy.engine.session import Session
 from proxy.errors import Error, StateError
 from proxy.files import enter
 from proxy.inference.accounting import UNIT
-from proxy.inference.history import Cancellation, never_cancel
+from proxy.inference.history import Cancellation
 from proxy.inference.query import Term
 from proxy.ledger import Ledger
 from proxy.ledger.sqlite import SQLiteLedger
@@ -328,12 +328,12 @@ class Engine:
         self, program: Program, session: Session
     ) -> tuple[list[tuple[Any, ...]], tuple[str, ...]]:
         """Return the cost that each number would have, and notices; measure nothing."""
-        with self._lock:
+        with self._turn(session):
             goals = self._goals(program, session)
             accountant = self._accountant(session.privileges)
             now = self._now()
             accountant.catch_up(self.ledger)
-            measurer = self._measurer(program.text, session, never_cancel)
+            measurer = self._measurer(program.text, session, session.check_canceled)
             first = forecast(accountant, goals, measurer)
 
             def after(terms: Sequence[Term]) -> float:

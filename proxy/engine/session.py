@@ -112,6 +112,7 @@ class Session:
 
     def explain(self, text: str) -> Result:
         """Return the cost that a query would have, and measure nothing: EXPLAIN UTILITY."""
+        self._canceled = False
         program = self._engine.compile(text, self)
         if not isinstance(program, Program):
             raise NotSupportedError(f"EXPLAIN UTILITY takes a query, not {program.kind.upper()}")

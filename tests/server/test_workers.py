@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import Error, InternalError, QueryCanceledError, StatementTooComplexError
+from proxy.server.workers import pool as workers_pool
 from proxy.server.workers import tasks
 from proxy.server.workers.cache import Cache
 from proxy.server.workers.compiler import RemoteCompiler
@@ -113,6 +114,17 @@ def test_memory_has_a_bound_and_goes_back(pool, lease):
     assert len(lease.call(bytes, 200 << 20)) == 200 << 20
     lease.close()
     assert lease.call(os.getpid) != first
+
+
+def test_time_has_a_bound(pool, monkeypatch):
+    """
+    A call that takes too long ends with its worker, and says so.
+    """
+    monkeypatch.setattr(workers_pool, "SECONDS", 0.3)
+    lease = Lease(pool)
+    with pytest.raises(StatementTooComplexError, match=r"more than 0\.3 s"):
+        lease.call(time.sleep, 60)
+    lease.close()
 
 
 def tasks_key(text):

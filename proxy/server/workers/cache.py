@@ -31,6 +31,8 @@ class Cache:
 
     def put(self, key: Hashable, value: Any, size: int, cost: float) -> None:
         """Keep a value of so many bytes, which took so many seconds to make."""
+        if size > self._size:
+            return
         with self._guard:
             self._drop(key)
             worth = cost / max(size, 1)

@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -90,12 +91,20 @@ class Worker:
         request = pickle.dumps((function, arguments), 5)
         if len(request) > MESSAGE:
             raise StatementTooComplexError("the statement's values need more memory than allowed")
+        deadline = time.monotonic() + SECONDS
+
+        def wait() -> None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._line.settimeout(left)
+
         try:
-            self._line.settimeout(SECONDS)
+            wait()
             send(self._line, [request])
             if not select.select([self._line], [], [], QUICK)[0]:
                 self._step_back()
-            resident, head, *buffers = receive(self._line)
+            resident, head, *buffers = receive(self._line, wait)
             kind, value = _Unpickler(io.BytesIO(head), buffers=buffers).load()
         except TimeoutError:
             self.kill()
@@ -115,8 +124,7 @@ class Worker:
             raise
         size = int.from_bytes(resident)
         self._at_first = self._at_first or size
-        if kind == "error" or size > self._at_first + GROWN:
-            self.usable = self.usable and size <= self._at_first + GROWN
+        self.usable = self.usable and size <= self._at_first + GROWN
         if isinstance(value, InternalError):
             log.error("internal error of a worker", extra={"reason": value.detail})
             value.detail, value.hint = None, "the log of the proxy says more; please report it"
