@@ -8,29 +8,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import ssl
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from proxy.engine import Engine, Result
-from proxy.errors import Error, InsufficientBudgetError, QueryCanceledError
+from proxy.errors import Error, InsufficientBudgetError, OperationalError, QueryCanceledError
 from proxy.ledger import SHARED
 from proxy.policy import User
-from proxy.server import login, metrics, scram
+from proxy.server import login, logs, metrics, scram
+from proxy.server.health import Health, notify, ready
 from proxy.server.limits import Limits
-from proxy.server.mirror.postgres import Address
+from proxy.server.mirror.address import Address
 from proxy.server.registry import Generation, MirrorInstance, Registry, described
 from proxy.server.session.conversation import Conversation
 from proxy.server.session.engine_sessions import EngineSessions
 from proxy.server.session.relay import Relay
-from proxy.server.wire.frames import CANCEL, SSL, FrameError, Frames
+from proxy.server.wire.frames import CANCEL, FrameError
 from proxy.server.wire.transport import ConnectionClosed, Transport
 
 log = logging.getLogger("proxy.server")
@@ -38,7 +40,6 @@ WORKERS = 16  # threads for the engines
 LOGINS = 256  # connections that have not logged in yet
 GRACE = 10.0  # seconds for running statements, when the server stops
 LOOK = 1.0  # seconds between two looks at the files
-PATIENCE = 3.0  # seconds for a mirror to say that it is well
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class Server:
         self.registry = Registry(
             policies, options.state, options.mirror, options.connections, options.limits
         )
+        self.health = Health(self.registry, self.metrics)
         self._retired: list[Engine] = []  # that may still run a statement
         self._hangup = asyncio.Event()
         self._pool = ThreadPoolExecutor(WORKERS, "engine")
@@ -86,18 +88,12 @@ class Server:
             PolicyError, StateError, OperationalError: something of it is not as it must be.
         """
         try:
+            await self._bind()
             await asyncio.to_thread(self.registry.load)
             await asyncio.to_thread(self._count_budgets)
-            loop = asyncio.get_running_loop()
-            self._server = await loop.create_server(
-                self._new_client, self.options.host, self.options.port, backlog=512
-            )
-            self.port = self._server.sockets[0].getsockname()[1]
-            if self.options.metrics_port is not None:
-                self._metrics_server = await metrics.serve(
-                    "127.0.0.1", self.options.metrics_port, self.metrics, self.healthy
-                )
-                self.metrics_port = self._metrics_server.sockets[0].getsockname()[1]
+            for server in (self._server, self._metrics_server):
+                if server is not None:
+                    await server.start_serving()
             self._start(self._watch_times())
             self._start(self._watch_files())
         except BaseException:
@@ -105,13 +101,27 @@ class Server:
             raise
         where = {"host": self.options.host, "port": self.port, "metrics_port": self.metrics_port}
         log.info("listening", extra=where)
+        notify("READY=1")
 
-    async def healthy(self) -> bool:
-        """Whether every mirror takes connections."""
-        instances = await asyncio.to_thread(self.registry.instances)
-        up = await asyncio.gather(*(_answers(each.mirror.address) for each in instances))
-        self.metrics.mirrors_up.set(sum(up))
-        return all(up)
+    async def _bind(self) -> None:
+        """Take the ports, before anything takes long; nothing is accepted yet.
+
+        Raises:
+            OperationalError: one of them is taken, or not to be had.
+        """
+        loop = asyncio.get_running_loop()
+        host, port = self.options.host, self.options.port
+        with _naming(f"--listen {host}:{port}"):
+            self._server = await loop.create_server(
+                self._new_client, host, port, backlog=512, start_serving=False
+            )
+        self.port = self._server.sockets[0].getsockname()[1]
+        if (own := self.options.metrics_port) is not None:
+            with _naming(f"--metrics-port {own}"):
+                self._metrics_server = await metrics.serve(
+                    "127.0.0.1", own, self.metrics, self.health.datasets, ready
+                )
+            self.metrics_port = self._metrics_server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         """Stop listening, let running statements end, cancel the rest, and clean up."""
@@ -138,6 +148,7 @@ class Server:
 
     def _clean_up(self) -> None:
         self._pool.shutdown(wait=True)
+        self.health.close()
         self.registry.close()
         for engine in self._retired:
             engine.close()
@@ -153,6 +164,7 @@ class Server:
         try:
             await stopped.wait()
             log.info("stopping")
+            notify("STOPPING=1")
         finally:
             await self.stop()
 
@@ -278,7 +290,7 @@ class Server:
         if instance is None or wish.database not in instance.type_lookups:
             raise self._no_database(wish, user, instance)
         try:
-            mirror = await _connect(instance.mirror.address)
+            mirror = await instance.mirror.address.connect()
         except OSError:
             raise login.fatal("57P03", "the server is not ready", "try again soon") from None
         try:
@@ -314,14 +326,18 @@ class Server:
         engine = EngineSessions(
             lambda: self.registry.current.engines, user, type_lookup, self.options.limits
         )
+        peer = client.raw.get_extra_info("peername") if client.raw else None
+        who = {"user": user.name, "database": home, "address": peer[0] if peer else ""}
+        lines = logs.Statements(who, lambda what: self.metrics.statements.labels(home, what).inc())
+        client.closed.add_done_callback(lambda _: lines.flush())
         conversation = Conversation(
             engine,
             (home,),  # another dataset is another database
             home,
             tuple(generation.public(home).items()),
-            on_outcome=partial(self._count, user.name),
+            on_outcome=partial(self._count, user.name, lines),
         )
-        return Relay(
+        relay = Relay(
             client,
             mirror,
             conversation,
@@ -329,6 +345,8 @@ class Server:
             self._pool,
             lambda: self._cancel_on_mirror(address, key),
         )
+        relay.on_reply = lines.replied
+        return relay
 
     def _no_database(
         self, wish: login.Startup, user: User, instance: MirrorInstance | None
@@ -347,15 +365,21 @@ class Server:
 
     async def _tell_health(self, client: Transport) -> None:
         """Answer ``serve --check``, which sends no password: the log has the reasons."""
-        if not await self.healthy():
-            raise login.fatal("57P03", "a mirror has ended, or timed out")
-        if self.registry.current.broken or self.registry.stale:
-            raise login.fatal("57P03", "not all policies and users are served as they are now")
+        if unwell := await self.health.unwell():
+            raise login.fatal("57P03", unwell)
 
-    def _count(self, user: str, dataset: str, outcome: Result | Error, seconds: float) -> None:
+    def _count(
+        self,
+        user: str,
+        lines: logs.Statements,
+        dataset: str,
+        outcome: Result | Error,
+        seconds: float,
+    ) -> None:
         """Count and log the outcome of a statement."""
+        sqlstate = None
         if isinstance(outcome, Error):
-            what, cost = _failure(outcome), outcome.cost
+            what, cost, sqlstate = _failure(outcome), outcome.cost, outcome.sqlstate
         else:
             what, cost = _success(outcome), outcome.cost
             if cost and (engine := self.registry.current.engines.get(dataset)):
@@ -365,12 +389,12 @@ class Server:
         self.metrics.statements.labels(dataset, what).inc()
         self.metrics.cost.labels(dataset).inc(cost)
         self.metrics.statement_duration.observe(seconds)
-        fields = {"user": user, "database": dataset, "outcome": what, "cost": cost}
-        log.info("answered", extra=fields | {"seconds": round(seconds, 4)})
+        lines.ran(what, cost, seconds, sqlstate)
 
     def _count_budgets(self) -> None:
         """Set the gauges of each dataset's budget, and of what its shared history has left."""
         self.metrics.policies_broken.set(len(self.registry.current.broken))
+        self.metrics.keep_datasets(self.registry.current.engines)
         for name, engine in self.registry.current.engines.items():
             self.metrics.add_dataset(name, float(engine.policy.privacy.budget))
             with suppress(Error):  # of another policy, which will be read soon
@@ -392,7 +416,7 @@ class Server:
     async def _send_cancel(self, address: Address, key: bytes) -> None:
         with suppress(OSError, ConnectionClosed, TimeoutError):
             async with asyncio.timeout(5):
-                mirror = await _connect(address)
+                mirror = await address.connect()
                 mirror.write(struct.pack("!ii", len(key) + 8, CANCEL) + key)
                 await mirror.closed
                 mirror.close()
@@ -404,6 +428,17 @@ class Server:
             now = time.monotonic()
             for relay in list(self._relays.values()):
                 relay.check_time(now)
+
+
+@contextmanager
+def _naming(flag: str) -> Iterator[None]:
+    """Say which flag it is that the system refuses."""
+    try:
+        yield
+    except OSError as error:
+        code = error.errno or 0
+        why = os.strerror(code) if code > 0 else error.strerror  # asyncio's words are long
+        raise OperationalError(f"{flag}: {why}") from None
 
 
 def _success(result: Result) -> str:
@@ -418,34 +453,3 @@ def _failure(error: Error) -> str:
     if isinstance(error, InsufficientBudgetError):
         return "refused"
     return "canceled" if isinstance(error, QueryCanceledError) else "failed"
-
-
-async def _answers(address: Address) -> bool:
-    """Whether a mirror takes connections."""
-    try:
-        async with asyncio.timeout(PATIENCE):
-            if address.socket is not None:
-                reader, writer = await asyncio.open_unix_connection(address.socket)
-            else:
-                reader, writer = await asyncio.open_connection(address.host, address.port)
-            try:
-                writer.write(struct.pack("!ii", 8, SSL))  # it says S or N
-                return bool(await reader.read(1))
-            finally:
-                writer.close()
-    except (OSError, TimeoutError):
-        return False
-
-
-async def _connect(address: Address) -> Transport:
-    """Connect to a mirror."""
-    loop = asyncio.get_running_loop()
-
-    def new_transport() -> Transport:
-        return Transport(Frames(1 << 20))
-
-    if address.socket is not None:
-        _, transport = await loop.create_unix_connection(new_transport, address.socket)
-    else:
-        _, transport = await loop.create_connection(new_transport, address.host, address.port)
-    return transport
