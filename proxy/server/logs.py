@@ -20,7 +20,7 @@ import psycopg
 
 FIELDS = (
     *("host", "port", "metrics_port", "user", "database", "address"),
-    *("outcome", "outcomes", "cost", "seconds", "count", "sqlstate"),  # of statements
+    *("outcome", "outcomes", "cost", "seconds", "count", "sqlstate", "sqlstates"),
     *("file", "line", "key", "reason", "detail", "hint"),  # a file, and what is wrong with it
 )
 
@@ -80,7 +80,7 @@ class Statements:
         self._who, self._on_failure = who, on_failure
         self._outcomes: Counter[str] = Counter()
         self._sums: dict[str, float] = {}
-        self._sqlstate: str | None = None  # of the last that failed
+        self._failures: Counter[str] = Counter()  # by SQLSTATE
         self._announced = False  # the engine's error, whose ErrorResponse is to come
         self._since, self._lines = 0.0, 0
         self._later: asyncio.TimerHandle | None = None
@@ -91,7 +91,8 @@ class Statements:
         for name, amount in (("cost", cost), ("seconds", seconds)):
             self._sums[name] = self._sums.get(name, 0.0) + amount
         if sqlstate is not None:
-            self._sqlstate, self._announced = sqlstate, True
+            self._failures[sqlstate] += 1
+            self._announced = True
 
     def replied(self, sqlstate: str | None) -> None:
         """Note the SQLSTATE of an ErrorResponse, or None: a ReadyForQuery, which ends a series."""
@@ -99,7 +100,7 @@ class Statements:
             self._end()
             return
         if not self._announced:
-            self._sqlstate = sqlstate
+            self._failures[sqlstate] += 1
             outcome = "canceled" if sqlstate == "57014" else "failed"
             self._outcomes[outcome] += 1
             self._on_failure(outcome)
@@ -133,12 +134,20 @@ class Statements:
         if count > 1:
             line["count"] = count
         line |= {name: round(amount, 6) for name, amount in self._sums.items()}
-        if self._sqlstate is not None:
-            line |= failure(self._sqlstate)
+        if len(self._failures) == 1:
+            line |= failure(next(iter(self._failures)))
+        elif self._failures:
+            line["sqlstates"] = self._named()
         log.info("answered", extra=line)
-        self._outcomes.clear()
-        self._sums.clear()
-        self._sqlstate = None
+        for noted in (self._outcomes, self._sums, self._failures):
+            noted.clear()
+
+    def _named(self) -> dict[str, int]:
+        """Return the number of failures by SQLSTATE, of those that PostgreSQL has."""
+        named: Counter[str] = Counter()
+        for sqlstate, count in self._failures.items():
+            named[failure(sqlstate)["sqlstate"]] += count
+        return dict(named)
 
 
 def failure(sqlstate: str) -> dict[str, str]:

@@ -39,7 +39,7 @@ class Metrics:
         counter = partial(Counter, namespace="privacy_proxy", registry=self.registry)
         self.connections = gauge("connections", "Sessions that are open.")
         self.mirrors_up = gauge("mirrors_up", "Mirrors that take connections.")
-        self.ready = gauge("ready", "1 for each part that is well, else 0.", ["dataset", "part"])
+        self.ready = gauge("ready", "Parts of a dataset: 1 is well, 0 is not.", ["dataset", "part"])
         self.waiting = gauge("waiting", "Statements that wait for their turn.")
         self.workers = gauge("workers", "Worker processes, by what they do.", ["state"])
         self.policies_broken = gauge("policies_broken", "Policies that are not served as they are.")
