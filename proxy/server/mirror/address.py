@@ -66,7 +66,7 @@ class Address:
                 place = (info.host, info.port, info.user, info.password, info.dbname)
             if not superuser:
                 raise OperationalError("the user of --mirror is no superuser there", hint=HINT)
-            return cls(*place, more, _context(more) if encrypted else None)
+            return cls(*place, more, context(more) if encrypted else None)
         except (psycopg.OperationalError, psycopg.ProgrammingError, OSError) as error:
             why = str(error).strip().splitlines() or [""]
             raise OperationalError(
@@ -149,19 +149,19 @@ class Address:
         return connection
 
 
-def _context(more: Mapping[str, str]) -> ssl.SSLContext:
+def context(more: Mapping[str, str]) -> ssl.SSLContext:
     """Return what checks the mirror's certificate as libpq does."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     mode, roots = more.get("sslmode", "prefer"), more.get("sslrootcert")
-    context.check_hostname = mode == "verify-full" or roots == "system"
+    made.check_hostname = mode == "verify-full" or roots == "system"
     if mode.startswith("verify") or (roots and mode == "require"):
         if roots == "system":
-            context.load_default_certs()
+            made.load_default_certs()
         else:
-            context.load_verify_locations(roots or Path(ROOTS).expanduser())
+            made.load_verify_locations(roots or Path(ROOTS).expanduser())
     else:
-        context.verify_mode = ssl.CERT_NONE
+        made.verify_mode = ssl.CERT_NONE
     if certificate := more.get("sslcert"):
         with suppress(FileNotFoundError):  # libpq goes on without
-            context.load_cert_chain(certificate, more.get("sslkey"), more.get("sslpassword", ""))
-    return context
+            made.load_cert_chain(certificate, more.get("sslkey"), more.get("sslpassword", ""))
+    return made
