@@ -189,6 +189,68 @@ def test_metrics_are_named_by_the_conventions_of_prometheus():
     assert found["connections",] == found["logins_total", "failed"] == 0
 
 
+UNITS = {"ms", "milliseconds", "minutes", "hours", "days", "percent", "kb", "mb", "megabytes"}
+ENDS = ("_bucket", "_sum", "_count", "_total", "_info", "_created")
+
+
+def test_a_page_passes_what_promtool_checks(folder):
+    """
+    Help, a type and a name in snake case for each family; base units; no type in a name and no name
+    of a label in it; labels from short lists, whatever clients send.
+    """
+    with serving.spawned(folder) as running:
+        before = families(read(running, "metrics"))
+        with running.connect() as connection:
+            for number in range(50):
+                with contextlib.suppress(psycopg.Error):
+                    connection.execute(f"SELECT x{number}, '{number}' FROM t{number}")
+        for number in range(5):
+            with contextlib.suppress(psycopg.Error):
+                running.connect(f"user{number}", dataset=f"set{number}")
+        after = families(read(running, "metrics"))
+    assert {f.name: len(f.samples) for f in before} == {f.name: len(f.samples) for f in after}
+    for family in after:
+        words = set(family.name.split("_"))
+        assert re.fullmatch("privacy_proxy(_[a-z]+)+", family.name)
+        assert family.documentation
+        assert family.type in ("counter", "gauge", "histogram")
+        assert not words & (UNITS | {"counter", "gauge", "histogram"})
+        if family.type != "counter" and not family.name.endswith("_created"):
+            assert not family.name.endswith(ENDS)
+        for sample in family.samples:
+            assert not words & set(sample.labels)
+            assert set(sample.labels) <= {"dataset", "history", "le", "outcome", "part", "state"}
+            assert not re.search(r"set\d|user\d|x\d|t\d", str(sample.labels))
+
+
+def families(text):
+    return list(text_string_to_metric_families(text))
+
+
+def test_gauges_of_a_dataset_that_is_served_no_more_are_gone():
+    """
+    Those of the others stay, and so do counters, which would otherwise seem to begin anew.
+    """
+    metrics = Metrics()
+    for name in ("old", "kept"):
+        metrics.add_dataset(name, 2.0)
+        metrics.budget_left.labels(name, "shared").set(1)
+        metrics.budget_left.labels(name, "ann").set(1)
+        metrics.cost.labels(name).inc(0.5)
+    metrics.show_parts({"old": {"disk": "ok"}, "kept": {"disk": "it timed out"}})
+    metrics.keep_datasets(["kept"])
+    found = samples(generate_latest(metrics.registry).decode())
+    gauges = [key for key in found if key[0] in ("budget_nats", "budget_left_nats", "ready")]
+    assert sorted(gauges) == [
+        ("budget_left_nats", "kept", "ann"),
+        ("budget_left_nats", "kept", "shared"),
+        ("budget_nats", "kept"),
+        ("ready", "kept", "disk"),
+    ]
+    assert found["ready", "kept", "disk"] == 0
+    assert found["cost_nats_total", "old"] == 0.5
+
+
 def test_a_mirror_that_is_not_there_is_an_error_of_the_operator(folder):
     """
     Two lines, no traceback.
