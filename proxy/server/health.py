@@ -17,7 +17,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from proxy.engine import Engine
@@ -45,7 +45,9 @@ class Health:
     def __init__(self, registry: Registry, metrics: Metrics, room: int = ROOM) -> None:
         self._registry, self._metrics, self._room = registry, metrics, room
         self._pool = ThreadPoolExecutor(4, "health")
-        self._probes: dict[tuple[str, str], Future[str]] = {}  # by dataset and part: under way
+        self._probes: dict[
+            tuple[str, str], asyncio.Future[str]
+        ] = {}  # by dataset and part: under way
         self._look: asyncio.Task[dict[str, Parts]] | None = None
         self._began = 0.0
 
@@ -98,13 +100,15 @@ class Health:
             "cube": self._cube,
             "disk": self._disk,
         }
+        loop = asyncio.get_running_loop()
         asked = [(name, part) for name in engines for part in kinds]
         for name, part in asked:
             probe = self._probes.get((name, part))
             if probe is None or probe.done():
-                call = kinds[part]
-                self._probes[name, part] = self._pool.submit(call, engines[name])
-        waited = [asyncio.wrap_future(self._probes[each]) for each in asked]
+                self._probes[name, part] = loop.run_in_executor(
+                    self._pool, kinds[part], engines[name]
+                )
+        waited = [self._probes[each] for each in asked]
         if waited:
             await asyncio.wait(waited, timeout=PATIENCE)
         found: dict[str, dict[str, str]] = {name: {} for name in engines}

@@ -144,11 +144,11 @@ class Server:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.health.close()
         await asyncio.to_thread(self._clean_up)
 
     def _clean_up(self) -> None:
         self._pool.shutdown(wait=True)
-        self.health.close()
         self.registry.close()
         for engine in self._retired:
             engine.close()
