@@ -407,6 +407,8 @@ def test_many_statements_do_not_make_many_lines(folder):
             connection.execute(";".join([COUNT] * many))
             connection.execute("SELECT 1")
             with contextlib.suppress(psycopg.Error):
+                connection.execute("SELECT COUNT(*) FROM cps1988 WITH UTILITY (1e-6, 0.1)")
+            with contextlib.suppress(psycopg.Error):
                 connection.execute(";".join([COUNT] * 3 + ["SELECT 1/0"]))
             with connection.pipeline():
                 for _ in range(some):
@@ -415,7 +417,9 @@ def test_many_statements_do_not_make_many_lines(folder):
                 connection.execute(COUNT)
         read(running, "health")
     lines = [json.loads(line) for line in running.log if '"answered"' in line]
-    _, first, failed, series, *rest = lines
+    _, first, refused, failed, series, *rest = lines
+    assert (refused["outcome"], refused["sqlstate"]) == ("refused", "53400")
+    assert "count" not in refused
     assert (first["count"], first["outcome"], first["cost"]) == (many, "inferred", 0)
     assert failed["outcomes"] == {"inferred": 3, "failed": 1}
     assert failed["sqlstate"], failed["reason"] == ("22012", "DivisionByZero")
