@@ -422,7 +422,7 @@ def test_many_statements_do_not_make_many_lines(folder):
     assert "count" not in refused
     assert (first["count"], first["outcome"], first["cost"]) == (many, "inferred", 0)
     assert failed["outcomes"] == {"inferred": 3, "failed": 1}
-    assert failed["sqlstate"], failed["reason"] == ("22012", "DivisionByZero")
+    assert (failed["sqlstate"], failed["reason"]) == ("22012", "DivisionByZero")
     assert series["count"] == some
     assert sum(line.get("count", 1) for line in rest) == some
     seconds = {line["time"][:19] for line in rest}
