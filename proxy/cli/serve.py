@@ -6,10 +6,12 @@ Everything of the server is imported where it is used, so that ``--help`` comes 
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import re
 import socket
 import struct
+import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +19,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from proxy.cli import systemd
+from proxy.cli.environment import option, print_settings, variable, warn_of_unknown
 from proxy.errors import OperationalError
 
 if TYPE_CHECKING:
@@ -58,8 +62,8 @@ def dsn(context: click.Context, parameter: click.Parameter, value: str | None) -
 
 
 @click.command()
-@click.argument("policies", nargs=-1, required=True)
-@click.option(
+@click.argument("policies", nargs=-1, required=True, envvar=variable("policies"), type=click.Path())
+@option(
     "--listen",
     callback=address,
     metavar="HOST:PORT",
@@ -67,56 +71,81 @@ def dsn(context: click.Context, parameter: click.Parameter, value: str | None) -
     show_default=True,
     help="Where clients connect.",
 )
-@click.option(
+@option(
     "--state",
     type=click.Path(path_type=Path),
     metavar="DIR",
     help="The folder of ledgers and cubes.",
 )
-@click.option(
+@option(
     "--mirror",
     callback=dsn,
     metavar="DSN",
     help="A PostgreSQL of its own for the proxy, as superuser.  [default: an embedded one]",
 )
-@click.option("--tls-cert", metavar="FILE", help="The server's certificate: TLS is required then.")
-@click.option("--tls-key", metavar="FILE", help="The key of the certificate.")
-@click.option("--allow-plain", is_flag=True, help="Let clients connect without TLS all the same.")
-@click.option(
+@option("--tls-cert", metavar="FILE", help="The server's certificate: TLS is required then.")
+@option("--tls-key", metavar="FILE", help="The key of the certificate.")
+@option("--allow-plain", is_flag=True, help="Let clients connect without TLS all the same.")
+@option(
     "--metrics-port",
     type=click.IntRange(0, PORT_MAX),
     metavar="PORT",
-    help="Prometheus' /metrics, and /health, on 127.0.0.1.",
+    help="On 127.0.0.1: Prometheus' /metrics, /health (it lives), /ready (all can be asked).",
 )
-@click.option(
-    "--connections", type=MANY, default=200, metavar="N", show_default=True, help="In all."
+@option(
+    "--connections",
+    type=MANY,
+    default=200,
+    metavar="N",
+    show_default=True,
+    help="Connections in all.",
 )
-@click.option(
-    "--user-connections", type=MANY, default=20, metavar="N", show_default=True, help="Of one user."
+@option(
+    "--user-connections",
+    type=MANY,
+    default=20,
+    metavar="N",
+    show_default=True,
+    help="Connections of one user.",
 )
-@click.option(
+@option(
     "--timeout",
     type=click.FloatRange(0.001, 86_400),
     callback=seconds,
     default=60.0,
     metavar="SECONDS",
     show_default=True,
-    help="Of one statement.",
+    help="The longest a statement may take.",
 )
-@click.option(
+@option(
     "--rows",
     type=click.IntRange(1),
     default=1_000_000,
     metavar="N",
     show_default=True,
-    help="Of one result.",
+    help="The most that one result may have.",
 )
 @click.option(
     "--check",
     is_flag=True,
     help="Only ask the server at --listen whether it is well, and see that POLICIES are.",
 )
+@click.option(
+    "--print-settings",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=print_settings,
+    help="Print flags, variables and defaults as a table.",
+)
+@click.option(
+    "--print-systemd",
+    is_flag=True,
+    help="Print a systemd unit that serves POLICIES with these flags.",
+)
+@click.pass_context
 def serve(
+    context: click.Context,
     policies: tuple[str, ...],
     listen: tuple[str, int],
     state: Path | None,
@@ -130,13 +159,20 @@ def serve(
     timeout: float,
     rows: int,
     check: bool,
+    print_systemd: bool,
 ) -> None:
     """Serve the datasets of POLICIES (files, or folders of them) to SQL clients.
 
     Clients connect as to any PostgreSQL; the name of a dataset is the name of a database.  Who may
     connect is in users.yaml beside the policies.
+
+    POLICIES may come from PRIVACY_PROXY_POLICIES too, with colons between them.
     """
     host, port = listen
+    warn_of_unknown(context.command)
+    if print_systemd:
+        click.echo(systemd.unit(context), nl=False)
+        return
     if check:
         _check_files([file for file in policies if Path(file).exists()], state)
         _check(host, port, metrics_port)
@@ -209,17 +245,34 @@ def _check(host: str, port: int, metrics_port: int | None) -> None:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise OperationalError(f"nothing answers on {where}: {why}") from None
+    datasets = {} if metrics_port is None else _ready(metrics_port)
+    wrong = [
+        f"{part} of {name}: {state}"
+        for name, parts in datasets.items()
+        for part, state in parts.items()
+        if state != "ok"
+    ]
+    if wrong:
+        raise OperationalError(f"the server on {where} is not well: {'; '.join(wrong)}")
     if answer[:1] != b"R":
         found = re.search(rb"\0M([^\0]+)\0", answer) if answer[:1] == b"E" else None
         why = found[1].decode("utf-8", "replace") if found else "it speaks another protocol"
         raise OperationalError(f"what listens on {where} takes no logins: {why}")
-    if metrics_port is None:
-        return
+
+
+def _ready(port: int) -> dict[str, dict[str, str]]:
+    """Return what a server says of its datasets' parts."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/health", timeout=PATIENCE):
-            pass
-    except OSError as error:
-        raise OperationalError(f"the server on {where} is not well: {error}") from None
+        try:
+            reply = urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=PATIENCE)
+        except urllib.error.HTTPError as error:
+            reply = error  # 503 has the same body
+        with reply:
+            datasets: dict[str, dict[str, str]] = json.load(reply)
+            return datasets
+    except (OSError, ValueError) as error:
+        why = getattr(error, "reason", None) or error
+        raise OperationalError(f"nothing says on port {port} what is ready: {why}") from None
 
 
 def _encrypted(connection: socket.socket, offer: bytes) -> socket.socket:

@@ -20,12 +20,12 @@ from typing import Any
 from proxy.policy import User, Users, Verifier
 from proxy.server import login, scram
 from proxy.server.metrics import Metrics
-from proxy.server.mirror.postgres import Address
+from proxy.server.mirror.address import Address
 from proxy.server.registry import Generation, MirrorInstance, Registry
 from proxy.server.session.relay import Relay
 from proxy.server.strangers import LINE, PLACES, FullError, Journal, Places, Throttle, network
 from proxy.server.wire.certificate import Certificate
-from proxy.server.wire.frames import CANCEL, FrameError, Frames
+from proxy.server.wire.frames import CANCEL, FrameError
 from proxy.server.wire.transport import ConnectionClosed, Transport
 
 log = logging.getLogger("proxy.server")
@@ -47,6 +47,7 @@ class Login:
     instance: MirrorInstance
     generation: Generation
     parameters: dict[bytes, bytes]
+    address: str  # of the client
 
 
 @dataclass(eq=False)
@@ -88,7 +89,7 @@ class Connections:
         allow_plain: bool,
         *,
         start: Callable[[Coroutine[Any, Any, None]], object],
-        healthy: Callable[[], Awaitable[bool]],
+        unwell: Callable[[], Awaitable[str | None]],
         new_relay: Callable[[Login], Relay],
         reload: Callable[[], None],
     ) -> None:
@@ -96,7 +97,7 @@ class Connections:
         self.certificate = certificate  # of those that begin from now on
         self._registry, self._metrics, self._most = registry, metrics, most
         self._allow_plain = allow_plain
-        self._start, self._healthy = start, healthy
+        self._start, self._unwell = start, unwell
         self._new_relay, self._reload = new_relay, reload
         self._line: Places[Visitor] = Places(LINE, math.inf)
         self._turns: dict[str, Turn] = {}  # by network, while anybody waits
@@ -254,7 +255,7 @@ class Connections:
         self._entering += 1
         try:
             async with asyncio.timeout(login.SECONDS):
-                return await self._enter(client, wish, user, generation)
+                return await self._enter(visitor, wish, user, generation)
         except (ConnectionClosed, TimeoutError, OSError):
             raise _not_ready() from None
         finally:
@@ -302,7 +303,7 @@ class Connections:
             raise ConnectionClosed
 
     async def _enter(
-        self, client: Transport, wish: login.Startup, user: User, generation: Generation
+        self, visitor: Visitor, wish: login.Startup, user: User, generation: Generation
     ) -> Login:
         """Log a client in to its mirror, as the user that it is.
 
@@ -310,10 +311,11 @@ class Connections:
             ConnectionClosed, OSError: the mirror is not there, or went away.
             LoginError: there is no such database, or the mirror says why it lets nobody in.
         """
+        client = visitor.client
         instance = generation.instances.get(user.name)
         if instance is None or wish.database not in instance.type_lookups:
             raise self._no_database(wish, user, instance)
-        mirror = await connect(instance.mirror.address)
+        mirror = await instance.mirror.address.connect()
         try:
             secret = instance.mirror.secret(user.name)
             key, parameters = await login.enter(client, mirror, wish, secret)
@@ -326,7 +328,17 @@ class Connections:
             mirror.close()
             raise
         client.stranger = False
-        return Login(client, mirror, key, user, wish.database, instance, generation, parameters)
+        return Login(
+            client,
+            mirror,
+            key,
+            user,
+            wish.database,
+            instance,
+            generation,
+            parameters,
+            visitor.address,
+        )
 
     def _no_database(
         self, wish: login.Startup, user: User, instance: MirrorInstance | None
@@ -348,10 +360,8 @@ class Connections:
 
     async def _tell_health(self) -> None:
         """Answer ``serve --check``, which sends no password: the log has the reasons."""
-        if not await self._healthy():
-            raise login.fatal("57P03", "a mirror has ended, or timed out")
-        if self._registry.current.broken or self._registry.stale:
-            raise login.fatal("57P03", "not all policies and users are served as they are now")
+        if unwell := await self._unwell():
+            raise login.fatal("57P03", unwell)
 
     # --- cancelling ------------------------------------------------------------------------------
 
@@ -369,7 +379,7 @@ class Connections:
     async def _send_cancel(self, address: Address, key: bytes) -> None:
         with suppress(OSError, ConnectionClosed, TimeoutError):
             async with asyncio.timeout(5):
-                mirror = await connect(address)
+                mirror = await address.connect()
                 mirror.write(struct.pack("!ii", len(key) + 8, CANCEL) + key)
                 await mirror.closed
                 mirror.close()
@@ -396,17 +406,3 @@ def _many_failures() -> login.LoginError:
 
 def _not_ready() -> login.LoginError:
     return login.fatal("57P03", "the server is not ready", "try again soon")
-
-
-async def connect(address: Address) -> Transport:
-    """Connect to a mirror."""
-    loop = asyncio.get_running_loop()
-
-    def new_transport() -> Transport:
-        return Transport(Frames(1 << 20))
-
-    if address.socket is not None:
-        _, transport = await loop.create_unix_connection(new_transport, address.socket)
-    else:
-        _, transport = await loop.create_connection(new_transport, address.host, address.port)
-    return transport

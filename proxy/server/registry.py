@@ -17,16 +17,15 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from psycopg.conninfo import conninfo_to_dict
-
 from proxy.engine import Engine
 from proxy.errors import Error, OperationalError, PolicyError
 from proxy.policy import Users, load_users
 from proxy.policy import load as load_policy
 from proxy.server import login
 from proxy.server.limits import Limits
+from proxy.server.mirror.address import Address
 from proxy.server.mirror.mirror import Mirror, visibility
-from proxy.server.mirror.postgres import Address, Embedded, end_orphans
+from proxy.server.mirror.postgres import Embedded, end_orphans
 from proxy.server.mirror.type_lookup import TypeLookup
 from proxy.server.public_parts import public_part, public_rows, relations
 from proxy.server.workers.pool import Pool
@@ -117,7 +116,7 @@ class Registry:
         connections: int,
         limits: Limits,
     ) -> None:
-        self._named, self._state, self._dsn = named, state, mirror
+        self._named, self.state, self._dsn = named, state, mirror
         self._connections, self._limits = connections, limits
         self.pool = Pool()
         self._prepared: Mapping[str, object] = {}  # what the workers know
@@ -154,6 +153,8 @@ class Registry:
             if self._closed:
                 return []
             self.stale = True
+            if self._current is None and self._dsn is not None:
+                Address.of(self._dsn)  # before anything takes long
             fingerprint = self._read_fingerprint()
             paths = policies(self._named)
             users = load_users(paths[0].parent / USERS)
@@ -230,7 +231,7 @@ class Registry:
                 try:
                     same = fingerprint == self._fingerprints.get(path)
                     if previous is None or not same or not _in_force(previous):
-                        engine = opened(path, self._state)
+                        engine = opened(path, self.state)
                         fingerprint = _files([path, *_public_files(engine)])
                     assert engine is not None
                     _fits(engine, served)
@@ -251,7 +252,7 @@ class Registry:
                 if engine not in old.values():
                     engine.close()
             raise
-        return served, fingerprints, [Broken.of(path, self._state) for path in errors]
+        return served, fingerprints, [Broken.of(path, self.state) for path in errors]
 
     def _tell(self, errors: Mapping[Path, Error]) -> None:
         """Log each policy that is broken, once."""
@@ -272,7 +273,7 @@ class Registry:
         created: list[MirrorInstance],
     ) -> dict[str, MirrorInstance]:
         """Return the mirror of each user: one that is there and runs, or a new one."""
-        notes = state_folder(next(iter(engines.values())).policy, self._state).parent
+        notes = state_folder(next(iter(engines.values())).policy, self.state).parent
         self.key = self.key or login.key(notes)
         if self._current is None and (ended := end_orphans(notes)):
             log.warning("ended mirrors that were left over", extra={"count": ended})
@@ -307,15 +308,7 @@ class Registry:
         if self._dsn is None:
             embedded = Embedded(notes, self._connections + SPARE)
             return embedded.address, embedded
-        dsn = conninfo_to_dict(self._dsn)
-        address = Address(
-            str(dsn.get("host") or "localhost"),
-            int(dsn.get("port") or 5432),
-            str(dsn.get("user") or "postgres"),
-            str(dsn.get("password") or ""),
-            str(dsn.get("dbname") or "postgres"),
-        )
-        return address, None
+        return Address.of(self._dsn), None
 
     def _missing(self) -> list[Broken]:
         """Return the policies that are not served at all."""

@@ -10,29 +10,27 @@ import asyncio
 import logging
 import os
 import signal
-import struct
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from proxy.engine import Engine, Result
-from proxy.errors import Error, InsufficientBudgetError, QueryCanceledError
+from proxy.errors import Error, InsufficientBudgetError, OperationalError, QueryCanceledError
 from proxy.ledger import SHARED
-from proxy.server import metrics
+from proxy.server import logs, metrics
 from proxy.server.connections import Connections, Login, raise_file_limit
+from proxy.server.health import Health, notify, ready
 from proxy.server.limits import Limits
-from proxy.server.mirror.postgres import Address
 from proxy.server.registry import Registry, described
 from proxy.server.session.conversation import Conversation
 from proxy.server.session.engine_sessions import EngineSessions
 from proxy.server.session.relay import Relay
 from proxy.server.wire.certificate import Certificate, Fingerprint, read_fingerprint
-from proxy.server.wire.frames import SSL
 from proxy.server.workers.turns import Turns
 
 T = TypeVar("T")
@@ -40,8 +38,6 @@ log = logging.getLogger("proxy.server")
 PLACES = max(4, 2 * (os.cpu_count() or 2))  # steps of statements at work at a time
 GRACE = 10.0  # seconds for running statements, when the server stops
 LOOK = 1.0  # seconds between two looks at the files
-FRESH = 0.5  # seconds for which what a mirror said is not asked again
-PATIENCE = 3.0  # seconds for a mirror to say that it is well
 
 
 @dataclass(frozen=True)
@@ -70,6 +66,7 @@ class Server:
         )
         self._looked: Fingerprint = ()  # of the certificate, at the last look
         self._certificate_failed = ""  # why it could not be read, as logged
+        self.health = Health(self.registry, self.metrics)
         self._retired: list[Engine] = []  # that may still run a statement
         self._hangup = asyncio.Event()
         self._threads = ThreadPoolExecutor(2 * PLACES, "engine")
@@ -86,7 +83,7 @@ class Server:
             options.certificate,
             options.allow_plain,
             start=self._start,
-            healthy=self.healthy,
+            unwell=self.health.unwell,
             new_relay=self._new_relay,
             reload=self._hangup.set,
         )
@@ -104,18 +101,12 @@ class Server:
         """
         try:
             raise_file_limit(self.options.connections)
+            await self._bind()
             await asyncio.to_thread(self.registry.load)
             await asyncio.to_thread(self._show_datasets)
-            loop = asyncio.get_running_loop()
-            self._server = await loop.create_server(
-                self._connections.new_client, self.options.host, self.options.port, backlog=512
-            )
-            self.port = self._server.sockets[0].getsockname()[1]
-            if self.options.metrics_port is not None:
-                self._metrics_server = await metrics.serve(
-                    "127.0.0.1", self.options.metrics_port, self.metrics, self.healthy
-                )
-                self.metrics_port = self._metrics_server.sockets[0].getsockname()[1]
+            for server in (self._server, self._metrics_server):
+                if server is not None:
+                    await server.start_serving()
             self._start(self._watch_times())
             self._start(self._watch_files())
         except BaseException:
@@ -123,20 +114,27 @@ class Server:
             raise
         where = {"host": self.options.host, "port": self.port, "metrics_port": self.metrics_port}
         log.info("listening", extra=where)
+        notify("READY=1")
 
-    async def healthy(self) -> bool:
-        """Whether every mirror takes connections, or took them a moment ago: strangers may ask."""
-        old = time.monotonic() - self._asked > FRESH
-        if self._health is None or (self._health.done() and old):
-            self._asked = time.monotonic()
-            self._health = self._start(self._ask_mirrors())
-        return await asyncio.shield(self._health)
+    async def _bind(self) -> None:
+        """Take the ports, before anything takes long; nothing is accepted yet.
 
-    async def _ask_mirrors(self) -> bool:
-        instances = self.registry.instances()
-        up = await asyncio.gather(*(_answers(each.mirror.address) for each in instances))
-        self.metrics.mirrors_up.set(sum(up))
-        return all(up)
+        Raises:
+            OperationalError: one of them is taken, or not to be had.
+        """
+        loop = asyncio.get_running_loop()
+        host, port = self.options.host, self.options.port
+        with _naming(f"--listen {host}:{port}"):
+            self._server = await loop.create_server(
+                self._connections.new_client, host, port, backlog=512, start_serving=False
+            )
+        self.port = self._server.sockets[0].getsockname()[1]
+        if (own := self.options.metrics_port) is not None:
+            with _naming(f"--metrics-port {own}"):
+                self._metrics_server = await metrics.serve(
+                    "127.0.0.1", own, self.metrics, self.health.datasets, ready
+                )
+            self.metrics_port = self._metrics_server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         """Stop listening, let running statements end, cancel the rest, and clean up."""
@@ -159,6 +157,7 @@ class Server:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.health.close()
         await asyncio.to_thread(self._clean_up)
 
     def _clean_up(self) -> None:
@@ -178,6 +177,7 @@ class Server:
         try:
             await stopped.wait()
             log.info("stopping")
+            notify("STOPPING=1")
         finally:
             await self.stop()
 
@@ -268,16 +268,19 @@ class Server:
             self.options.limits,
             self.registry.pool,
         )
+        who = {"user": user.name, "database": home, "address": entered.address}
+        lines = logs.Statements(who, lambda what: self.metrics.statements.labels(home, what).inc())
+        entered.client.closed.add_done_callback(lambda _: lines.flush())
         conversation = Conversation(
             engine,
             (home,),  # another dataset is another database
             home,
             tuple(entered.generation.public(home).items()),
-            on_outcome=partial(self._count, user.name),
+            on_outcome=partial(self._count, user.name, lines),
         )
         conversation.replies.parameters.update(entered.parameters)
         cancel = partial(self._connections.cancel_on_mirror, instance.mirror.address, entered.key)
-        return Relay(
+        relay = Relay(
             entered.client,
             entered.mirror,
             conversation,
@@ -287,12 +290,22 @@ class Server:
             self._threads,
             cancel,
         )
+        relay.on_reply = lines.replied
+        return relay
 
-    def _count(self, user: str, dataset: str, outcome: Result | Error, seconds: float) -> None:
+    def _count(
+        self,
+        user: str,
+        lines: logs.Statements,
+        dataset: str,
+        outcome: Result | Error,
+        seconds: float,
+    ) -> None:
         """Count and log the outcome of a statement that the engine ran, also if it failed."""
+        sqlstate = None
         numbers: dict[str, int] = {}  # by source; an error tells none
         if isinstance(outcome, Error):
-            what, cost = _failure(outcome), outcome.cost
+            what, cost, sqlstate = _failure(outcome), outcome.cost, outcome.sqlstate
         else:
             what, cost = _success(outcome), outcome.cost
             numbers = {"measured": outcome.measured, "inferred": outcome.inferred}
@@ -305,13 +318,13 @@ class Server:
             self.metrics.numbers.labels(dataset, user, source).inc(count)
         self.metrics.cost.labels(dataset).inc(cost)
         self.metrics.statement_duration.observe(seconds)
-        fields = {"user": user, "database": dataset, "outcome": what, "cost": cost}
-        log.info("answered", extra=fields | numbers | {"seconds": round(seconds, 4)})
+        lines.ran(what, cost, seconds, sqlstate, numbers)
 
     def _show_datasets(self) -> None:
         """Set the gauges of budgets and of what shared histories have left; begin the counters."""
         current = self.registry.current
         self.metrics.policies_broken.set(len(current.broken))
+        self.metrics.keep_datasets(current.engines)
         for name, engine in current.engines.items():
             users = [user.name for user in current.users.users.values() if user.may_see(name)]
             self.metrics.add_dataset(name, float(engine.policy.privacy.budget), users)
@@ -325,7 +338,21 @@ class Server:
             now = time.monotonic()
             for relay in list(self._relays.values()):
                 relay.check_time(now)
+            self.metrics.waiting.set(self._turns.waiting)
+            for state, count in self.registry.pool.count().items():
+                self.metrics.workers.labels(state).set(count)
             self._connections.log_crowds()
+
+
+@contextmanager
+def _naming(flag: str) -> Iterator[None]:
+    """Say which flag it is that the system refuses."""
+    try:
+        yield
+    except OSError as error:
+        code = error.errno or 0
+        why = os.strerror(code) if code > 0 else error.strerror  # asyncio's words are long
+        raise OperationalError(f"{flag}: {why}") from None
 
 
 def _success(result: Result) -> str:
@@ -340,20 +367,3 @@ def _failure(error: Error) -> str:
     if isinstance(error, InsufficientBudgetError):
         return "refused"
     return "canceled" if isinstance(error, QueryCanceledError) else "failed"
-
-
-async def _answers(address: Address) -> bool:
-    """Whether a mirror takes connections."""
-    try:
-        async with asyncio.timeout(PATIENCE):
-            if address.socket is not None:
-                reader, writer = await asyncio.open_unix_connection(address.socket)
-            else:
-                reader, writer = await asyncio.open_connection(address.host, address.port)
-            try:
-                writer.write(struct.pack("!ii", 8, SSL))  # it says S or N
-                return bool(await reader.read(1))
-            finally:
-                writer.close()
-    except (OSError, TimeoutError):
-        return False

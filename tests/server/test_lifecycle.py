@@ -16,6 +16,7 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
+from random import Random
 
 import psycopg
 import pytest
@@ -214,7 +215,7 @@ def test_metrics_are_named_by_the_conventions_of_prometheus():
     metrics = Metrics()
     Metrics().connections.set(7)
     families = list(metrics.registry.collect())
-    assert len(families) == 11
+    assert len(families) == 14
     for family in families:
         assert re.fullmatch(r"privacy_proxy_[a-z_]+", family.name)
         assert re.fullmatch(r"[A-Z].+\.", family.documentation)
@@ -228,6 +229,69 @@ def test_metrics_are_named_by_the_conventions_of_prometheus():
     assert found["connections",] == found["logins_total", "failed"] == 0
 
 
+LABELS = {"dataset", "history", "le", "outcome", "part", "source", "state", "user"}
+UNITS = {"ms", "milliseconds", "minutes", "hours", "days", "percent", "kb", "mb", "megabytes"}
+ENDS = ("_bucket", "_sum", "_count", "_total", "_info", "_created")
+
+
+def test_a_page_passes_what_promtool_checks(folder):
+    """
+    Help, a type and a name in snake case for each family; base units; no type in a name and no name
+    of a label in it; labels from short lists, whatever clients send.
+    """
+    with serving.spawned(folder) as running:
+        before = families(read(running, "metrics"))
+        with running.connect() as connection:
+            for number in range(50):
+                with contextlib.suppress(psycopg.Error):
+                    connection.execute(f"SELECT x{number}, '{number}' FROM t{number}")
+        for number in range(5):
+            with contextlib.suppress(psycopg.Error):
+                running.connect(f"user{number}", dataset=f"set{number}")
+        after = families(read(running, "metrics"))
+    assert {f.name: len(f.samples) for f in before} == {f.name: len(f.samples) for f in after}
+    for family in after:
+        words = set(family.name.split("_"))
+        assert re.fullmatch("privacy_proxy(_[a-z]+)+", family.name)
+        assert family.documentation
+        assert family.type in ("counter", "gauge", "histogram")
+        assert not words & (UNITS | {"counter", "gauge", "histogram"})
+        if family.type != "counter" and not family.name.endswith("_created"):
+            assert not family.name.endswith(ENDS)
+        for sample in family.samples:
+            assert not words & set(sample.labels)
+            assert set(sample.labels) <= LABELS
+            assert not re.search(r"set\d|user\d|x\d|t\d", str(sample.labels))
+
+
+def families(text):
+    return list(text_string_to_metric_families(text))
+
+
+def test_gauges_of_a_dataset_that_is_served_no_more_are_gone():
+    """
+    Those of the others stay, and so do counters, which would otherwise seem to begin anew.
+    """
+    metrics = Metrics()
+    for name in ("old", "kept"):
+        metrics.add_dataset(name, 2.0)
+        metrics.budget_left.labels(name, "shared").set(1)
+        metrics.budget_left.labels(name, "ann").set(1)
+        metrics.cost.labels(name).inc(0.5)
+    metrics.show_parts({"old": {"disk": "ok"}, "kept": {"disk": "it timed out"}})
+    metrics.keep_datasets(["kept"])
+    found = samples(generate_latest(metrics.registry).decode())
+    gauges = [key for key in found if key[0] in ("budget_nats", "budget_left_nats", "ready")]
+    assert sorted(gauges) == [
+        ("budget_left_nats", "kept", "ann"),
+        ("budget_left_nats", "kept", "shared"),
+        ("budget_nats", "kept"),
+        ("ready", "kept", "disk"),
+    ]
+    assert found["ready", "kept", "disk"] == 0
+    assert found["cost_nats_total", "old"] == 0.5
+
+
 def test_a_mirror_that_is_not_there_is_an_error_of_the_operator(folder):
     """
     Two lines, no traceback.
@@ -237,7 +301,7 @@ def test_a_mirror_that_is_not_there_is_an_error_of_the_operator(folder):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     error, hint = done.stderr.splitlines()
-    assert error == "error: the mirror takes no connections"
+    assert error.startswith("error: the mirror takes no connections (")
     assert hint.startswith("hint: --mirror names a PostgreSQL")
 
 
@@ -297,11 +361,113 @@ def test_no_log_has_a_literal(folder, monkeypatch):
         for change in ({"password": MARK}, {"dbname": MARK}, {"user": MARK}):
             with contextlib.suppress(psycopg.Error):
                 psycopg.connect(running.dsn(**change)).close()
+        pages = read(running, "metrics") + read(running, "ready")
     lines = [json.loads(line) for line in running.log]
     assert {"session began", "answered", "session ended"} <= {line["event"] for line in lines}
-    assert {line["user"] for line in lines if line["event"] == "answered"} == {"alice"}
-    assert MARK.lower() not in "".join(running.log).lower()
+    answered = [line for line in lines if line["event"] == "answered"]
+    assert {(line["user"], line["address"]) for line in answered} == {("alice", "127.0.0.1")}
+    states = {s for line in answered for s in line.get("sqlstates", [line.get("sqlstate")])}
+    assert {"42601", "42703", "42P05"} <= states
+    assert all("reason" in line for line in answered if "sqlstate" in line)
+    assert MARK.lower() not in ("".join(running.log) + pages).lower()
     assert "SELECT" not in "".join(running.log)
+
+
+SHAPES = (  # of statements with literals, or with names that say as much
+    "SELECT COUNT(*) FROM cps1988 WHERE {} = {}",
+    "SELECT COUNT(*) FROM cps1988 WHERE region IN ({}, {})",
+    "SELECT {} FROM cps1988; SELECT {}",
+    "SELECT CAST({} AS integer), {}",
+    "SELECT {}({})",
+    "SELECT COUNT(*) AS {} FROM cps1988 GROUP BY {} WITH UTILITY (500, 0.05)",
+    "SELECT region, COUNT(*) FROM cps1988 GROUP BY region HAVING COUNT(*) > {}",
+    "SET privacy.utility = {}; SET search_path = {}",
+    "SELECT * FROM {} WHERE {} > 1",
+    "PREPARE {} AS SELECT {}",
+    "DO {}",
+    "COPY {} TO {}",
+    "RAISE {}",
+    "{} {} {}",
+)
+
+
+def literal(random):
+    """Return a literal, or a name, that nobody else would write, and what it must not leave."""
+    mark = "q" + "".join(random.choices("abcdefghijklmnop", k=9))
+    number = str(random.randrange(10**8, 10**9))
+    written = (
+        f"'{mark}'",
+        f'"{mark}"',
+        mark,
+        f"E'\\\\x{mark}'",
+        f"$${mark}$$",
+        number,
+        f"1e-{number}",
+    )
+    chosen = random.choice(written)
+    return chosen, number if number in chosen else mark
+
+
+def test_no_planted_literal_occurs_in_a_log_or_a_page(folder):
+    """
+    Random literals and names in random statements, in both protocols, as parameters too.
+    """
+    random = Random(88)
+    marks = []
+    with serving.spawned(folder) as running:
+        for _ in range(3):
+            with running.connect() as connection:
+                for _ in range(40):
+                    shape = random.choice(SHAPES)
+                    planted = [literal(random) for _ in range(shape.count("{}"))]
+                    marks += [mark for _, mark in planted]
+                    text = shape.format(*(written for written, _ in planted))
+                    for parameters in (None, ()):
+                        with contextlib.suppress(psycopg.Error):
+                            psycopg.RawCursor(connection).execute(text, parameters)
+                    with contextlib.suppress(psycopg.Error):
+                        connection.execute(
+                            "SELECT COUNT(*) FROM cps1988 WHERE region = %s", marks[-1:]
+                        )
+        told = "".join(running.log) + read(running, "metrics") + read(running, "ready")
+    told += "".join(running.log)
+    lines = [json.loads(line) for line in running.log]
+    assert sum(line.get("count", 1) for line in lines if line["event"] == "answered") > 200
+    assert [mark for mark in marks if mark.lower() in told.lower()] == []
+
+
+def test_many_statements_do_not_make_many_lines(folder):
+    """
+    A message of a thousand statements is one line with their number; so is a series up to a Sync,
+    and what a session sends in a second is some lines at most, with nothing lost.
+    """
+    many, some = 1000, 200
+    with serving.spawned(folder) as running:
+        with running.connect() as connection:
+            connection.execute(COUNT)
+            connection.execute(";".join([COUNT] * many))
+            connection.execute("SELECT 1")
+            with contextlib.suppress(psycopg.Error):
+                connection.execute("SELECT COUNT(*) FROM cps1988 WITH UTILITY (1e-6, 0.1)")
+            with contextlib.suppress(psycopg.Error):
+                connection.execute(";".join([COUNT] * 3 + ["SELECT 1/0"]))
+            with connection.pipeline():
+                for _ in range(some):
+                    connection.execute(COUNT)
+            for _ in range(some):
+                connection.execute(COUNT)
+        read(running, "health")
+    lines = [json.loads(line) for line in running.log if '"answered"' in line]
+    _, first, refused, failed, series, *rest = lines
+    assert (refused["outcome"], refused["sqlstate"]) == ("refused", "53400")
+    assert "count" not in refused
+    assert (first["count"], first["outcome"], first["cost"]) == (many, "inferred", 0)
+    assert failed["outcomes"] == {"inferred": 3, "failed": 1}
+    assert (failed["sqlstate"], failed["reason"]) == ("22012", "DivisionByZero")
+    assert series["count"] == some
+    assert sum(line.get("count", 1) for line in rest) == some
+    seconds = {line["time"][:19] for line in rest}
+    assert len(rest) <= (len(seconds) + 1) * logs.LINES
 
 
 def test_what_other_libraries_say_is_kept_out_of_the_log():

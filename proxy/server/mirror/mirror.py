@@ -27,7 +27,7 @@ from proxy.engine import Column
 from proxy.errors import NotSupportedError, OperationalError
 from proxy.policy import User, scram_verifier
 from proxy.server.limits import Limits
-from proxy.server.mirror.postgres import Address
+from proxy.server.mirror.address import Address
 from proxy.settings import TABLE, UTILITY, of_user
 from proxy.sql.parse.identifiers import quoted as identifier
 from proxy.sql.parse.views import MOST

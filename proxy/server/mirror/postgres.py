@@ -20,7 +20,6 @@ import subprocess
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ import psycopg
 
 from proxy.errors import NotSupportedError, OperationalError
 from proxy.files import give, make_folder
+from proxy.server.mirror.address import Address
 
 ADMIN = "privacy_proxy"  # the superuser; nobody may log in as it through the server
 PORT = 5432  # of the socket's name; no TCP port is opened
@@ -63,32 +63,6 @@ local all {ADMIN} scram-sha-256
 local replication all reject
 local all all scram-sha-256
 """
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where a mirror listens, and who may make things there."""
-
-    host: str  # of a socket: the folder
-    port: int
-    user: str
-    password: str = field(repr=False)
-    database: str = "postgres"
-
-    @property
-    def socket(self) -> str | None:
-        """The path of the socket; None where the mirror listens on TCP."""
-        return f"{self.host}/.s.PGSQL.{self.port}" if self.host.startswith("/") else None
-
-    def conninfo(self, database: str | None = None) -> str:
-        """Return libpq's connection string."""
-        return psycopg.conninfo.make_conninfo(
-            host=self.host,
-            port=self.port,
-            user=self.user,
-            password=self.password,
-            dbname=database or self.database,
-        )
 
 
 class Embedded:

@@ -29,7 +29,7 @@ from proxy.server.session.conversation import (
 )
 from proxy.server.session.dispatch import handle
 from proxy.server.wire.frames import FrameError
-from proxy.server.wire.messages import Report
+from proxy.server.wire.messages import Report, fields
 from proxy.server.wire.replies import flush
 from proxy.server.wire.transport import ConnectionClosed, Transport
 from proxy.server.workers.turns import Turns
@@ -71,6 +71,7 @@ class Relay:
         self.calls = 0  # of the engine
         self.stopping = False  # what runs is the last
         self.waits_since: float | None = None  # when the wait for the mirror began
+        self.on_reply: Callable[[str | None], None] = lambda _: None  # SQLSTATE; None: it is ready
         for transport in (client, mirror):
             transport.closed.add_done_callback(lambda _: self._settled.set())
         mirror.closed.add_done_callback(lambda _: self._mirror_gone())
@@ -133,7 +134,7 @@ class Relay:
                     self._mirror.write(data)
                     await self._mirror.drain()
                 case SendToClient(data):
-                    self._client.write(data)
+                    self._write(data)
                     await self._client.drain()
                 case AwaitMirror(with_flush):
                     if with_flush:
@@ -150,7 +151,7 @@ class Relay:
     def _mirrored(self, kind: bytes, body: bytes) -> None:
         if kind == b"E" and self._late:
             self._late, body = False, body.replace(REQUEST.encode(), TIMEOUT.encode())
-        self._client.write(self.conversation.mirrored(kind, body))
+        self._write(self.conversation.mirrored(kind, body))
         if self.conversation.replies.settled:
             self.waits_since = None
             self._settled.set()
@@ -161,6 +162,13 @@ class Relay:
         self._client.write(self.conversation.mirrored_rows(rows))
         if self.waits_since is not None:
             self.waits_since = time.monotonic()
+
+    def _write(self, data: bytes) -> None:
+        self._client.write(data)
+        if data[:1] == b"E":
+            self.on_reply(fields(data[5:]).get("C", b"").decode("ascii", "replace"))
+        elif data[:1] == b"Z":
+            self.on_reply(None)
 
     def _sent(self) -> None:
         if self.waits_since is None and not self.conversation.replies.settled:

@@ -302,6 +302,12 @@ class Pool:
         if crew is not self._crew:
             self._end(crew)
 
+    def count(self) -> dict[str, int]:
+        """Return how many workers there are, by what they do."""
+        with self._guard:
+            crew = self._crew
+            return {"busy": crew.lent, "idle": len(crew.idle)} if crew is not None else {}
+
     def _end(self, crew: _Crew) -> None:
         """End the workers of a crew that are idle, and with the last of all the template."""
         with self._guard:
