@@ -274,7 +274,7 @@ def test_gauges_of_a_dataset_that_is_served_no_more_are_gone():
     """
     metrics = Metrics()
     for name in ("old", "kept"):
-        metrics.add_dataset(name, 2.0)
+        metrics.add_dataset(name, 2.0, ())
         metrics.budget_left.labels(name, "shared").set(1)
         metrics.budget_left.labels(name, "ann").set(1)
         metrics.cost.labels(name).inc(0.5)
