@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxy.policy import Verifier
+from proxy.server.mirror import user_settings
 from proxy.server.scram import MECHANISM, Exchange, Proof
 from proxy.server.wire import messages
 from proxy.server.wire.frames import (
@@ -217,6 +218,8 @@ async def enter(
         LoginError: it says why not: too many connections, a setting that is wrong.
     """
     kept = {k: v for k, v in startup.parameters.items() if not k.startswith(EXTENSION)}
+    if why := user_settings.refused_at_login(kept):
+        raise fatal(why.sqlstate, why.message, why.hint)
     mirror.write(messages.startup(kept, VERSION))
     proof, key = Proof(secret), b""
     welcome: list[tuple[bytes, bytes]] = []

@@ -1,0 +1,132 @@
+"""What one user can take of the mirror's memory and disk over all connections; others go on."""
+
+import contextlib
+import itertools
+import threading
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from proxy.server.mirror import user_memory
+from proxy.server.mirror.user_memory import BACKEND_MEMORY, USER_FILES, USER_MEMORY, shares
+
+MB = 1 << 20
+CONNECTIONS = 19
+GREEDY = (  # what takes memory, and keeps it while it runs
+    "SELECT length(string_agg(repeat('x', 1000000), '')) FROM generate_series(1, 400)",
+    "SELECT cardinality(array_agg(repeat('x', 100000) || i)) FROM generate_series(1, 4000) AS i",
+    "SELECT count(*) FROM (SELECT repeat('x', 300000000) AS a, repeat('y', 300000000) AS b "
+    "OFFSET 0) AS t, generate_series(1, 3) WHERE a <> b AND pg_sleep(1) IS NOT NULL",
+    "SELECT jsonb_object_agg(i, repeat('x', 20000)) IS NULL FROM generate_series(1, 20000) AS i",
+    "SELECT length(array_to_string(array_fill('x'::text, ARRAY[30000000]), ''))",
+    "SELECT count(*) FROM (SELECT repeat('z', 100000) || i AS a FROM generate_series(1, 5000) AS i "
+    "ORDER BY a) AS t",
+)
+KEPT = (  # in a session that is idle then
+    "DECLARE {0} CURSOR WITH HOLD FOR SELECT repeat('x', 1000) || i "
+    "FROM generate_series(1, 60000) AS i",
+    "SELECT set_config('a.{0}', repeat('x', 50000000), false) IS NULL",
+    "PREPARE {0} AS SELECT 'long' || $1::text",
+)
+
+
+def test_what_is_left_is_shared_out():
+    """
+    Whatever each backend has, the limits are no more together than the bound, or it has no more.
+    """
+    assert shares({1: 5 * MB, 2: 7 * MB}) == {1: BACKEND_MEMORY, 2: BACKEND_MEMORY}
+    sizes = (0, 3, 40, 200, 511)
+    for used in itertools.product(sizes, repeat=4):
+        by_process = dict(enumerate(size * MB for size in used))
+        total, limits = sum(by_process.values()), shares(by_process)
+        assert all(limits[p] >= min(size, BACKEND_MEMORY) for p, size in by_process.items())
+        if total * 3 > USER_MEMORY:
+            assert sum(limits.values()) <= max(USER_MEMORY, total)
+
+
+def private(process):
+    """Return the bytes of private memory that a process really has."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{process}/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def attack(server, until, processes, said, number):
+    """Take as much as one can, again and again, on one connection after the other."""
+    turns = itertools.cycle(GREEDY[number % len(GREEDY) :] + GREEDY[: number % len(GREEDY)])
+    while time.monotonic() < until:
+        with contextlib.suppress(psycopg.OperationalError), server.connect() as connection:
+            processes.append(connection.info.backend_pid)
+            for i in itertools.count():
+                if time.monotonic() > until or connection.closed:
+                    break
+                for text in (next(turns), KEPT[i % len(KEPT)].format(f"k{i}")):
+                    try:
+                        connection.execute(text)
+                    except psycopg.Error as error:
+                        said.append(error.sqlstate)
+
+
+def folder_of(process):
+    """Return the data folder of the PostgreSQL that a process is of."""
+    return Path(f"/proc/{process}/cwd").resolve()
+
+
+@pytest.mark.slow
+def test_one_user_takes_a_gigabyte_and_no_more(server):
+    """
+    Nineteen connections that allocate, sort, aggregate and keep what they can have little more
+    than the bound together, on the disk as well; their statements fail as out of memory, and
+    another user is answered all the while.
+    """
+    processes, said, most, files, answered = [], [], 0, 0, 0
+    until = time.monotonic() + 40
+    with server.connect("bob") as bob:
+        folder = folder_of(bob.info.backend_pid) / "base" / "pgsql_tmp"
+        threads = [
+            threading.Thread(target=attack, args=(server, until, processes, said, number))
+            for number in range(CONNECTIONS)
+        ]
+        for thread in threads:
+            thread.start()
+        while time.monotonic() < until:
+            most = max(most, sum(private(process) for process in {*processes}))
+            with contextlib.suppress(OSError):
+                files = max(files, sum(each.stat().st_size for each in folder.iterdir()))
+            bob.execute("SELECT relname FROM pg_class").fetchall()
+            answered += 1
+            time.sleep(0.02)
+        for thread in threads:
+            thread.join()
+    assert most < 1.2 * USER_MEMORY
+    assert files < USER_FILES + CONNECTIONS * 16 * MB
+    assert said.count("53200") > 10
+    assert answered > 50
+    assert "57P02" not in said  # no backend has crashed
+
+
+@pytest.mark.slow
+def test_temporary_files_of_one_user_have_a_bound(server):
+    """
+    Each session may have its own; beyond the sum, statements are canceled, and what keeps files in
+    an idle session is ended.
+    """
+    text = "DECLARE a CURSOR WITH HOLD FOR SELECT repeat('x', 1000) FROM generate_series(1, 55000)"
+    said = []
+    with contextlib.ExitStack() as closing:
+        for _ in range(10):
+            connection = closing.enter_context(server.connect())
+            folder = folder_of(connection.info.backend_pid) / "base" / "pgsql_tmp"
+            try:
+                connection.execute(text)
+            except psycopg.Error as error:
+                said.append(error.sqlstate)
+        time.sleep(user_memory.GRACE + 1)
+        assert sum(each.stat().st_size for each in folder.iterdir()) <= USER_FILES
+    with server.connect() as connection:
+        connection.execute(text)
+        connection.execute("FETCH ALL FROM a").fetchall()
