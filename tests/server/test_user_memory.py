@@ -9,8 +9,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from proxy.server.mirror import user_memory
-from proxy.server.mirror.user_memory import BACKEND_MEMORY, USER_FILES, USER_MEMORY, shares
+from proxy.server.limits import Limits
+from proxy.server.mirror.user_memory import (
+    BACKEND_MEMORY,
+    HEADROOM,
+    USER_MEMORY,
+    shares,
+)
 
 MB = 1 << 20
 CONNECTIONS = 19
@@ -36,7 +41,9 @@ def test_what_is_left_is_shared_out():
     """
     Whatever each backend has, the limits are no more together than the bound, or it has no more.
     """
-    assert shares({1: 5 * MB, 2: 7 * MB}) == {1: BACKEND_MEMORY, 2: BACKEND_MEMORY}
+    assert shares({1: 5 * MB}) == {1: BACKEND_MEMORY}
+    assert shares({1: 20 * MB, 2: 5 * MB}) == {1: BACKEND_MEMORY, 2: (5 + 499) * MB + MB // 2}
+    assert shares(dict.fromkeys(range(20), 5 * MB)) == dict.fromkeys(range(20), 5 * MB + HEADROOM)
     sizes = (0, 3, 40, 200, 511)
     for used in itertools.product(sizes, repeat=4):
         by_process = dict(enumerate(size * MB for size in used))
@@ -103,30 +110,7 @@ def test_one_user_takes_a_gigabyte_and_no_more(server):
         for thread in threads:
             thread.join()
     assert most < 1.2 * USER_MEMORY
-    assert files < USER_FILES + CONNECTIONS * 16 * MB
+    assert files <= Limits().temporary * MB
     assert said.count("53200") > 10
     assert answered > 50
     assert "57P02" not in said  # no backend has crashed
-
-
-@pytest.mark.slow
-def test_temporary_files_of_one_user_have_a_bound(server):
-    """
-    Each session may have its own; beyond the sum, statements are canceled, and what keeps files in
-    an idle session is ended.
-    """
-    text = "DECLARE a CURSOR WITH HOLD FOR SELECT repeat('x', 1000) FROM generate_series(1, 55000)"
-    said = []
-    with contextlib.ExitStack() as closing:
-        for _ in range(10):
-            connection = closing.enter_context(server.connect())
-            folder = folder_of(connection.info.backend_pid) / "base" / "pgsql_tmp"
-            try:
-                connection.execute(text)
-            except psycopg.Error as error:
-                said.append(error.sqlstate)
-        time.sleep(user_memory.GRACE + 1)
-        assert sum(each.stat().st_size for each in folder.iterdir()) <= USER_FILES
-    with server.connect() as connection:
-        connection.execute(text)
-        connection.execute("FETCH ALL FROM a").fetchall()

@@ -190,10 +190,10 @@ class Mirror:
         """Return the settings that a user's sessions begin with."""
         return {
             "statement_timeout": f"{round(self._limits.seconds * 1000)}ms",
-            "temp_file_limit": f"{self._limits.temporary}MB",
+            "temp_file_limit": f"{max(self._limits.temporary // self._limits.connections, 1)}MB",
             "max_parallel_workers_per_gather": "0",
-            "work_mem": "4MB",
-            "hash_mem_multiplier": "2",
+            "work_mem": "64MB",  # memory has a bound for a user, disk one for a session
+            "hash_mem_multiplier": "1",
             "temp_buffers": "800kB",
             "jit": "off",
             **{name: setting.default for name, setting in TABLE.items()},

@@ -27,7 +27,7 @@ from typing import Any
 import psycopg
 
 from proxy.errors import NotSupportedError, OperationalError
-from proxy.server.mirror.user_memory import BACKEND_MEMORY, UserMemory
+from proxy.server.mirror.user_memory import BACKEND_MEMORY, HEADROOM, UserMemory
 
 ADMIN = "privacy_proxy"  # the superuser; nobody may log in as it through the server
 PORT = 5432  # of the socket's name; no TCP port is opened
@@ -57,7 +57,7 @@ SETTINGS = {
 }
 # Its processes have so many kB of address space and of private memory, where the system can bound
 # them, and dump no core.
-BOUNDED = 'ulimit -v "$0"; ulimit -d "$1"; ulimit -c 0; shift; exec "$@"'
+BOUNDED = 'ulimit -v "$0"; ulimit -Hd "$1"; ulimit -Sd "$2"; ulimit -c 0; shift 2; exec "$@"'
 GUARD = 'read line || kill -INT "$0"'  # its input ends with us, whatever ends us
 HBA = f"""
 local all {ADMIN} scram-sha-256
@@ -143,7 +143,7 @@ class Embedded:
         self._process = subprocess.Popen(
             [
                 *("/bin/sh", "-c", BOUNDED),
-                *(str(ADDRESS_SPACE // 1024), str(BACKEND_MEMORY // 1024)),
+                *(str(size // 1024) for size in (ADDRESS_SPACE, BACKEND_MEMORY, HEADROOM)),
                 str(binaries / "postgres"),
                 "-D",
                 str(data),
@@ -165,7 +165,7 @@ class Embedded:
         )
         self._write_note()
         self._wait_until_ready()
-        self._user_memory = UserMemory(self.address.conninfo(), data, self._account)
+        self._user_memory = UserMemory(self.address.conninfo(), self._account)
 
     def alive(self) -> bool:
         """Whether the server process runs."""

@@ -1,26 +1,24 @@
-"""What one user may take of memory and disk, over all their backends of the embedded PostgreSQL.
+"""What one user may take of memory, over all their backends of the embedded PostgreSQL.
 
-A thread looks ten times a second.  While a user has less than a third of the bound, each backend
-has its own bound only; past it, what is left is shared out among the user's backends by setting
-their limits, so that together they cannot pass it: the next allocation fails as ``out of memory``
-(53200) in the statement that makes it, and the session goes on.  Past the bound of temporary files,
-the statement of the backend that has most is canceled; a backend that keeps them is ended.
+A thread looks ten times a second, and sets the limit of each backend: what it has, and its share of
+what is left to its user.  So together they cannot pass the bound: the next allocation fails as
+``out of memory`` (53200) in the statement that makes it, and the session goes on.  While little is
+used, a backend may take ``HEADROOM`` whatever its share is, as before the thread has seen it.
 
-Only a process of the same account may set the limits of another, so the thread becomes that account
-where PostgreSQL runs under one; Linux lets a thread do so alone.  Elsewhere than on Linux, each
-backend has its own bound, and no more.
+Only a process of the same account may set the limits of another, so the thread becomes one of that
+account where PostgreSQL runs under another than ours; Linux lets a thread do so alone.  Where
+limits cannot be set, each backend has ``HEADROOM``, and no more.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
+import logging
 import platform
 import pwd
 import resource
 import sys
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
@@ -28,36 +26,34 @@ from pathlib import Path
 
 import psycopg
 
+log = logging.getLogger(__name__)
 BACKEND_MEMORY = 512 << 20  # bytes of private memory
+HEADROOM = 64 << 20
 USER_MEMORY = 1 << 30
-USER_FILES = 256 << 20  # bytes of temporary files; each backend has ``temp_file_limit``
 INTERVAL = 0.1  # seconds
 SET_GROUP_AND_USER = {"x86_64": (119, 117), "aarch64": (149, 147)}  # setresgid, setresuid
-GRACE = 1.0  # seconds from canceling a statement to ending its backend
-BACKENDS = (
-    "SELECT pid, usename FROM pg_stat_activity "
-    "WHERE backend_type = 'client backend' AND usename <> session_user"
+BACKENDS = (  # the proxy's own, as each of another user
+    "SELECT pid, CASE WHEN usename = session_user THEN pid::text ELSE 'user ' || usename END "
+    "FROM pg_stat_activity WHERE backend_type = 'client backend'"
 )
 
 
 def shares(used: Mapping[int, int]) -> dict[int, int]:
     """Return the limit of each of a user's backends, in bytes, from what each has by now."""
     total = sum(used.values())
+    more = max(USER_MEMORY - total, 0) // max(len(used), 1)
     if total * 3 <= USER_MEMORY:
-        return dict.fromkeys(used, BACKEND_MEMORY)
-    more = max(USER_MEMORY - total, 0) // len(used)
+        more = max(more, HEADROOM)
     return {process: min(size + more, BACKEND_MEMORY) for process, size in used.items()}
 
 
 class UserMemory:
     """The thread that keeps each user of a PostgreSQL within the bounds."""
 
-    def __init__(self, conninfo: str, data: Path, account: pwd.struct_passwd | None) -> None:
+    def __init__(self, conninfo: str, account: pwd.struct_passwd | None) -> None:
         self._conninfo = conninfo
         self._account = account
-        self._files = data / "base" / "pgsql_tmp"
         self._limits: dict[int, int] = {}  # of backends, as they were set
-        self._canceled: dict[int, float] = {}  # when a backend's statement was
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="user memory", daemon=True)
         self._thread.start()
@@ -78,6 +74,8 @@ class UserMemory:
                 self._look(connection)
             except psycopg.Error:  # it starts again after a crash, or ends
                 connection = None
+            except Exception:
+                log.exception("internal error")
         if connection is not None:
             connection.close()
 
@@ -87,40 +85,16 @@ class UserMemory:
             by_user[user].append(process)
         every = {process for processes in by_user.values() for process in processes}
         self._limits = {p: limit for p, limit in self._limits.items() if p in every}
-        self._canceled = {p: since for p, since in self._canceled.items() if p in every}
-        files = self._temporary()
         for processes in by_user.values():
             used = {process: size for process in processes if (size := _memory(process))}
             for process, limit in shares(used).items():
                 self._limit(process, limit)
-            sizes = {process: files.get(process, 0) for process in processes}
-            if sum(sizes.values()) > USER_FILES:
-                self._end(connection, max(sizes, key=sizes.__getitem__))
-            else:
-                self._canceled = {p: t for p, t in self._canceled.items() if p not in sizes}
 
     def _limit(self, process: int, limit: int) -> None:
-        if self._limits.get(process, BACKEND_MEMORY) != limit:
+        if self._limits.get(process) != limit:
             with suppress(OSError, AttributeError):  # it has ended, or this is no Linux
                 resource.prlimit(process, resource.RLIMIT_DATA, (limit, BACKEND_MEMORY))
                 self._limits[process] = limit
-
-    def _temporary(self) -> dict[int, int]:
-        """Return the bytes of temporary files of each backend that has some."""
-        sizes: dict[int, int] = defaultdict(int)
-        with suppress(OSError), os.scandir(self._files) as entries:
-            for entry in entries:  # pgsql_tmp4711.0
-                process = entry.name.removeprefix("pgsql_tmp").partition(".")[0]
-                with suppress(OSError, ValueError):
-                    sizes[int(process)] += entry.stat().st_size
-        return sizes
-
-    def _end(self, connection: psycopg.Connection, process: int) -> None:
-        now = time.monotonic()
-        if now - self._canceled.setdefault(process, now) > GRACE:
-            connection.execute("SELECT pg_terminate_backend(%s)", [process])
-        else:
-            connection.execute("SELECT pg_cancel_backend(%s)", [process])
 
 
 def _become(account: pwd.struct_passwd) -> None:
