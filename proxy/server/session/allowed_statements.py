@@ -42,24 +42,27 @@ HINT = (
     "the server answers queries, SHOW and SET, transactions, cursors, prepared statements, "
     "EXPLAIN, COPY (SELECT …) TO STDOUT and CREATE TEMP VIEW"
 )
-BETWEEN = r"(?:[ \t\f\v]|--[^\n\r]*)*[\n\r](?:[ \t\n\r\f\v]+|--[^\n\r]*[\n\r])*"  # of one string
-ESCAPED, QUOTED = r"'(?:[^'\\]|\\.|'')*'", r"'(?:[^']|'')*'"
+BETWEEN = r"(?:[ \t\f\v]|--[^\n\r]*)*+[\n\r](?:[ \t\n\r\f\v]++|--[^\n\r]*[\n\r])*+"  # of one string
+ESCAPED, QUOTED = r"'(?:[^'\\]++|\\.|'')*+'", r"'(?:[^']++|'')*+'"
+START, PART = r"[a-zA-Z_\x80-\U0010ffff]", r"[\w\x80-\U0010ffff]"  # of a name
 TOKEN = re.compile(
     rf"""
       (?P<blank> [ \t\n\r\f\v]+ | --[^\n\r]* )
     | (?P<comment> /\* )
-    | (?P<string> [eE]{ESCAPED}(?:{BETWEEN}{ESCAPED})*
-                | (?:[bBxXnN]|[uU]&)?{QUOTED}(?:{BETWEEN}{QUOTED})*
-                | \$(?P<tag>(?:[a-zA-Z_]|[^\x00-\x7f])(?:\w|[^\x00-\x7f])*|)\$.*?\$(?P=tag)\$ )
-    | (?P<identifier> "(?:[^"]|"")*" | (?P<unicode> [uU]&"(?:[^"]|"")*" ) )
-    | (?P<word> (?:[a-zA-Z_]|[^\x00-\x7f])(?:[\w$]|[^\x00-\x7f])* )
+    | (?P<string> [eE]{ESCAPED}(?:{BETWEEN}{ESCAPED})*+
+                | (?:[bBxXnN]|[uU]&)?{QUOTED}(?:{BETWEEN}{QUOTED})*+
+                | \$(?P<tag>(?:{START}{PART}*)?)\$.*?\$(?P=tag)\$ )
+    | (?P<identifier> (?:[uU]&)?"(?:[^"]++|"")*+" )
+    | (?P<end> ;[;\ \t\n\r\f\v]* )
+    | (?P<word> {START}(?:{PART}|\$)* )
     | (?P<number> \d[\w.]* )
-    | (?P<open> ['"] | \$(?:(?:[a-zA-Z_]|[^\x00-\x7f])(?:\w|[^\x00-\x7f])*)?\$ )
+    | (?P<open> ['"] | \$(?:{START}{PART}*)?\$ )
     | (?P<symbol> . )
     """,
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
 COMMENT = re.compile(r"/\*|\*/")
+FIRST, MOST = 50, 1000  # tokens that say of which kind a statement is
 Token = tuple[str, str, int]  # its kind, its text, where it begins
 
 
@@ -82,23 +85,27 @@ def not_one_statement(text: str) -> Error | None:
 
 
 def one_statement(text: str) -> list[Token]:
-    """Return the tokens of a statement, without its comments and the semicolon behind it.
+    """Return the first tokens of a statement, and then those outside of brackets.
 
     Raises:
         SQLSyntaxError: they are several statements, or a quotation or a comment is open.
     """
-    found = list(tokens(text))
-    while found and found[-1][1] == ";":
-        del found[-1]
-    while found and found[0][1] == ";":
-        del found[0]
-    for kind, value, at in found:
-        if kind == "symbol" and value == ";":
+    found: list[Token] = []
+    depth, ended = 0, False
+    for kind, value, at in tokens(text):
+        if kind == "end":
+            ended = bool(found)
+            continue
+        if ended:
             raise SQLSyntaxError(
                 "cannot insert multiple commands into a prepared statement",
                 hint="send one statement at a time",
                 position=at + 1,
             )
+        depth -= value == ")"
+        if len(found) < (FIRST if depth else MOST):
+            found.append((kind, value, at))
+        depth += value == "("
     return found
 
 
@@ -110,16 +117,15 @@ def tokens(text: str) -> Iterator[Token]:
     """
     at = 0
     while match := TOKEN.match(text, at):
-        at = match.end()
-        if match["comment"]:
-            at = _comment_end(text, match.start())
-        elif match["open"]:
+        kind, start, at = match.lastgroup or "", match.start(), match.end()
+        if kind == "comment":
+            at = _comment_end(text, start)
+        elif kind == "open":
             raise SQLSyntaxError(
-                f"unterminated quotation at or near {match[0]}", position=match.start() + 1
+                f"unterminated quotation at or near {match[0]}", position=start + 1
             )
-        elif match["blank"] is None:
-            kind = next(k for k in ("string", "identifier", "word", "number", "symbol") if match[k])
-            yield kind, match[0], match.start()
+        elif kind != "blank":
+            yield kind, match[0], start
 
 
 def _comment_end(text: str, start: int) -> int:
