@@ -149,6 +149,15 @@ SELECT p.oid::regprocedure::text, p.proname, n.nspname, p.provolatile, p.prokind
 FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
 """
 INTERNAL = {"internal", "cstring"}
+VOLATILE = """
+    array_sample array_shuffle clock_timestamp current_query gen_random_uuid pg_advisory_unlock
+    pg_advisory_unlock_all pg_advisory_unlock_shared pg_collation_actual_version
+    pg_database_collation_actual_version pg_database_size pg_indexes_size pg_is_in_recovery
+    pg_is_wal_replay_paused pg_jit_available pg_last_wal_receive_lsn pg_last_wal_replay_lsn
+    pg_last_xact_replay_timestamp pg_partition_ancestors pg_partition_tree pg_relation_size
+    pg_sequence_last_value pg_sleep pg_sleep_for pg_sleep_until pg_table_size
+    pg_total_relation_size random random_normal set_config setseed timeofday uuidv4 uuidv7
+"""
 GONE = {"pg_timezone_abbrevs"}  # of versions before the embedded one
 
 
@@ -167,6 +176,7 @@ def test_every_function_is_on_the_list_or_refused(connection):
             assert volatile in "is", signature
         if schema != "pg_catalog":
             continue
+        assert not may or volatile != "v" or name in VOLATILE.split(), signature
         listed = volatile == "i" or kind in "aw" or language or name in (*FUNCTIONS, "set_config")
         assert may == listed, signature
         if may or {*types} & INTERNAL or any("any" in each for each in types):
@@ -207,6 +217,7 @@ def test_every_setting_is_on_the_list_or_refused(connection, server):
                 off -= not listed
         escaped = value.replace("\\", "\\\\").replace(" ", "\\ ")
         assert (refused_at_login({"options": f"-c {name}={escaped}"}) is None) == listed, name
+        assert (refused_at_login({name: value}) is None) == listed, name
     assert off > 60
     for text in ("SELECT set_config('role', 'bob', false)", "SELECT set_config('jit', 'on', true)"):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -313,6 +324,7 @@ def test_no_catalog_lists_the_other_users(connection, other):
     """
     for one, own, name in ((connection, "alice", "bob"), (other, "bob", "alice")):
         everything = {**seen(one), **{v: str(one.execute(f"TABLE {v}").fetchall()) for v in OWN}}
+        assert "pg_catalog.pg_db_role_setting" not in everything
         for relation, rows in everything.items():
             assert name not in str(rows), relation
         assert own in str(everything["pg_catalog.pg_roles"])
