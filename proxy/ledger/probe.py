@@ -8,7 +8,19 @@ from pathlib import Path
 from proxy.errors import Error, IntegrityError, OperationalError, StateError
 from proxy.ledger.connections import Connections
 
+HEAD = b"SQLite format 3\0"
 WAIT = 1.0  # seconds for another process's transaction
+
+
+def lost(path: Path) -> str:
+    """Return why a ledger's file is not the one that is in use, in words that name no file."""
+    try:
+        with path.open("rb") as file:
+            return "it is another one" if file.read(len(HEAD)) == HEAD else "it is damaged"
+    except FileNotFoundError:
+        return "it is not there"
+    except OSError:
+        return "it cannot be read"
 
 
 def unwritable(path: Path, anchor: Path, ledger: str) -> str | None:

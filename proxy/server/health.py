@@ -22,7 +22,7 @@ from contextlib import suppress
 
 from proxy.engine import Engine
 from proxy.errors import Error, IntegrityError
-from proxy.ledger.probe import unwritable
+from proxy.ledger.probe import lost, unwritable
 from proxy.server.metrics import Metrics
 from proxy.server.registry import Registry
 from proxy.state import anchor_path, ledger_path, state_folder
@@ -124,6 +124,10 @@ class Health:
 
     def _ledger(self, engine: Engine) -> str:
         folder = state_folder(engine.policy, self._registry.state)
+        try:
+            engine.ledger.sequence()
+        except Error:  # then nothing opens what is there: SQLite could take another's log with it
+            return lost(ledger_path(folder))
         why = unwritable(ledger_path(folder), anchor_path(folder), engine.ledger.id)
         return why or OK
 

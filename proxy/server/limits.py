@@ -13,4 +13,4 @@ class Limits:
     seconds: float = 60.0  # of a statement
     rows: int = 1_000_000  # of a result
     message: int = 16 << 20  # bytes
-    temporary: int = 64  # MB of temporary files
+    temporary: int = 320  # MB of temporary files, of all connections

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from proxy.files import create, make_folder
 from proxy.policy import Verifier
+from proxy.server.mirror import user_settings
 from proxy.server.scram import MECHANISM, Exchange, Proof
 from proxy.server.wire import messages
 from proxy.server.wire.certificate import Certificate
@@ -258,6 +259,8 @@ async def enter(
         LoginError: it says why not: too many connections, a setting that is wrong.
     """
     kept = {k: v for k, v in startup.parameters.items() if not k.startswith(EXTENSION)}
+    if why := user_settings.refused_at_login(kept):
+        raise fatal(why.sqlstate, why.message, why.hint)
     mirror.write(messages.startup(kept, VERSION))
     proof, key = Proof(secret), b""
     welcome: list[tuple[bytes, bytes]] = []

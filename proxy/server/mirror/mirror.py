@@ -27,6 +27,7 @@ from proxy.engine import Column
 from proxy.errors import NotSupportedError, OperationalError
 from proxy.policy import User, scram_verifier
 from proxy.server.limits import Limits
+from proxy.server.mirror import functions
 from proxy.server.mirror.address import Address
 from proxy.settings import TABLE, UTILITY, of_user
 from proxy.sql.parse.identifiers import quoted as identifier
@@ -35,17 +36,6 @@ from proxy.sql.parse.views import MOST
 SCHEMA = "privacy"
 MARK = "mirror of sql-privacy-proxy "
 DRAFT = "mirror of sql-privacy-proxy, being made"
-FILES = (  # functions that write outside of tables; PostgreSQL lets everyone call them
-    "lo_creat(integer)",
-    "lo_create(oid)",
-    "lo_from_bytea(oid, bytea)",
-    "lo_put(oid, bigint, bytea)",
-    "lo_unlink(oid)",
-    "lo_truncate(integer, integer)",
-    "lo_truncate64(integer, bigint)",
-    "lowrite(integer, bytea)",
-    "pg_notify(text, text)",
-)
 GUARD = """
 CREATE FUNCTION privacy.guard() RETURNS boolean LANGUAGE plpgsql VOLATILE AS
 $$ BEGIN RAISE EXCEPTION USING ERRCODE = '0A000',
@@ -169,7 +159,7 @@ class Mirror:
             ]
             self._close(admin)
             for dataset in self.datasets:
-                self._admit(admin, dataset, users)
+                self._admit(admin, dataset)
             return rebuilt
 
     def _role(self, admin: psycopg.Connection, user: User) -> None:
@@ -188,6 +178,7 @@ class Mirror:
                 name, self._limits.connections, scram_verifier(self.secret(user.name), 1)
             )
         )
+        admin.execute(psql.SQL("ALTER ROLE {} RESET ALL").format(name))
         for setting, value in self._defaults(user).items():
             admin.execute(
                 psql.SQL("ALTER ROLE {} SET {} = {}").format(
@@ -199,8 +190,12 @@ class Mirror:
         """Return the settings that a user's sessions begin with."""
         return {
             "statement_timeout": f"{round(self._limits.seconds * 1000)}ms",
-            "temp_file_limit": f"{self._limits.temporary}MB",
+            "temp_file_limit": f"{max(self._limits.temporary // self._limits.connections, 1)}MB",
             "max_parallel_workers_per_gather": "0",
+            "work_mem": "64MB",  # memory has a bound for a user, disk one for a session
+            "hash_mem_multiplier": "1",
+            "temp_buffers": "800kB",
+            "jit": "off",
             **{name: setting.default for name, setting in TABLE.items()},
             UTILITY: str(of_user(user.utility)),
         }
@@ -261,14 +256,11 @@ class Mirror:
         for (name,) in unserved:
             admin.execute(psql.SQL("DROP DATABASE {} WITH (FORCE)").format(psql.Identifier(name)))
 
-    def _admit(self, admin: psycopg.Connection, name: str, users: Sequence[User]) -> None:
-        """Let the users into a database."""
-        for user in users:
-            admin.execute(
-                psql.SQL("GRANT CONNECT ON DATABASE {} TO {}").format(
-                    psql.Identifier(name), psql.Identifier(user.name)
-                )
-            )
+    def _admit(self, admin: psycopg.Connection, name: str) -> None:
+        """Let the users into a database; a list of them would be seen by all of them."""
+        admin.execute(
+            psql.SQL("GRANT CONNECT ON DATABASE {} TO PUBLIC").format(psql.Identifier(name))
+        )
 
     def _fill(self, statements: Sequence[str], public: Sequence[PublicRows]) -> None:
         with psycopg.connect(self.address.conninfo(DRAFT)) as connection:
@@ -296,7 +288,7 @@ def definition(relations: Sequence[Relation], public: Sequence[PublicRows]) -> l
     ]
     statements.append(f"GRANT USAGE ON SCHEMA {SCHEMA}, public TO PUBLIC")
     statements.append("REVOKE USAGE ON LANGUAGE plpgsql FROM PUBLIC")  # no DO
-    statements += [f"REVOKE EXECUTE ON FUNCTION pg_catalog.{each} FROM PUBLIC" for each in FILES]
+    statements += functions.STATEMENTS
     for each in relations:
         statements += _protected(each)
     for table in public:

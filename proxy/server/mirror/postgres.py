@@ -28,12 +28,13 @@ import psycopg
 from proxy.errors import NotSupportedError, OperationalError
 from proxy.files import give, make_folder
 from proxy.server.mirror.address import Address
+from proxy.server.mirror.user_memory import BACKEND_MEMORY, HEADROOM, UserMemory
 
 ADMIN = "privacy_proxy"  # the superuser; nobody may log in as it through the server
 PORT = 5432  # of the socket's name; no TCP port is opened
 ACCOUNTS = ("privacy-proxy", "postgres", "nobody")  # of root's choice, the first that exists
 NOTES = "mirrors"
-BACKEND_MEMORY = 1 << 30  # bytes of address space of each process
+ADDRESS_SPACE = 1 << 30  # bytes, of each process
 PATIENCE = 30.0  # seconds to start or stop
 SETTINGS = {
     "listen_addresses": "",
@@ -55,8 +56,9 @@ SETTINGS = {
     "log_min_error_statement": "panic",
     "logging_collector": "off",
 }
-# Its processes have so many kB of address space, where the system can bound it, and dump no core.
-BOUNDED = 'ulimit -v "$0"; ulimit -c 0; exec "$@"'
+# Its processes have so many kB of address space and of private memory, where the system can bound
+# them, and dump no core.
+BOUNDED = 'ulimit -v "$0"; ulimit -Hd "$1"; ulimit -Sd "$2"; ulimit -c 0; shift 2; exec "$@"'
 GUARD = 'read line || kill -INT "$0"'  # its input ends with us, whatever ends us
 HBA = f"""
 local all {ADMIN} scram-sha-256
@@ -74,6 +76,7 @@ class Embedded:
         self._account = _account()
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
+        self._user_memory: UserMemory | None = None
         password = secrets.token_urlsafe(32)
         self.address = Address(str(self._folder), PORT, ADMIN, password)
         try:
@@ -114,7 +117,8 @@ class Embedded:
         }
         self._process = subprocess.Popen(
             [
-                *("/bin/sh", "-c", BOUNDED, str(BACKEND_MEMORY // 1024)),
+                *("/bin/sh", "-c", BOUNDED),
+                *(str(size // 1024) for size in (ADDRESS_SPACE, BACKEND_MEMORY, HEADROOM)),
                 str(binaries / "postgres"),
                 "-D",
                 str(data),
@@ -136,6 +140,7 @@ class Embedded:
         )
         self._write_note()
         self._wait_until_ready()
+        self._user_memory = UserMemory(self.address.conninfo(), self._account)
 
     def alive(self) -> bool:
         """Whether the server process runs."""
@@ -143,6 +148,8 @@ class Embedded:
 
     def stop(self) -> None:
         """End the server and remove its files; a second call does nothing."""
+        if self._user_memory is not None:
+            self._user_memory.stop()
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)  # fast shutdown
             try:

@@ -15,13 +15,9 @@ from itertools import pairwise
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from proxy.errors import (
-    Error,
-    InsufficientPrivilegeError,
-    NotSupportedError,
-    SQLSyntaxError,
-)
+from proxy.errors import Error, InsufficientPrivilegeError, NotSupportedError, SQLSyntaxError
 from proxy.server.statements import parameters
+from proxy.server.statements.allowed_statements import not_one_statement, refused
 from proxy.server.statements.copy_to import take_apart
 from proxy.settings import Settings
 from proxy.sql.parse import grammar
@@ -143,11 +139,15 @@ def _route(
     views: tuple[tuple[str, str], ...],
 ) -> Decision:
     try:
-        return _read(text, datasets, home, public, views)
+        decision = _read(text, datasets, home, public, views)
     except SQLSyntaxError:
-        return ToMirror(text)  # an open quotation: the mirror says so too
+        decision = ToMirror(text)
     except Error as error:
         return Reject(error)
+    if isinstance(decision, Reject):
+        return decision
+    why = refused(decision.text) if isinstance(decision, ToMirror) else not_one_statement(text)
+    return decision if why is None else Reject(why)
 
 
 def _read(
@@ -242,11 +242,9 @@ def _setting(text: str) -> Decision:
 def _prepared(word: str, text: str) -> Decision:
     if word == "EXECUTE":
         match = EXECUTE.match(text, _start(text))
-        return (
-            ExecutePrepared(fold(match[1]), arguments(match[2] or ""), text)
-            if match
-            else ToMirror(text)
-        )
+        if not match:
+            return ToMirror(text)
+        return ExecutePrepared(fold(match[1]), arguments(match[2] or ""), text)
     if DEALLOCATE_ALL.match(text, _start(text)):
         return Deallocate(None, text)
     match = DEALLOCATE.match(text, _start(text))
