@@ -30,7 +30,10 @@ ROUND = 50  # cases between two looks at the server
 PATIENCE = 100.0  # seconds: more than any statement may take
 FRONTEND = b"QPBDECSHFfdcX"
 BACKEND = b"123ACDEGHIKNRSTVWZdcnst"
-POSTGRESQLS_OWN = b"cache lookup failed for type"  # what it says of a type that there is not
+POSTGRESQLS_OWN = (  # of a type that there is not; behind a Query that no Sync came before
+    b"cache lookup failed for type",
+    b"StartTransactionCommand: unexpected state STARTED",
+)
 CANCEL, PAUSE = "cancel", "pause"  # between messages
 
 SMALL = (0, 1, 2, 3, 2**15 - 1, 2**15, 2**16 - 1)
@@ -404,6 +407,18 @@ def play(server, number, parts):
     log = "".join(server.log[lines:])
     assert not re.search("internal error|Traceback", log), log
     return [cost.decode() for cost in wire.told], wire.closed
+
+
+@pytest.mark.parametrize("kind", [b"C", b"D", b"E", b"H", b"S", b"c", b"f"])
+def test_a_message_that_is_never_long_is_refused_if_it_is(server, kind):
+    """
+    PostgreSQL closes the connection without a word then; the client is told why, and so is it if
+    it was told of another error before.
+    """
+    failing = messages.query(b"nonsense")
+    for length, ends in ((SHORT, False), (SHORT + 1, True)):
+        parts = [failing, frame(kind, b"P" + b"x" * (length - 5))]
+        assert play(server, 0, parts) == ([], ends)
 
 
 def shortened(server, number, parts):
