@@ -297,19 +297,22 @@ def case(number):
 
 
 def read_as_frames(data):
-    """Return whether bytes break the protocol, whether they end it, and how many are missing."""
+    """Return whether bytes break the protocol, whether they end it, and what completes them."""
     at, leaves = 0, False
     while at + 5 <= len(data):
         (length,) = struct.unpack_from("!i", data, at + 1)
         if length > (SHORT if data[at] in b"CDEHScfX" else MESSAGE) or length < 4:
-            return True, leaves, 0
+            return True, leaves, b""
         if data[at] == ord("X"):
             leaves = True
         elif data[at] not in FRONTEND and not leaves:
-            return True, leaves, max(at + 1 + length - len(data), 0)
+            return True, leaves, bytes(max(at + 1 + length - len(data), 0))
         at += 1 + length
-    missing = at - len(data) if at >= len(data) else 0
-    return False, leaves, missing
+    if at < len(data):
+        filler = struct.pack("!i", 4)[len(data) - at - 1 :]
+        broken, leaves, missing = read_as_frames(data + filler)
+        return broken, leaves, filler + missing
+    return False, leaves, bytes(at - len(data))
 
 
 class Wire:
@@ -396,7 +399,7 @@ def play(server, number, parts):
         sent = b"".join(part for part in parts if part not in (PAUSE, CANCEL))
         broken, leaves, missing = read_as_frames(sent)
         marker = b"the end of %d" % number
-        end = bytes(missing) + frame(b"f", b"\0") + frame(b"S")
+        end = missing + frame(b"f", b"\0") + frame(b"S")
         end += messages.query(b"ROLLBACK") + messages.query(b"SELECT '%s'" % marker)
         wire.run(parts, end, marker)
     assert {*wire.kinds} <= {bytes([kind]) for kind in BACKEND}, wire.kinds
