@@ -9,6 +9,8 @@ import re
 
 import psycopg
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.server.mirror.functions import FUNCTIONS
 from proxy.server.mirror.user_settings import NAMES, ONLY_OFF, ONLY_ON, refused_at_login
@@ -356,3 +358,18 @@ def test_what_a_role_was_given_ends_with_a_reload(tmp_path):
             assert connection.execute("SHOW work_mem").fetchone() == ("64MB",)
             with pytest.raises(psycopg.errors.UndefinedObject):
                 connection.execute("SHOW my.setting")
+
+
+@given(st.recursive(st.just("1"), lambda inner: st.lists(inner, max_size=8), max_leaves=200))
+def test_what_stands_in_brackets_does_not_hide_what_follows(nested):
+    """
+    However long and deep the query of a COPY, its end says where the rows go.
+    """
+
+    def written(value):
+        return value if isinstance(value, str) else f"({', '.join(map(written, value))})"
+
+    query = f"COPY (SELECT * FROM (VALUES ({written(nested)}, ((1)), ((2)))) t) TO"
+    assert refused(f"{query} STDOUT CSV HEADER") is None
+    assert refused(f"{query} PROGRAM 'x'") is not None
+    assert refused(f"{query} '/x' /* TO STDOUT */") is not None

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from proxy.policy import saslprep
-from proxy.server import login, scram, serve, strangers
+from proxy.server import health, login, scram, strangers
 from proxy.server.wire.frames import frame
 from tests.server import serving
 from tests.server.serving import password
@@ -245,22 +245,22 @@ def test_failures_of_others_cost_who_has_logged_in_here_nothing(inside, monkeypa
 
 def test_checks_of_health_are_one(inside, monkeypatch):
     """
-    However many ask whether the server is well, without a password, the mirrors are asked once.
+    However many ask whether the server is well, without a password, its parts are asked once.
     """
-    asked, ask = [], inside.server._ask_mirrors
+    asked, ask = [], inside.server.health._ask
 
     def counted():
         asked.append(time.monotonic())
         return ask()
 
-    monkeypatch.setattr(inside.server, "_ask_mirrors", counted)
+    monkeypatch.setattr(inside.server.health, "_ask", counted)
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         wires = [stack.enter_context(connected(inside)) for _ in range(40)]
         for wire in wires:
             wire.sendall(startup(user="-", **{"privacy.check": "on"}))
         assert {received(wire)[0] for wire in wires} == {b"R"}
-    assert 1 <= len(asked) <= 1 + (time.monotonic() - began) / serve.FRESH
+    assert 1 <= len(asked) <= 1 + (time.monotonic() - began) / health.FRESH
 
 
 def test_guesses_wait_longer_and_longer(server):

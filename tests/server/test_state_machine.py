@@ -351,7 +351,7 @@ async def relayed(sent, life):
     return list(iter(received.next, None)), conversation, client
 
 
-@pytest.mark.parametrize("sent", [[query(COUNT)], [parse(COUNT), *USE]], ids=kinds)
+@pytest.mark.parametrize("sent", [[query(COUNT)], [parse(COUNT), *USE], [query("!")]], ids=kinds)
 def test_a_mirror_that_ends_ends_the_session(sent):
     """
     After whichever message the mirror ends, the client is told so, last, and is disconnected; what

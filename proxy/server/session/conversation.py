@@ -167,6 +167,7 @@ class Conversation:
     forwarded: bool = False  # likewise since the last Sync
     in_series: bool = False  # the client's last message was none that ReadyForQuery answers
     last: bytes = b""  # the kind of the mirror's last message
+    ended: bool = False  # the mirror has told why it ends the session
     released: float = 0.0  # alpha charged in the open transaction
     on_outcome: Callable[[str, Result | Error, float], None] = lambda *_: None
 
@@ -264,8 +265,11 @@ class Conversation:
     def mirrored(self, kind: bytes, body: bytes) -> bytes:
         """Return what the client gets of a message from the mirror, perhaps nothing."""
         self.last, notice = kind, b""
-        if kind == b"E" and (error := refusal(messages.fields(body))):
-            body = self.report(error)[5:]
+        if kind == b"E":
+            said = messages.fields(body)
+            self.ended = said.get("V") in (b"FATAL", b"PANIC")
+            if error := refusal(said):
+                body = self.report(error)[5:]
         if kind == b"C" and body.startswith((b"ROLLBACK\0", b"COMMIT\0")):
             if self.released and body.startswith(b"ROLLBACK"):
                 notice = Report(

@@ -28,7 +28,7 @@ from proxy.server.session.conversation import (
     Step,
 )
 from proxy.server.session.dispatch import handle
-from proxy.server.wire.frames import FrameError
+from proxy.server.wire.frames import SHORT_KINDS, FrameError
 from proxy.server.wire.messages import Report, fields
 from proxy.server.wire.replies import flush
 from proxy.server.wire.transport import ConnectionClosed, Transport
@@ -76,6 +76,7 @@ class Relay:
             transport.closed.add_done_callback(lambda _: self._settled.set())
         mirror.closed.add_done_callback(lambda _: self._mirror_gone())
         client.frames.limit = mirror.frames.limit = limits.message
+        client.frames.short = SHORT_KINDS  # at a longer one the mirror would end without a word
         mirror.on_message, mirror.on_rows = self._mirrored, self._mirrored_rows
         client.on_writable = lambda writable: mirror.pause(not writable)
 
@@ -114,7 +115,7 @@ class Relay:
         """Close the session with the mirror; tell the client why, unless the mirror has."""
         if self._mirror.broken is not None:
             self._fatal(self._mirror.broken.sqlstate, f"a row is too long: {self._mirror.broken}")
-        elif self.conversation.last != b"E":
+        elif not self.conversation.ended:
             self._fatal("57P02", "terminating connection because the server behind it has ended")
         self._client.close()
 

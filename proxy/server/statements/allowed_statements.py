@@ -92,6 +92,7 @@ def one_statement(text: str) -> list[Token]:
     """
     found: list[Token] = []
     depth, ended = 0, False
+    left_out = 0  # brackets that are open
     for kind, value, at in tokens(text):
         if kind == "end":
             ended = bool(found)
@@ -103,7 +104,12 @@ def one_statement(text: str) -> list[Token]:
                 position=at + 1,
             )
         depth -= value == ")"
-        if len(found) < (FIRST if depth else MOST):
+        keeps = len(found) < (FIRST if depth else MOST)
+        if value == ")":
+            keeps, left_out = not left_out, max(left_out - 1, 0)
+        elif value == "(":
+            left_out += not keeps
+        if keeps:
             found.append((kind, value, at))
         depth += value == "("
     return found

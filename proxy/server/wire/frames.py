@@ -15,6 +15,8 @@ from proxy.errors import OperationalError
 LOGIN_LIMIT = 10_000  # bytes of a message before login
 SSL, GSS, CANCEL = 80877103, 80877104, 80877102
 ROW = ord("D")
+SHORT_LIMIT = 10_000  # bytes of a message with a name or with nothing: PostgreSQL's limit
+SHORT_KINDS = frozenset(b"CDEHScfX")
 STARTUP = b""  # the type of a message that has none
 DIRECT = b"\x16"  # TLS that begins without a request for it; no message, and not taken
 
@@ -37,6 +39,7 @@ class Frames:
     def __init__(self, limit: int = LOGIN_LIMIT, startup: bool = False) -> None:
         self.limit = limit
         self.startup = startup  # the next message is one without a type
+        self.short: frozenset[int] = frozenset()  # types of messages that are never long
         self._data = bytearray()
 
     def feed(self, data: bytes | bytearray) -> None:
@@ -55,8 +58,11 @@ class Frames:
         if len(self._data) < head:
             return None
         length = struct.unpack_from("!i", self._data, head - 4)[0]
-        if length > self.limit:
-            raise TooLongError(f"a message of {length} bytes; {self.limit} are allowed")
+        limit = self.limit
+        if self.short and not self.startup and self._data[0] in self.short:
+            limit = min(limit, SHORT_LIMIT)
+        if length > limit:
+            raise TooLongError(f"a message of {length} bytes; {limit} are allowed")
         if length < 4:
             raise FrameError(f"a message of {length} bytes")
         end = head - 4 + length
