@@ -86,9 +86,9 @@ def number_text(template: str, value: TypedSql) -> TypedSql:
     shape = _read(template)
     text, negative = _plain(value, len(shape.part))
     shown = f"CASE WHEN {value.sql} IS NULL THEN NULL ELSE {_written(shape, text, negative)} END"
-    if value.type in types.FLOATS:
-        long = f"length(CAST(trunc(abs({value.sql})) AS DECIMAL(38, 0))::VARCHAR)"
-        wrong = f"abs({value.sql}) >= 1e15 OR {long} + {len(shape.part)} > {DIGITS}"
+    if value.type in types.FLOATS and shape.digits + len(shape.part) > DIGITS:
+        size = f"length(split_part({text}, '.', 1))"
+        wrong = f"{size} <= {shape.digits} AND {size} + {len(shape.part)} > {DIGITS}"
         message = "value out of range: to_char writes 15 digits of a double"
         shown = checked(wrong, message, shown, value)
     return combine(shown, "text", value, width=64 + 4 * len(template))

@@ -201,8 +201,8 @@ def _repeat(lowering: Lowering, node: exp.Expr) -> TypedSql:
     return combine(f"repeat({value.sql}, {times.sql})", TEXT, value, times, width=width)
 
 
-WORD = r"[\p{L}\p{Nl}\p{Nd}]"  # PostgreSQL's letters and digits, as RE2 has them
-CLASSES = {r"\d": r"\p{Nd}", r"\w": r"\p{L}\p{M}\p{Nl}\p{Nd}_"}
+WORD = r"[\p{L}\p{Nl}0-9]"  # PostgreSQL's letters and digits, as RE2 has them
+LETTERS = r"[\p{L}\p{Nl}0-9_]"
 # what PostgreSQL's regular expressions and RE2 have in common
 PATTERN = re.compile(r"(?:[\w\s%&@!/,;:'\"<>=~#^$.*+?|()-]|\[\^?[\w\s.,:%&@!-]+\]|\\[dws.])*")
 
@@ -221,15 +221,9 @@ def _matches(lowering: Lowering, node: exp.Expr) -> TypedSql:
 
 
 def _of_re2(pattern: str) -> str:
-    """Return a regular expression with PostgreSQL's classes of letters and digits, in quotes."""
-
-    def wider(match: re.Match[str]) -> str:
-        if match[0] not in CLASSES:
-            return match[0]
-        return CLASSES[match[0]] if match.start() in inner else f"[{CLASSES[match[0]]}]"
-
-    inner = {at for m in re.finditer(r"\[[^\]]*\]", pattern) for at in range(*m.span())}
-    return types.literal(TEXT, re.sub(r"\\.", wider, pattern))
+    """Return a regular expression with PostgreSQL's class of letters, in quotes."""
+    letters = re.sub(r"\\.", lambda m: LETTERS if m[0] == r"\w" else m[0], pattern)
+    return types.literal(TEXT, letters)
 
 
 # a sequence of single characters: the first match is the longest too, which RE2 takes not
