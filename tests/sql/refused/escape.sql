@@ -61,7 +61,6 @@ SELECT current_setting('memory_limit')
 -- a long text
 -- error: StatementTooComplexError
 -- says: a text of this statement becomes too long
--- at: repeat('x'
 SELECT repeat('x', 2000000000)
 
 -- a long series

@@ -1,8 +1,8 @@
 -- a function that is not known
 -- error: UndefinedFunctionError
--- says: function to_hex is not among those the proxy knows
--- at: to_hex
-SELECT to_hex(age) AS b, COUNT(*) FROM survey GROUP BY 1
+-- says: function factorial is not among those the proxy knows
+-- at: factorial
+SELECT factorial(age) AS b, COUNT(*) FROM survey GROUP BY 1
 
 -- a text's digest
 -- error: UndefinedFunctionError
