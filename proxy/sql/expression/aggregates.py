@@ -144,7 +144,7 @@ def _call(node: exp.Expr, lower: Callable[[exp.Expr], TypedSql]) -> tuple[str, s
     if isinstance(node, exp.WithinGroup):
         return _within(node, lower)
     if type(node) not in AGGREGATES:
-        name = node.name if isinstance(node, exp.Anonymous) else node.key
+        name = node.name if isinstance(node, exp.Anonymous) else as_sql(node).split("(")[0]
         raise UndefinedFunctionError(
             f"the aggregate {name.lower()} is not among those the proxy knows here",
             position=position(node),

@@ -71,7 +71,6 @@ def _part(lowering: Lowering, node: exp.Expr) -> TypedSql:
 
 
 READ = re.compile(r"(?:%[YmdHMSf]|[-/.,: T])+")
-FORMAT = re.compile(r"(?:%[YmdHMS]|[-/.,: ])+")  # as sqlglot has translated it
 
 
 def _to_char(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -88,19 +87,6 @@ def _to_char(lowering: Lowering, node: exp.Expr) -> TypedSql:
     text = f"({' || '.join(pieces)})" if pieces else "CAST(NULL AS VARCHAR)"
     text = f"CASE WHEN {value.sql} IS NULL THEN NULL ELSE {text} END"
     return combine(text, TEXT, value, width=64 + 12 * len(template))
-
-
-def _time_to_str(lowering: Lowering, node: exp.Expr) -> TypedSql:
-    """Return the text of a time in the words of another dialect."""
-    value, shape = lowering.lower(node.this), node.args["format"]
-    if value.type not in types.TIMES:
-        raise NotSupportedError("to_char takes a date or a timestamp")
-    if not shape.is_string or not FORMAT.fullmatch(shape.name):
-        raise NotSupportedError(
-            "to_char knows YYYY, MM, DD, HH24, MI and SS, with - / . , : between them",
-            hint="EXTRACT and date_trunc give the other parts of a date",
-        )
-    return combine(f"strftime({value.sql}, '{shape.name}')", TEXT, value)
 
 
 def _read(_: Lowering, node: exp.Expr) -> TypedSql:
@@ -186,7 +172,6 @@ RULES: Rules = {
     exp.DateTrunc: _trunc,
     exp.Extract: _extract,
     ToChar: _to_char,
-    exp.TimeToStr: _time_to_str,
     exp.UnixToTime: _of_epoch,
     exp.TimestampFromParts: _make_timestamp,
     exp.StrToDate: _read,
@@ -199,7 +184,6 @@ ARGUMENTS: Arguments = {
     exp.TimestampTrunc: PLAIN | {"unit"},
     exp.DateTrunc: PLAIN | {"unit"},
     ToChar: PLAIN | {"format"},
-    exp.TimeToStr: PLAIN | {"format"},
     exp.TimestampFromParts: PLAIN | set(PARTS),
     exp.StrToDate: PLAIN | {"format"},
     exp.StrToTime: PLAIN | {"format"},

@@ -110,7 +110,7 @@ SELECT s.region, COUNT(*) * 100000.0 / MAX(p.people) AS per_100k FROM survey s J
 SELECT zone, string_agg(region, ', ' ORDER BY region) AS regions FROM (SELECT zone, region, COUNT(*) AS n FROM survey GROUP BY zone, region) t WHERE n > 0 GROUP BY zone
 
 -- report: an array of members
--- refused: language; 42883; arrayagg
+-- refused: language; 42883; the aggregate array_agg is not
 SELECT zone, array_agg(region ORDER BY region) AS regions FROM (SELECT zone, region, COUNT(*) AS n FROM survey GROUP BY zone, region) t WHERE n > 0 GROUP BY zone
 
 -- report: a comparison of two periods
