@@ -14,7 +14,6 @@ from proxy.sql.bind.names import Names
 from proxy.sql.bind.relations import BoundQuery, Scope
 from proxy.sql.expression.aggregates import WINDOWS, aggregate, coerce_result
 from proxy.sql.expression.aggregates import ordered as direction
-from proxy.sql.expression.arguments import moment
 from proxy.sql.expression.intervals import constant
 from proxy.sql.expression.lowering import compared, signed
 from proxy.sql.expression.rules import ExpressionLowering
@@ -114,8 +113,13 @@ class PostAggregate(ExpressionLowering):
         ordered = [(self.lower(item.this), item) for item in order.expressions] if order else []
         values += [typed for typed, _ in ordered]
         if ordered:
-            if _by_time(spec.args.get("spec")) and len(ordered) == 1:
-                ordered = [(moment("RANGE", typed), item) for typed, item in ordered]
+            if _by_time(spec.args.get("spec")):
+                if len(ordered) != 1 or ordered[0][0].type not in types.TIMES:
+                    raise NotSupportedError(
+                        "a window as long as an interval is ordered by one date or timestamp",
+                        position=position(node),
+                    )
+                ordered = [(coerce(typed, "timestamp"), item) for typed, item in ordered]
             pieces.append(f"ORDER BY {', '.join(direction(t.sql, item) for t, item in ordered)}")
         if spec.args.get("spec"):
             pieces.append(_frame(spec.args["spec"], [typed for typed, _ in ordered]))

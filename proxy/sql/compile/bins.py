@@ -72,7 +72,7 @@ def calendar(node: exp.Expr, axis: int) -> list[str]:
 
 def _stride(node: exp.DateBin) -> list[str]:
     """Return the unit of the calendar at which the strides of date_bin begin, if there is one."""
-    stride, origin = intervals.constant(node.this), node.args.get("unit")
+    stride, origin = intervals.constant(node.this), node.args.get("zone")
     while isinstance(origin, exp.Cast):
         origin = origin.this
     if stride is None or not (isinstance(origin, exp.Literal) and origin.is_string):

@@ -144,7 +144,7 @@ def _interval(_: Lowering, node: exp.Expr) -> TypedSql:
 def _date_bin(lowering: Lowering, node: exp.Expr) -> TypedSql:
     """Return date_bin: the beginning of the stride, counted from an origin, that a time is in."""
     stride = constant(node.this)
-    if stride is None or node.args.get("unit") is None:
+    if stride is None or node.args.get("zone") is None:
         raise NotSupportedError(
             "date_bin takes a stride in quotes, a time and an origin",
             hint="for example date_bin('15 minutes', x, TIMESTAMP '2001-01-01')",
@@ -158,7 +158,7 @@ def _date_bin(lowering: Lowering, node: exp.Expr) -> TypedSql:
     if size <= 0:
         raise DataError("stride must be greater than zero")
     value, origin = (
-        moment("date_bin", lowering.lower(node.args[arg])) for arg in ("expression", "unit")
+        moment("date_bin", lowering.lower(node.args[arg])) for arg in ("expression", "zone")
     )
     past = f"(epoch_us({value.sql}) - epoch_us({origin.sql}))"
     text = f"make_timestamp(epoch_us({value.sql}) - ({past} % {size} + {size}) % {size})"
@@ -180,7 +180,7 @@ RULES: Rules = {
 }
 ARGUMENTS: Arguments = {
     exp.Interval: PLAIN | {"unit"},
-    exp.DateBin: PLAIN | {"unit"},
+    exp.DateBin: PLAIN | {"zone"},
     exp.TimestampTrunc: PLAIN | {"unit"},
     exp.DateTrunc: PLAIN | {"unit"},
     ToChar: PLAIN | {"format"},

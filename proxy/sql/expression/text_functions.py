@@ -56,12 +56,15 @@ def _substring(lowering: Lowering, node: exp.Expr) -> TypedSql:
     start, *size = (whole("substring", v) for v in rest)
     # DuckDB counts a negative start from the end; PostgreSQL lets it eat up the length
     if not size:
-        return combine(f"substring({value.sql}, greatest({start.sql}, 1))", TEXT, value, start)
+        text = f"substring({value.sql}, greatest({start.sql}, 1))"  # greatest leaves NULL out
+        text = f"CASE WHEN {start.sql} IS NULL THEN NULL ELSE {text} END"
+        return combine(text, TEXT, value, start)
     length = size[0]
     negative = "error('negative substring length not allowed')"
     taken = f"greatest({length.sql} + least({start.sql}, 1) - 1, 0)"
     text = (
-        f"CASE WHEN {length.sql} < 0 THEN {negative} "
+        f"CASE WHEN {start.sql} IS NULL OR {length.sql} IS NULL THEN NULL "
+        f"WHEN {length.sql} < 0 THEN {negative} "
         f"ELSE substring({value.sql}, greatest({start.sql}, 1), {taken}) END"
     )
     return combine(text, TEXT, value, start, length)
@@ -226,7 +229,7 @@ def _of_re2(pattern: str) -> str:
     return types.literal(TEXT, letters)
 
 
-# a sequence of single characters: the first match is the longest too, which RE2 takes not
+# a sequence of single characters, of which RE2's first match is the longest too: PostgreSQL's
 SEQUENCE = re.compile(
     r"\^?(?:(?:[\w\s%&@!/,;:'\"<>=~#.-]|\[\^?[\w\s.,:%&@!-]+\]|\\[dws.])[*+]?)+\$?"
 )

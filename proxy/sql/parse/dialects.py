@@ -65,6 +65,14 @@ class UtilityParser(Parser):
         return self._parse_query_modifiers(this) if isinstance(this, exp.SetOperation) else this
 
 
+def _date_bin(args: list[Any]) -> exp.Expr:
+    """Return date_bin; sqlglot takes its origin for a unit."""
+    parts = dict(zip(("this", "expression", "zone"), args, strict=False))
+    if len(args) != len(parts):
+        return exp.Anonymous(this="date_bin", expressions=args)
+    return exp.DateBin(**parts)
+
+
 def extended(name: str) -> Dialect:
     """Return one of sqlglot's dialects with the utility clause."""
     base: Any = type(Dialect.get_or_raise(name))
@@ -72,7 +80,7 @@ def extended(name: str) -> Dialect:
     # sqlglot does not know it; it is PostgreSQL's other name of bool_and
     functions = base.parser_class.FUNCTIONS | {"EVERY": exp.LogicalAnd.from_arg_list}
     if name == "postgres":
-        functions |= {"TO_CHAR": ToChar.from_arg_list}
+        functions |= {"TO_CHAR": ToChar.from_arg_list, "DATE_BIN": _date_bin}
     own = {"SET_OP_MODIFIERS": modifiers, "FUNCTIONS": functions}
     parser = type("Parser", (UtilityParser, base.parser_class), own)
     dialect: Dialect = type(f"Proxy{base.__name__}", (base,), {"Parser": parser})()

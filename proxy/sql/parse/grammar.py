@@ -123,8 +123,8 @@ def to_postgres(text: str, given: Sequence[Token], name: str) -> tuple[str, list
         if request is None and (match := HINT.fullmatch(written)):
             request = pair(match[1], source="hint")
         node.pop()
-    for node in tree.find_all(exp.TimeToStr):
-        shape = node.args.get("format")
+    for written_time in tree.find_all(exp.TimeToStr):
+        shape = written_time.args.get("format")
         if not isinstance(shape, exp.Literal) or not TIME_FORMAT.fullmatch(shape.name):
             raise NotSupportedError(
                 f"the format of a time is not translated from {name}",
