@@ -150,7 +150,8 @@ class Binder(Binding):
     def _listed(self, node: exp.Expr, name: str, scope: Scope) -> ProtectedRows | Relation:
         """Return unnest of a list that is written out."""
         (listed,) = node.expressions
-        if not isinstance(listed, exp.Array) or not listed.expressions or node.args.get("offset"):
+        constant = isinstance(listed, exp.Array) and listed.find(exp.Column, exp.Query) is None
+        if not constant or not listed.expressions or node.args.get("offset"):
             raise NotSupportedError(
                 "unnest takes a list that is written out: unnest(ARRAY[1, 2])",
                 position=position(node),
