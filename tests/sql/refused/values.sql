@@ -371,3 +371,18 @@ SELECT * FROM generate_series(1, (SELECT COUNT(*) FROM survey))
 -- error: NotSupportedError
 -- says: unnest takes a list that is written out
 SELECT * FROM unnest((SELECT COUNT(*) FROM survey))
+
+-- minutes that are alike at the ends and in the middle of a bin
+-- error: CutError
+-- says: is not the same for all values in the bin
+SELECT to_char(seen, 'MI'), COUNT(*) FROM survey GROUP BY 1
+
+-- seconds of bins of half days
+-- error: NotSupportedError
+-- says: seen is declared in bins: only comparisons with constants are known
+SELECT to_char(seen, 'SS'), COUNT(*) FROM survey GROUP BY 1
+
+-- minutes of strides that are alike at the ends and in the middle of a bin
+-- error: CutError
+-- says: is not the same for all values in the bin
+SELECT EXTRACT(minute FROM date_bin('15 min', seen, TIMESTAMP '2020-01-01')), COUNT(*) FROM survey GROUP BY 1
