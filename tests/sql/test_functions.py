@@ -35,7 +35,7 @@ UNARY = {
     "ln({})": [INTEGERS, NUMERICS, DOUBLES],
     "log({})": [INTEGERS, DOUBLES],
     "exp({})": [["0", "1", "-7", "700", "710", "NULL::int"], ["0.5::float8"]],
-    "({})::text": [INTEGERS, BIGINTS, NUMERICS, BOOLEANS, DATES, TIMES],
+    "({})::text": [INTEGERS, BIGINTS, NUMERICS, BOOLEANS, DATES, TIMES, DOUBLES[:-1]],
     "({})::int": [INTEGERS, BIGINTS, NUMERICS, DOUBLES, BOOLEANS],
     "({})::bigint": [INTEGERS, BIGINTS, NUMERICS, DOUBLES],
     "({})::numeric(6, 1)": [INTEGERS, NUMERICS, DOUBLES],
@@ -54,6 +54,15 @@ UNARY = {
     "length({})": [TEXTS],
     "octet_length({})": [TEXTS],
     "reverse({})": [TEXTS],
+    "initcap({})": [TEXTS, ["'hELLO wORLD'", "'o''neil-smith 3RD'", "'ÉCOLE écOLE x1y'"]],
+    "translate({}, 'aé_', 'bX')": [TEXTS],
+    "repeat({}, 3)": [TEXTS],
+    "regexp_replace({}, '[a-c]+', '-')": [TEXTS, ["'xabcxab'", "'ABCabc'"]],
+    "regexp_replace({}, '[^a-z]', '', 'g')": [TEXTS, ["'a1b2c3'", "'50%_off'"]],
+    "regexp_replace({}, 'B.', '<>', 'gi')": [TEXTS, ["'abcbcb'", "'bb'"]],
+    "substring({} FROM '[a-z]+')": [TEXTS, ["'12abc34d'"]],
+    "substring({} FROM '^\\w+')": [TEXTS, ["'Äb1_ c'"]],
+    "array_position(ARRAY['a', 'abc', 'a'], {})": [TEXTS],
     "trim({})": [TEXTS],
     "ltrim({}, 'ax ')": [TEXTS],
     "rtrim({}, 'cx ')": [TEXTS],
@@ -71,6 +80,8 @@ UNARY = {
     "{} ~ '^a'": [TEXTS],
     "{} ~* 'B'": [TEXTS],
     "{} ~ '[a-b]+.c$'": [TEXTS],
+    "{} ~ '^\\w+$'": [TEXTS, ["'é1'", "'１'", "'a_b'", "'a-b'"]],
+    "{} ~ '^\\d+$'": [["'12'", "'１２'", "'x'", "''"]],
     "{} !~ 'b'": [TEXTS],
     "{} !~* '^A'": [TEXTS],
     "{} SIMILAR TO 'a%'": [TEXTS],
@@ -96,6 +107,16 @@ UNARY = {
     "{} + INTERVAL '1 month'": [DATES, TIMES],
     "{} - INTERVAL '1 year 2 days'": [DATES, TIMES],
     "{} - INTERVAL '36 hours'": [DATES, TIMES],
+    "{} + INTERVAL '15 min' * 3": [DATES, TIMES],
+    "{} - TIMESTAMP '2020-01-01 12:00'": [DATES, TIMES],
+    "to_char({}, 'FMDay, DDth, FMMonth YYYY')": [DATES, TIMES],
+    "EXTRACT({span} FROM age({}, DATE '1999-02-28'))": [DATES, TIMES],
+    "age(DATE '2020-02-29', {})::text": [DATES, TIMES],
+    "date_bin('1 day 6 hours', {}, TIMESTAMP '2020-01-01')": [DATES, TIMES],
+    "width_bucket({}, -2, 8, 4)": [INTEGERS, NUMERICS, DOUBLES],
+    "width_bucket({}, ARRAY[-1.5, 0, 2.5])": [INTEGERS, NUMERICS],
+    "to_char({}, 'FM999,990.0')": [INTEGERS, BIGINTS, NUMERICS, DOUBLES[:-1]],
+    "to_char({}, '0009')": [INTEGERS, NUMERICS, DOUBLES],
 }
 BINARY = {
     "{} + {}": [INTEGERS, NUMERICS, DOUBLES],
@@ -136,6 +157,13 @@ MIXED = [
     *(f"split_part('a,b,,c', ',', {n})" for n in (-5, -1, 0, 1, 3, 4, 5)),
     *(f"make_date({y}, {m}, 31)" for y, m in ((2020, 1), (2020, 2), (1999, 12))),
     *(f"DATE '2020-02-28' + {n}" for n in (-60, 0, 2)),
+    "substring('abc', NULL::int)", "substring('abc', NULL::int, 2)", "substring('abc', 2, NULL)",
+    "substring('abc' FROM NULL)", "left('abc', NULL)", "right('abc', NULL::int)",
+    "split_part('a-b', '-', NULL)", "make_date(2020, NULL, 1)",
+    "width_bucket(1, NULL, 2, 3)", "width_bucket(1, 0, 2, NULL)",
+    "age(NULL, DATE '2020-01-01')::text",
+    "date_bin('1 hour', TIMESTAMP '2020-01-01 12:34', '2001-01-01')", "strpos(NULL, 'a')",
+    "initcap(NULL)", "translate('abc', NULL, 'x')", "concat_ws(NULL, 'a', 'b')",
     "substring('abc', 1, -1)", "1 / 2 * 2.0", "7 / 2 * 2", "10.0 / 4", "1 / 3.0", "2 / 3.0",
     "2147483647 + 1", "2147483647::bigint + 1", "9223372036854775807 + 1", "1.5 * 2", "5 % 3.5",
     "-7 / 2", "(-7) % 2", "2 ^ 3", "2 ^ -1", "0 ^ 0", "-2 ^ 2", "10 - 2 - 3", "2 + 3 * 4",
@@ -149,11 +177,13 @@ MIXED = [
     "0.1 + 0.2 = 0.3", "0.1::float8 + 0.2::float8 = 0.3::float8", "1e3", "1.5e-2", "00012", "1.",
     "E'a\\nb'", "$$a'b$$", "'é' < 'z'", "upper('éñ')", "length('👩‍👧')",
 ]  # fmt: skip
+SPANS = ["year", "month", "day", "hour", "minute", "second", "epoch", "decade", "century"]
 UNITS = ["day", "week", "month", "quarter", "year", "decade", "hour", "minute", "second"]
 EXTRACTS = [
     "year", "month", "day", "quarter", "week", "dow", "isodow", "doy", "isoyear", "decade",
     "century", "epoch", "hour", "minute", "second",
 ]  # fmt: skip
+PARTS = {"{unit}": UNITS, "{field}": EXTRACTS, "{span}": SPANS}
 REFUSED = {  # by type, though PostgreSQL has NULL for this one value
     *(f"EXTRACT({field} FROM NULL::date)" for field in ("hour", "minute", "second")),
 }
@@ -164,10 +194,8 @@ def expressions():
     for shape, kinds in UNARY.items():
         for values in kinds:
             for value in values:
-                for unit in (
-                    UNITS if "{unit}" in shape else EXTRACTS if "{field}" in shape else [""]
-                ):
-                    yield shape.format(value, unit=unit, field=unit)
+                for unit in next((v for k, v in PARTS.items() if k in shape), [""]):
+                    yield shape.format(value, unit=unit, field=unit, span=unit)
     for shape, kinds in BINARY.items():
         for values in kinds:
             yield from (shape.format(one, two) for one in values for two in values)

@@ -290,6 +290,10 @@ def test_a_day_later_is_another_statement():
          "AS b FROM survey"),
         ("tsql", "SELECT TOP 2 [region], COUNT(*) AS n FROM survey GROUP BY [region] ORDER BY n",
          "SELECT region, COUNT(*) AS n FROM survey GROUP BY region ORDER BY n LIMIT 2"),
+        ("duckdb", "SELECT strftime(joined, '%d %b %y') AS d, COUNT(*) AS n FROM survey GROUP BY 1",
+         "SELECT to_char(joined, 'DD Mon YY') AS d, COUNT(*) AS n FROM survey GROUP BY 1"),
+        ("mysql", "SELECT DATE_FORMAT(joined, '%Y week') AS w FROM survey GROUP BY 1", None),
+        ("duckdb", "SELECT strftime(joined, '%U'), COUNT(*) FROM survey GROUP BY 1", None),
     ],
 )  # fmt: skip
 def test_other_languages_are_translated_first(language, text, plain):

@@ -25,6 +25,7 @@ from proxy.sql.bind.outer import PostAggregate
 from proxy.sql.bind.relations import BoundQuery
 from proxy.sql.bind.render import Body, render_select
 from proxy.sql.bind.results import ungrouped
+from proxy.sql.compile.columns import PerBranch
 from proxy.sql.compile.groups import Key
 from proxy.sql.compile.linear import Average, Linear
 from proxy.sql.compile.release_point import ReleasePoint
@@ -71,6 +72,9 @@ class AggregateExpressions(PostAggregate):
         super().__init__(binding, clause.scope, clause.node.args.get("windows") or ())
         self.node = clause.node
         self.resolver = clause.resolver(binding)
+        if clause.protected and clause.protected.branches > 1 and self._by_branch():
+            clause = clause.single(binding)
+            self.node, self.resolver = clause.node, clause.resolver(binding)
         self.where = clause.conditions(binding)
         self.branches = clause.protected.branches if clause.protected else 1
         self.keys, sets = self._keys()
@@ -90,19 +94,32 @@ class AggregateExpressions(PostAggregate):
         point.filters  # noqa: B018  # what is wrong with WHERE is said before what follows it
         return point
 
-    def _keys(self) -> tuple[list[Key], list[list[int]]]:
-        """Return the grouping expressions and the grouping sets, as indices of these."""
+    def _sets(self) -> Sequence[Sequence[exp.Expr]]:
+        """Return the grouping sets."""
         node = self.node
         group = node.args.get("group")
         if group is not None:
-            sets = grouping_sets(group)
-        elif node.args.get("distinct") and not select_list.is_aggregated(node):
-            sets = [[i.this if isinstance(i, exp.Alias) else i for i in self._starless()]]
-        else:
-            sets = [[]]
+            return grouping_sets(group)
+        if node.args.get("distinct") and not select_list.is_aggregated(node):
+            return [[i.this if isinstance(i, exp.Alias) else i for i in self._starless()]]
+        return [[]]
+
+    def _by_branch(self) -> bool:
+        """Return whether a grouping expression differs between branches."""
+        return any(
+            self._resolved(item).find(PerBranch) is not None
+            for each in self._sets()
+            for item in each
+        )
+
+    def _resolved(self, item: exp.Expr) -> exp.Expr:
+        return self.resolver.resolve(select_list.key(self.node, item, self.resolver.names))
+
+    def _keys(self) -> tuple[list[Key], list[list[int]]]:
+        """Return the grouping expressions and the grouping sets, as indices of these."""
         keys: list[Key] = []
         indices: list[list[int]] = []
-        for each in sets:
+        for each in self._sets():
             members: list[int] = []
             for item in each:
                 at = self._key(item, keys)

@@ -6,21 +6,27 @@ another here, as DuckDB text.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 from sqlglot import exp
 
 from proxy.errors import AmbiguousColumnError, GroupingError, NotSupportedError, SQLSyntaxError
+from proxy.inference.query import MAX_CELLS
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.joins import join_public
 from proxy.sql.bind.names import Names
 from proxy.sql.bind.protected_rows import ColumnResolver
 from proxy.sql.bind.relations import ProtectedRows, Relation, Scope
 from proxy.sql.bind.results import ResultExpressions
+from proxy.sql.compile.coefficients import Coefficients
+from proxy.sql.compile.columns import PerBranch, at_branch
 from proxy.sql.expression.aggregates import aggregates
 from proxy.sql.expression.typed import TypedSql, unify
 from proxy.sql.parse.identifiers import name_of
-from proxy.sql.parse.tree import position
+from proxy.sql.parse.tree import conjuncts, position
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,53 @@ class FromClause:
                 position=position(aggregate),
             )
         return (*self.protected.where, self.resolver(binding).resolve(where.this))
+
+    def single(self, binding: Binding) -> FromClause:
+        """Return the same rows without branches, if no record makes more than one of them.
+
+        A column that differs between them is then the one of the branch that the record is in.
+        """
+        rows = self.protected
+        assert rows is not None
+        conditions = self.conditions(binding)
+        branches = [[at_branch(each, k) for each in conditions] for k in range(rows.branches)]
+        if not _disjoint(binding.coefficients, branches):
+            return self
+        wheres = [exp.and_(*(each.copy() for each in branch)) for branch in branches]
+
+        def one(meaning: exp.Expr) -> exp.Expr:
+            """Return the meaning in the branch that there is."""
+            if meaning.find(PerBranch) is None:
+                return meaning
+            case = exp.Case()
+            for k, where in enumerate(wheres):
+                case = case.when(where.copy(), at_branch(meaning, k).copy())
+            return case
+
+        names = Names(
+            {t: [(c, one(m)) for c, m in listed] for t, listed in rows.names.tables.items()},
+            {column: one(meaning) for column, meaning in rows.names.merged.items()},
+        )
+        node = self.node.copy()
+        node.set("where", None)  # it is in the conditions
+        merged = ProtectedRows(names, (exp.or_(*(where.copy() for where in wheres)),))
+        return replace(self, node=node, protected=merged)
+
+
+def _disjoint(coefficients: Coefficients, branches: Sequence[Sequence[exp.Expr]]) -> bool:
+    """Return whether no cell satisfies the conditions of more than one branch."""
+    terms = [
+        [coefficients.indicator(p, "WHERE") for each in branch for p in conjuncts(each)]
+        for branch in branches
+    ]
+    axes = tuple(sorted({axis for term in terms for factor in term for axis in factor.axes}))
+    sizes = [coefficients.domain.sizes[axis] for axis in axes]
+    if math.prod(sizes) > MAX_CELLS:
+        return False
+    total = np.zeros(sizes, dtype=np.int64)
+    for term in terms:
+        total += math.prod((factor.over(axes) for factor in term), start=np.ones(sizes, np.int64))
+    return bool(total.max() <= 1)
 
 
 def from_clause(binding: Binding, node: exp.Expr, scope: Scope) -> FromClause:

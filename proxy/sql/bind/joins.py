@@ -154,7 +154,8 @@ def _outer(join: exp.Expr, relation: Relation, first: bool) -> bool:
         raise NotSupportedError(
             f"{side} JOIN keeps rows of the public table for which there is no record, and "
             "which these are is not shown",
-            hint="use INNER JOIN, or keep the protected rows: dataset LEFT JOIN public_table",
+            hint="use INNER JOIN, since a GROUP BY lists what the domain declares, also where "
+            "there is no record; or aggregate in a subquery, and join the table with that result",
             position=position(join),
         )
     return bool(side)

@@ -12,8 +12,9 @@ from proxy.sql import types
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
 from proxy.sql.bind.relations import BoundQuery, Scope
-from proxy.sql.bind.render import direction
 from proxy.sql.expression.aggregates import WINDOWS, aggregate, coerce_result
+from proxy.sql.expression.aggregates import ordered as direction
+from proxy.sql.expression.intervals import constant
 from proxy.sql.expression.lowering import compared, signed
 from proxy.sql.expression.rules import ExpressionLowering
 from proxy.sql.expression.typed import TypedSql, coerce, combine
@@ -112,9 +113,16 @@ class PostAggregate(ExpressionLowering):
         ordered = [(self.lower(item.this), item) for item in order.expressions] if order else []
         values += [typed for typed, _ in ordered]
         if ordered:
+            if _by_time(spec.args.get("spec")):
+                if len(ordered) != 1 or ordered[0][0].type not in types.TIMES:
+                    raise NotSupportedError(
+                        "a window as long as an interval is ordered by one date or timestamp",
+                        position=position(node),
+                    )
+                ordered = [(coerce(typed, "timestamp"), item) for typed, item in ordered]
             pieces.append(f"ORDER BY {', '.join(direction(t.sql, item) for t, item in ordered)}")
         if spec.args.get("spec"):
-            pieces.append(_frame(spec.args["spec"]))
+            pieces.append(_frame(spec.args["spec"], [typed for typed, _ in ordered]))
         scale = values[0].scale if values else None
         value = combine(f"({function} OVER ({' '.join(pieces)}))", kind, *values, scale=scale)
         return coerce_result(value, function)
@@ -142,19 +150,35 @@ def unify_pair(one: TypedSql, two: TypedSql, place: str) -> tuple[TypedSql, Type
     return coerce(one, kind), coerce(two, kind)
 
 
-def _frame(spec: exp.Expr) -> str:
+def _by_time(spec: exp.Expr | None) -> bool:
+    """Return whether a frame is as long as an interval."""
+    return spec is not None and any(
+        isinstance(spec.args.get(name), exp.Interval) for name in ("start", "end")
+    )
+
+
+def _frame(spec: exp.Expr, ordered: Sequence[TypedSql]) -> str:
     if spec.args.get("exclude"):
         raise NotSupportedError("EXCLUDE is not supported in a window")
 
+    kind = str(spec.args.get("kind"))
+
     def end(name: str) -> str:
         value, side = spec.args.get(name), spec.args.get(f"{name}_side") or ""
+        if isinstance(value, exp.Interval) and kind == "RANGE" and len(ordered) == 1:
+            span = constant(value)
+            assert span is not None
+            if min(span.months, span.days, span.micros) < 0:
+                raise ProgrammingError("invalid preceding or following size in window function")
+            return f"{span.typed.sql} {side}"
         if isinstance(value, exp.Literal) and value.name.isdigit():
             return f"{value.name} {side}"
         if value in ("UNBOUNDED", "CURRENT ROW"):
             return f"{value} {side}".strip()
-        raise NotSupportedError("a window frame takes whole numbers, UNBOUNDED or CURRENT ROW")
+        raise NotSupportedError(
+            "a window frame takes whole numbers, UNBOUNDED or CURRENT ROW; RANGE an interval too"
+        )
 
-    kind = str(spec.args.get("kind"))
     if spec.args.get("end") is None:
         return f"{kind} {end('start')}"
     return f"{kind} BETWEEN {end('start')} AND {end('end')}"

@@ -15,7 +15,7 @@ from proxy.errors import NotSupportedError, ProgrammingError, StatementTooComple
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.relations import ProtectedRows, Scope
 from proxy.sql.compile.columns import Public
-from proxy.sql.parse.tree import position
+from proxy.sql.parse.tree import flat, position
 
 MAX_NODES = 50_000  # of one expression
 
@@ -67,11 +67,16 @@ class ColumnResolver:
         """Return a subquery of public tables as a value, a list or a condition."""
         inner = node.args.get("query") or node
         query = inner.this
+        member = self._member(query) if isinstance(node, exp.Exists) else None
+        if member is not None:
+            return self._resolve(member)
         bound = self.binding.query(query, replace(self.scope, outer=None))
         if not bound.public:
+            listed = isinstance(node, exp.In)
             raise NotSupportedError(
                 "rows are not selected by a result of the protected dataset",
-                hint="ask for that result first, and put the number into the statement",
+                hint="write two statements: ask for that result first, then put its values into "
+                "this one: " + ("x IN ('a', 'b')" if listed else "x > 41.5"),
                 position=position(node),
             )
         if len(bound.outputs) != 1 and not isinstance(node, exp.Exists):
@@ -86,6 +91,42 @@ class ColumnResolver:
             )
         text = f"(SELECT c0 FROM ({bound.sql}))"
         return Public(meaning=(text, bound.outputs[0].typed.type))
+
+    def _member(self, query: exp.Expr) -> exp.Expr | None:
+        """Return EXISTS (SELECT ... WHERE inner = outer AND ...) as outer IN (SELECT inner ...).
+
+        ``outer`` is a column of the protected rows, with the name of its table.
+        """
+        where = query.args.get("where")
+        plain = {"expressions", "from_", "where"}
+        source = query.args.get("from_")
+        if (
+            where is None
+            or source is None
+            or any(v for k, v in query.args.items() if k not in plain)
+        ):
+            return None
+        parts = flat(where.this) if isinstance(where.this, exp.And) else [where.this]
+        mine = set(self.names.tables) - {source.this.alias_or_name}
+
+        def own(node: exp.Expr) -> bool:
+            return any(c.table in mine for c in node.find_all(exp.Column))
+
+        keys = [part for part in parts if own(part)]
+        if len(keys) != 1 or not isinstance(keys[0], exp.EQ):
+            return None
+        sides = sorted((keys[0].this, keys[0].expression), key=own)
+        if own(sides[0]):
+            return None
+        rest = [part.copy() for part in parts if part is not keys[0]]
+        there = exp.Not(this=exp.Paren(this=exp.Is(this=sides[0].copy(), expression=exp.Null())))
+        select = exp.Select(
+            expressions=[sides[0].copy()],
+            from_=source.copy(),
+            where=exp.Where(this=exp.and_(*rest, there)),
+        )
+        member = exp.In(this=sides[1].copy(), query=exp.Subquery(this=select))
+        return exp.Coalesce(this=exp.Paren(this=member), expressions=[exp.false()])
 
 
 def _compound(node: exp.Expr) -> bool:

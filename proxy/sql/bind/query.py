@@ -130,6 +130,12 @@ class Binder(Binding):
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             name = name_of(alias.this) if alias and alias.this else name_of(node.this)
             item = self._table(node, scope)
+        elif isinstance(node, exp.Table) and isinstance(node.this, exp.ExplodingGenerateSeries):
+            name = name_of(alias.this) if alias and alias.this else "generate_series"
+            item = tables.series(self, node.this, name)
+        elif isinstance(node, exp.Unnest) and len(node.expressions) == 1:
+            name = name_of(alias.this) if alias and alias.this else "unnest"
+            item = self._listed(node, name, scope)
         elif isinstance(node, exp.Subquery | exp.Values):
             name = name_of(alias.this) if alias and alias.this else f"unnamed_{self.count}"
             inner = node.this if isinstance(node, exp.Subquery) else node
@@ -140,6 +146,18 @@ class Binder(Binding):
                 position=position(node),
             )
         return name, rename_columns(item, names, node) if names else item
+
+    def _listed(self, node: exp.Expr, name: str, scope: Scope) -> ProtectedRows | Relation:
+        """Return unnest of a list that is written out."""
+        (listed,) = node.expressions
+        constant = isinstance(listed, exp.Array) and listed.find(exp.Column, exp.Query) is None
+        if not constant or not listed.expressions or node.args.get("offset"):
+            raise NotSupportedError(
+                "unnest takes a list that is written out: unnest(ARRAY[1, 2])",
+                position=position(node),
+            )
+        rows = [exp.Tuple(expressions=[item.copy()]) for item in listed.expressions]
+        return rename_columns(self._inner(exp.Values(expressions=rows), scope), [name], node)
 
     def _inner(self, node: exp.Expr, scope: Scope) -> ProtectedRows | Relation:
         """Return a subquery of FROM as protected rows or as a relation."""

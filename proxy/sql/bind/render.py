@@ -12,15 +12,10 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError, TypeMismatchError
 from proxy.sql.bind.relations import BoundQuery, Output
+from proxy.sql.expression.aggregates import ordered
 from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import position, refuse_constant
-
-
-def direction(sql: str, item: exp.Expr) -> str:
-    """Return an item of ORDER BY, with PostgreSQL's place for NULLs."""
-    nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
-    return f"{sql} {'DESC' if item.args.get('desc') else 'ASC'} NULLS {nulls}"
 
 
 @dataclass(frozen=True)
@@ -41,20 +36,32 @@ def render_select(node: exp.Expr, body: Body, lower: Callable[[exp.Expr], TypedS
     columns = [f"{output.typed.sql} AS c{i}" for i, output in enumerate(body.outputs)]
     traced = [i for i, output in enumerate(body.outputs) if output.typed.provenance]
     columns += [f"{body.outputs[i].typed.provenance} AS s{i}" for i in traced]
-    text = f"SELECT {', '.join(columns or ['1'])}"
+    distinct = bool(node.args.get("distinct"))
+    on = node.args["distinct"].args.get("on") if distinct else None
+    distinct = distinct and on is None
+    chosen = [_ordered(key, body.outputs, lower, False) for key in on.expressions] if on else []
+    picked = f"DISTINCT ON ({', '.join(chosen)}) " if on else ""
+    text = f"SELECT {picked}{', '.join(columns or ['1'])}"
     text += f" FROM {body.source}" if body.source else ""
     for word in ("where", "group", "having", "qualify"):
         clause = getattr(body, word)
         text += f" {'GROUP BY' if word == 'group' else word.upper()} {clause}" if clause else ""
-    distinct = bool(node.args.get("distinct"))
-    order = [
-        direction(_ordered(item.this, body.outputs, lower, distinct), item)
-        for item in (node.args["order"].expressions if node.args.get("order") else ())
-    ]
+    items = node.args["order"].expressions if node.args.get("order") else []
+    keys = [_ordered(item.this, body.outputs, lower, distinct) for item in items]
+    order = [ordered(key, item) for key, item in zip(keys, items, strict=True)]
+    if (
+        keys
+        and (set(chosen) - set(keys) or not set(keys[: len(set(chosen))]) <= set(chosen))
+        and on
+    ):
+        raise ProgrammingError(
+            "SELECT DISTINCT ON expressions must match initial ORDER BY expressions",
+            position=position(on),
+        )
     if distinct:
         listed = ", ".join(f"c{i}" for i in range(len(body.outputs)))
-        picked = [f"min(s{i}) AS s{i}" for i in traced]
-        text = f"SELECT {', '.join([listed, *picked])} FROM ({text}) GROUP BY {listed}"
+        traces = [f"min(s{i}) AS s{i}" for i in traced]
+        text = f"SELECT {', '.join([listed, *traces])} FROM ({text}) GROUP BY {listed}"
     else:
         order += body.ties
     text += f" ORDER BY {', '.join(order)}" if order else ""
@@ -112,7 +119,7 @@ def order_and_limit(bound: BoundQuery, node: exp.Expr) -> BoundQuery:
                 "ORDER BY after UNION takes a column of the result, by name or number",
                 position=position(item),
             )
-        order.append(direction(f"c{at}", item))
+        order.append(ordered(f"c{at}", item))
     limit, tail = _limits(node)
     text = f"SELECT * FROM ({bound.sql})" if order or tail else bound.sql
     text += f" ORDER BY {', '.join(order)}" if order else ""

@@ -46,9 +46,14 @@ def select(
                 position=position(node),
             )
     distinct = node.args.get("distinct")
-    if distinct is not None and distinct.args.get("on"):
-        raise NotSupportedError("DISTINCT ON is not supported", position=position(distinct))
     clause = from_clause(binding, node, scope)
+    on = distinct is not None and distinct.args.get("on")
+    if on and clause.protected is not None and not select_list.is_aggregated(node):
+        raise NotSupportedError(
+            "DISTINCT ON chooses among results, not among protected rows",
+            hint="aggregate in a subquery first, with GROUP BY",
+            position=position(distinct),
+        )
     if clause.protected is None:
         return _over_results(binding, clause)
     if select_list.is_aggregated(node):

@@ -13,6 +13,7 @@ from proxy.sql.bind.relations import Output
 from proxy.sql.bind.results import ResultExpressions
 from proxy.sql.compile.moments import has_measure
 from proxy.sql.expression.aggregates import aggregates
+from proxy.sql.expression.intervals import without_months
 from proxy.sql.expression.typed import TypedSql, coerce
 from proxy.sql.parse.identifiers import name_of, output_name, quoted
 from proxy.sql.parse.tree import as_sql, position, refuse_constant
@@ -56,7 +57,9 @@ def outputs(clause: FromClause, lowering: PostAggregate) -> list[Output]:
 
 
 def _settled(value: TypedSql) -> TypedSql:
-    """Return an output's value: an untyped literal is text."""
+    """Return an output's value: an untyped literal is text, an interval one that is a length."""
+    if value.type == "interval":
+        return without_months(value)
     return coerce(value, "text") if value.type == "unknown" else value
 
 

@@ -17,7 +17,11 @@ from sqlglot import exp
 
 from proxy.domain import Attribute, Value
 from proxy.errors import NotSupportedError
+from proxy.sql import types
 from proxy.sql.compile.columns import Axis
+from proxy.sql.expression import intervals
+from proxy.sql.expression.date_templates import unit as date_unit
+from proxy.sql.parse.dialects import ToChar
 from proxy.sql.parse.tree import COMPARISONS
 
 ENUMERABLE = 2**17  # values in the bins of an axis, up to which all are tried
@@ -49,7 +53,12 @@ def calendar(node: exp.Expr, axis: int) -> list[str]:
         parent = use.parent
         if int(use.this) != axis or use is node:
             continue
-        if isinstance(parent, exp.Cast) and parent.args["to"].is_type("date"):
+        if isinstance(parent, ToChar) and parent.args["format"].is_string:
+            unit = date_unit(parent.args["format"].name)
+            units += [unit] if unit != "second" else []
+        elif isinstance(parent, exp.DateBin) and parent.expression is use:
+            units += _stride(parent)
+        elif isinstance(parent, exp.Cast) and parent.args["to"].is_type("date"):
             units.append("day")
         elif isinstance(parent, exp.TimestampTrunc | exp.Extract):
             name = parent.this if isinstance(parent, exp.Extract) else parent.args["unit"]
@@ -61,6 +70,26 @@ def calendar(node: exp.Expr, axis: int) -> list[str]:
     return units
 
 
+def _stride(node: exp.DateBin) -> list[str]:
+    """Return the unit of the calendar at which the strides of date_bin begin, if there is one."""
+    stride, origin = intervals.constant(node.this), node.args.get("zone")
+    while isinstance(origin, exp.Cast):
+        origin = origin.this
+    if stride is None or not (isinstance(origin, exp.Literal) and origin.is_string):
+        return []
+    moment = types.read(origin.name, "timestamp")
+    assert isinstance(moment, datetime.datetime)
+    size = stride.days * intervals.DAY + stride.micros
+    past = (moment - datetime.datetime(1970, 1, 1)) // datetime.timedelta(microseconds=1)
+    for unit, step in STEPS.items():
+        if size % (step * intervals.SECOND) == 0 == past % (step * intervals.SECOND):
+            return [unit]
+    return []
+
+
+STEPS = {"day": 86_400, "hour": 3600, "minute": 60}
+
+
 def boundaries(attribute: Attribute, unit: str) -> list[Value]:
     """Return the beginnings of days, hours or minutes within the bins of a timestamp axis.
 
@@ -68,7 +97,7 @@ def boundaries(attribute: Attribute, unit: str) -> list[Value]:
         NotSupportedError: there are too many.
     """
     edges: Any = attribute.edges
-    step = {"day": 86_400, "hour": 3600, "minute": 60}[unit]
+    step = STEPS[unit]
     low, high = edges[0], edges[-1]
     if (high - low).total_seconds() / step > ENUMERABLE:
         raise NotSupportedError(f"{attribute.name} has too many {unit}s to look at each")

@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from proxy.errors import StatementTooComplexError
+from proxy.errors import NotSupportedError, StatementTooComplexError
 from proxy.inference.query import MAX_CELLS, Factor, Term
 from proxy.sql.compile.coefficients import Coefficients
 from proxy.sql.compile.columns import Axis
 from proxy.sql.evaluator.evaluator import Values
 from proxy.sql.expression.typed import TypedSql
+from proxy.sql.parse.tree import position
 from proxy.sql.program import Cell
 
 MAX_GROUPS = 100_000
@@ -94,6 +95,12 @@ def _codes(
     node = key.node
     while isinstance(node, exp.Paren):
         node = node.this
+    if key.typed.type == "interval":
+        raise NotSupportedError(
+            "an interval is no group",
+            hint="group by its parts, EXTRACT(year FROM ...), or by its text",
+            position=position(key.node),
+        )
     if isinstance(node, Axis):
         axis = int(node.this)
         attribute = coefficients.domain.attributes[axis]

@@ -34,6 +34,12 @@ OWN = {  # what translations say by error('...')
     "timestamp out of range": NO_TIME,
     "negative substring length not allowed": "22011",
     "field position must not be zero": "22023",
+    "lower bound cannot equal upper bound": "2201G",
+    "count must be greater than zero": "2201G",
+    "only whole numbers multiply a length of time": "0A000",
+    "years and months have no one length: EXTRACT them, or cast to text": "0A000",
+    "value out of range: to_char writes 15 digits of a double": OUT_OF_RANGE,
+    "a double precision value with an exponent is not cast to text: round it first": "0A000",
     **{
         f"invalid input syntax for type {kind}": "22P02"
         for kind in (

@@ -50,7 +50,7 @@ SPREADS: dict[type[exp.Expr], str] = {
 # over results; of ordered sets see _within
 AGGREGATES = {
     *(exp.Count, exp.CountIf, exp.LogicalAnd, exp.LogicalOr, exp.Min, exp.Max, exp.Sum, exp.Avg),
-    *(exp.RegrCount, exp.Median, *SPREADS),
+    *(exp.RegrCount, exp.Median, exp.GroupConcat, *SPREADS),
 }
 
 
@@ -144,11 +144,13 @@ def _call(node: exp.Expr, lower: Callable[[exp.Expr], TypedSql]) -> tuple[str, s
     if isinstance(node, exp.WithinGroup):
         return _within(node, lower)
     if type(node) not in AGGREGATES:
-        name = node.name if isinstance(node, exp.Anonymous) else node.key
+        name = node.name if isinstance(node, exp.Anonymous) else as_sql(node).split("(")[0]
         raise UndefinedFunctionError(
             f"the aggregate {name.lower()} is not among those the proxy knows here",
             position=position(node),
         )
+    if isinstance(node, exp.GroupConcat):
+        return _listed(node, lower)
     if isinstance(node, exp.RegrCount):
         values = [_number("regr_count", lower(each)) for each in both_arguments(node)]
         there = " AND ".join(f"{value.sql} IS NOT NULL" for value in values)
@@ -189,6 +191,38 @@ def _call(node: exp.Expr, lower: Callable[[exp.Expr], TypedSql]) -> tuple[str, s
         return f"{SPREADS[type(node)]}({value.sql})", types.of_mean(value.type), [value]
     value = _number("median", lower(inner))
     return f"median(CAST({value.sql} AS DOUBLE))", DOUBLE, [value]
+
+
+LISTED = 100_000  # bytes that a list of texts is taken to have
+
+
+def _listed(
+    node: exp.Expr, lower: Callable[[exp.Expr], TypedSql]
+) -> tuple[str, str, list[TypedSql]]:
+    """Return STRING_AGG, with its DISTINCT and ORDER BY."""
+    inner, separator, order, distinct = node.this, node.args.get("separator"), "", ""
+    values = []
+    if isinstance(inner, exp.Order):
+        keys = [(lower(item.this), item) for item in inner.expressions]
+        order = f" ORDER BY {', '.join(ordered(key.sql, item) for key, item in keys)}"
+        values, inner = [key for key, _ in keys], inner.this
+    if isinstance(inner, exp.Distinct) and len(inner.expressions) == 1:
+        inner, distinct = inner.expressions[0], "DISTINCT "
+    value = lower(inner)
+    if separator is None or not separator.is_string or value.type not in ("text", "unknown"):
+        raise UndefinedFunctionError(
+            f"function string_agg({value.type}) does not exist",
+            hint="string_agg takes a text and a separator in quotes: string_agg(x::text, ', ')",
+        )
+    value = replace(coerce(value, "text"), width=LISTED)
+    text = f"string_agg({distinct}{value.sql}, {types.literal('text', separator.name)}{order})"
+    return text, "text", [value, *values]
+
+
+def ordered(sql: str, item: exp.Expr) -> str:
+    """Return an item of ORDER BY, with PostgreSQL's place for NULLs."""
+    nulls = "FIRST" if item.args.get("nulls_first") else "LAST"
+    return f"{sql} {'DESC' if item.args.get('desc') else 'ASC'} NULLS {nulls}"
 
 
 def _number(name: str, value: TypedSql) -> TypedSql:

@@ -59,3 +59,10 @@ def whole(name: str, value: TypedSql) -> TypedSql:
     if value.type not in ("smallint", "integer", "unknown"):
         raise wrong(name, [value])
     return coerce(value, "integer")
+
+
+def moment(name: str, value: TypedSql) -> TypedSql:
+    """Return a value that must be a date or a timestamp, as a timestamp."""
+    if value.type not in (*types.TIMES, "unknown"):
+        raise wrong(name, [value])
+    return coerce(value, "timestamp")

@@ -6,6 +6,8 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError, TypeMismatchError
 from proxy.sql import types
+from proxy.sql.expression.guards import checked
+from proxy.sql.expression.intervals import constant, shown
 from proxy.sql.expression.lowering import Lowering, Rules, signed
 from proxy.sql.expression.typed import TypedSql, coerce, combine
 
@@ -30,6 +32,11 @@ PLAIN = {  # casts that DuckDB makes as PostgreSQL does
 def _cast(lowering: Lowering, node: exp.Expr) -> TypedSql:
     target = node.args["to"]
     kind = types.of_cast(target)
+    if kind == "interval":
+        span = constant(node)
+        if span is None:
+            raise NotSupportedError("only a text in quotes is cast to interval")
+        return span.typed
     if kind in types.FLOATS and (written := signed(node.this)) is not None:  # of any size
         text, sign = written
         return TypedSql(types.literal(kind, sign * types.real(text, kind)), kind)
@@ -72,9 +79,27 @@ def cast(value: TypedSql, kind: str) -> TypedSql:
             "ELSE error('invalid input syntax for type boolean') END"
         )
         return combine(text, kind, value)
-    if value.type in types.FLOATS and kind == "text":
-        raise NotSupportedError(f"a {value.type} value is not cast to text: round it first")
+    if value.type == "interval" and kind == "text":
+        return shown(value)
+    if value.type == "double precision" and kind == "text":
+        return _written(value)
+    if value.type == "real" and kind == "text":
+        raise NotSupportedError("a real value is not cast to text: round it first")
     raise TypeMismatchError(f"cannot cast type {value.type} to {kind}")
+
+
+def _written(value: TypedSql) -> TypedSql:
+    """Return a double as text, in its shortest digits."""
+    x = value.sql
+    whole = f"CASE WHEN {x} = 0 AND starts_with(CAST({x} AS VARCHAR), '-') THEN '-0' "
+    whole += f"ELSE CAST(CAST({x} AS BIGINT) AS VARCHAR) END"
+    size = f"abs({x})"
+    text = (
+        f"CASE WHEN {size} < 1e15 AND {x} = trunc({x}) THEN {whole} ELSE CAST({x} AS VARCHAR) END"
+    )
+    wrong = f"{size} >= 1e15 OR {size} < 1e-4 AND {x} <> 0"
+    message = "a double precision value with an exponent is not cast to text: round it first"
+    return combine(checked(wrong, message, text, value), "text", value)
 
 
 def _duckdb(kind: str) -> str:

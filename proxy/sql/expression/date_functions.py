@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
 
 from sqlglot import exp
 
 from proxy.errors import DataError, NotSupportedError
 from proxy.sql import types
-from proxy.sql.expression.arguments import wrong
+from proxy.sql.expression.arguments import moment, number, required, whole, wrong
 from proxy.sql.expression.casts import cast
+from proxy.sql.expression.date_templates import texts as date_texts
+from proxy.sql.expression.intervals import DAY, constant
 from proxy.sql.expression.lowering import PLAIN, Arguments, Lowering, Rules
+from proxy.sql.expression.number_templates import number_text
 from proxy.sql.expression.typed import TypedSql, coerce, combine
+from proxy.sql.parse.dialects import ToChar
 
 NUMERIC, TEXT = "numeric", "text"
 
@@ -26,6 +31,8 @@ FIELDS = {
     "minute": "minute", "isoyear": "isoyear", "decade": "decade", "century": "century",
 }  # fmt: skip
 CLOCK = {"hour", "minute", "second", "epoch"}
+SPANS = {"year", "month", "day", "hour", "minute", "decade", "century"}  # fields of intervals
+PARTS = ("year", "month", "day", "hour", "min", "sec")
 
 
 def _trunc(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -47,8 +54,10 @@ def _extract(lowering: Lowering, node: exp.Expr) -> TypedSql:
 def _part(lowering: Lowering, node: exp.Expr) -> TypedSql:
     field = str(node.this.name).lower()
     value = lowering.lower(node.expression)
-    if value.type not in types.TIMES:
+    if value.type not in (*types.TIMES, "interval"):
         raise wrong("extract", [value])
+    if value.type == "interval" and field not in SPANS | {"second", "epoch"}:
+        raise NotSupportedError(f'unit "{field}" is not supported in EXTRACT of an interval')
     if field == "epoch":
         return combine(f"CAST(epoch({value.sql}) AS DECIMAL(20, 6))", NUMERIC, value, scale=6)
     if value.type == "date" and field in CLOCK:
@@ -62,19 +71,22 @@ def _part(lowering: Lowering, node: exp.Expr) -> TypedSql:
 
 
 READ = re.compile(r"(?:%[YmdHMSf]|[-/.,: T])+")
-FORMAT = re.compile(r"(?:%[YmdHMS]|[-/.,: ])+")  # as sqlglot has translated it
 
 
 def _to_char(lowering: Lowering, node: exp.Expr) -> TypedSql:
-    value, shape = lowering.lower(node.this), node.args["format"]
+    """Return to_char of a number, a date or a timestamp, by a template that is written out."""
+    (value, *_), shape = required(lowering, node, "this", "format"), node.args["format"]
+    if not shape.is_string:
+        raise NotSupportedError("to_char takes a template in quotes")
+    template = shape.name
+    if value.type in types.NUMBERS and value.type != "real":
+        return number_text(template, value)
     if value.type not in types.TIMES:
-        raise NotSupportedError("to_char takes a date or a timestamp")
-    if not shape.is_string or not FORMAT.fullmatch(shape.name):
-        raise NotSupportedError(
-            "to_char knows YYYY, MM, DD, HH24, MI and SS, with - / . , : between them",
-            hint="EXTRACT and date_trunc give the other parts of a date",
-        )
-    return combine(f"strftime({value.sql}, '{shape.name}')", TEXT, value)
+        raise wrong("to_char", [value, TypedSql("", TEXT)])
+    pieces = date_texts(template, value.sql)
+    text = f"({' || '.join(pieces)})" if pieces else "CAST(NULL AS VARCHAR)"
+    text = f"CASE WHEN {value.sql} IS NULL THEN NULL ELSE {text} END"
+    return combine(text, TEXT, value, width=64 + 12 * len(template))
 
 
 def _read(_: Lowering, node: exp.Expr) -> TypedSql:
@@ -94,40 +106,85 @@ def _read(_: Lowering, node: exp.Expr) -> TypedSql:
     return TypedSql(types.literal(kind, moment.date() if kind == "date" else moment), kind)
 
 
+def age(lowering: Lowering, values: Sequence[exp.Expr]) -> TypedSql:
+    """Return age: the years, months and days between two times; of one, until today."""
+    if len(values) != 2:  # of one time the clock has made two
+        raise wrong("age", [lowering.lower(value) for value in values])
+    later, earlier = (moment("age", lowering.lower(value)) for value in values)
+    return combine(f"age({later.sql}, {earlier.sql})", "interval", later, earlier)
+
+
+def _of_epoch(lowering: Lowering, node: exp.Expr) -> TypedSql:
+    """Return to_timestamp of seconds since 1970."""
+    value = number("to_timestamp", lowering.lower(node.this))
+    value = cast(value, "double precision")
+    text = f"make_timestamp(CAST(round_even({value.sql} * 1000000, 0) AS BIGINT))"
+    return combine(text, "timestamp", value)
+
+
+def _make_timestamp(lowering: Lowering, node: exp.Expr) -> TypedSql:
+    *parts, seconds = required(lowering, node, *PARTS)
+    listed = [whole("make_timestamp", part) for part in parts]
+    seconds = cast(number("make_timestamp", seconds), "double precision")
+    text = f"make_timestamp({', '.join(p.sql for p in [*listed, seconds])})"
+    return combine(text, "timestamp", *listed, seconds)
+
+
 def _date(lowering: Lowering, node: exp.Expr) -> TypedSql:
     value = lowering.lower(node.this)
     return coerce(value, "date") if value.type == "unknown" else cast(value, "date")
 
 
 def _interval(_: Lowering, node: exp.Expr) -> TypedSql:
-    text = node.this.name if node.this is not None else ""
-    unit = node.args.get("unit")
-    shown = f"{text} {unit.name}" if unit is not None else text
-    pattern = r"\s*(?:[-+]?\d+\s+(?:year|month|week|day|hour|minute|second)s?\s*)+"
-    if not re.fullmatch(pattern, shown, re.IGNORECASE):
+    span = constant(node)
+    assert span is not None
+    return span.typed
+
+
+def _date_bin(lowering: Lowering, node: exp.Expr) -> TypedSql:
+    """Return date_bin: the beginning of the stride, counted from an origin, that a time is in."""
+    stride = constant(node.this)
+    if stride is None or node.args.get("zone") is None:
         raise NotSupportedError(
-            f"the interval '{shown}' is not known", hint="write, for example, INTERVAL '3 months'"
+            "date_bin takes a stride in quotes, a time and an origin",
+            hint="for example date_bin('15 minutes', x, TIMESTAMP '2001-01-01')",
         )
-    parts = re.findall(r"([-+]?\d+)\s+([a-z]+?)s?(?=\s|$)", shown, re.IGNORECASE)
-    sums = " + ".join(f"to_{unit.lower()}s({count})" for count, unit in parts)
-    return TypedSql(f"({sums})", "interval")
+    if stride.months:
+        raise NotSupportedError(
+            "timestamps cannot be binned into intervals containing months or years",
+            hint="date_trunc('month', x) does that",
+        )
+    size = stride.days * DAY + stride.micros
+    if size <= 0:
+        raise DataError("stride must be greater than zero")
+    value, origin = (
+        moment("date_bin", lowering.lower(node.args[arg])) for arg in ("expression", "zone")
+    )
+    past = f"(epoch_us({value.sql}) - epoch_us({origin.sql}))"
+    text = f"make_timestamp(epoch_us({value.sql}) - ({past} % {size} + {size}) % {size})"
+    return combine(text, "timestamp", value, origin)
 
 
 RULES: Rules = {
+    exp.Interval: _interval,
+    exp.DateBin: _date_bin,
     exp.TimestampTrunc: _trunc,
     exp.DateTrunc: _trunc,
     exp.Extract: _extract,
-    exp.TimeToStr: _to_char,
+    ToChar: _to_char,
+    exp.UnixToTime: _of_epoch,
+    exp.TimestampFromParts: _make_timestamp,
     exp.StrToDate: _read,
     exp.StrToTime: _read,
     exp.Date: _date,
-    exp.Interval: _interval,
 }
 ARGUMENTS: Arguments = {
+    exp.Interval: PLAIN | {"unit"},
+    exp.DateBin: PLAIN | {"zone"},
     exp.TimestampTrunc: PLAIN | {"unit"},
     exp.DateTrunc: PLAIN | {"unit"},
-    exp.TimeToStr: PLAIN | {"format"},
+    ToChar: PLAIN | {"format"},
+    exp.TimestampFromParts: PLAIN | set(PARTS),
     exp.StrToDate: PLAIN | {"format"},
     exp.StrToTime: PLAIN | {"format"},
-    exp.Interval: PLAIN | {"unit"},
 }

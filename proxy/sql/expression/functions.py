@@ -8,6 +8,7 @@ by name.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 from sqlglot import exp
 
@@ -15,8 +16,18 @@ from proxy.errors import NotSupportedError, TypeMismatchError
 from proxy.sql import types
 from proxy.sql.expression.arguments import all_texts, arguments, number, required, whole, wrong
 from proxy.sql.expression.casts import cast
-from proxy.sql.expression.guards import checked, guarded, numeric
-from proxy.sql.expression.lowering import PLAIN, Arguments, Lowering, Rules, numbers, unknown
+from proxy.sql.expression.date_functions import age
+from proxy.sql.expression.guards import checked, guarded, numeric, wide
+from proxy.sql.expression.lowering import (
+    PLAIN,
+    Arguments,
+    Lowering,
+    Rules,
+    compared,
+    numbers,
+    signed,
+    unknown,
+)
 from proxy.sql.expression.typed import TypedSql, coerce, combine, unify, widest
 
 DOUBLE, NUMERIC, TEXT = "double precision", "numeric", "text"
@@ -153,6 +164,83 @@ def _integer_division(lowering: Lowering, node: exp.Expr) -> TypedSql:
     return combine(guarded(left, right, text), NUMERIC, left, right, scale=0)
 
 
+def _width_bucket(lowering: Lowering, node: exp.Expr) -> TypedSql:
+    """Return width_bucket: the number of the bucket, 0 and one more for what is outside."""
+    value = number("width_bucket", lowering.lower(node.this))
+    if node.args.get("threshold") is not None:
+        return _between_thresholds(lowering, value, node.args["threshold"])
+    ends = [number("width_bucket", v) for v in required(lowering, node, "min_value", "max_value")]
+    count = whole("width_bucket", lowering.lower(node.args.get("num_buckets")))
+    kinds = {value.type, *(end.type for end in ends)}
+    exact = NUMERIC in kinds and not kinds & set(types.FLOATS)
+    if exact:  # whole multiples of their least decimal
+        value, *ends = [wide(v) for v in (value, *ends)]
+        scale = widest([value, *ends])
+        decimals = types.DECIMALS if scale is None else scale
+        x, low, high = (
+            f"CAST(replace(CAST(CAST({v.sql} AS DECIMAL(38, {decimals})) AS VARCHAR), '.', '') "
+            "AS HUGEINT)"
+            for v in (value, *ends)
+        )
+    else:
+        value, *ends = [cast(v, DOUBLE) for v in (value, *ends)]
+        x, low, high = value.sql, ends[0].sql, ends[1].sql
+    n = f"CAST({count.sql} AS HUGEINT)"
+
+    def inside(past: str, length: str) -> str:
+        if exact:
+            return f"({n} * ({past}) // ({length}))"
+        place = f"trunc({count.sql} * (({past}) / ({length})))"
+        return f"least(CAST({place} AS HUGEINT), {n} - 1)"
+
+    text = (
+        f"CASE WHEN {low} < {high} THEN CASE WHEN {x} < {low} THEN 0 WHEN {x} >= {high} "
+        f"THEN {n} + 1 ELSE {inside(f'{x} - {low}', f'{high} - {low}')} + 1 END "
+        f"WHEN {low} > {high} THEN CASE WHEN {x} > {low} THEN 0 WHEN {x} <= {high} "
+        f"THEN {n} + 1 ELSE {inside(f'{low} - {x}', f'{low} - {high}')} + 1 END END"
+    )
+    parts = [value, *ends, count]
+    null = " OR ".join(f"{part.sql} IS NULL" for part in parts)
+    text = f"CASE WHEN {null} THEN NULL ELSE CAST({text} AS INTEGER) END"
+    there = " AND ".join(f"{part.sql} IS NOT NULL" for part in parts)
+    equal = f"{there} AND {low} = {high}"
+    text = checked(equal, "lower bound cannot equal upper bound", text, *parts)
+    less = f"{there} AND {count.sql} <= 0"
+    return combine(
+        checked(less, "count must be greater than zero", text, *parts), "integer", *parts
+    )
+
+
+def _between_thresholds(lowering: Lowering, value: TypedSql, node: exp.Expr) -> TypedSql:
+    """Return how many thresholds of a list are no more than a value."""
+    items = node.expressions if isinstance(node, exp.Array) else []
+    written = [signed(item) for item in items]
+    sizes = [Decimal(each[0]) * each[1] for each in written if each is not None]
+    if not sizes or len(sizes) < len(items) or sizes != sorted(sizes):
+        raise NotSupportedError(
+            "width_bucket takes its thresholds as numbers in ascending order",
+            hint="for example width_bucket(x, ARRAY[10, 20, 50])",
+        )
+    pairs = [compared(value, lowering.lower(item), ">=") for item in items]
+    reached = " + ".join(f"CAST({a.sql} >= {b.sql} AS INTEGER)" for a, b in pairs)
+    return combine(f"CAST({reached} AS INTEGER)", "integer", value)
+
+
+def _array_position(lowering: Lowering, node: exp.Expr) -> TypedSql:
+    """Return the place of a value in a list that is written out."""
+    items = node.this.expressions if isinstance(node.this, exp.Array) else []
+    if not items:
+        raise NotSupportedError("array_position takes a list that is written out: ARRAY['a', 'b']")
+    value, *listed = unify(
+        [lowering.lower(item) for item in (node.expression, *items)], "array_position"
+    )
+    places = [
+        f"WHEN {value.sql} IS NOT DISTINCT FROM {item.sql} THEN {k + 1}"
+        for k, item in enumerate(listed)
+    ]
+    return combine(f"CAST(CASE {' '.join(places)} END AS INTEGER)", "integer", value, *listed)
+
+
 def _make_date(lowering: Lowering, values: Sequence[exp.Expr]) -> TypedSql:
     parts = [whole("make_date", lowering.lower(value)) for value in values]
     if len(parts) != 3:
@@ -164,6 +252,8 @@ def _anonymous(lowering: Lowering, node: exp.Expr) -> TypedSql:
     name = node.name.lower()
     if name == "make_date":
         return _make_date(lowering, node.expressions)
+    if name == "age":
+        return age(lowering, node.expressions)
     if name == "octet_length":
         values = all_texts(name, [lowering.lower(item) for item in node.expressions])
         if len(values) != 1:
@@ -195,6 +285,8 @@ RULES: Rules = {
     exp.Greatest: _greatest,
     exp.Least: _greatest,
     exp.IntDiv: _integer_division,
+    exp.WidthBucket: _width_bucket,
+    exp.ArrayPosition: _array_position,
     exp.Anonymous: _anonymous,
     exp.If: _if,
 }
@@ -204,4 +296,5 @@ ARGUMENTS: Arguments = {
     exp.Greatest: PLAIN | {"ignore_nulls"},
     exp.Least: PLAIN | {"ignore_nulls"},
     exp.If: PLAIN | {"true", "false"},
+    exp.WidthBucket: PLAIN | {"min_value", "max_value", "num_buckets", "threshold"},
 }

@@ -25,6 +25,7 @@ from proxy.errors import (
 from proxy.sql import types
 from proxy.sql.expression import allowlist
 from proxy.sql.expression.guards import EXACT, finite, guarded, numeric, wide
+from proxy.sql.expression.intervals import multiple
 from proxy.sql.expression.typed import NULL, TypedSql, coerce, combine, unify, widest
 from proxy.sql.parse.tree import COMPARISONS, as_sql, flat, position
 
@@ -296,6 +297,10 @@ def arithmetic(sign: str, left: TypedSql, right: TypedSql) -> TypedSql:
     kinds = (left.type, sign, right.type)
     if kinds in DATES:
         return combine(DATES[kinds][0].format(left.sql, right.sql), DATES[kinds][1], left, right)
+    if sign == "*" and "interval" in (left.type, right.type):
+        interval, factor = (left, right) if left.type == "interval" else (right, left)
+        if factor.type in types.NUMBERS:
+            return multiple(interval, factor)
     left, right = numbers(sign, left, right)
     if "numeric" not in (left.type, right.type):
         return combine(finite(f"({left.sql} {sign} {right.sql})", left), left.type, left, right)
@@ -320,6 +325,11 @@ DATES: dict[tuple[str, str, str], tuple[str, str]] = {
     ("date", "-", "interval"): ("(CAST({} AS TIMESTAMP) - {})", "timestamp"),
     ("timestamp", "+", "interval"): ("({} + {})", "timestamp"),
     ("timestamp", "-", "interval"): ("({} - {})", "timestamp"),
+    ("timestamp", "-", "timestamp"): ("({} - {})", "interval"),
+    ("timestamp", "-", "date"): ("({} - CAST({} AS TIMESTAMP))", "interval"),
+    ("date", "-", "timestamp"): ("(CAST({} AS TIMESTAMP) - {})", "interval"),
+    ("interval", "+", "interval"): ("({} + {})", "interval"),
+    ("interval", "-", "interval"): ("({} - {})", "interval"),
     ("interval", "+", "date"): ("(CAST({1} AS TIMESTAMP) + {0})", "timestamp"),
     ("interval", "+", "timestamp"): ("({1} + {0})", "timestamp"),
 }

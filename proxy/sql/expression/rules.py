@@ -10,7 +10,13 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from proxy.sql.expression import casts, date_functions, functions, lowering, text_functions
+from proxy.sql.expression import (
+    casts,
+    date_functions,
+    functions,
+    lowering,
+    text_functions,
+)
 from proxy.sql.expression.lowering import Arguments, Lowering, Rule, Rules
 
 RULES: Rules = (

@@ -48,15 +48,23 @@ def _substring(lowering: Lowering, node: exp.Expr) -> TypedSql:
     (value,) = all_texts("substring", [value])
     if not rest:
         raise wrong("substring", [value])
+    if len(rest) == 1 and rest[0].literal is not None:  # FROM a regular expression
+        pattern = _sequence("substring", node.args["start"])
+        found = f"regexp_extract({value.sql}, {pattern}, 0, 's')"
+        test = f"regexp_matches({value.sql}, {pattern}, 's')"
+        return combine(f"CASE WHEN {test} THEN {found} END", TEXT, value)
     start, *size = (whole("substring", v) for v in rest)
     # DuckDB counts a negative start from the end; PostgreSQL lets it eat up the length
     if not size:
-        return combine(f"substring({value.sql}, greatest({start.sql}, 1))", TEXT, value, start)
+        text = f"substring({value.sql}, greatest({start.sql}, 1))"  # greatest leaves NULL out
+        text = f"CASE WHEN {start.sql} IS NULL THEN NULL ELSE {text} END"
+        return combine(text, TEXT, value, start)
     length = size[0]
     negative = "error('negative substring length not allowed')"
     taken = f"greatest({length.sql} + least({start.sql}, 1) - 1, 0)"
     text = (
-        f"CASE WHEN {length.sql} < 0 THEN {negative} "
+        f"CASE WHEN {start.sql} IS NULL OR {length.sql} IS NULL THEN NULL "
+        f"WHEN {length.sql} < 0 THEN {negative} "
         f"ELSE substring({value.sql}, greatest({start.sql}, 1), {taken}) END"
     )
     return combine(text, TEXT, value, start, length)
@@ -171,6 +179,33 @@ def _like(lowering: Lowering, node: exp.Expr) -> TypedSql:
     return combine(f"(NOT {text})" if negated else text, "boolean", left, right)
 
 
+def _initcap(lowering: Lowering, node: exp.Expr) -> TypedSql:
+    """Return initcap: a capital for the first letter of each word, small letters for the rest."""
+    (value,) = all_texts("initcap", required(lowering, node, "this"))
+    pieces = rf"regexp_extract_all({value.sql}, '{WORD}+|[^{WORD[1:]}+')"
+    each = "lambda w: upper(left(w, 1)) || lower(substring(w, 2))"
+    return combine(f"array_to_string(list_transform({pieces}, {each}), '')", TEXT, value)
+
+
+def _translate(lowering: Lowering, node: exp.Expr) -> TypedSql:
+    values = all_texts("translate", required(lowering, node, "this", "from_", "to"))
+    width = 4 * values[0].width
+    return combine(f"translate({', '.join(v.sql for v in values)})", TEXT, *values, width=width)
+
+
+def _repeat(lowering: Lowering, node: exp.Expr) -> TypedSql:
+    value, times = required(lowering, node, "this", "times")
+    (value,) = all_texts("repeat", [value])
+    count = node.args["times"]
+    if not (count.is_int and count.name.isdigit()):
+        raise NotSupportedError("repeat takes a number of times in digits")
+    times = whole("repeat", times)
+    width = value.width * int(count.name)
+    return combine(f"repeat({value.sql}, {times.sql})", TEXT, value, times, width=width)
+
+
+WORD = r"[\p{L}\p{Nl}0-9]"  # PostgreSQL's letters and digits, as RE2 has them
+LETTERS = r"[\p{L}\p{Nl}0-9_]"
 # what PostgreSQL's regular expressions and RE2 have in common
 PATTERN = re.compile(r"(?:[\w\s%&@!/,;:'\"<>=~#^$.*+?|()-]|\[\^?[\w\s.,:%&@!-]+\]|\\[dws.])*")
 
@@ -184,7 +219,57 @@ def _matches(lowering: Lowering, node: exp.Expr) -> TypedSql:
             hint="use LIKE, or a simpler pattern",
         )
     options = "'si'" if isinstance(node, exp.RegexpILike) else "'s'"
-    return combine(f"regexp_matches({left.sql}, {right.sql}, {options})", "boolean", left, right)
+    text = f"regexp_matches({left.sql}, {_of_re2(pattern.name)}, {options})"
+    return combine(text, "boolean", left, right)
+
+
+def _of_re2(pattern: str) -> str:
+    """Return a regular expression with PostgreSQL's class of letters, in quotes."""
+    letters = re.sub(r"\\.", lambda m: LETTERS if m[0] == r"\w" else m[0], pattern)
+    return types.literal(TEXT, letters)
+
+
+# a sequence of single characters, of which RE2's first match is the longest too: PostgreSQL's
+SEQUENCE = re.compile(
+    r"\^?(?:(?:[\w\s%&@!/,;:'\"<>=~#.-]|\[\^?[\w\s.,:%&@!-]+\]|\\[dws.])[*+]?)+\$?"
+)
+
+
+def _sequence(name: str, node: exp.Expr | None) -> str:
+    """Return a regular expression of which each match is the same in RE2.
+
+    Raises:
+        NotSupportedError: it may not be, or may match nothing.
+    """
+    if (
+        node is None
+        or not node.is_string
+        or not SEQUENCE.fullmatch(node.name)
+        or re.fullmatch(node.name.strip("^$"), "")
+    ):
+        raise NotSupportedError(
+            f"{name} takes a sequence of characters, . [...] \\d \\s \\w, with * and + after them, "
+            "which is not empty",
+            hint="use replace, split_part or substring with numbers, or a simpler pattern",
+        )
+    return _of_re2(node.name)
+
+
+def _regexp_replace(lowering: Lowering, node: exp.Expr) -> TypedSql:
+    flags = node.args.get("modifiers")
+    letters = flags.name if flags is not None else ""
+    values = all_texts("regexp_replace", required(lowering, node, "this", "replacement"))
+    pattern = _sequence("regexp_replace", node.expression)
+    new = node.args["replacement"]
+    known = new.is_string and "\\" not in new.name and set(letters) <= set("gi")
+    if not known or (flags is not None and not flags.is_string):
+        raise NotSupportedError(
+            "regexp_replace takes a replacement in quotes, without \\, and the flags g and i"
+        )
+    options = f"'s{letters}'"
+    text = f"regexp_replace({values[0].sql}, {pattern}, {values[1].sql}, {options})"
+    width = values[0].width * (1 + values[1].width)
+    return combine(text, TEXT, *values, width=width)
 
 
 SIMILAR = {"%": ".*", "_": ".", ".": r"\.", "^": r"\^", "$": r"\$"}
@@ -218,6 +303,10 @@ RULES |= {
     exp.ConcatWs: _concat,
     exp.DPipe: _pipe,
     exp.Pad: _pad,
+    exp.Initcap: _initcap,
+    exp.Translate: _translate,
+    exp.Repeat: _repeat,
+    exp.RegexpReplace: _regexp_replace,
     exp.Like: _like,
     exp.ILike: _like,
     exp.Escape: _like,
@@ -235,6 +324,9 @@ ARGUMENTS: Arguments = {
     exp.ConcatWs: PLAIN | {"safe", "coalesce"},
     exp.DPipe: PLAIN | {"safe"},
     exp.Pad: PLAIN | {"is_left", "fill_pattern"},
+    exp.Translate: PLAIN | {"from_", "to"},
+    exp.Repeat: PLAIN | {"times"},
+    exp.RegexpReplace: PLAIN | {"replacement", "modifiers", "single_replace"},
     exp.Like: PLAIN | {"negate"},
     exp.ILike: PLAIN | {"negate"},
 }

@@ -18,7 +18,7 @@ from proxy.sql.parse.tree import position
 
 WORDS = re.compile(
     r"\b(?:(now|current_timestamp|localtimestamp|transaction_timestamp|statement_timestamp)"
-    r"|current_date)\b",
+    r"|current_date|age(?=\s*\())\b",
     re.IGNORECASE,
 )
 MOMENTS = (exp.CurrentTimestamp, exp.Localtimestamp)
@@ -63,6 +63,11 @@ def fold(tree: exp.Expr, moment: datetime | None) -> None:
     if moment is None:
         return
     for node in list(tree.find_all(exp.CurrentDate, *MOMENTS, exp.Anonymous)):
+        if isinstance(node, exp.Anonymous) and node.name.lower() == "age":
+            if len(node.expressions) == 1:  # until today
+                today = exp.cast(exp.Literal.string(str(moment.date())), "date")
+                node.set("expressions", [today, *node.expressions])
+            continue
         if isinstance(node, exp.Anonymous) and node.name.lower() not in NAMES:
             continue
         if any(node.args.values()) and not isinstance(node, exp.Anonymous):

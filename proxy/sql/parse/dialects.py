@@ -6,7 +6,7 @@ in a query, before or after a LIMIT; after a UNION it covers the whole.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
@@ -15,6 +15,13 @@ from sqlglot.tokenizer_core import TokenType
 
 from proxy.errors import NotSupportedError
 from proxy.sql.parse.utility_clause import Utility, UtilityItem
+
+
+class ToChar(exp.Expression, exp.Func):
+    """PostgreSQL's to_char, its template as it is written: sqlglot makes it one of strftime."""
+
+    _sql_names: ClassVar[list[str]] = ["TO_CHAR"]
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "format": True}
 
 
 class UtilityParser(Parser):
@@ -58,12 +65,22 @@ class UtilityParser(Parser):
         return self._parse_query_modifiers(this) if isinstance(this, exp.SetOperation) else this
 
 
+def _date_bin(args: list[Any]) -> exp.Expr:
+    """Return date_bin; sqlglot takes its origin for a unit."""
+    parts = dict(zip(("this", "expression", "zone"), args, strict=False))
+    if len(args) != len(parts):
+        return exp.Anonymous(this="date_bin", expressions=args)
+    return exp.DateBin(**parts)
+
+
 def extended(name: str) -> Dialect:
     """Return one of sqlglot's dialects with the utility clause."""
     base: Any = type(Dialect.get_or_raise(name))
     modifiers = base.parser_class.SET_OP_MODIFIERS | {"utility"}
     # sqlglot does not know it; it is PostgreSQL's other name of bool_and
     functions = base.parser_class.FUNCTIONS | {"EVERY": exp.LogicalAnd.from_arg_list}
+    if name == "postgres":
+        functions |= {"TO_CHAR": ToChar.from_arg_list, "DATE_BIN": _date_bin}
     own = {"SET_OP_MODIFIERS": modifiers, "FUNCTIONS": functions}
     parser = type("Parser", (UtilityParser, base.parser_class), own)
     dialect: Dialect = type(f"Proxy{base.__name__}", (base,), {"Parser": parser})()

@@ -102,6 +102,10 @@ def split(text: str) -> list[str]:
     return [piece for piece in pieces if piece.strip()] or [text]
 
 
+# as sqlglot writes the formats of other languages: no letter in them is one of PostgreSQL's words
+TIME_FORMAT = re.compile(r"(?:%-?[YymdHIMSfjpaAbB]|[-/.,: ])+")
+
+
 def to_postgres(text: str, given: Sequence[Token], name: str) -> tuple[str, list[Token]]:
     """Return a statement of any language as one of PostgreSQL, with its utility.
 
@@ -119,6 +123,14 @@ def to_postgres(text: str, given: Sequence[Token], name: str) -> tuple[str, list
         if request is None and (match := HINT.fullmatch(written)):
             request = pair(match[1], source="hint")
         node.pop()
+    for written_time in tree.find_all(exp.TimeToStr):
+        shape = written_time.args.get("format")
+        if not isinstance(shape, exp.Literal) or not TIME_FORMAT.fullmatch(shape.name):
+            raise NotSupportedError(
+                f"the format of a time is not translated from {name}",
+                hint="years, months, days, hours, minutes, seconds and names, with - / . , : and "
+                "spaces between them, are; write the rest in PostgreSQL's language",
+            )
     try:
         postgres = tree.sql(dialect="postgres", comments=False, unsupported_level=ErrorLevel.RAISE)
     except UnsupportedError as error:

@@ -181,3 +181,32 @@ SELECT zone, married, COUNT(*) FROM survey GROUP BY CUBE (zone, married) HAVING 
 
 -- GROUPING without sets is 0
 SELECT region, GROUPING(region) AS g, COUNT(*) FROM survey GROUP BY region
+
+-- months by name
+-- ordered
+SELECT to_char(month, 'FMMonth YYYY') AS m, COUNT(*) AS n FROM survey GROUP BY month ORDER BY month
+
+-- buckets of equal width, with what is outside
+-- ordered
+SELECT width_bucket(children, 0, 4, 2) AS b, COUNT(*) AS n FROM survey GROUP BY 1 ORDER BY 1
+
+-- buckets between thresholds
+SELECT width_bucket(score, ARRAY[0, 2.5]) AS b, COUNT(*) AS n, AVG(age) AS m FROM survey GROUP BY 1
+
+-- whole months between days
+SELECT EXTRACT(year FROM age(joined, DATE '2019-11-30')) * 12 + EXTRACT(month FROM age(joined, DATE '2019-11-30')) AS months, COUNT(*) AS n FROM survey GROUP BY 1
+
+-- strides of a week from a fixed day
+SELECT date_bin('7 days', joined::timestamp, TIMESTAMP '2019-12-28') AS t, COUNT(*) AS n FROM survey GROUP BY 1
+
+-- the day of a timestamp that is declared in bins
+SELECT to_char(seen, 'DD Mon') AS d, COUNT(*) AS n FROM survey WHERE seen < '2020-01-02' GROUP BY seen
+
+-- numbers as text in a condition on records
+SELECT COUNT(*) AS n FROM survey WHERE to_char(age, 'FM00') LIKE '3%'
+
+-- words of a text
+SELECT initcap(region) AS r, regexp_replace("Job Title", '[^a-z]+', '', 'g') AS j, COUNT(*) AS n FROM survey GROUP BY 1, 2
+
+-- whether a text of a number is as PostgreSQL's
+SELECT (age / 4.0)::float8 || ' years' AS t, COUNT(*) AS n FROM survey GROUP BY 1

@@ -87,3 +87,55 @@ SELECT COUNT(*), SUM(v.n) AS a, SUM(c) AS b FROM (SELECT age % 3 AS k FROM surve
 
 -- joins of joins
 SELECT COUNT(*), SUM(v.n * w.n) AS a FROM survey s JOIN (VALUES ('north', 1), ('north', 20), ('south', 300)) AS v(r, n) ON v.r = s.region LEFT JOIN (VALUES (1, 4), (1, 5), (20, 6)) AS w(k, n) ON w.k = v.n
+
+-- VALUES as bins
+-- ordered
+SELECT b.label, COUNT(*) AS n, SUM(wage) AS w, AVG(age) AS m FROM survey s JOIN (VALUES (0, 10, 'a'), (10, 25, 'b')) AS b(lo, hi, label) ON s.age >= b.lo AND s.age < b.hi GROUP BY b.label ORDER BY b.label
+
+-- VALUES as bins, first in FROM
+SELECT b.lo, COUNT(*) AS n FROM (VALUES (0, 10), (10, 25)) AS b(lo, hi) JOIN survey s ON s.age BETWEEN b.lo AND b.hi - 1 GROUP BY b.lo
+
+-- VALUES as bins after a comma
+SELECT lo, hi, COUNT(*) AS n FROM survey, (VALUES (0, 10), (10, 25)) AS b(lo, hi) WHERE age >= lo AND age < hi AND married GROUP BY lo, hi
+
+-- bins with a WHERE, a FILTER and HAVING
+SELECT b.lo, COUNT(*) AS n, COUNT(*) FILTER (WHERE b.hi > 10 AND married) AS f FROM survey JOIN (VALUES (0, 10), (10, 25)) AS b(lo, hi) ON age >= b.lo AND age < b.hi WHERE children > 0 GROUP BY b.lo HAVING COUNT(*) > 1
+
+-- bins of a column with NULLs
+SELECT b.lo, COUNT(*) AS n FROM survey JOIN (VALUES (-2, 0), (0, NULL), (3, 9)) AS b(lo, hi) ON children >= b.lo AND children < b.hi GROUP BY b.lo
+
+-- bins in a subquery
+SELECT lo, COUNT(*) AS n, SUM(age) AS a FROM (SELECT b.lo, s.age FROM survey s JOIN (VALUES (0, 10), (10, 25)) AS b(lo, hi) ON s.age >= b.lo AND s.age < b.hi) t GROUP BY lo
+
+-- distinct bins
+SELECT DISTINCT b.lo FROM survey s JOIN (VALUES (0, 10), (10, 25)) AS b(lo, hi) ON s.age >= b.lo AND s.age < b.hi
+
+-- parts that no record shares
+SELECT part, COUNT(*) AS n, SUM(age) AS a, SUM(w) AS w FROM (SELECT 'a' AS part, age, wage AS w FROM survey WHERE age < 10 UNION ALL SELECT 'b', age, bonus FROM survey WHERE age > 20) x GROUP BY part
+
+-- a series as bins
+SELECT g.n * 10 AS lo, COUNT(*) AS n FROM survey JOIN generate_series(0, 4) AS g(n) ON age BETWEEN g.n * 10 AND g.n * 10 + 9 GROUP BY g.n
+
+-- a series of days with a result
+-- ordered
+SELECT d::date AS day, COALESCE(c.n, 0) AS n FROM generate_series(DATE '2019-12-25', DATE '2020-01-05', INTERVAL '1 day') AS d LEFT JOIN (SELECT joined, COUNT(*) AS n FROM survey GROUP BY joined) c ON c.joined = d ORDER BY 1
+
+-- a series backwards, with a step
+-- ordered
+SELECT * FROM generate_series(10, 1, -3)
+
+-- a series of months from the last of one
+-- ordered
+SELECT g::date AS d FROM generate_series(TIMESTAMP '2020-01-31', TIMESTAMP '2020-06-30', INTERVAL '1 month') AS g
+
+-- a series without rows, and one with NULL
+SELECT a, b FROM generate_series(2, 1) AS a, generate_series(1, NULL::int) AS b
+
+-- a list as a table
+SELECT u.region, c.n FROM unnest(ARRAY['south', 'north', 'nowhere']) AS u(region) LEFT JOIN (SELECT region, COUNT(*) AS n FROM survey GROUP BY region) c USING (region)
+
+-- EXISTS of a public table
+SELECT COUNT(*) AS n FROM survey s WHERE EXISTS (SELECT 1 FROM places p WHERE p.place = s.region AND p.people > 1000000)
+
+-- NOT EXISTS, with NULLs on both sides
+SELECT COUNT(*) AS n FROM survey s WHERE NOT EXISTS (SELECT 1 FROM (VALUES (1), (NULL), (2)) AS v(k) WHERE s.children = v.k)

@@ -252,3 +252,24 @@ SELECT 1 + 1, -COUNT(*), 'x', NULL, COUNT(*) > 1, CASE WHEN COUNT(*) > 1 THEN 2 
 
 -- names of functions
 SELECT coalesce(1, 2), nullif(1, 2), greatest(1, 2), extract(year FROM DATE '2020-01-01'), lower('A'), substring('abc', 2), date_trunc('month', DATE '2020-02-02')::date, round(1.5), position('a' IN 'ba'), strpos('ab', 'b'), trim(' a '), trim(leading from ' a'), ltrim('a'), length('a'), power(2, 2) FROM survey GROUP BY ()
+
+-- the first row of each
+-- ordered
+SELECT DISTINCT ON (zone) zone, region, COUNT(*) AS n FROM survey GROUP BY zone, region ORDER BY zone DESC, COUNT(*) DESC, region
+
+-- the first row of each, by number
+-- ordered
+SELECT DISTINCT ON (1) children, age, n FROM (SELECT children, age, COUNT(*) AS n FROM survey GROUP BY children, age) t ORDER BY 1, n DESC, age LIMIT 4
+
+-- texts in a row
+SELECT zone, string_agg(region, ', ' ORDER BY region DESC) AS r, string_agg(DISTINCT zone, '-') AS z, string_agg(region, '' ORDER BY n) FILTER (WHERE n > 100000) AS none FROM (SELECT zone, region, COUNT(*) AS n FROM survey GROUP BY zone, region) t GROUP BY zone
+
+-- a window as long as an interval
+SELECT joined, SUM(n) OVER (ORDER BY joined RANGE BETWEEN INTERVAL '6 days' PRECEDING AND INTERVAL '1 day' FOLLOWING) AS w, COUNT(*) OVER (ORDER BY joined DESC RANGE INTERVAL '1 month' PRECEDING) AS c FROM (SELECT joined, COUNT(*) AS n FROM survey GROUP BY joined) t
+
+-- results as text
+SELECT region, to_char(COUNT(*), 'FM9,990') AS n, to_char(SUM(wage), '999,990.00') AS w, to_char(100.0 * COUNT(*) / SUM(COUNT(*)) OVER (), 'FM990.00"%"') AS p FROM survey GROUP BY region
+
+-- an order of one's own
+-- ordered
+SELECT region, COUNT(*) AS n FROM survey GROUP BY region ORDER BY array_position(ARRAY['west', 'east', 'north'], region), region

@@ -96,7 +96,7 @@ SELECT p.place, COALESCE(t.n, 0) AS n FROM places p LEFT JOIN (SELECT region, CO
 SELECT CASE WHEN children < 1 THEN 'none' WHEN children < 3 THEN 'some' WHEN children IS NULL THEN 'unknown' ELSE 'many' END AS bin, COUNT(*) AS n FROM survey GROUP BY 1
 
 -- Tumult: several rows made of one
--- refused: 0A000 FROM takes tables and subqueries, not UNNEST
+-- refused: 0A000 unnest takes a list that is written out
 SELECT x, COUNT(*) FROM survey, unnest(ARRAY[age, children]) AS x GROUP BY x
 
 -- Tumult: join of two protected tables

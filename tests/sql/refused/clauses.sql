@@ -44,11 +44,15 @@ SELECT COUNT(*) FROM survey LIMIT 1 + 1
 -- says: GROUP BY ALL is not supported
 SELECT COUNT(*) FROM survey GROUP BY ALL
 
--- DISTINCT ON
+-- DISTINCT ON of protected rows
 -- error: NotSupportedError
--- says: DISTINCT ON is not supported
--- at: region) re
-SELECT DISTINCT ON (region) region, COUNT(*) FROM survey GROUP BY region
+-- says: DISTINCT ON chooses among results, not among protected rows
+SELECT DISTINCT ON (region) region, age FROM survey
+
+-- DISTINCT ON in another order
+-- error: ProgrammingError
+-- says: SELECT DISTINCT ON expressions must match initial ORDER BY expressions
+SELECT DISTINCT ON (region) region, COUNT(*) AS n FROM survey GROUP BY region ORDER BY n
 
 -- a sample
 -- error: NotSupportedError

@@ -59,14 +59,13 @@ SELECT getenv('HOME')
 SELECT current_setting('memory_limit')
 
 -- a long text
--- error: UndefinedFunctionError
--- says: function repeat is not among those the proxy knows
--- at: repeat('x'
+-- error: StatementTooComplexError
+-- says: a text of this statement becomes too long
 SELECT repeat('x', 2000000000)
 
 -- a long series
--- error: NotSupportedError
--- says: FROM takes tables and subqueries, not GENERATE_SERIES(1, 100000000)
+-- error: StatementTooComplexError
+-- says: generate_series makes more than 10,000 rows
 -- at: generate_s
 SELECT COUNT(*) FROM generate_series(1, 100000000)
 

@@ -141,3 +141,13 @@ SELECT * FROM (SELECT COUNT(*) AS n FROM survey) t JOIN places
 -- says: column "region" must appear in the GROUP BY clause
 -- at: region FROM (
 SELECT region FROM (SELECT region, COUNT(*) AS n FROM survey GROUP BY region) a FULL JOIN places AS p(region) USING (region) GROUP BY n
+
+-- bins that overlap
+-- error: NotSupportedError
+-- says: a record may have several values of this column
+SELECT b.lo, COUNT(*) FROM survey s JOIN (VALUES (0, 11), (10, 25)) AS b(lo, hi) ON s.age >= b.lo AND s.age < b.hi GROUP BY b.lo
+
+-- bins that keep their own rows
+-- error: NotSupportedError
+-- says: LEFT JOIN keeps rows of the public table
+SELECT b.lo, COUNT(s.age) FROM (VALUES (0, 10), (10, 25)) AS b(lo, hi) LEFT JOIN survey s ON s.age >= b.lo AND s.age < b.hi GROUP BY b.lo

@@ -202,12 +202,6 @@ SELECT lower(age) FROM survey GROUP BY age
 -- at: random() <
 SELECT COUNT(*) FROM survey WHERE random() < 0.5
 
--- a format that is not known
--- error: NotSupportedError
--- says: to_char knows YYYY, MM, DD, HH24, MI and SS, with - / . , : between them
--- at: to_char(jo
-SELECT to_char(joined, 'Month') AS m, COUNT(*) FROM survey GROUP BY 1
-
 -- a field that is not known
 -- error: NotSupportedError
 -- says: unit "hour" not supported for type date
@@ -271,3 +265,124 @@ SELECT COUNT(*) FROM survey OFFSET
 -- error: SQLSyntaxError
 -- says: expected table name
 SELECT COUNT(*) FROM
+
+-- to_char with a time zone
+-- error: NotSupportedError
+-- says: to_char of a date does not know TZ
+SELECT to_char(joined, 'YYYY TZ') AS m, COUNT(*) FROM survey GROUP BY 1
+
+-- to_char of a number with letters that are words
+-- error: NotSupportedError
+-- says: to_char of a number takes digits
+SELECT to_char(1.5, '9.9EEEE')
+
+-- to_char by a column
+-- error: NotSupportedError
+-- says: to_char takes a template in quotes
+SELECT COUNT(*) FROM survey WHERE to_char(age, region) = '1'
+
+-- buckets without width
+-- error: DataError
+-- says: lower bound cannot equal upper bound
+SELECT width_bucket(1, 2, 2, 5)
+
+-- no bucket
+-- error: DataError
+-- says: count must be greater than zero
+SELECT width_bucket(age, 0, 10, 0), COUNT(*) FROM survey GROUP BY 1
+
+-- thresholds out of order
+-- error: NotSupportedError
+-- says: thresholds as numbers in ascending order
+SELECT width_bucket(1, ARRAY[2, 1])
+
+-- strides of months
+-- error: NotSupportedError
+-- says: timestamps cannot be binned into intervals containing months
+SELECT date_bin('1 month', TIMESTAMP '2020-01-01', TIMESTAMP '2000-01-01')
+
+-- a stride of nothing
+-- error: DataError
+-- says: stride must be greater than zero
+SELECT date_bin('0 days', TIMESTAMP '2020-01-01', TIMESTAMP '2000-01-01')
+
+-- strides that begin inside bins
+-- error: NotSupportedError
+-- says: seen is declared in bins
+SELECT date_bin('12 hours', seen, TIMESTAMP '2020-01-01 00:00:01'), COUNT(*) FROM survey GROUP BY 1
+
+-- a minute of bins of half days
+-- error: CutError
+-- says: is not the same for all values in the bin
+SELECT to_char(seen, 'HH24:MI'), COUNT(*) FROM survey GROUP BY 1
+
+-- an interval of months
+-- error: DataError
+-- says: years and months have no one length
+SELECT age(DATE '2020-02-29', DATE '1999-12-31')
+
+-- groups of an interval
+-- error: NotSupportedError
+-- says: an interval is no group
+SELECT age(joined, DATE '1999-12-31')::text, COUNT(*) FROM survey GROUP BY age(joined, DATE '1999-12-31')
+
+-- part of an interval
+-- error: DataError
+-- says: only whole numbers multiply a length of time
+SELECT INTERVAL '1 day' * 1.5
+
+-- an interval with a unit twice
+-- error: NotSupportedError
+-- says: the interval '1 day 2 days' is not known
+SELECT INTERVAL '1 day 2 days'
+
+-- a regular expression with a choice is another in RE2
+-- error: NotSupportedError
+-- says: regexp_replace takes a sequence of characters
+SELECT regexp_replace('abc', 'a|ab', 'x')
+
+-- a regular expression that matches nothing
+-- error: NotSupportedError
+-- says: regexp_replace takes a sequence of characters
+SELECT regexp_replace('abc', 'x*', '-', 'g')
+
+-- a series without an end
+-- error: StatementTooComplexError
+-- says: generate_series makes more than 10,000 rows
+-- at: GENERATE
+SELECT * FROM GENERATE_SERIES(1, 1000000000000)
+
+-- a series of times without an end
+-- error: StatementTooComplexError
+-- says: generate_series makes more than 10,000 rows
+SELECT * FROM generate_series(DATE '2000-01-01', DATE '2020-01-01', INTERVAL '1 second')
+
+-- a series that stands still
+-- error: DataError
+-- says: step size cannot equal zero
+SELECT * FROM generate_series(1, 2, 0)
+
+-- a series as long as a result
+-- error: NotSupportedError
+-- says: generate_series takes whole numbers, or times and an interval
+SELECT * FROM generate_series(1, (SELECT COUNT(*) FROM survey))
+
+-- a list that is a result
+-- error: NotSupportedError
+-- says: unnest takes a list that is written out
+SELECT * FROM unnest((SELECT COUNT(*) FROM survey))
+
+-- minutes that are alike at the ends and in the middle of a bin
+-- error: CutError
+-- says: is not the same for all values in the bin
+SELECT to_char(seen, 'MI'), COUNT(*) FROM survey GROUP BY 1
+
+-- seconds of bins of half days
+-- error: NotSupportedError
+-- says: seen is declared in bins: only comparisons with constants are known
+SELECT to_char(seen, 'SS'), COUNT(*) FROM survey GROUP BY 1
+
+-- minutes of strides that are alike at the ends and in the middle of a bin
+-- error: CutError
+-- says: is not the same for all values in the bin
+SELECT EXTRACT(minute FROM date_bin('15 min', seen, TIMESTAMP '2020-01-01')), COUNT(*) FROM survey GROUP BY 1
