@@ -216,7 +216,7 @@ def test_an_unknown_column_is_named_with_its_neighbours(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content, said",
     [
-        (b"", "is empty"), (b"a,a\n1,2\n", "twice"), (b"a,\n1,2\n", "no name"),
+        (b"", "is empty"), (b"a,a,a_1\n1,2,3\n", "twice"),
         (b"a,b\nsecret\n", "cannot be read to its end"),
         (b"a,b\nsecret,2,3\n", "cannot be read to its end"),
         (b'a,b\n"secret,2\n', "cannot be read to its end"),
