@@ -13,7 +13,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -62,6 +62,7 @@ class Column:
     name: str = ""
     axes: list[Axis] = field(default_factory=list)  # the finest that is left comes first
     measure: Axis | None = None
+    too_wide: Axis | None = None  # that would make too many cells
     why_not: str = ""
     note: str = ""
 
@@ -75,7 +76,8 @@ class Column:
         """What was chosen, in short."""
         chosen = [f"attribute: {self.axes[0].says}"] if self.axes else []
         chosen += [f"measure: {self.summed.says}"] if self.summed else []
-        return "; ".join(chosen) or f"left out: {self.why_not}"
+        chosen += [] if chosen and not self.too_wide else [f"left out: {self.why_not}"]
+        return "; ".join(chosen)
 
 
 @dataclass(frozen=True)
@@ -113,10 +115,11 @@ def draft(
             with connected(policies.load(stub), Path(own)) as connection, guarded(path):
                 _refuse(list(columns(connection)), unit, path)
                 seen = Profiler(connection, unit)
-                rows, reserved = seen.rows(), seen.reserved()
+                counted, reserved = seen.rows(), seen.reserved()
                 profiles = [seen.profile(i) for i in range(len(seen.names))]
     except PolicyError as error:
         raise SourceError(error.message.rpartition("yaml:")[2], hint=error.hint) from None
+    rows = replace(counted, per_unit=math.ceil(_outwards(Fraction(counted.per_unit))))
     made = _columns(profiles, rows, reserved)
     _fit(made)
     place = os.path.relpath(path.absolute(), Path(folder).absolute())
@@ -184,7 +187,7 @@ def _list(profile: Profile) -> Axis:
     values = profile.values
     written = [scalar(v) if isinstance(v, str) else decimal(Fraction(repr(v))) for v in values]
     keys = f"type: {profile.kind}", f"values: [{', '.join(written)}]", *_lost(profile)
-    says = f"{len(values)} values" + (", the rest together" * profile.rare)
+    says = f"{len(values)} values" + (", all others in one group" * profile.rare)
     cells = len(values) + (profile.missing or profile.rare)
     return Axis(keys, cells, says, profile.kind != "text")
 
@@ -212,7 +215,12 @@ def _numbers(profile: Profile, listed: bool) -> Iterator[Axis]:
                 first, last = first // step * step, -(-last // step) * step
                 keys = "type: integer", f"range: [{first}, {last}]", *rules
                 cells = last - first + 1 + profile.missing
-                yield Axis(keys, cells, f"each whole number from {first} to {last}", True)
+                yield Axis(
+                    keys,
+                    cells,
+                    f"each whole number from {first} to {last}, what is beyond at the ends",
+                    True,
+                )
                 break
     if listed and len(profile.values) > 1:
         yield _list(profile)
@@ -220,7 +228,11 @@ def _numbers(profile: Profile, listed: bool) -> Iterator[Axis]:
         kind = "integer" if all(edge.denominator == 1 for edge in edges) else "decimal"
         kind = profile.kind if kind == "integer" else kind
         keys = f"type: {kind}", f"edges: [{', '.join(map(decimal, edges))}]", *rules
-        yield Axis(keys, len(edges) - 1 + profile.missing, f"{len(edges) - 1} bins")
+        yield Axis(
+            keys,
+            len(edges) - 1 + profile.missing,
+            f"{len(edges) - 1} bins, what is beyond at the ends",
+        )
 
 
 def _edges(quantiles: Sequence[Fraction], whole: bool) -> list[Fraction]:
@@ -271,7 +283,7 @@ def _measure(profile: Profile, rows: Rows) -> Axis | None:
     keys += [f"utility: {{half_width: {decimal(half)}, delta: {decimal(DELTA)}}}"]
     keys += ["nulls: group"] if profile.missing else []
     clip = f"{decimal(least)} to {decimal(most)}"
-    return Axis(tuple(keys), 0, f"{clip}; SUM of all within {decimal(half)} for {cost:.2%}")
+    return Axis(tuple(keys), 0, f"{clip}; SUM within {decimal(half)} for {cost:.1%} of the budget")
 
 
 def _power(size: Fraction) -> Fraction:
@@ -313,12 +325,15 @@ def _dates(profile: Profile) -> Iterator[Axis]:
 
 
 def _fit(columns: Sequence[Column]) -> None:
-    """Make the widest axes coarser, or leave them out, until the cube has no more than CELLS."""
+    """Bring the cube to CELLS at most: without bins of measures, then coarser, then narrower."""
     while math.prod(c.axes[0].cells for c in columns if c.axes) > CELLS:
-        widest = max((c for c in columns if c.axes), key=lambda c: c.axes[0].cells)
-        before = widest.axes.pop(0)
-        widest.note += f"; {before.says} would make too many cells"
-        widest.why_not = f"the cube would have more than {CELLS:,} cells"
+        there = [c for c in columns if c.axes]
+        bins = [c for c in there if c.summed and not c.too_wide]
+        coarser = [c for c in there if len(c.axes) > 1 and 2 * c.axes[1].cells <= c.axes[0].cells]
+        widest = max(bins or coarser or there, key=lambda c: c.axes[0].cells)
+        widest.too_wide = widest.too_wide or widest.axes[0]
+        widest.axes = widest.axes[1:] if widest in coarser and not bins else []
+        widest.why_not = f"{widest.too_wide.says}: too many cells"
 
 
 def _name(header: str, taken: set[str]) -> str:
@@ -360,12 +375,10 @@ def _yaml(
         "outside: drop  # a record with a value outside the domain, or with a NULL, is left out",
         f"nulls: drop  # where no other rule stands below: fewer than {FEW} {who} by each column",
         "",
-        "attributes:  # what can be grouped and filtered by; clamp: what lies beyond is in the end",
+        "attributes:  # what can be grouped by, at the price of one group, and filtered by",
     ]
     axes = [c for c in columns if c.axes]
-    for c in axes:
-        name = c.name + "_bin" * (c.summed is not None)
-        lines.append(_line(name, c.header, c.axes[0], c.axes[0].says + c.note))
+    lines += [_attribute(c, c.axes[0]) for c in axes]
     if not axes:
         lines += ["  # No column is fit to be one, and there must be one:"]
         lines += ['  everybody: {expression: "1", type: integer, range: [1, 1]}']
@@ -387,10 +400,19 @@ def _yaml(
         )
     lines += ["", f"utility: {{half_width: {decimal(half)}, delta: {decimal(DELTA)}}}"
               f"  # of counts that say nothing: {cost:.1%} of the budget"]  # fmt: skip
-    if left_out := [c for c in columns if not c.axes and not c.summed]:
+    if too_wide := [c for c in columns if c.too_wide]:
+        lines += ["", f"# Attributes in place of others; all would be more than {CELLS:,} cells:"]
+        lines += [f"#{_attribute(c, c.too_wide)}" for c in too_wide if c.too_wide]
+    if left_out := [c for c in columns if not c.axes and not c.summed and not c.too_wide]:
         lines += ["", "# Left out:"]
         lines += [f"#   {scalar(c.header)}: {c.why_not}" for c in left_out]
     return "\n".join(lines) + "\n"
+
+
+def _attribute(column: Column, axis: Axis) -> str:
+    """Return the line of an attribute; where a measure has the name, it is that of bins."""
+    name = column.name + "_bin" * (column.summed is not None)
+    return _line(name, column.header, axis, axis.says + column.note)
 
 
 def _line(name: str, header: str, axis: Axis, says: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import duckdb
@@ -24,6 +25,7 @@ MOST = 200  # values of a list
 LONGEST = 60  # characters of a listed text
 READABLE = 0.95  # the share of a column that must be of its type
 KEY = 0.95  # distinct values for each record, of a key
+EVEN = 2.5  # the most by which distances between its quantiles differ, where it is a number
 LARGEST, SMALLEST = 10**12, 1e-6  # numbers beyond are left to the steward
 SHARES = (0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99)
 SIGNS = {".": "a decimal point", ",": "commas", " ": "blanks", "'": "apostrophes", "$": "$",
@@ -33,6 +35,7 @@ STYLED_DAY = r"[0-9]{1,4}[./-][0-9]{1,2}[./-][0-9]{1,4}([ T].*)?"
 MOMENT = Attribute("", "timestamp", ())
 TEXT = Attribute("", "text", ())
 ROWS, COL = "temp.main.drafted", "temp.main.col"
+ALL_SHARES = f"SELECT quantile_disc(v, {list(SHARES)}) FROM {COL}"
 Number = float | datetime.datetime
 
 
@@ -155,7 +158,8 @@ class Profiler:
         if found.kind == "decimal":
             places = self._places()
             found = replace(found, kind="decimal" if places else "integer", places=places)
-        if distinct >= KEY * count and found.kind != "decimal":
+        own = distinct >= KEY * count
+        if own and (found.kind == "text" or (found.kind == "integer" and self._even())):
             return replace(found, why_not="a key: nearly each row has its own")
         common = self._run(
             f"SELECT v, count(*) FROM {COL} WHERE v IS NOT NULL GROUP BY v"
@@ -184,10 +188,15 @@ class Profiler:
             far = f"SELECT m FROM ({each}) ORDER BY m {order} LIMIT 1 OFFSET {FEW - 1}"
             ends.append(self._one(far)[0])
         low, high = ends
-        (found,) = self._one(f"SELECT quantile_disc(v, {list(SHARES)}) FROM {COL}")
+        (found,) = self._one(ALL_SHARES)
         if found[0] == found[-1]:  # nearly all have one value: what is beyond them counts
             found = [low, *found[1:-1], high]
         return tuple(max(low, min(q, high)) for q in found)
+
+    def _even(self) -> bool:
+        """Return whether numbers are spread as those that count or name rows: no amounts are."""
+        gaps = [after - before for before, after in pairwise(self._one(ALL_SHARES)[0])]
+        return bool(max(gaps) <= EVEN * min(gaps))
 
     def _places(self) -> int:
         """Return the decimals that all but few numbers have, at most 6."""

@@ -211,6 +211,8 @@ def _header(path: Path, kind: str) -> tuple[str, list[str]]:
     except (UnicodeDecodeError, csv.Error):
         raise SourceError(f"{path} is not a CSV file in UTF-8") from None
     best = max(range(len(first)), key=lambda i: (len(first[i]), -i))
+    if any("\n" in column or "\r" in column for column in first[best]):
+        raise SourceError(f"{path} has a line break in the name of a column")  # DuckDB loses lines
     named = [column or f"column{i}" for i, column in enumerate(first[best])]
     times = Counter(column.lower() for column in named)
     seen: Counter[str] = Counter()
