@@ -28,7 +28,8 @@ from proxy.steward.profile import FEW, MOST, SHARES, Profile, Profiler, Rows
 BUDGET = 1  # alpha
 DELTA = Fraction(1, 20)
 SUM_COST, COUNT_COST = 0.01, 0.03  # shares of the budget, of a number over everything
-CELLS = 10**7  # of the cube; only those that are not empty take room
+CELLS = 10**7  # of the cube
+FEWEST = 4  # cells of an axis that was made coarser
 RANGE = 100  # whole numbers of a range
 LIST = 20  # numbers of a list
 REACH = 10**8  # quanta of a clip: the noise then fits 64 bits
@@ -118,7 +119,8 @@ def draft(
                 counted, reserved = seen.rows(), seen.reserved()
                 profiles = [seen.profile(i) for i in range(len(seen.names))]
     except PolicyError as error:
-        raise SourceError(error.message.rpartition("yaml:")[2], hint=error.hint) from None
+        message = re.sub(r"^.*stub\.yaml(:\d+)?: ", "", error.message)
+        raise SourceError(message, hint=error.hint) from None
     rows = replace(counted, per_unit=math.ceil(_outwards(Fraction(counted.per_unit))))
     made = _columns(profiles, rows, reserved)
     _fit(made)
@@ -160,7 +162,7 @@ def _columns(profiles: Sequence[Profile], rows: Rows, reserved: set[str]) -> lis
 
 def _choose(column: Column, profile: Profile, rows: Rows) -> None:
     """Choose the axes and the measure of a column, or say why it has none."""
-    listed = profile.values if profile.listed and len(profile.values) <= MOST else ()
+    short = profile.listed and 0 < len(profile.values) <= LIST
     if profile.kind in ("date", "timestamp"):
         column.axes = list(_dates(profile))
         column.why_not = "nearly all have one day"
@@ -169,7 +171,7 @@ def _choose(column: Column, profile: Profile, rows: Rows) -> None:
         column.axes = [Axis(keys, 2 + profile.missing, "true or false")]
     elif len(profile.values) == 1 and profile.listed and not profile.rare:
         column.why_not = "nearly all have one value"
-    elif IDENTIFIER.search(profile.column) and len(profile.values) != len(listed[:LIST]):
+    elif IDENTIFIER.search(profile.column) and not short:
         column.why_not = "an identifier, by its name; if a row belongs to it, say --unit"
     elif profile.kind == "text":
         if len(profile.values) > MOST:
@@ -177,7 +179,7 @@ def _choose(column: Column, profile: Profile, rows: Rows) -> None:
         else:
             column.axes = [_list(profile)]
     else:
-        column.axes = list(_numbers(profile, len(listed) <= LIST and bool(listed)))
+        column.axes = list(_numbers(profile, short))
         column.measure = _measure(profile, rows)
         column.why_not = "too little spread"
 
@@ -218,7 +220,7 @@ def _numbers(profile: Profile, listed: bool) -> Iterator[Axis]:
                 yield Axis(
                     keys,
                     cells,
-                    f"each whole number from {first} to {last}, what is beyond at the ends",
+                    f"each whole number from {first} to {last}",
                     True,
                 )
                 break
@@ -231,7 +233,7 @@ def _numbers(profile: Profile, listed: bool) -> Iterator[Axis]:
         yield Axis(
             keys,
             len(edges) - 1 + profile.missing,
-            f"{len(edges) - 1} bins, what is beyond at the ends",
+            f"{len(edges) - 1} bins",
         )
 
 
@@ -325,15 +327,21 @@ def _dates(profile: Profile) -> Iterator[Axis]:
 
 
 def _fit(columns: Sequence[Column]) -> None:
-    """Bring the cube to CELLS at most: without bins of measures, then coarser, then narrower."""
+    """Bring the cube to CELLS at most: the widest axis is made coarser, or left out.
+
+    Bins of a measure are left out first, for its sums stay; then what can be coarser is, at least
+    by half, but not to less than FEWEST cells; last goes what is wide.
+    """
     while math.prod(c.axes[0].cells for c in columns if c.axes) > CELLS:
         there = [c for c in columns if c.axes]
-        bins = [c for c in there if c.summed and not c.too_wide]
-        coarser = [c for c in there if len(c.axes) > 1 and 2 * c.axes[1].cells <= c.axes[0].cells]
-        widest = max(bins or coarser or there, key=lambda c: c.axes[0].cells)
+        sums = [c for c in there if c.summed]
+        coarser = [c for c in there if len(c.axes) > 1
+                   and FEWEST <= c.axes[1].cells <= c.axes[0].cells // 2]  # fmt: skip
+        bins = [c for c in sums if not c.too_wide]
+        widest = max(bins or coarser or sums or there, key=lambda c: c.axes[0].cells)
         widest.too_wide = widest.too_wide or widest.axes[0]
-        widest.axes = widest.axes[1:] if widest in coarser and not bins else []
         widest.why_not = f"{widest.too_wide.says}: too many cells"
+        widest.axes = [] if bins or not coarser else widest.axes[1:]
 
 
 def _name(header: str, taken: set[str]) -> str:
@@ -391,9 +399,10 @@ def _yaml(
         f"  budget: {BUDGET}  # alpha: nobody's odds change by more than e^it",
     ]
     if unit:
-        lines.append(f"  unit: {{column: {scalar(unit)}, max_rows: {rows.per_unit}}}  # whose a row"
-                     " is; some 5% of the units have more rows, which are left out, and a charge"
-                     " counts so many times")  # fmt: skip
+        lines.append(
+            f"  unit: {{column: {scalar(unit)}, max_rows: {rows.per_unit}}}  # whose a row is; most"
+            " have no more rows, the others lose the rest, and a charge counts so many times"
+        )
     else:
         lines.append(
             "  unit: row  # a person of several rows is not protected: draft --unit COLUMN"
@@ -412,7 +421,8 @@ def _yaml(
 def _attribute(column: Column, axis: Axis) -> str:
     """Return the line of an attribute; where a measure has the name, it is that of bins."""
     name = column.name + "_bin" * (column.summed is not None)
-    return _line(name, column.header, axis, axis.says + column.note)
+    beyond = "; what lies beyond is put into the ends" * ("outside: clamp" in axis.keys)
+    return _line(name, column.header, axis, axis.says + beyond + column.note)
 
 
 def _line(name: str, header: str, axis: Axis, says: str) -> str:

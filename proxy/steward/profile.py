@@ -21,7 +21,7 @@ from proxy.domain import Attribute
 from proxy.sql.source_expressions import identifier
 
 FEW = 20  # units; what fewer have in common does not show
-MOST = 200  # values of a list
+MOST = 100  # values of a list
 LONGEST = 60  # characters of a listed text
 READABLE = 0.95  # the share of a column that must be of its type
 KEY = 0.95  # distinct values for each record, of a key
@@ -59,7 +59,7 @@ class Rows:
     """The rows of a source."""
 
     magnitude: int  # 10^k, more than ten times as many
-    per_unit: int  # that 95% of the units do not pass; 1 where rows are the unit
+    per_unit: int  # that 95% of many units do not pass; 1 where rows are the unit
 
 
 class Profiler:
@@ -82,8 +82,10 @@ class Profiler:
         count = self._one(f"SELECT count(*) FROM {ROWS}")[0]
         usual = 1
         if self.unit is not None:
-            each = f"SELECT count(*) AS n FROM {ROWS} GROUP BY u"
-            usual = self._one(f"SELECT quantile_disc(n, 0.95) FROM ({each})")[0] or 1
+            each = f"SELECT count(*) AS n FROM {ROWS} GROUP BY u ORDER BY n DESC"
+            far = self._run(f"{each} LIMIT 1 OFFSET {FEW - 1}") or [(1,)]
+            (most,) = self._one(f"SELECT quantile_disc(n, 0.95) FROM ({each})")
+            usual = min(most or 1, far[0][0])
         return Rows(10 ** len(str(10 * count)), usual)
 
     def reserved(self) -> set[str]:
