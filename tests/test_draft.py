@@ -146,6 +146,23 @@ def test_times_and_truth(here):
     assert sold.type == "boolean"
 
 
+def test_listed_numbers_are_those_of_the_data(here):
+    """
+    Of every type of number, as decimals: no record is outside.
+    """
+    halves, large = [0.1, 0.25, 7.3], [10**11 + 1, 5, 10**11 + 2]
+    columns = {
+        "-": pyarrow.array(halves * 100, pyarrow.float32()),
+        "double": pyarrow.array(halves * 100, pyarrow.float64()),
+        "decimal": pyarrow.array(large * 100, pyarrow.decimal128(20, 6)),
+        "whole": pyarrow.array(large * 100, pyarrow.int64()),
+    }
+    pyarrow.parquet.write_table(pyarrow.table(columns), here / "data.parquet")
+    policy, _ = written(here, "data.parquet")
+    assert [len(axis.values) for axis in policies.load(policy).domain.attributes] == [3] * 4
+    assert all(rule.outside == 0 for rule in check(policy).survey.attributes)
+
+
 def test_the_cube_keeps_its_size(here):
     """
     Bins of measures go first, then finer axes, then wide ones; each can be put in another's place.

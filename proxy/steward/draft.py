@@ -35,6 +35,7 @@ LIST = 20  # numbers of a list
 REACH = 10**8  # quanta of a clip: the noise then fits 64 bits
 LEADING = [Fraction(n, 10) for n in (10, 15, 20, 25, 30, 40, 50, 60, 80, 100)]
 IDENTIFIER = re.compile(r"(^|[_\W])(id|uuid|guid|ssn|e?mail|phone)$", re.I)
+LIKE_DATA = re.compile(r"[-+.:/ \d]*\d[-+.:/ \d]*")
 WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"}
 HEAD = """\
 # A draft of a policy by `privacy-proxy draft`, WHICH HAS LOOKED AT THE DATA.  All that stays in
@@ -108,7 +109,7 @@ def draft(
             "a policy's source is one file", hint="make one Parquet file of these, and draft it"
         )
     stem = re.sub(r"\.(csv|gz|parquet|duckdb|d?db)$", "", re.sub(r"\.gz$", "", path.name))
-    dataset = _name(table.rpartition(".")[2] if table else stem, set()) or "data"
+    dataset = _name(table.rpartition(".")[2] if table else stem, set())
     try:
         with tempfile.TemporaryDirectory() as own:
             stub = Path(own) / "stub.yaml"
@@ -132,9 +133,7 @@ def _refuse(names: Sequence[str], unit: str | None, path: Path) -> None:
     """Refuse a unit that is no column, and a first line of data, which would become public."""
     if unit is not None and unit.lower() not in (name.lower() for name in names):
         raise UndefinedColumnError(f'the source has no column "{unit}"{nearest(unit, names)}')
-    if 2 * sum(bool(re.fullmatch(r"[-+.:/ \d]*\d[-+.:/ \d]*", name)) for name in names) > len(
-        names
-    ):
+    if 2 * sum(bool(LIKE_DATA.fullmatch(name)) for name in names) > len(names):
         raise SourceError(
             f"most columns of {path} have a number or a date for a name; is its first line data?",
             hint="the first line names the columns",
@@ -217,24 +216,14 @@ def _numbers(profile: Profile, listed: bool) -> Iterator[Axis]:
                 first, last = first // step * step, -(-last // step) * step
                 keys = "type: integer", f"range: [{first}, {last}]", *rules
                 cells = last - first + 1 + profile.missing
-                yield Axis(
-                    keys,
-                    cells,
-                    f"each whole number from {first} to {last}",
-                    True,
-                )
+                yield Axis(keys, cells, f"each whole number from {first} to {last}", True)
                 break
     if listed and len(profile.values) > 1:
         yield _list(profile)
     if edges := _edges(quantiles, profile.kind == "integer"):
-        kind = "integer" if all(edge.denominator == 1 for edge in edges) else "decimal"
-        kind = profile.kind if kind == "integer" else kind
-        keys = f"type: {kind}", f"edges: [{', '.join(map(decimal, edges))}]", *rules
-        yield Axis(
-            keys,
-            len(edges) - 1 + profile.missing,
-            f"{len(edges) - 1} bins",
-        )
+        keys = f"type: {profile.kind}", f"edges: [{', '.join(map(decimal, edges))}]", *rules
+        bins = len(edges) - 1
+        yield Axis(keys, bins + profile.missing, f"{bins} bins")
 
 
 def _edges(quantiles: Sequence[Fraction], whole: bool) -> list[Fraction]:
@@ -346,7 +335,7 @@ def _fit(columns: Sequence[Column]) -> None:
 
 def _name(header: str, taken: set[str]) -> str:
     """Return a name for SQL that needs no quotes, unlike those that are taken."""
-    name = re.sub(r"\W+", "_", header.strip().lower()).strip("_") or "column" * bool(taken)
+    name = re.sub(r"\W+", "_", header.strip().lower()).strip("_") or "data"
     name = f"_{name}" if name[:1].isdigit() else name
     name = name.encode()[:48].decode(errors="ignore")
     numbered = (f"{name}_{n}" for n in range(2, len(taken) + 3))

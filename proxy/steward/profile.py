@@ -173,7 +173,7 @@ class Profiler:
         found = replace(
             found,
             values=tuple(v for v, _ in common),
-            listed=covered >= READABLE * count,
+            listed=covered >= READABLE * count and _exact(found, common),
             rare=count - covered >= FEW,
         )
         if found.kind != "text":
@@ -223,7 +223,14 @@ class Profiler:
         return self.connection.execute(sql, values).fetchall()
 
 
+def _exact(found: Profile, common: Sequence[tuple[Any, ...]]) -> bool:
+    """Return whether a DOUBLE holds the digits of the values."""
+    return found.kind == "text" or all(abs(v) * 10**found.places < 10**15 for v, _ in common)
+
+
 def _number(column: str, kind: str) -> str:
     """Return SQL for the DOUBLE that a value is; NULL where it is none, or not finite."""
+    if kind == "FLOAT":  # its shortest decimal counts, not the DOUBLE that it is
+        column, kind = f"CAST({column} AS VARCHAR)", "VARCHAR"
     far = coding.double(column, kind, "NULL")
     return f"CASE WHEN isfinite({far}) THEN {far} END"
