@@ -148,7 +148,8 @@ def test_times_and_truth(here):
 
 def test_listed_numbers_are_those_of_the_data(here):
     """
-    Of every type of number, as decimals: no record is outside.
+    Of every type of number, as decimals: no record is outside.  What is too large, or missing, is
+    in a group of its own.
     """
     halves, large = [0.1, 0.25, 7.3], [10**11 + 1, 5, 10**11 + 2]
     columns = {
@@ -156,11 +157,16 @@ def test_listed_numbers_are_those_of_the_data(here):
         "double": pyarrow.array(halves * 100, pyarrow.float64()),
         "decimal": pyarrow.array(large * 100, pyarrow.decimal128(20, 6)),
         "whole": pyarrow.array(large * 100, pyarrow.int64()),
+        "huge": pyarrow.array([0, 1e300, 0] * 100, pyarrow.float64()),
+        "flag": ["yes", None, "yes"] * 100,
     }
     pyarrow.parquet.write_table(pyarrow.table(columns), here / "data.parquet")
     policy, _ = written(here, "data.parquet")
-    assert [len(axis.values) for axis in policies.load(policy).domain.attributes] == [3] * 4
-    assert all(rule.outside == 0 for rule in check(policy).survey.attributes)
+    axes = policies.load(policy).domain.attributes
+    assert [len(axis.values) for axis in axes] == [3, 3, 3, 3, 1, 1]
+    survey = check(policy).survey
+    assert [rule.outside for rule in survey.attributes] == [0, 0, 0, 0, 100, 0]
+    assert survey.kept == survey.rows
 
 
 def test_the_cube_keeps_its_size(here):

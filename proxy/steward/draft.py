@@ -168,7 +168,7 @@ def _choose(column: Column, profile: Profile, rows: Rows) -> None:
     elif profile.kind == "boolean":
         keys = ("type: boolean", *_lost(profile))
         column.axes = [Axis(keys, 2 + profile.missing, "true or false")]
-    elif len(profile.values) == 1 and profile.listed and not profile.rare:
+    elif len(profile.values) == 1 and profile.listed and not (profile.rare or profile.missing):
         column.why_not = "nearly all have one value"
     elif IDENTIFIER.search(profile.column) and not short:
         column.why_not = "an identifier, by its name; if a row belongs to it, say --unit"
@@ -188,21 +188,23 @@ def _list(profile: Profile) -> Axis:
     values = profile.values
     written = [scalar(v) if isinstance(v, str) else decimal(Fraction(repr(v))) for v in values]
     keys = f"type: {profile.kind}", f"values: [{', '.join(written)}]", *_lost(profile)
-    says = f"{len(values)} values" + (", all others in one group" * profile.rare)
+    says = f"{len(values)} values" + (", all others in one group" * bool(_lost(profile)))
     cells = len(values) + (profile.missing or profile.rare)
     return Axis(keys, cells, says, profile.kind != "text")
 
 
 def _lost(profile: Profile) -> tuple[str, ...]:
-    """Return the rules of an axis, or none where the policy's, to drop, lose few."""
-    outside = ("outside: group",) if profile.rare else ()
-    return outside + (("nulls: group",) if profile.missing else ())
+    """Return the rules of a list; none where the policy's, to drop, lose few.
+
+    What cannot be read is outside of a list, so that both rules go together; one cell is for both.
+    """
+    return ("outside: group", "nulls: group") if profile.missing or profile.rare else ()
 
 
 def _numbers(profile: Profile, listed: bool) -> Iterator[Axis]:
     """Yield the axes of a column of numbers, the finest first."""
     low, *_, high = quantiles = [Fraction(repr(q)) for q in profile.quantiles]
-    rules = "outside: clamp", *_lost(profile)[profile.rare :]
+    rules = "outside: clamp", *(["nulls: group"] * profile.missing)
     numbers = [int(v) for v in profile.values if profile.kind == "integer"]
     inside = [v for v in numbers if low <= v <= high]
     if len(inside) > 1:
@@ -218,7 +220,7 @@ def _numbers(profile: Profile, listed: bool) -> Iterator[Axis]:
                 cells = last - first + 1 + profile.missing
                 yield Axis(keys, cells, f"each whole number from {first} to {last}", True)
                 break
-    if listed and len(profile.values) > 1:
+    if listed and len(profile.values) + (profile.missing or profile.rare) > 1:
         yield _list(profile)
     if edges := _edges(quantiles, profile.kind == "integer"):
         keys = f"type: {profile.kind}", f"edges: [{', '.join(map(decimal, edges))}]", *rules
@@ -370,7 +372,7 @@ def _yaml(
         f"max_records: {records:_}  # public: no more records than this can be in the data",
         "",
         "outside: drop  # a record with a value outside the domain, or with a NULL, is left out",
-        f"nulls: drop  # where no other rule stands below: fewer than {FEW} {who} by each column",
+        f"nulls: drop  # where no other rule stands below: fewer than {FEW} {who} by each rule",
         "",
         "attributes:  # what can be grouped by, at the price of one group, and filtered by",
     ]
