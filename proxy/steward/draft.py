@@ -324,7 +324,7 @@ def _fit(columns: Sequence[Column]) -> None:
     by half, but not to less than FEWEST cells; last goes what is wide.
     """
     while math.prod(c.axes[0].cells for c in columns if c.axes) > CELLS:
-        there = [c for c in columns if c.axes]
+        there = [c for c in reversed(columns) if c.axes]  # of equals the last goes
         sums = [c for c in there if c.summed]
         coarser = [c for c in there if len(c.axes) > 1
                    and FEWEST <= c.axes[1].cells <= c.axes[0].cells // 2]  # fmt: skip
