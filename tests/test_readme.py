@@ -93,9 +93,9 @@ def as_shown(steps):
 
 def test_the_tour_begins_as_a_reader_will_see(tmp_path):
     """
-    A state is made, a number and groups are measured, and a number is inferred.
+    A policy is drafted, a state is made, a number and groups are measured, a number is inferred.
     """
-    as_shown(run_tour(tmp_path, 4))
+    as_shown(run_tour(tmp_path, 5))
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from contextlib import closing
 import click
 
 from proxy.cli import steward
+from proxy.cli.draft import draft
 from proxy.cli.experiment import experiment
 from proxy.cli.options import SQL, USER, UTILITY, WIDE, about_policy, open_engine
 from proxy.cli.passwd import passwd
@@ -143,5 +144,5 @@ def history(policy: str, state: str | None, as_json: bool, wide: bool, user: str
         show.history(engine.history(user), as_json, wide)
 
 
-for _command in (experiment, passwd, serve, *steward.COMMANDS):
+for _command in (draft, experiment, passwd, serve, *steward.COMMANDS):
     commands.add_command(_command)

@@ -213,10 +213,20 @@ def test_an_unknown_column_is_named_with_its_neighbours(tmp_path: Path) -> None:
         built(a_policy(tmp_path, [texts("x")], query="SELECT kk AS a FROM source"))
 
 
+def test_columns_of_a_csv_that_have_no_name_or_one_name_are_told_apart(tmp_path: Path) -> None:
+    """By their place, or numbered; no name means two columns."""
+    (tmp_path / "data.csv").write_text(",a,b,A\nx,y,z,y\n")
+    for column in ("column0", "a_1", "b", "A_2"):
+        assert cells(a_policy(tmp_path, [texts("x", "y", "z", source=f'"{column}"')]))
+    with pytest.raises(SourceError, match='no column "a"'):
+        built(a_policy(tmp_path, [texts("x", source="a")]))
+
+
 @pytest.mark.parametrize(
     "content, said",
     [
-        (b"", "is empty"), (b"a,a\n1,2\n", "twice"), (b"a,\n1,2\n", "no name"),
+        (b"", "is empty"), (b"a,a,a_1\n1,2,3\n", "twice"),
+        (b'a,"b\n"\r\nsecret,2\r\n', "line break"),
         (b"a,b\nsecret\n", "cannot be read to its end"),
         (b"a,b\nsecret,2,3\n", "cannot be read to its end"),
         (b'a,b\n"secret,2\n', "cannot be read to its end"),

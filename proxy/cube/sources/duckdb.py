@@ -5,7 +5,8 @@ no network, no extension; its configuration is locked before any SQL of the poli
 
 How a CSV is read, so that nothing depends on its content: UTF-8; the first line is the header; the
 delimiter is the one of , ; tab | that gives the header the most columns; quotes are ``"``, doubled
-inside; every column is text, white space kept; an empty field is NULL, a quoted empty one is ''.
+inside; every column is text, white space kept; an empty field is NULL, a quoted empty one is ''.  A
+column without a name is column<i>, i = 0, 1, ..., and those of one name are <name>_1, <name>_2, ...
 
 Invariant: no message has a value or an engine's text in it.
 """
@@ -20,6 +21,7 @@ import hmac
 import io
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -209,12 +211,18 @@ def _header(path: Path, kind: str) -> tuple[str, list[str]]:
     except (UnicodeDecodeError, csv.Error):
         raise SourceError(f"{path} is not a CSV file in UTF-8") from None
     best = max(range(len(first)), key=lambda i: (len(first[i]), -i))
-    seen: set[str] = set()
-    for column in first[best]:
-        if not column or column.lower() in seen:
-            raise SourceError(f"{path} has {'no name for' if not column else 'twice'} a column")
-        seen.add(column.lower())
-    return DELIMITERS[best], first[best]
+    if any("\n" in column or "\r" in column for column in first[best]):
+        raise SourceError(f"{path} has a line break in the name of a column")  # DuckDB loses lines
+    named = [column or f"column{i}" for i, column in enumerate(first[best])]
+    times = Counter(column.lower() for column in named)
+    seen: Counter[str] = Counter()
+    for i, column in enumerate(named):
+        seen[column.lower()] += 1
+        if times[column.lower()] > 1:
+            named[i] = f"{column}_{seen[column.lower()]}"
+    if len({column.lower() for column in named}) < len(named):
+        raise SourceError(f"{path} has twice a column of one name, also once they are numbered")
+    return DELIMITERS[best], named
 
 
 def _no_shadows(connection: duckdb.DuckDBPyConnection) -> None:

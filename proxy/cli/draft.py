@@ -1,0 +1,48 @@
+"""The command ``draft``: a policy to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from proxy.errors import StateError
+
+
+@click.command()
+@click.argument("source")
+@click.option("--unit", metavar="COLUMN", help="Who a row belongs to.  [default: a row is a unit]")
+@click.option("--table", metavar="NAME", help="The table, in a DuckDB database.")
+@click.option("--output", metavar="FILE", help="The policy; - for standard output.  "
+              "[default: the source's name with .yaml, here]")  # fmt: skip
+@click.option("--force", is_flag=True, help="Overwrite the file.")
+def draft(
+    source: str, unit: str | None, table: str | None, output: str | None, force: bool
+) -> None:
+    """Write a policy to start from, for the data in SOURCE.
+
+    SOURCE is a CSV or Parquet file, or a DuckDB database.  What stays in the policy becomes public,
+    and the draft has looked at the data: read each line, and decide.
+    """
+    from rich.console import Console
+
+    from proxy.cli import show
+    from proxy.steward.draft import draft as drafted
+    from proxy.steward.draft import scalar
+
+    piped = output == "-"
+    place = Path(output or f"{Path(table or source).name.split('.')[0] or 'policy'}.yaml")
+    if not piped and place.exists() and not force:
+        raise StateError(f"{place} is there already", hint="--force overwrites it, --output FILE")
+    made = drafted(source, "." if piped else place.parent, table=table, unit=unit)
+    lines = [[scalar(column.header), column.choice] for column in made.columns]
+    grid = show.table([("column", False), ("becomes", False)], lines)
+    if piped:
+        click.echo(made.text, nl=False)
+        Console(markup=False, highlight=False, emoji=False, width=10_000, stderr=True).print(grid)
+        return
+    with place.open("w" if force else "x", encoding="utf-8") as file:
+        file.write(made.text)
+    out = show.console()
+    out.print(grid)
+    out.print(f"The draft is in {place}.  What stays in it becomes public: read it, and decide.")
