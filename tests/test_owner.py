@@ -40,7 +40,7 @@ COMMANDS = {  # by name; what each says where it is the first
     "ledger restore": ["people.yaml", "backup"],
     "passwd": ["ann", "--users", "users.yaml"],
 }
-STATELESS = {"demo", "experiment", "schema", "serve"}  # of serve the parts are tried below
+STATELESS = {"demo", "draft", "experiment", "schema", "serve"}  # of serve the parts are tried below
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
 

@@ -58,6 +58,7 @@ def wrong(running):
     return parts
 
 
+@pytest.mark.slow
 def test_a_part_that_fails_is_named_and_the_server_lives(folder):
     """
     Ledger or cube away, damaged, another's; the mirror stopped: each by name, and well again after.
