@@ -25,10 +25,12 @@ from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.sql.parse import clock, commands, grammar, quantifiers, utility_clause
 from proxy.sql.parse.deep_stack import deeply
 from proxy.sql.parse.parameters import Parameters, bind_parameters
+from proxy.sql.parse.tree import position
 from proxy.sql.parse.views import Create, View, Views, readable_by, readable_in, without_positions
 from proxy.sql.postprocess import relation
 from proxy.sql.program import Column, Command, Program
 
+CHANGES = (exp.Insert, exp.Update, exp.Delete, exp.Merge)
 ON = ("on", "true", "yes", "1")  # what turns a setting on
 
 
@@ -176,10 +178,14 @@ def _with_program(command: Command, source: Source) -> Command:
 
 
 def _query(tree: exp.Expr) -> exp.Expr:
-    """Return a tree that is a query, or refuse it."""
+    """Return a tree that is a query and changes nothing, or refuse it."""
     if not isinstance(tree, exp.Query):
         raise NotSupportedError(
             f"{tree.key.upper()} is not supported: the proxy answers SELECT statements"
+        )
+    if (change := tree.find(*CHANGES)) is not None:  # in a WITH that nothing reads, too
+        raise NotSupportedError(
+            f"{change.key.upper()} is not supported here", position=position(change)
         )
     return tree
 

@@ -144,3 +144,18 @@ SELECT region, COUNT(*) FROM survey GROUP BY region ORDER BY (true)
 -- error: SQLSyntaxError
 -- says: non-integer constant in GROUP BY
 SELECT COUNT(*) FROM survey GROUP BY 'x'
+
+-- a change inside of WITH, that nothing reads
+-- error: NotSupportedError
+-- says: DELETE is not supported
+WITH d AS (DELETE FROM survey WHERE married) SELECT COUNT(*) FROM survey
+
+-- a change inside of WITH, returning rows
+-- error: NotSupportedError
+-- says: UPDATE is not supported
+WITH d AS (UPDATE survey SET age = 1 RETURNING age) SELECT 1 FROM survey
+
+-- an insertion inside of WITH
+-- error: NotSupportedError
+-- says: INSERT is not supported
+SELECT COUNT(*) FROM (WITH d AS (INSERT INTO places SELECT 1) SELECT age FROM survey) t
