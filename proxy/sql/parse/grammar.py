@@ -43,6 +43,8 @@ ENDING = {  # what no expression begins with
 CONNECTIVES = {TokenType.AND, TokenType.OR}
 SPLIT = "ask in several statements, or join with a public table of the values"
 OPEN = {TokenType.COMMA, TokenType.GROUP_BY, TokenType.OFFSET, TokenType.ON}  # sqlglot needs none
+NUMBER = TokenType.NUMBER
+NAMELESS = {TokenType.FROM, TokenType.JOIN, TokenType.COMMA, TokenType.DOT, TokenType.L_PAREN}
 LITERAL = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
 
 
@@ -182,9 +184,12 @@ def parse(text: str, tokens: Sequence[Token], name: str = "postgres") -> exp.Exp
 
 
 def _complete(text: str, tokens: Sequence[Token]) -> None:
-    """Refuse a comma, or a keyword, after which an expression is missing."""
+    """Refuse a comma, or a keyword, after which an expression is missing; a dot without a name."""
     for at, token in enumerate(tokens):
         before = tokens[at - 1].token_type if at else None
+        name_lacks = token.token_type is TokenType.DOT and before in NAMELESS
+        if name_lacks and at + 1 < len(tokens) and tokens[at + 1].token_type is not NUMBER:
+            raise SQLSyntaxError('syntax error at or near "."', position=token.start + 1)
         if token.token_type not in OPEN or before in (TokenType.ALIAS, TokenType.DOT):
             continue
         after = tokens[at + 1] if at + 1 < len(tokens) else None

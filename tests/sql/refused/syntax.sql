@@ -62,3 +62,15 @@ SET privacy.utility
 -- says: SHOW takes the name of a setting
 -- at: SHOW
 SHOW
+
+-- a name that has an empty part
+-- error: SQLSyntaxError
+-- says: syntax error at or near "."
+-- at: ."survey"
+SELECT COUNT(*) FROM "public". ."survey"
+
+-- a name that begins with a dot
+-- error: SQLSyntaxError
+-- says: syntax error at or near "."
+-- at: .survey
+SELECT COUNT(*) FROM .survey
