@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import itertools
 import os
 import re
@@ -304,7 +305,12 @@ def _public(item: Item, folder: Path) -> dict[str, PublicTable]:
         if not os.path.isfile(path):  # also of names that are too long
             raise table.value["path"].error(f"there is no file {path}")
         taken.add(name.lower())
-        tables[name] = PublicTable(path)
+        try:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise table.value["path"].error(f"{path} cannot be read: {error.strerror}") from None
+        tables[name] = PublicTable(path, digest)
     return tables
 
 

@@ -114,6 +114,7 @@ class PublicTable:
     """A public table that may be joined with results."""
 
     path: Path
+    digest: str = ""  # a SHA-256 of the file as it was when the policy was read, in hex
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 
 from proxy.catalog import Relation, relation
@@ -34,10 +33,7 @@ def public_rows(engine: Engine) -> list[PublicRows]:
     """Return the public tables beside a dataset, with their rows."""
     rows = []
     for table, source in sorted(engine.policy.public.items()):
-        path = source.path
-        columns, values = load_public(table, path)
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        columns, values = load_public(table, source.path)
         described = tuple(Column(name, kind) for name, kind, _ in columns)
-        rows.append(PublicRows(table, described, list(zip(*values, strict=True)), digest))
+        rows.append(PublicRows(table, described, list(zip(*values, strict=True)), source.digest))
     return rows

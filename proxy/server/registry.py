@@ -29,6 +29,7 @@ from proxy.server.mirror.postgres import Embedded, end_orphans
 from proxy.server.mirror.type_lookup import TypeLookup
 from proxy.server.public_parts import public_part, public_rows, relations
 from proxy.server.workers.pool import Pool
+from proxy.server.workers.tasks import Dataset
 from proxy.sql.evaluator.public_tables import load as load_public
 from proxy.state import ledger_path, state_folder
 
@@ -119,7 +120,7 @@ class Registry:
         self._named, self.state, self._dsn = named, state, mirror
         self._connections, self._limits = connections, limits
         self.pool = Pool()
-        self._prepared: Mapping[str, object] = {}  # what the workers know
+        self._prepared: dict[str, Dataset] = {}  # what the workers know, by the policy's key
         self._lock = threading.Lock()
         self._closed = False
         self._current: Generation | None = None
@@ -164,8 +165,8 @@ class Registry:
             engines, fingerprints, broken = self._open(paths, old)
             created: list[MirrorInstance] = []
             try:
-                self._prepare_workers(engines)
                 by_user = self._make(users, engines, instances, created)
+                self._prepare_workers(engines.values(), old.values())
             except BaseException:
                 for instance in created:
                     instance.end()
@@ -199,14 +200,21 @@ class Registry:
 
     # --- workers ---------------------------------------------------------------------------------
 
-    def _prepare_workers(self, engines: Mapping[str, Engine]) -> None:
-        """Have workers that know what is public of these datasets."""
-        known = {e.policy.key: _files(_public_files(e)) for e in engines.values()}
-        if known != self._prepared:
-            self.pool.update([public_part(engine) for engine in engines.values()])
-            self._prepared = known
-        for engine in engines.values():
+    def _prepare_workers(self, engines: Iterable[Engine], old: Iterable[Engine]) -> None:
+        """Have workers that know what is public of these datasets.
+
+        They also know those that are replaced, whose last statements still run.
+        """
+        known: dict[str, Dataset] = {}
+        for engine in engines:
+            key = engine.policy.key
+            known[key] = self._prepared.get(key) or public_part(engine)
             engine.rest()
+        keys = {engine.policy.key for engine in old} - known.keys()
+        known |= {key: self._prepared[key] for key in keys}
+        if known.keys() != self._prepared.keys():
+            self.pool.update(list(known.values()))
+            self._prepared = known
 
     # --- engines ---------------------------------------------------------------------------------
 

@@ -74,8 +74,6 @@ class Server:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._server: asyncio.Server | None = None
         self._metrics_server: asyncio.Server | None = None
-        self._health: asyncio.Task[bool] | None = None
-        self._asked = 0.0  # when it began
         self._connections = Connections(
             self.registry,
             self.metrics,

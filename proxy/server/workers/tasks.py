@@ -17,7 +17,7 @@ from proxy.server.statements.probe import gives_no_row
 from proxy.server.statements.routing import Decision, Reject
 from proxy.server.statements.split import split
 from proxy.server.wire.messages import Bind
-from proxy.sql.evaluator.evaluator import Evaluator
+from proxy.sql.evaluator.evaluator import Evaluator, public_relation
 from proxy.sql.evaluator.public_tables import PublicTable
 from proxy.sql.evaluator.worker import WARMING, Database, pack_column
 from proxy.sql.program import Command, Program
@@ -85,7 +85,11 @@ def compiled(key: ProgramKey) -> Program | Command:
 
 def rows(key: str, sql: str, values: dict[str, object]) -> Columns:
     """Return the rows of a statement's outer SQL on released numbers, column by column."""
-    return [pack_column(column) for column in zip(*_evaluator(key).rows(sql, values), strict=True)]
+    evaluator = _evaluator(key)
+    for name, table in _datasets[key].policy.public.items():
+        if public_relation(name) in sql:  # another worker may have compiled it
+            evaluator.public(name, table.path)
+    return [pack_column(column) for column in zip(*evaluator.rows(sql, values), strict=True)]
 
 
 def routed(

@@ -196,7 +196,7 @@ class Evaluator:
         """
         with self._lock:
             if name not in self._public:
-                table = f"public{len(self._public)}"
+                table = public_relation(name)
                 columns, values = self._read.get(name) or load(name, path)
                 parts = [
                     f"unnest(CAST(${i + 1} AS {duckdb_type}[])) AS c{i}"
@@ -265,6 +265,12 @@ class Evaluator:
                     )
                 self._tables.add(name)
         return name
+
+
+def public_relation(name: str) -> str:
+    """Return the relation of a public table: the same in every evaluator."""
+    quoted = name.replace('"', '""')
+    return f'"public {quoted}"'
 
 
 def bytes_of(made: object) -> int:
