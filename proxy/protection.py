@@ -28,7 +28,7 @@ from proxy.privileges import GROUP, OWN, access
 from proxy.sql.conditions import region
 from proxy.sql.evaluator.evaluator import Evaluator
 
-CODING = 2  # how records become cells; 1 dropped the offset of a time, and is not kept anywhere
+CODING = 3  # how records become cells: 1 dropped the offset of a time, of 2 \w was ASCII alone
 
 Value = Mapping[str, Any]
 

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import proxy.steward.snapshots as steward
+from proxy import protection
 from proxy.errors import (
     InsufficientBudgetError,
     IntegrityError,
@@ -266,6 +267,18 @@ def test_where_records_never_change_every_cell_goes_on(small):
     assert again.cost > 0
     assert left(engine) == pytest.approx(1 - COST - again.cost)
     assert left(small.engine()) == left(engine)
+
+
+def test_another_way_to_read_records_ends_cell_by_cell(small, monkeypatch):
+    """
+    Where expressions of policies have come to mean something else, records may be in other cells.
+    """
+    with monkeypatch.context() as before:
+        before.setattr(protection, "CODING", protection.CODING - 1)
+        count(small.made(rest=IMMUTABLE), "age = 9")
+    report = rebuild(small.policy)
+    assert (report.carried, report.bases) == (False, {"shared": pytest.approx(COST)})
+    assert rebuild(small.policy).carried
 
 
 def test_what_was_carried_cell_by_cell_is_in_the_base_of_a_snapshot_that_is_not(small):
