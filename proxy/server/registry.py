@@ -334,12 +334,19 @@ class Registry:
             engines = list(self.current.engines.values()) if self._current else []
             users = {path.with_name(USERS) for path in paths}
             public = [file for engine in engines for file in _public_files(engine)]
-            applied = [engine.ledger.policy() for engine in engines]
+            applied = [self._ledger(engine) for engine in engines]
             alive = [instance.alive() for instance in self.instances()] if self._current else []
             states = [file for each in self._missing() for file in each.state()]
             files = _files([*paths, *sorted(users), *public, *states])
             return (*files, *applied, all(alive))
         return self._fingerprint
+
+    def _ledger(self, engine: Engine) -> object:
+        """Return the policy that a ledger has in force, or what lies where the ledger was."""
+        try:
+            return engine.ledger.policy()
+        except Error:
+            return _files([ledger_path(state_folder(engine.policy, self.state))])
 
 
 def policies(named: Sequence[str | Path]) -> list[Path]:

@@ -302,3 +302,20 @@ def test_a_reload_that_fails_leaves_what_is_served_as_it_was(folder, monkeypatch
         registry.load()
         with running.connect() as again:
             assert again.execute(f"{NEW.format(3)} -- read once more").fetchall()
+
+
+@pytest.mark.slow
+def test_a_state_that_was_restored_is_taken_over(folder):
+    """
+    Where the state has gone while it was in use, every statement fails; once a backup is in its
+    place, the server goes on with that by itself.
+    """
+    policy, state, backup = folder / "cps1988.yaml", folder / "state", folder / "backup"
+    with serving.spawned(folder) as running:
+        assert answers(running, NEW.format(3))
+        steward.backup(policy, backup, state)
+        shutil.move(state / "cps1988", folder / "gone")
+        with running.connect() as connection, pytest.raises(psycopg.Error, match="was deleted"):
+            connection.execute(NEW.format(3))
+        steward.restore(policy, backup, state, charge_all=True)
+        until(lambda: answers(running, "SELECT spent FROM privacy.budget") == [(2.0,)])

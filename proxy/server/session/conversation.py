@@ -32,9 +32,10 @@ A release is charged, and reported to ``on_outcome``, whatever becomes of its ro
 Stopping.  A cancellation stops what it meets.  In ``RunInThread`` it is the engine's: the call
 raises ``QueryCanceledError``, never inside of a transaction of the ledger, and its ``cost`` is what
 had been charged by then.  While the mirror works it is the mirror's: its ErrorResponse fails an
-``Expected``, at which a flow looks after it has waited.  When neither works there is nothing to
-stop, and it is dropped, as PostgreSQL does.  When either side has closed, the driver closes the
-flow at the step where it stands: a flow has nothing to undo, and what was committed stays so.
+``Expected``, at which a flow looks after it has waited.  It holds for what the message still asks
+of the engine, and is forgotten with the next one; between messages it is dropped, as PostgreSQL
+does.  When either side has closed, the driver closes the flow at the step where it stands: a flow
+has nothing to undo, and what was committed stays so.
 """
 
 from __future__ import annotations
