@@ -33,6 +33,7 @@ from proxy.errors import (
 from proxy.server.workers import worker
 from proxy.server.workers.cache import Cache
 from proxy.server.workers.tasks import Dataset, StaleError
+from proxy.sql.evaluator.sandbox import ValueUnpickler, environment
 from proxy.sql.evaluator.worker import MESSAGE, receive, send
 
 log = logging.getLogger("proxy.server")
@@ -43,7 +44,6 @@ START = 60.0  # seconds to start a template
 PROGRAMS, PROGRAM_BYTES = 512, 64 << 20  # compiled statements that are kept
 ROUTES, ROUTE_BYTES = 1024, 8 << 20
 GROWN = 64 << 20  # bytes by which a worker may grow before it is replaced
-INHERITED = ("LD_LIBRARY_PATH", "PYTHONHOME", "TZDIR")  # of the environment
 VALUES = {  # modules and their classes that a worker may send
     "builtins": {"set", "frozenset", "slice", "complex", "bytearray"},
     "datetime": {"date", "datetime", "time", "timedelta"},
@@ -167,17 +167,17 @@ def _readable(file: int, seconds: float) -> bool:
     return bool(poll.poll(seconds * 1000))
 
 
-class _Unpickler(pickle.Unpickler):
-    """Makes values and nothing else, whoever has written the bytes."""
+class _Unpickler(ValueUnpickler):
+    """Makes values too that statements are compiled to."""
+
+    classes = VALUES
 
     def find_class(self, module: str, name: str) -> Any:
-        if name in VALUES.get(module, ()):
-            return super().find_class(module, name)
         if module in PLAIN:
-            found = super().find_class(module, name)
+            found = getattr(sys.modules[module], name, None)
             if isinstance(found, type) and found.__module__ == module:
                 return found
-        raise pickle.UnpicklingError(f"{module}.{name} is no value")
+        return super().find_class(module, name)
 
 
 class Template:
@@ -192,7 +192,7 @@ class Template:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,  # it could tell literals of statements
                 pass_fds=[theirs.fileno()],
-                env=_environment(),
+                env=environment(),
                 cwd="/",
                 start_new_session=True,  # Ctrl-C at the terminal is not for it
             )
@@ -386,11 +386,3 @@ class Lease:
             borrowed, self._borrowed = self._borrowed, None
         if borrowed is not None:
             self._pool.take_back(*borrowed)
-
-
-def _environment() -> dict[str, str]:
-    """Return the environment of a template: where its libraries are, and nothing of ours."""
-    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    paths = os.pathsep.join(path for path in sys.path if path)
-    threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
-    return {**kept, **threads, "PYTHONPATH": paths}

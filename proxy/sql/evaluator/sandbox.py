@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import duckdb
@@ -43,7 +43,7 @@ START = 60.0  # seconds to start a child
 WAIT = 0.02  # seconds between two interrupts of a call that runs when the process ends
 LEAVE = 10.0  # seconds in all for such a call
 MEMORY = 2 << 30  # bytes of a child's address space
-KEPT = ("LD_LIBRARY_PATH", "PYTHONHOME")  # of the environment: what Python itself may need
+INHERITED_ENV = ("LD_LIBRARY_PATH", "PYTHONHOME", "TZDIR")  # what Python itself may need
 PLAIN = {
     "datetime": ("date", "datetime", "time", "timedelta"),
     "decimal": ("Decimal",),
@@ -335,7 +335,7 @@ def _started(memory: int) -> tuple[subprocess.Popen[bytes], socket.socket]:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,  # it could tell literals of statements
             pass_fds=[theirs.fileno()],
-            env=_environment(),
+            env=environment(),
             cwd="/",
             start_new_session=True,  # Ctrl-C at the terminal is not for it
         )
@@ -343,12 +343,12 @@ def _started(memory: int) -> tuple[subprocess.Popen[bytes], socket.socket]:
     return process, ours
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return the environment of a child: where its libraries are, and nothing of ours."""
-    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    kept = {name: os.environ[name] for name in INHERITED_ENV if name in os.environ}
     paths = [path for path in sys.path if path]
-    own = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}  # address space
-    return {**kept, **own, "PYTHONPATH": os.pathsep.join(paths)}
+    threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    return {**kept, **threads, "MALLOC_ARENA_MAX": "1", "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _end(process: subprocess.Popen[bytes], line: socket.socket) -> None:
@@ -361,18 +361,25 @@ def _end(process: subprocess.Popen[bytes], line: socket.socket) -> None:
             process.stdin.close()
 
 
-class _Unpickler(pickle.Unpickler):
+class ValueUnpickler(pickle.Unpickler):
     """Makes values and nothing else, whoever has written the bytes."""
 
+    classes: Mapping[str, Collection[str]] = PLAIN  # by module
+
     def find_class(self, module: str, name: str) -> Any:
-        if name in PLAIN.get(module, ()):
+        """Return a class of values.
+
+        Raises:
+            pickle.UnpicklingError: it is another one.
+        """
+        if name in self.classes.get(module, ()):
             return super().find_class(module, name)
         raise pickle.UnpicklingError(f"{module}.{name} is no value")
 
 
 def _plain(head: bytearray, *buffers: bytearray) -> Any:
     """Return what a child has sent."""
-    return _Unpickler(io.BytesIO(head), buffers=buffers).load()
+    return ValueUnpickler(io.BytesIO(head), buffers=buffers).load()
 
 
 def _error(kind: str, words: str) -> Exception:
