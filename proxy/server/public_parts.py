@@ -29,11 +29,11 @@ def relations(engine: Engine) -> list[Relation]:
     return relations
 
 
-def public_rows(engine: Engine) -> list[PublicRows]:
+def public_rows(part: Dataset) -> list[PublicRows]:
     """Return the public tables beside a dataset, with their rows."""
     rows = []
-    for table, source in sorted(engine.policy.public.items()):
-        columns, values = load_public(table, source.path)
+    for table, source in sorted(part.policy.public.items()):
+        columns, values = part.public[table]
         described = tuple(Column(name, kind) for name, kind, _ in columns)
         rows.append(PublicRows(table, described, list(zip(*values, strict=True)), source.digest))
     return rows

@@ -165,8 +165,9 @@ class Registry:
             engines, fingerprints, broken = self._open(paths, old)
             created: list[MirrorInstance] = []
             try:
-                by_user = self._make(users, engines, instances, created)
-                self._prepare_workers(engines.values(), old.values())
+                parts = self._public_parts(engines.values())
+                by_user = self._make(users, engines, parts, instances, created)
+                self._prepare_workers(parts, old.values())
             except BaseException:
                 for instance in created:
                     instance.end()
@@ -174,6 +175,8 @@ class Registry:
                     if engine not in old.values():
                         engine.close()
                 raise
+            for engine in engines.values():
+                engine.rest()  # from now on workers read the statements
             self._current = Generation(engines, users, by_user, broken)
             self._fingerprints = fingerprints
             self._fingerprint = fingerprint
@@ -200,18 +203,15 @@ class Registry:
 
     # --- workers ---------------------------------------------------------------------------------
 
-    def _prepare_workers(self, engines: Iterable[Engine], old: Iterable[Engine]) -> None:
-        """Have workers that know what is public of these datasets.
+    def _public_parts(self, engines: Iterable[Engine]) -> dict[str, Dataset]:
+        """Return what is public of each dataset, by the key of its policy."""
+        keys = {engine: engine.policy.key for engine in engines}
+        return {key: self._prepared.get(key) or public_part(e) for e, key in keys.items()}
 
-        They also know those that are replaced, whose last statements still run.
-        """
-        known: dict[str, Dataset] = {}
-        for engine in engines:
-            key = engine.policy.key
-            known[key] = self._prepared.get(key) or public_part(engine)
-            engine.rest()
-        keys = {engine.policy.key for engine in old} - known.keys()
-        known |= {key: self._prepared[key] for key in keys}
+    def _prepare_workers(self, parts: Mapping[str, Dataset], old: Iterable[Engine]) -> None:
+        """Have workers that know these datasets, and those whose last statements still run."""
+        replaced = {engine.policy.key for engine in old} - parts.keys()
+        known = {**parts, **{key: self._prepared[key] for key in replaced}}
         if known.keys() != self._prepared.keys():
             self.pool.update(list(known.values()))
             self._prepared = known
@@ -277,6 +277,7 @@ class Registry:
         self,
         users: Users,
         engines: Mapping[str, Engine],
+        parts: Mapping[str, Dataset],
         instances: Sequence[MirrorInstance],
         created: list[MirrorInstance],
     ) -> dict[str, MirrorInstance]:
@@ -304,7 +305,7 @@ class Registry:
                 new = instance = MirrorInstance(mirror, type_lookups, embedded)
                 created.append(instance)
             tables = {home: relations(engines[home]) for home in seen}
-            public = {home: public_rows(engines[home]) for home in seen}
+            public = {home: public_rows(parts[engines[home].policy.key]) for home in seen}
             for remade in instance.mirror.make(tables, members, public):
                 instance.type_lookups[remade].close()  # the next lookup reconnects
             if new is not None:
