@@ -186,7 +186,8 @@ class Server:
         logged = ""
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._hangup.wait(), LOOK)
+                async with asyncio.timeout(LOOK):  # wait_for of Python 3.11 can lose a cancellation
+                    await self._hangup.wait()
             told = self._hangup.is_set()
             await self._renew_certificate(told)
             if not told and not await asyncio.to_thread(self.registry.changed):

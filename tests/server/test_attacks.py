@@ -138,7 +138,7 @@ def test_an_empty_password_is_refused(server):
     """
     Where libpq would not even send it, another client does, and is refused like any wrong one.
     """
-    pg8000 = pytest.importorskip("pg8000.dbapi")
+    import pg8000.dbapi as pg8000
     way = {"host": server.host, "port": server.port, "database": "cps1988", "password": ""}
     for user in ("alice", "nobody"):
         with pytest.raises(pg8000.DatabaseError) as caught:

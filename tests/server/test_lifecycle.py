@@ -45,6 +45,20 @@ def mirrors(folder):
     return [json.loads(p.read_text()) for p in (folder / "state" / "mirrors").glob("*.json")]
 
 
+def test_a_stop_just_as_files_are_read_again_ends(folder):
+    """
+    A signal to read everything again and one to stop, in the same turn of the loop: it stops.
+    """
+
+    async def stop_at_once(server):
+        server._hangup.set()
+        await server.stop()
+
+    with serving.running(folder) as running:
+        stopping = stop_at_once(running.server)
+        asyncio.run_coroutine_threadsafe(stopping, running.loop).result(30)
+
+
 def test_a_stop_leaves_nothing_behind(folder):
     """
     SIGTERM ends idle sessions with 57P01, the mirror and its folder; a statement that runs ends.

@@ -50,7 +50,7 @@ def mirrored(folder, hba, monkeypatch):
 
 def lets_in(running, user, secret):
     """Whether a client that sends a password, and an empty one too, is let in."""
-    pg8000 = pytest.importorskip("pg8000.dbapi")
+    import pg8000.dbapi as pg8000
     way = {"host": running.host, "port": running.port, "database": "cps1988"}
     try:
         pg8000.connect(user, password=secret, **way).close()
