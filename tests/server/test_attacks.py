@@ -11,6 +11,7 @@ import time
 
 import psycopg
 import pytest
+from pg8000 import dbapi as pg8000
 
 from proxy.server import login
 from proxy.server.wire import messages
@@ -138,7 +139,6 @@ def test_an_empty_password_is_refused(server):
     """
     Where libpq would not even send it, another client does, and is refused like any wrong one.
     """
-    import pg8000.dbapi as pg8000
     way = {"host": server.host, "port": server.port, "database": "cps1988", "password": ""}
     for user in ("alice", "nobody"):
         with pytest.raises(pg8000.DatabaseError) as caught:

@@ -7,6 +7,7 @@ import struct
 
 import psycopg
 import pytest
+from pg8000 import dbapi as pg8000
 
 from proxy.errors import OperationalError
 from proxy.policy import Verifier, scram_verifier
@@ -50,7 +51,6 @@ def mirrored(folder, hba, monkeypatch):
 
 def lets_in(running, user, secret):
     """Whether a client that sends a password, and an empty one too, is let in."""
-    import pg8000.dbapi as pg8000
     way = {"host": running.host, "port": running.port, "database": "cps1988"}
     try:
         pg8000.connect(user, password=secret, **way).close()

@@ -15,6 +15,7 @@ import threading
 
 import psycopg
 import pytest
+from pg8000 import dbapi as pg8000
 
 from proxy.errors import PolicyError
 from proxy.server.wire.certificate import Certificate
@@ -94,7 +95,6 @@ def test_a_login_is_bound_to_the_channel(server):
         command = ["psql", "-Atc", "SELECT 6 * 7", server.dsn(**way)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (done.stdout, done.returncode) == ("42\n", 0), done.stderr
-    import pg8000.dbapi as pg8000
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     where = {"host": server.host, "port": server.port, "database": "cps1988"}
