@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any, Protocol
 
 import numpy as np
 
-from proxy.errors import DataError
+from proxy.errors import DataError, InternalError, StatementTooComplexError
 from proxy.sql import privacy_schema, types
 from proxy.sql.evaluator.evaluator import decimal_type
 from proxy.sql.program import (
@@ -29,6 +30,7 @@ from proxy.sql.program import (
 )
 from proxy.sql.provenance import DERIVED, unpack
 
+MAX_TRACED = 20_000  # numbers of a statement whose wide form is run
 Values = Sequence[Sequence[Sequence[int | float | None]]]  # [release][number][row]
 Companions = Sequence[
     Sequence[Sequence[Sequence[float | bool | None]]]
@@ -42,23 +44,44 @@ class Rower(Protocol):
         """Return the rows of a query with named parameters."""
 
 
-def relation(release: Release) -> str:
-    """Return the definition of a release's relation, over named parameters."""
+def relation(release: Release, drawn: str | None = None) -> str:
+    """Return the definition of a release's relation, over named parameters.
+
+    In the wide form of a statement it has the numbers m0, m1, ..., too: NULL, or those of one draw,
+    which are the columns r0m0, r0m1, ... of the relation ``drawn``, if it has a name.
+    """
     name = release.name
     columns = [("i", "BIGINT", f"range({release.rows})")]
     for k, group in enumerate(release.groups):
         columns.append((f"g{k}", group_type(group), f"${name}g{k}"))
     for k, number in enumerate(release.numbers):
-        kind = types.DUCKDB.get(number.type, f"DECIMAL(38, {number.scale})")
-        columns.append((f"n{k}", kind, f"${name}n{k}"))
+        columns.append((f"n{k}", numeric_type(number), f"${name}n{k}"))
         for j, companion in enumerate(number.companions):
             kind = "BOOLEAN" if companion.what == "present" else "DOUBLE"
             columns.append((f"n{k}x{j}", kind, f"${name}n{k}x{j}"))
+        if drawn is not None:
+            column = f"{drawn}.{name}m{k}" if drawn else "[NULL]"
+            columns.append((f"m{k}", numeric_type(number), column))
     if not release.rows:  # nothing is measured, and nothing is handed in
         nothing = [f"CAST(NULL AS {kind}) AS {column}" for column, kind, _ in columns]
         return f"{name} AS (SELECT {', '.join(nothing)} WHERE FALSE)"
     parts = [f"unnest(CAST({value} AS {kind}[])) AS {column}" for column, kind, value in columns]
     return f"{name} AS (SELECT {', '.join(parts)})"
+
+
+def draws(releases: Sequence[Release]) -> str:
+    """Return the relation of all draws: their numbers s, and the numbers of each."""
+    columns = ["unnest(range($draws)) AS s"]
+    for release in releases:
+        for k, number in enumerate(release.numbers if release.rows else ()):
+            name = f"{release.name}m{k}"
+            columns.append(f"unnest(CAST(${name} AS {numeric_type(number)}[][])) AS {name}")
+    return f"(SELECT {', '.join(columns)})"
+
+
+def numeric_type(number: Number) -> str:
+    """Return the DuckDB type of a number."""
+    return types.DUCKDB.get(number.type, f"DECIMAL(38, {number.scale})")
 
 
 def group_type(group: GroupColumn) -> str:
@@ -86,20 +109,7 @@ def postprocess(
     """
     if program.probe:
         return Rows(program.columns, (), ())
-    parameters: dict[str, object] = {}
-    for r, (release, numbers) in enumerate(zip(program.releases, values, strict=True)):
-        name = release.name
-        for k, group in enumerate(release.groups):
-            parameters[f"{name}g{k}"] = list(group.values)
-        for k, number in enumerate(release.numbers):
-            parameters[f"{name}n{k}"] = _checked(number, numbers[k])
-            for j in range(len(number.companions)):
-                parameters[f"{name}n{k}x{j}"] = list(companions[r][k][j])
-    for name in program.systems:
-        rows = (systems or {}).get(name, ())
-        for i in range(len(privacy_schema.TABLES[name])):
-            parameters[f"sys_{name}{i}"] = [row[i] for row in rows]
-    table = evaluator.rows(program.sql, parameters)
+    table, wide = _table(program, evaluator, parameters(program, values, companions, systems))
     places = {release.index: r for r, release in enumerate(program.releases)}
     width = len(program.columns)
     kinds = [column.type for column in program.columns]
@@ -116,7 +126,66 @@ def postprocess(
         ]
         if program.derived
         else (),
+        table if wide else (),
     )
+
+
+def parameters(
+    program: Program,
+    values: Values,
+    companions: Companions = (),
+    systems: Mapping[str, Sequence[Sequence[Cell]]] | None = None,
+) -> dict[str, object]:
+    """Return the parameters of a statement's SQL, as ``postprocess`` takes them."""
+    parameters: dict[str, object] = {}
+    for r, (release, numbers) in enumerate(zip(program.releases, values, strict=True)):
+        name = release.name
+        for k, group in enumerate(release.groups):
+            parameters[f"{name}g{k}"] = list(group.values)
+        for k, number in enumerate(release.numbers):
+            parameters[f"{name}n{k}"] = _checked(number, numbers[k])
+            for j in range(len(number.companions)):
+                parameters[f"{name}n{k}x{j}"] = list(companions[r][k][j])
+    for name in program.systems:
+        rows = (systems or {}).get(name, ())
+        for i in range(len(privacy_schema.TABLES[name])):
+            parameters[f"sys_{name}{i}"] = [row[i] for row in rows]
+    return parameters
+
+
+def _table(
+    program: Program, evaluator: Rower, parameters: dict[str, object]
+) -> tuple[Sequence[tuple[Any, ...]], bool]:
+    """Return the rows, and whether they are of the wide form: where that is too much, they are not.
+
+    A statement never fails for what is to be told beside its rows.
+    """
+    numbers = sum(release.rows * len(release.numbers) for release in program.releases)
+    if program.wide is not None and numbers <= MAX_TRACED:
+        with suppress(DataError, InternalError, StatementTooComplexError):
+            return evaluator.rows(program.wide.sql, parameters), True
+    return evaluator.rows(program.sql, parameters), False
+
+
+def draw(
+    program: Program,
+    evaluator: Rower,
+    parameters: dict[str, object],
+    drawn: Sequence[Sequence[Sequence[Sequence[float | int | None]]]],
+    count: int,
+) -> Sequence[tuple[Any, ...]]:
+    """Return what the columns that are known from draws are in each: draw, key of the row, values.
+
+    ``drawn[release][number][draw][row]`` are numbers, as ``values`` of ``postprocess``; ``count``
+    is the number of draws.  Where this is too much, nothing is returned.
+    """
+    assert program.wide is not None
+    more: dict[str, object] = {"draws": count}
+    for release, numbers in zip(program.releases, drawn, strict=True):
+        more |= {f"{release.name}m{k}": each for k, each in enumerate(numbers)}
+    with suppress(DataError, InternalError, StatementTooComplexError):
+        return evaluator.rows(program.wide.drawn, parameters | more)
+    return ()
 
 
 def _checked(number: Number, values: Sequence[int | float | None]) -> list[int | float | None]:

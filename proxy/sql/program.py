@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 from proxy.domain import Value
 from proxy.inference.family import Family
@@ -120,6 +121,35 @@ class Derived:
     detail: str = ""  # the part of a percentile, PostgreSQL's name of a spread
 
 
+@dataclass(frozen=True)
+class Trace:
+    """How a column of numbers depends on released ones, where it is none of these as it stands.
+
+    ``steps`` are taken, in order, of a linear combination of numbers, or of a ``ratio`` of two: the
+    columns ``parts`` of the wide form of the SQL, by index.  Or of what is ``drawn``: of a column of
+    the SQL over drawn numbers.  ``jumps``: it is no smooth function of them; ``hidden``: draws do
+    not tell how noise moves it.
+    """
+
+    kind: str  # linear | ratio | drawn | hidden
+    parts: tuple[int, ...] = ()
+    steps: tuple[tuple[str | float, ...], ...] = ()
+    jumps: bool = False
+
+
+@dataclass(frozen=True)
+class Wide:
+    """The SQL of a statement with what tells how its numbers depend on released ones beside it.
+
+    ``drawn`` is the same for each draw of all numbers: the draw, the row's key, and the columns that
+    traces speak of; empty where none does.
+    """
+
+    sql: str
+    key: int  # the index of the column that tells rows apart
+    drawn: str
+
+
 @dataclass(frozen=True, eq=False)
 class Program:
     """A statement that answers with rows."""
@@ -133,6 +163,8 @@ class Program:
     systems: tuple[str, ...] = ()  # the relations of schema privacy that it reads
     notices: tuple[str, ...] = ()
     derived: tuple[Derived, ...] = ()
+    traces: tuple[Trace | None, ...] = ()  # of the columns; none where there are only plain numbers
+    wide: Wide | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,3 +189,4 @@ class Rows:
     rows: Sequence[tuple[Cell, ...]]
     origins: Sequence[tuple[Origin | None, ...]] = field(default_factory=tuple)
     derived: Sequence[tuple[Place | None, ...]] = field(default_factory=tuple)
+    wide: Sequence[tuple[Any, ...]] = field(default_factory=tuple)  # of the wide form, if it ran

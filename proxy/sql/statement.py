@@ -8,7 +8,7 @@ same program, so programs are cached by these three.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import count
@@ -19,16 +19,19 @@ from sqlglot import exp
 from proxy.errors import Error, NotSupportedError, StatementTooComplexError
 from proxy.inference.query import TooLargeError, TooWideError
 from proxy.policy import Policy
+from proxy.sql import types
 from proxy.sql.bind.query import Binder
-from proxy.sql.bind.relations import BoundQuery, Cte, Env, Scope
+from proxy.sql.bind.relations import BoundQuery, Cte, Env, Scope, beside_columns
 from proxy.sql.evaluator.evaluator import Evaluator
+from proxy.sql.expression.faces import narrow, wide, without_marks
+from proxy.sql.expression.typed import HIDDEN, JUMPS, Form
 from proxy.sql.parse import clock, commands, grammar, quantifiers, utility_clause
 from proxy.sql.parse.deep_stack import deeply
 from proxy.sql.parse.parameters import Parameters, bind_parameters
 from proxy.sql.parse.tree import position
 from proxy.sql.parse.views import Create, View, Views, readable_by, readable_in, without_positions
-from proxy.sql.postprocess import relation
-from proxy.sql.program import Column, Command, Program
+from proxy.sql.postprocess import draws, relation
+from proxy.sql.program import Column, Command, Program, Release, Trace, Wide
 
 CHANGES = (exp.Insert, exp.Update, exp.Delete, exp.Merge)
 ON = ("on", "true", "yes", "1")  # what turns a setting on
@@ -150,6 +153,7 @@ def _statement(text: str, source: Source) -> Program | Command:
         tree = _query(grammar.parse(text, tokens))
         for rewrite in REWRITES:  # fold the clock, expand quantifiers
             rewrite(tree, source)
+        _require_no_marks(tree)
         binder = Binder(source.policy, source.evaluator, text, source.hides_empty)
         bound = binder.query(tree, Scope(_views(source), utility_clause.hint(tokens)))
         return _program(binder, bound)
@@ -159,6 +163,14 @@ def _statement(text: str, source: Source) -> Program | Command:
         if source.language != "postgres":
             error.position = None  # a position in the translated text
         raise
+
+
+def _require_no_marks(tree: exp.Expr) -> None:
+    """Refuse a text with NUL, as PostgreSQL does."""
+    for node in tree.walk():
+        for value in node.args.values():
+            if isinstance(value, str):
+                without_marks(value)
 
 
 def _with_program(command: Command, source: Source) -> Command:
@@ -210,18 +222,77 @@ def _program(binder: Binder, bound: BoundQuery) -> Program:
     if bound.probe:
         return Program(binder.text, (), columns, "", probe=True)
     releases = tuple(point.release() for point in binder.points)
-    withs = [*map(relation, releases), *binder.systems.values(), *binder.withs]
+    above = (*binder.systems.values(), *binder.withs)
+    withs = [*map(relation, releases), *map(narrow, above)]
+    sql = narrow(bound.sql)
     places = count(len(columns))  # the provenances stand after the columns
+    traces = _traces(bound)
     return Program(
         binder.text,
         tuple(release for release in releases if release.rows),
         columns,
-        f"WITH {', '.join(withs)} {bound.sql}" if withs else bound.sql,
+        f"WITH {', '.join(withs)} {sql}" if withs else sql,
         tuple(next(places) if output.typed.provenance else None for output in bound.outputs),
         systems=tuple(binder.systems),
         notices=tuple(binder.notices),
         derived=tuple(binder.derived),
+        traces=traces,
+        wide=_wide(bound, releases, above, traces) if traces else None,
     )
+
+
+def _wide(
+    bound: BoundQuery,
+    releases: Sequence[Release],
+    above: Sequence[str],
+    traces: Sequence[Trace | None],
+) -> Wide:
+    """Return the wide form of a statement."""
+    withs, sql = [*map(wide, above)], wide(bound.sql)
+    first = ", ".join([*(relation(each, "") for each in releases), *withs])
+    names = [f"q.{name}" for name in _drawn_names(bound, traces)]
+    drawn = ""
+    if names:
+        inner = ", ".join([*(relation(each, "d") for each in releases), *withs])
+        listed = ", ".join(f"CAST({name} AS DOUBLE)" for name in names)
+        drawn = (
+            f"SELECT d.s, q.k, {listed} FROM {draws(releases)} AS d, "
+            f"LATERAL (WITH {inner} {sql}) AS q"
+        )
+    return Wide(f"WITH {first} {sql}", _first_beside(bound), drawn)
+
+
+def _drawn_names(bound: BoundQuery, traces: Sequence[Trace | None]) -> list[str]:
+    """Return the columns that are known from draws, in order."""
+    return [
+        f"f{i}_0" if output.typed.form else f"d{i}"
+        for i, (output, trace) in enumerate(zip(bound.outputs, traces, strict=True))
+        if trace and trace.kind == "drawn"
+    ]
+
+
+def _first_beside(bound: BoundQuery) -> int:
+    """Return the index of the first column that stands beside those of a query."""
+    return len(bound.outputs) + sum(o.typed.provenance is not None for o in bound.outputs)
+
+
+def _traces(bound: BoundQuery) -> tuple[Trace | None, ...]:
+    """Return how each column depends on released numbers; nothing where all are plain numbers."""
+    first = _first_beside(bound)
+    places = {name: first + k for k, name in enumerate(beside_columns(bound.outputs))}
+    traces: list[Trace | None] = []
+    for i, typed in enumerate(output.typed for output in bound.outputs):
+        plain = typed.provenance is not None and not typed.partial
+        if plain or not typed.chance or typed.type not in types.NUMBERS:
+            traces.append(None)
+            continue
+        form = typed.form or Form("drawn", ())
+        kind = "hidden" if typed.chance == HIDDEN and form.kind == "drawn" else form.kind
+        parts = tuple(places[f"f{i}_{k}"] for k in range(len(form.parts)))
+        if kind == "drawn":
+            parts = (sum(t is not None and t.kind == "drawn" for t in traces),)
+        traces.append(Trace(kind, parts, form.steps, typed.chance >= JUMPS))
+    return tuple(traces) if any(traces) else ()
 
 
 def too_complex(what: str, error: TooLargeError) -> StatementTooComplexError:

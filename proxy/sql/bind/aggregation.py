@@ -23,12 +23,13 @@ from proxy.sql.bind.grouping_sets import grouping_sets
 from proxy.sql.bind.linear_combinations import linear, scaled_inside
 from proxy.sql.bind.outer import PostAggregate
 from proxy.sql.bind.relations import BoundQuery
-from proxy.sql.bind.render import Body, render_select
+from proxy.sql.bind.render import Body, identity, render_select
 from proxy.sql.bind.results import ungrouped
 from proxy.sql.compile.columns import PerBranch
 from proxy.sql.compile.groups import Key
 from proxy.sql.compile.linear import Average, Linear
 from proxy.sql.compile.release_point import ReleasePoint
+from proxy.sql.expression import forms
 from proxy.sql.expression.aggregates import (
     OTHER_AGGREGATES,
     aggregates,
@@ -37,7 +38,8 @@ from proxy.sql.expression.aggregates import (
     only_argument,
 )
 from proxy.sql.expression.casts import cast
-from proxy.sql.expression.typed import TypedSql
+from proxy.sql.expression.faces import beside, twofold
+from proxy.sql.expression.typed import SMOOTH, TypedSql
 from proxy.sql.parse.identifiers import output_name
 from proxy.sql.parse.tree import as_sql, position
 from proxy.sql.provenance import pack
@@ -53,6 +55,7 @@ def bind_release(binding: Binding, clause: FromClause) -> BoundQuery:
     body = Body(
         lowering.relation,
         outputs,
+        identity(lowering.ties),
         where=kept,
         qualify=select_list.qualified(clause, lowering),
         ties=lowering.ties,
@@ -194,11 +197,19 @@ class AggregateExpressions(PostAggregate):
         provenance = f"{self.relation}.x{index}"
         if len(self.points) == 1:
             provenance = pack(self.points[0].index, index, self.relation)
-        text, scale = f"{self.relation}.n{index}", self.points[0].numbers[index].scale
+        text = twofold(f"{self.relation}.n{index}", f"{self.relation}.m{index}")
+        scale = self.points[0].numbers[index].scale
         if what.type in ("smallint", "integer"):  # it is stored as a bigint
             text = f"CAST({text} AS {types.DUCKDB[what.type]})"
         return TypedSql(
-            text, what.type, numbers=ids, provenance=provenance, number=index, scale=scale
+            text,
+            what.type,
+            numbers=ids,
+            provenance=provenance,
+            number=index,
+            scale=scale,
+            chance=SMOOTH,
+            form=forms.number(provenance),
         )
 
     def _announced(self, combination: Linear, node: exp.Expr) -> TypedSql:
@@ -210,7 +221,8 @@ class AggregateExpressions(PostAggregate):
             return self.number(combination, node)
         inner = linear(outer.this, self.aggregate)
         number = self.number(inner or combination, node)
-        return replace(cast(number, combination.type), provenance=number.provenance)
+        typed = cast(number, combination.type)
+        return replace(typed, provenance=number.provenance, form=number.form)
 
     def measured(self, node: exp.Expr) -> Linear | Average | None:
         """Return what a node is: a linear combination, a constant, an average; None of others."""
@@ -313,7 +325,8 @@ class AggregateExpressions(PostAggregate):
             for k, number in enumerate(point.numbers):
                 columns += [f"n{k}", f"{pack(point.index, k, point.name)} AS x{k}"]
                 columns += [f"n{k}x{j}" for j in range(len(number.companions))]
-            parts.append(f"SELECT {', '.join(columns)} FROM {point.name}")
+            drawn = "".join(f", m{k}" for k in range(len(point.numbers)))
+            parts.append(f"SELECT {', '.join(columns)}{beside(drawn)} FROM {point.name}")
         self.binding.withs.append(f"{self.relation} AS ({' UNION ALL '.join(parts)})")
 
     def empty(self) -> str | None:

@@ -21,9 +21,10 @@ from proxy.sql.bind.protected_rows import ColumnResolver
 from proxy.sql.compile.groups import Key
 from proxy.sql.compile.moments import has_measure
 from proxy.sql.compile.release_point import ReleasePoint
+from proxy.sql.expression import forms
 from proxy.sql.expression.aggregates import SPREADS, fraction, only_argument, sole
 from proxy.sql.expression.guards import numeric
-from proxy.sql.expression.typed import TypedSql, coerce
+from proxy.sql.expression.typed import HIDDEN, TypedSql, coerce
 from proxy.sql.parse.tree import as_sql, position
 from proxy.sql.program import Companion, Derived, Request
 from proxy.sql.provenance import DERIVED, pack
@@ -86,12 +87,15 @@ class Marginals:
         exact = aggregate and marginal.kind in types.NUMBERS and not binned
         counts, number = marginal.number
         derived = Derived(shown, self.relation, f"r{counts}", number, aggregate, *detail)
+        provenance = self._provenance(derived) if exact else None
         return TypedSql(
             f"(SELECT {text} FROM {marginal.name} AS q{where})",
             kind,
             numbers=frozenset([marginal.number]),
-            provenance=self._provenance(derived) if exact else None,
+            provenance=provenance,
             scale=types.QUOTIENT if type(call) in SPREADS else marginal.scale,
+            chance=HIDDEN,
+            form=forms.number(provenance) if provenance else None,
         )
 
     def _argument(self, node: exp.Expr, call: exp.Expr) -> exp.Expr:

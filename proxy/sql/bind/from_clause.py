@@ -38,6 +38,7 @@ class FromClause:
     protected: ProtectedRows | None = None
     names: Names[TypedSql] = field(default_factory=Names)
     text: str = ""
+    keys: tuple[str, ...] = ()  # what tells the rows of each relation apart
     first: tuple[str, Relation] | None = None  # the first item, where it is a relation
 
     def resolver(self, binding: Binding) -> ColumnResolver:
@@ -127,7 +128,8 @@ def from_clause(binding: Binding, node: exp.Expr, scope: Scope) -> FromClause:
         clause = replace(clause, protected=_named(item, name))
     else:
         names = Names({name: item.columns})
-        clause = replace(clause, names=names, text=item.text, first=(name, item))
+        keys = (item.key,)
+        clause = replace(clause, names=names, text=item.text, keys=keys, first=(name, item))
     for join in node.args.get("joins") or ():
         comma = "pivots" not in join.args  # sqlglot tells the two apart by nothing else
         free = comma or join.args.get("kind") == "CROSS" or join.args.get("method")
@@ -203,7 +205,8 @@ def _join_results(
     text = f" CROSS JOIN {relation.text}"
     if conditions:
         text = f" {side or 'INNER'} JOIN {relation.text} ON ({' AND '.join(conditions)})"
-    return replace(clause, names=names, text=clause.text + text)
+    keys = (*clause.keys, relation.key)
+    return replace(clause, names=names, text=clause.text + text, keys=keys)
 
 
 def _merged(side: str, left: TypedSql, right: TypedSql) -> TypedSql:
@@ -212,7 +215,9 @@ def _merged(side: str, left: TypedSql, right: TypedSql) -> TypedSql:
         return left
     if side == "RIGHT":
         return right
-    return replace(left, sql=f"COALESCE({left.sql}, {right.sql})", provenance=None)
+    text = f"COALESCE({left.sql}, {right.sql})"
+    chance = max(left.chance, right.chance)
+    return replace(left, sql=text, provenance=None, chance=chance, form=None)
 
 
 def _taken(name: str, node: exp.Expr) -> AmbiguousColumnError:

@@ -12,12 +12,14 @@ from proxy.sql import types
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
 from proxy.sql.bind.relations import BoundQuery, Scope
+from proxy.sql.expression import forms
 from proxy.sql.expression.aggregates import WINDOWS, aggregate, coerce_result
 from proxy.sql.expression.aggregates import ordered as direction
+from proxy.sql.expression.faces import twofold
 from proxy.sql.expression.intervals import constant
 from proxy.sql.expression.lowering import compared, signed
 from proxy.sql.expression.rules import ExpressionLowering
-from proxy.sql.expression.typed import TypedSql, coerce, combine
+from proxy.sql.expression.typed import JUMPS, Form, TypedSql, coerce, combine, hidden
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import position
 
@@ -42,7 +44,8 @@ class PostAggregate(ExpressionLowering):
             return self._scalar(node)
         if isinstance(node, exp.Exists):
             bound = self._subquery(node.this)
-            return combine(f"(EXISTS ({bound.sql}))", "boolean", *(o.typed for o in bound.outputs))
+            text = f"(EXISTS ({bound.sql}))"
+            return hidden(combine(text, "boolean", *(o.typed for o in bound.outputs)))
         if isinstance(node, exp.In) and node.args.get("query"):
             return self._member(node)
         if isinstance(node, exp.Window):
@@ -80,13 +83,25 @@ class PostAggregate(ExpressionLowering):
     def _scalar(self, node: exp.Expr) -> TypedSql:
         bound, typed = self._one_column(node)
         provenance = f"(SELECT s0 FROM ({bound.sql}))" if typed.provenance else None
-        text = f"(SELECT c0 FROM ({bound.sql}))"
-        value = combine(text, typed.type, typed, scale=typed.scale)
-        return replace(value, axes=frozenset(), provenance=provenance)
+        column = twofold("c0", "d0") if typed.chance else "c0"
+        value = combine(
+            f"(SELECT {column} FROM ({bound.sql}))", typed.type, typed, scale=typed.scale
+        )
+        form = typed.form
+        if form and len(bound.sql) > forms.LONGEST:
+            form = None
+        if form:
+            places = range(len(form.parts))
+            parts = tuple(f"(SELECT f0_{k} FROM ({bound.sql}))" for k in places)
+            form = replace(form, parts=parts)
+        return replace(
+            value, axes=frozenset(), provenance=provenance, chance=typed.chance, form=form
+        )
 
     def _member(self, node: exp.Expr) -> TypedSql:
         bound, typed = self._one_column(node.args["query"])
-        inner = TypedSql("c0", typed.type, numbers=typed.numbers)
+        column = twofold("c0", "d0") if typed.chance else "c0"
+        inner = TypedSql(column, typed.type, numbers=typed.numbers, chance=typed.chance)
         left, right = compared(self.lower(node.this), inner, "=")
         text = f"({left.sql} IN (SELECT {right.sql} FROM ({bound.sql})))"
         return combine(text, "boolean", left, right)
@@ -103,7 +118,8 @@ class PostAggregate(ExpressionLowering):
             spec = self.windows[name_of(named)]
         else:
             spec = node
-        function, kind, values = self._windowed(node.this)
+        function, kind, values, form = self._windowed(node.this)
+        arguments = list(values)
         pieces = []
         partition = [self.lower(item) for item in spec.args.get("partition_by") or ()]
         values += partition
@@ -124,11 +140,16 @@ class PostAggregate(ExpressionLowering):
         if spec.args.get("spec"):
             pieces.append(_frame(spec.args["spec"], [typed for typed, _ in ordered]))
         scale = values[0].scale if values else None
-        value = combine(f"({function} OVER ({' '.join(pieces)}))", kind, *values, scale=scale)
+        window = f" OVER ({' '.join(pieces)})"
+        value = combine(f"({function}{window})", kind, *values, scale=scale)
+        chosen = any(typed.chance for typed in values[len(arguments) :])  # rows, by numbers
+        if value.chance and (chosen or (type(node.this) in WINDOWS and form is None)):
+            value = replace(value, chance=max(value.chance, JUMPS))
+        value = replace(value, form=None if chosen else forms.over(form, window))
         return coerce_result(value, function)
 
-    def _windowed(self, node: exp.Expr) -> tuple[str, str, list[TypedSql]]:
-        """Return the call, its type and its arguments."""
+    def _windowed(self, node: exp.Expr) -> tuple[str, str, list[TypedSql], Form | None]:
+        """Return the call, its type, its arguments and its form."""
         if type(node) in WINDOWS:
             name, kind = WINDOWS[type(node)]
             arguments = [
@@ -139,9 +160,12 @@ class PostAggregate(ExpressionLowering):
             if kind is None and len(arguments) > 2:
                 arguments[0], arguments[2] = unify_pair(arguments[0], arguments[2], name)
             text = f"{name}({', '.join(v.sql for v in arguments)})"
-            return text, kind or arguments[0].type, arguments
+            form = None
+            if kind is None and len(arguments) < 3 and arguments[0].chance:
+                form = forms.neighbour(name, arguments[0], arguments[1:])
+            return text, kind or arguments[0].type, arguments, form
         call = aggregate(node, self.lower)
-        return call.sql, call.type, [call]
+        return call.sql, call.type, [call], call.form
 
 
 def unify_pair(one: TypedSql, two: TypedSql, place: str) -> tuple[TypedSql, TypedSql]:

@@ -23,6 +23,7 @@ from proxy.sql.bind.relations import (
     ProtectedRows,
     Relation,
     Scope,
+    beside_all,
     columns_of,
     rename_columns,
 )
@@ -30,6 +31,7 @@ from proxy.sql.bind.render import order_and_limit
 from proxy.sql.bind.select import WORDS, select
 from proxy.sql.bind.set_operations import set_operation, values
 from proxy.sql.bind.union_all import union_all
+from proxy.sql.expression.faces import narrow, shown
 from proxy.sql.parse.identifiers import name_of, nearest
 from proxy.sql.parse.tree import as_sql, position
 from proxy.sql.parse.utility_clause import Utility, requests
@@ -87,7 +89,9 @@ class Binder(Binding):
             )
         for name, request in named.items():
             self._request(bound, name, request, clause)
-        return replace(bound, public=self.reads_protected == before)
+        if self.reads_protected == before:  # nothing that noise moves
+            return replace(bound, sql=narrow(bound.sql), public=True)
+        return bound
 
     def _request(
         self, bound: BoundQuery, name: str, request: Request, clause: exp.Expr | None
@@ -167,7 +171,9 @@ class Binder(Binding):
     def relation(self, bound: BoundQuery) -> Relation:
         """Return a bound query as an item of FROM."""
         name = self.fresh("t")
-        return Relation(f"({bound.sql}) AS {name}", columns_of(name, bound.outputs), bound.public)
+        columns = columns_of(name, bound.outputs)
+        key = f"hash({name})" if bound.public else f"{name}.k"
+        return Relation(f"({bound.sql}) AS {name}", columns, bound.public, key)
 
     def _table(self, node: exp.Expr, scope: Scope) -> ProtectedRows | Relation:
         name, schema = name_of(node.this), node.args.get("db")
@@ -200,12 +206,18 @@ class Binder(Binding):
             picked += [
                 f"{provenance} AS s{i}" for i, provenance in enumerate(provenances) if provenance
             ]
-            self.withs.append(f"{name} AS (SELECT {', '.join(picked)} FROM {item.text})")
+            outputs = [Output(column, typed) for column, typed in item.columns]
+            key = "" if item.public else beside_all(outputs, item.key)
+            text = f"SELECT {', '.join(picked)}{key} FROM {item.text}"
+            self.withs.append(f"{name} AS ({shown(text)})")
             cte.relation = Relation(name, item.columns, item.public)
         self.reads_protected += not cte.relation.public
         name = self.fresh("t")
         outputs = [Output(column, typed) for column, typed in cte.relation.columns]
         relation = Relation(
-            f"{cte.relation.text} AS {name}", columns_of(name, outputs), cte.relation.public
+            f"{cte.relation.text} AS {name}",
+            columns_of(name, outputs),
+            cte.relation.public,
+            f"hash({name})" if cte.relation.public else f"{name}.k",
         )
         return rename_columns(relation, cte.columns, cte.node) if cte.columns else relation

@@ -9,7 +9,8 @@ from sqlglot import exp
 
 from proxy.errors import ProgrammingError
 from proxy.sql.bind.names import Names
-from proxy.sql.expression.typed import TypedSql
+from proxy.sql.expression.faces import beside, drawn, shown, twofold
+from proxy.sql.expression.typed import Form, TypedSql
 from proxy.sql.parse.tree import position
 from proxy.sql.program import Request
 
@@ -33,6 +34,7 @@ class Relation:
     text: str
     columns: tuple[tuple[str, TypedSql], ...]
     public: bool = False  # reads public tables only: nothing is released
+    key: str = ""  # DuckDB text that tells its rows apart, in the wide form of a statement
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,11 @@ class Output:
 
 @dataclass(frozen=True)
 class BoundQuery:
-    """A bound query: DuckDB text with columns c0, c1, ..., then the provenances s0, s1, ..."""
+    """A bound query: DuckDB text with columns c0, c1, ..., then the provenances s0, s1, ...
+
+    In its wide form these are followed by k, which tells its rows apart, and for each column that
+    noise moves by the same over drawn numbers, d0, d1, ..., and the parts of its form, f0_0, ....
+    """
 
     sql: str
     outputs: tuple[Output, ...]
@@ -82,16 +88,55 @@ def columns_of(name: str, outputs: Iterable[Output]) -> tuple[tuple[str, TypedSq
         (
             output.name,
             TypedSql(
-                f"{name}.c{i}",
+                twofold(f"{name}.c{i}", f"{name}.d{i}") if output.typed.chance else f"{name}.c{i}",
                 output.typed.type,
                 numbers=output.typed.numbers,
                 width=output.typed.width,
                 scale=output.typed.scale,
                 provenance=f"{name}.s{i}" if output.typed.provenance else None,
+                chance=output.typed.chance,
+                partial=output.typed.partial,
+                form=_renamed(output.typed.form, f"{name}.f{i}"),
             ),
         )
         for i, output in enumerate(outputs)
     )
+
+
+def _renamed(form: Form | None, name: str) -> Form | None:
+    """Return the form of a column of a bound query."""
+    if form is None:
+        return None
+    return replace(form, parts=tuple(f"{name}_{k}" for k in range(len(form.parts))))
+
+
+def beside_columns(outputs: Sequence[Output]) -> tuple[str, ...]:
+    """Return the names of what stands beside the columns of a bound query."""
+    names = ["k"]
+    for i, output in enumerate(outputs):
+        if output.typed.chance:
+            form = output.typed.form
+            names += [f"d{i}", *(f"f{i}_{k}" for k in range(len(form.parts) if form else 0))]
+    return tuple(names)
+
+
+def beside_texts(outputs: Sequence[Output], key: str) -> list[str]:
+    """Return what stands beside the columns of a bound query, in this order."""
+    texts = [key]
+    for output in outputs:
+        if output.typed.chance:
+            form = output.typed.form
+            texts.append(drawn(output.typed.sql))
+            if form:
+                face = drawn if form.kind == "drawn" else shown
+                texts += map(face, form.parts)
+    return texts
+
+
+def beside_all(outputs: Sequence[Output], key: str) -> str:
+    """Return the columns that stand beside those of a bound query, with their names."""
+    pairs = zip(beside_texts(outputs, key), beside_columns(outputs), strict=True)
+    return beside("".join(f", {text} AS {name}" for text, name in pairs))
 
 
 def rename_columns(

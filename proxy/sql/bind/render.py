@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError, TypeMismatchError
-from proxy.sql.bind.relations import BoundQuery, Output
+from proxy.sql.bind.relations import BoundQuery, Output, beside_all, beside_columns
 from proxy.sql.expression.aggregates import ordered
+from proxy.sql.expression.faces import beside, shown
 from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import position, refuse_constant
@@ -24,6 +25,7 @@ class Body:
 
     source: str
     outputs: Sequence[Output]
+    key: str  # tells rows apart
     where: str | None = None
     group: str | None = None
     having: str | None = None
@@ -36,12 +38,13 @@ def render_select(node: exp.Expr, body: Body, lower: Callable[[exp.Expr], TypedS
     columns = [f"{output.typed.sql} AS c{i}" for i, output in enumerate(body.outputs)]
     traced = [i for i, output in enumerate(body.outputs) if output.typed.provenance]
     columns += [f"{body.outputs[i].typed.provenance} AS s{i}" for i in traced]
+    columns = columns or ["1"]
     distinct = bool(node.args.get("distinct"))
     on = node.args["distinct"].args.get("on") if distinct else None
     distinct = distinct and on is None
     chosen = [_ordered(key, body.outputs, lower, False) for key in on.expressions] if on else []
     picked = f"DISTINCT ON ({', '.join(chosen)}) " if on else ""
-    text = f"SELECT {picked}{', '.join(columns or ['1'])}"
+    text = f"SELECT {picked}{', '.join(columns)}{beside_all(body.outputs, body.key)}"
     text += f" FROM {body.source}" if body.source else ""
     for word in ("where", "group", "having", "qualify"):
         clause = getattr(body, word)
@@ -61,12 +64,24 @@ def render_select(node: exp.Expr, body: Body, lower: Callable[[exp.Expr], TypedS
     if distinct:
         listed = ", ".join(f"c{i}" for i in range(len(body.outputs)))
         traces = [f"min(s{i}) AS s{i}" for i in traced]
-        text = f"SELECT {', '.join([listed, *traces])} FROM ({text}) GROUP BY {listed}"
+        first = beside(f", {first_of(body.outputs)}")
+        text = f"SELECT {', '.join([listed, *traces])}{first} FROM ({text}) GROUP BY {listed}"
     else:
         order += body.ties
     text += f" ORDER BY {', '.join(order)}" if order else ""
     limit, tail = _limits(node)
-    return BoundQuery(text + tail, tuple(body.outputs), probe=limit == 0)
+    return BoundQuery(shown(text) + tail, tuple(body.outputs), probe=limit == 0)
+
+
+def identity(keys: Sequence[str]) -> str:
+    """Return what tells the rows of a FROM clause apart, given what tells those of each item."""
+    return f"hash({', '.join(keys) or '0'})"
+
+
+def first_of(outputs: Sequence[Output]) -> str:
+    """Return what stands beside the columns of one of several like rows."""
+    picked = [f"first({name} ORDER BY k) AS {name}" for name in beside_columns(outputs)[1:]]
+    return ", ".join(["min(k) AS k", *picked])
 
 
 def _ordered(
@@ -126,7 +141,7 @@ def order_and_limit(bound: BoundQuery, node: exp.Expr) -> BoundQuery:
     outputs = tuple(
         replace(o, typed=replace(o.typed, sql=f"c{i}", provenance=o.typed.provenance and f"s{i}"))
         for i, o in enumerate(bound.outputs)
-    )
+    )  # a form keeps the number of its parts, which stand beside
     return BoundQuery(text + tail, outputs, probe=bound.probe or limit == 0)
 
 

@@ -7,6 +7,7 @@ out for DuckDB with generated names.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -15,8 +16,10 @@ from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
 from proxy.sql.bind.outer import PostAggregate
 from proxy.sql.bind.relations import Scope
+from proxy.sql.expression import forms
 from proxy.sql.expression.aggregates import aggregate, aggregates, coerce_result, is_aggregate
-from proxy.sql.expression.typed import TypedSql, combine
+from proxy.sql.expression.faces import shown
+from proxy.sql.expression.typed import TypedSql, combine, hidden
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import position
 
@@ -72,6 +75,7 @@ class ResultExpressions(PostAggregate):
         if is_aggregate(node):
             plain = ResultExpressions(self.binding, self.names, self.scope)
             value = aggregate(node, plain.lower)
+            value = replace(value, form=forms.over(value.form))
             return coerce_result(value, value.sql)
         if isinstance(node, exp.Grouping):
             plain = ResultExpressions(self.binding, self.names, self.scope)
@@ -83,7 +87,7 @@ class ResultExpressions(PostAggregate):
         if alone and next(aggregates(node), None) is None:
             typed = ResultExpressions(self.binding, self.names, self.scope).lower(node)
             if any(key.sql == typed.sql for key in self.keys):
-                return typed
+                return hidden(replace(typed, sql=shown(typed.sql)))  # groups are of what is shown
             if isinstance(node, exp.Column) and self._own(node) is not None:
                 raise ungrouped(node)
         return super().special_case(node)

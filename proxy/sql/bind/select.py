@@ -17,8 +17,8 @@ from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.from_clause import FromClause, from_clause
 from proxy.sql.bind.grouping_sets import grouping_sets
 from proxy.sql.bind.names import Names
-from proxy.sql.bind.relations import BoundQuery, Output, ProtectedRows, Scope
-from proxy.sql.bind.render import Body, render_select
+from proxy.sql.bind.relations import BoundQuery, Output, ProtectedRows, Scope, beside_all
+from proxy.sql.bind.render import Body, identity, render_select
 from proxy.sql.bind.results import ResultExpressions
 from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.identifiers import output_name
@@ -91,7 +91,8 @@ def _no_rows(binding: Binding, clause: FromClause) -> BoundQuery:
     if none or binding.never(rows.where):
         outputs = [Output(name, binding.kind_of(m)) for name, m in rows.names.tables[""]]
         columns = ", ".join(f"{o.typed.sql} AS c{i}" for i, o in enumerate(outputs))
-        return BoundQuery(f"SELECT {columns} WHERE FALSE", tuple(outputs), probe=True)
+        text = f"SELECT {columns}{beside_all(outputs, '0')} WHERE FALSE"
+        return BoundQuery(text, tuple(outputs), probe=True)
     raise select_list.refused(clause, binding)
 
 
@@ -102,6 +103,10 @@ def _over_results(binding: Binding, clause: FromClause) -> BoundQuery:
     where = node.args.get("where")
     condition = plain.boolean(where.this, "WHERE").sql if where else None
     keys, group = _grouping(node, plain) if select_list.is_aggregated(node) else (None, None)
+    key = identity(clause.keys)
+    if keys is not None:  # of the first of its rows, in each grouping set
+        sets = f", grouping({', '.join(typed.sql for typed in keys)})" if keys else ""
+        key = f"hash(min({key}){sets})"
     windows = node.args.get("windows") or ()
     lowering = ResultExpressions(binding, clause.names, clause.scope, keys, windows)
     outputs = select_list.outputs(clause, lowering)
@@ -109,6 +114,7 @@ def _over_results(binding: Binding, clause: FromClause) -> BoundQuery:
     body = Body(
         clause.text,
         outputs,
+        key,
         condition,
         group,
         lowering.boolean(having.this, "HAVING").sql if having else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -10,9 +11,11 @@ from proxy.errors import SQLSyntaxError
 from proxy.sql import types
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
-from proxy.sql.bind.relations import BoundQuery, Output, Scope
+from proxy.sql.bind.relations import BoundQuery, Output, Scope, beside_all
+from proxy.sql.bind.render import first_of
 from proxy.sql.bind.results import ResultExpressions
-from proxy.sql.expression.typed import TypedSql, coerce, widest
+from proxy.sql.expression.faces import beside, shown
+from proxy.sql.expression.typed import Form, TypedSql, coerce, hidden, widest
 from proxy.sql.parse.tree import position
 
 
@@ -38,13 +41,14 @@ def set_operation(node: exp.Expr, sides: Sequence[BoundQuery]) -> BoundQuery:
         plain and bool(one.typed.provenance or two.typed.provenance)
         for one, two in zip(sides[0].outputs, sides[1].outputs, strict=True)
     ]
-    texts = [_side(side, kinds, traced) for side in sides]
+    merged = _merged(sides, plain)
+    texts = [
+        _side(side, kinds, traced) + (_beside_side(side, k, kinds, merged) if plain else "")
+        for k, side in enumerate(sides)
+    ]
+    texts = [f"{text} FROM ({side.sql})" for text, side in zip(texts, sides, strict=True)]
     columns = [f"c{i}" for i in range(len(kinds))]
     text = f"({texts[0]}) {word}{' ALL' if everything or plain else ''} ({texts[1]})"
-    if plain and not everything:
-        picked = [f"min(s{i}) AS s{i}" for i, s in enumerate(traced) if s]
-        listed = ", ".join(columns)
-        text = f"SELECT {', '.join([*columns, *picked])} FROM ({text}) GROUP BY {listed}"
     outputs = tuple(
         Output(
             one.name,
@@ -53,13 +57,39 @@ def set_operation(node: exp.Expr, sides: Sequence[BoundQuery]) -> BoundQuery:
                 width=max(one.typed.width, two.typed.width),
                 scale=widest([coerce(o.typed, kind) for o in (one, two)]),
                 provenance=f"s{i}" if provenance else None,
+                chance=column.chance, form=column.form, partial=column.partial,
             ),
         )
-        for i, (one, two, kind, provenance) in enumerate(
-            zip(sides[0].outputs, sides[1].outputs, kinds, traced, strict=True)
+        for i, (one, two, kind, provenance, column) in enumerate(
+            zip(sides[0].outputs, sides[1].outputs, kinds, traced, merged, strict=True)
         )
     )  # fmt: skip
+    if plain and not everything:
+        picked = [f"min(s{i}) AS s{i}" for i, s in enumerate(traced) if s]
+        listed = ", ".join(columns)
+        first = beside(f", {first_of(outputs)}")
+        text = f"SELECT {', '.join([*columns, *picked])}{first} FROM ({text}) GROUP BY {listed}"
+    if not plain:  # a row is not of one side
+        text = f"SELECT *{beside_all(outputs, f'hash({chr(44).join(columns)})')} FROM ({text})"
     return BoundQuery(text, outputs)
+
+
+def _merged(sides: Sequence[BoundQuery], plain: bool) -> list[TypedSql]:
+    """Return, for each column, how noise moves it, and the form that both sides have."""
+    merged = []
+    for pair in zip(*(side.outputs for side in sides), strict=True):
+        one, two = (output.typed for output in pair)
+        mixed = one.partial or two.partial or bool(one.provenance) != bool(two.provenance)
+        moved = replace(one, chance=max(one.chance, two.chance), form=None, partial=mixed)
+        forms = [output.typed.form for output in pair]
+        if plain and forms[0] and forms[1] and _shape(forms[0]) == _shape(forms[1]):
+            moved = replace(moved, form=forms[0])
+        merged.append(moved if plain else hidden(moved))
+    return merged
+
+
+def _shape(form: Form) -> tuple[object, ...]:
+    return form.kind, len(form.parts), form.steps
 
 
 def _side(side: BoundQuery, kinds: Sequence[str], traced: Sequence[bool]) -> str:
@@ -69,7 +99,21 @@ def _side(side: BoundQuery, kinds: Sequence[str], traced: Sequence[bool]) -> str
         if traced[i]:
             provenance = f"s{i}" if output.typed.provenance else "CAST(NULL AS BIGINT)"
             provenances.append(f"{provenance} AS s{i}")
-    return f"SELECT {', '.join([*columns, *provenances])} FROM ({side.sql})"
+    return f"SELECT {', '.join([*columns, *provenances])}"
+
+
+def _beside_side(
+    side: BoundQuery, number: int, kinds: Sequence[str], merged: Sequence[TypedSql]
+) -> str:
+    """Return what stands beside the columns of one side of a UNION."""
+    key = f"{', '.join(f'c{i}' for i in range(len(kinds)))}" if side.public else "k"
+    texts = [f"hash({number}, {key}) AS k"]
+    for i, (output, kind, column) in enumerate(zip(side.outputs, kinds, merged, strict=True)):
+        if column.chance:
+            name = f"d{i}" if output.typed.chance else f"c{i}"
+            texts.append(f"{coerce(TypedSql(name, output.typed.type), kind).sql} AS d{i}")
+            texts += [f"f{i}_{k}" for k in range(len(column.form.parts) if column.form else 0)]
+    return beside(f", {', '.join(texts)}")
 
 
 def values(binding: Binding, node: exp.Expr, scope: Scope) -> BoundQuery:
@@ -96,4 +140,10 @@ def values(binding: Binding, node: exp.Expr, scope: Scope) -> BoundQuery:
         Output(f"column{i + 1}", TypedSql(f"c{i}", kind, width=widths[i], scale=scales[i]))
         for i, kind in enumerate(kinds)
     ]
-    return BoundQuery(text, tuple(outputs))
+    moved = [max(row[i].chance for row in rows) for i in range(len(kinds))]
+    outputs = [
+        replace(o, typed=hidden(replace(o.typed, chance=chance)))
+        for o, chance in zip(outputs, moved, strict=True)
+    ]
+    key = beside_all(outputs, f"hash({names})")
+    return BoundQuery(shown(text.replace("*", f"*{key}", 1)), tuple(outputs))

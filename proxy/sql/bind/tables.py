@@ -54,7 +54,7 @@ def public(binding: Binding, name: str) -> Relation:
         (column, TypedSql(f"{alias}.c{i}", kind, width=width))
         for i, (column, kind, width) in enumerate(columns)
     )
-    return Relation(f"{table} AS {alias}", typed, public=True)
+    return Relation(f"{table} AS {alias}", typed, public=True, key=f"hash({alias})")
 
 
 def system(binding: Binding, name: str, node: exp.Expr) -> Relation:
@@ -76,7 +76,7 @@ def system(binding: Binding, name: str, node: exp.Expr) -> Relation:
         for i, (column, kind) in enumerate(privacy_schema.TABLES[name])
     )
     binding.reads_protected += 1
-    return Relation(f"sys_{name} AS {alias}", typed)
+    return Relation(f"sys_{name} AS {alias}", typed, key=f"hash({alias})")
 
 
 MAX_SERIES = 10_000
@@ -118,7 +118,8 @@ def series(binding: Binding, node: exp.Expr, name: str) -> Relation:
 def _one_column(made: str, kind: str, alias: str, name: str) -> Relation:
     """Return a relation of one column, as public as its text."""
     column = (name, TypedSql(f"{alias}.c0", kind))
-    return Relation(f"(SELECT {made} AS c0) AS {alias}", (column,), public=True)
+    text = f"(SELECT {made} AS c0) AS {alias}"
+    return Relation(text, (column,), public=True, key=f"hash({alias})")
 
 
 def _constant(binding: Binding, node: exp.Expr | None, series: exp.Expr) -> TypedSql:

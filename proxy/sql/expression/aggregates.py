@@ -14,8 +14,9 @@ from sqlglot import exp
 
 from proxy.errors import ProgrammingError, TypeMismatchError, UndefinedFunctionError
 from proxy.sql import types
+from proxy.sql.expression import forms
 from proxy.sql.expression.guards import numeric
-from proxy.sql.expression.typed import TypedSql, coerce, combine, widest
+from proxy.sql.expression.typed import JUMPS, TypedSql, coerce, combine, widest
 from proxy.sql.parse.tree import as_sql, position
 
 DOUBLE = "double precision"
@@ -115,7 +116,7 @@ def coerce_result(value: TypedSql, function: str) -> TypedSql:
     if name == "sum" and value.type in ("bigint", "real"):  # DuckDB gives a HUGEINT, a DOUBLE
         return replace(value, sql=f"CAST({value.sql} AS {types.DUCKDB[value.type]})")
     if name in MEANS and value.type == "numeric":  # a DOUBLE
-        return replace(numeric(value.sql, value), numbers=value.numbers)
+        return replace(numeric(value.sql, value), numbers=value.numbers, form=value.form)
     return value
 
 
@@ -124,6 +125,8 @@ MEANS = {"avg", *SPREADS.values()}
 
 def aggregate(node: exp.Expr, lower: Callable[[exp.Expr], TypedSql]) -> TypedSql:
     """Return an aggregate of results; ``lower`` translates what it aggregates.
+
+    The window over which it may be is still to be written into its form.
 
     Raises:
         UndefinedFunctionError: it is unknown.
@@ -134,9 +137,15 @@ def aggregate(node: exp.Expr, lower: Callable[[exp.Expr], TypedSql]) -> TypedSql
         conditions, tail = [condition], f" FILTER (WHERE {condition.sql})"
         node = node.this
     text, kind, values = _call(node, lower)
-    return combine(
-        text + tail, kind, *values, *conditions, scale=widest(values) if values else None
-    )
+    scale = widest(values) if values else None
+    value = combine(text + tail, kind, *values, *conditions, scale=scale)
+    if not value.chance:
+        return value
+    name, *rest = text.split("(", 1)
+    smooth = name in ("sum", *MEANS) and not rest[0].startswith("DISTINCT ")
+    if not smooth or any(condition.chance for condition in conditions):
+        return replace(value, chance=max(value.chance, JUMPS))
+    return replace(value, form=forms.aggregate(name, values[0], conditions))
 
 
 def _call(node: exp.Expr, lower: Callable[[exp.Expr], TypedSql]) -> tuple[str, str, list[TypedSql]]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, TypeMismatchError
 from proxy.sql import types
+from proxy.sql.expression.forms import stepped
 from proxy.sql.expression.guards import checked
 from proxy.sql.expression.intervals import constant, shown
 from proxy.sql.expression.lowering import Lowering, Rules, signed
-from proxy.sql.expression.typed import TypedSql, coerce, combine
+from proxy.sql.expression.typed import Form, TypedSql, coerce, combine
 
 WHOLE = r"\s*[-+]?[0-9]+\s*"
 DAY = r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -39,7 +42,8 @@ def _cast(lowering: Lowering, node: exp.Expr) -> TypedSql:
         return span.typed
     if kind in types.FLOATS and (written := signed(node.this)) is not None:  # of any size
         text, sign = written
-        return TypedSql(types.literal(kind, sign * types.real(text, kind)), kind)
+        size = sign * types.real(text, kind)
+        return TypedSql(types.literal(kind, size), kind, constant=size)
     value = lowering.lower(node.this)
     if value.type == "unknown":
         return sized(coerce(value, kind), target)
@@ -60,8 +64,9 @@ def cast(value: TypedSql, kind: str) -> TypedSql:
             return coerce(value, kind)
         if kind == "numeric":  # by its shortest text
             text = f"CAST(CAST({value.sql} AS VARCHAR) AS {_duckdb(kind)})"
-            return combine(text, kind, value, scale=types.DECIMALS)
-        return combine(f"CAST({value.sql} AS {_duckdb(kind)})", kind, value)
+            return replace(combine(text, kind, value, scale=types.DECIMALS), form=value.form)
+        return replace(combine(f"CAST({value.sql} AS {_duckdb(kind)})", kind, value),
+                       form=_form(value, kind))
     if (value.type, kind) == ("integer", "boolean"):
         return combine(f"({value.sql} <> 0)", kind, value)
     if value.type == "text" and kind in READABLE:
@@ -86,6 +91,14 @@ def cast(value: TypedSql, kind: str) -> TypedSql:
     if value.type == "real" and kind == "text":
         raise NotSupportedError("a real value is not cast to text: round it first")
     raise TypeMismatchError(f"cannot cast type {value.type} to {kind}")
+
+
+def _form(value: TypedSql, kind: str) -> Form | None:
+    """Return the form of a number as another type, which may round it."""
+    if value.type not in types.NUMBERS or kind not in types.NUMBERS:
+        return None
+    whole = kind in types.INTEGERS and value.type not in types.INTEGERS
+    return stepped(value, "round", 0) if whole else value.form
 
 
 def _written(value: TypedSql) -> TypedSql:
@@ -117,7 +130,8 @@ def sized(value: TypedSql, target: exp.DataType) -> TypedSql:
     if not 0 <= scale <= width <= 38 or width == 0:
         raise NotSupportedError("numeric takes a precision of 1 to 38 and a scale within it")
     text = f"CAST({value.sql} AS DECIMAL({width}, {scale}))"
-    return combine(text, "numeric", value, scale=scale)
+    rounded = combine(text, "numeric", value, scale=scale)
+    return replace(rounded, form=stepped(value, "round", scale))
 
 
 RULES: Rules = {exp.Cast: _cast}

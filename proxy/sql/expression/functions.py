@@ -8,6 +8,7 @@ by name.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 from sqlglot import exp
@@ -17,6 +18,7 @@ from proxy.sql import types
 from proxy.sql.expression.arguments import all_texts, arguments, number, required, whole, wrong
 from proxy.sql.expression.casts import cast
 from proxy.sql.expression.date_functions import age
+from proxy.sql.expression.forms import bounded, quotient, stepped
 from proxy.sql.expression.guards import checked, guarded, numeric, wide
 from proxy.sql.expression.lowering import (
     PLAIN,
@@ -28,39 +30,51 @@ from proxy.sql.expression.lowering import (
     signed,
     unknown,
 )
-from proxy.sql.expression.typed import TypedSql, coerce, combine, unify, widest
+from proxy.sql.expression.typed import (
+    JUMPS,
+    STILL,
+    TypedSql,
+    coerce,
+    combine,
+    unify,
+    widest,
+)
 
 DOUBLE, NUMERIC, TEXT = "double precision", "numeric", "text"
 
 
 def _abs(lowering: Lowering, node: exp.Expr) -> TypedSql:
     value = number("abs", lowering.lower(node.this))
-    return combine(f"abs({value.sql})", value.type, value, scale=value.scale)
+    size = combine(f"abs({value.sql})", value.type, value, scale=value.scale)
+    return replace(size, form=stepped(value, "abs"))
 
 
 def _floor(lowering: Lowering, node: exp.Expr) -> TypedSql:
     name = "floor" if isinstance(node, exp.Floor) else "ceil"
     value = number(name, lowering.lower(node.this))
     value = value if value.type == NUMERIC else coerce(value, DOUBLE)
-    return combine(f"{name}({value.sql})", value.type, value, scale=0)
+    rounded = combine(f"{name}({value.sql})", value.type, value, scale=0)
+    return replace(rounded, form=stepped(value, name))
 
 
 def _sign(lowering: Lowering, node: exp.Expr) -> TypedSql:
     value = number("sign", lowering.lower(node.this))
     kind = NUMERIC if value.type == NUMERIC else DOUBLE
-    return combine(
-        f"CAST(sign({value.sql}) AS {'DECIMAL(10, 0)' if kind == NUMERIC else 'DOUBLE'})",
-        kind,
-        value,
-        scale=0,
-    )
+    text = f"CAST(sign({value.sql}) AS {'DECIMAL(10, 0)' if kind == NUMERIC else 'DOUBLE'})"
+    return replace(combine(text, kind, value, scale=0), form=stepped(value, "sign"))
 
 
 def _round(lowering: Lowering, node: exp.Expr) -> TypedSql:
     name = "round" if isinstance(node, exp.Round) else "trunc"
     (value,), rest = required(lowering, node, "this"), arguments(lowering, node, "decimals")
     value = number(name, value)
-    if not rest:
+    rounded = _rounded(name, node, value, bool(rest))
+    return replace(rounded, form=stepped(value, name, rest[0].constant or 0 if rest else 0))
+
+
+def _rounded(name: str, node: exp.Expr, value: TypedSql, digits_too: bool) -> TypedSql:
+    """Return a number that is rounded, or cut off."""
+    if not digits_too:
         if value.type != NUMERIC:
             value = coerce(value, DOUBLE)
             # PostgreSQL rounds the halves of a double to the even, those of a numeric away from 0
@@ -98,12 +112,13 @@ def _root(lowering: Lowering, node: exp.Expr) -> TypedSql:
     value = real("sqrt", given)
     message = "cannot take square root of a negative number"
     text = checked(f"{value.sql} < 0", message, f"sqrt({value.sql})", value)
-    return _like(text, [given], value)
+    return replace(_like(text, [given], value), form=stepped(value, "sqrt"))
 
 
 def _cube_root(lowering: Lowering, node: exp.Expr) -> TypedSql:
     value = real("cbrt", lowering.lower(node.this))
-    return combine(f"cbrt({value.sql})", DOUBLE, value)
+    root = combine(f"cbrt({value.sql})", DOUBLE, value)
+    return replace(root, form=stepped(value, "cbrt"))
 
 
 def _log(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -121,7 +136,10 @@ def _log(lowering: Lowering, node: exp.Expr) -> TypedSql:
         outside += f" OR {values[0].sql} = 1"
     message = "cannot take logarithm of zero or a negative number"
     text = checked(outside, message, text, *values)
-    return numeric(text, *values) if len(values) > 1 else _like(text, given, *values)
+    if len(values) > 1:
+        return numeric(text, *values)
+    name = "ln" if isinstance(node, exp.Ln) else "log10"
+    return replace(_like(text, given, *values), form=stepped(values[0], name))
 
 
 def _exponential(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -130,7 +148,7 @@ def _exponential(lowering: Lowering, node: exp.Expr) -> TypedSql:
     text = checked(f"{value.sql} > 709", "value out of range: overflow", f"exp({value.sql})", value)
     if given.type != NUMERIC:
         text = checked(f"{value.sql} < -745", "value out of range: underflow", text, value)
-    return _like(text, [given], value)
+    return replace(_like(text, [given], value), form=stepped(value, "exp"))
 
 
 def _power(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -149,7 +167,9 @@ def _greatest(lowering: Lowering, node: exp.Expr) -> TypedSql:
     name = "greatest" if isinstance(node, exp.Greatest) else "least"
     values = unify(arguments(lowering, node, "this", "expressions"), name.upper())
     text = f"{name}({', '.join(v.sql for v in values)})"
-    return combine(text, values[0].type, *values, scale=widest(values))
+    value = combine(text, values[0].type, *values, scale=widest(values))
+    jumps = max(value.chance, JUMPS) if value.chance else STILL
+    return replace(value, chance=jumps, form=bounded(name, values))
 
 
 def _integer_division(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -161,7 +181,8 @@ def _integer_division(lowering: Lowering, node: exp.Expr) -> TypedSql:
     else:
         quotient = f"trunc(CAST({left.sql} AS DOUBLE) / CAST({right.sql} AS DOUBLE))"
         text = f"CAST({quotient} AS DECIMAL(38, 0))"
-    return combine(guarded(left, right, text), NUMERIC, left, right, scale=0)
+    whole = combine(guarded(left, right, text), NUMERIC, left, right, scale=0)
+    return replace(whole, form=quotient(left, right, True))
 
 
 def _width_bucket(lowering: Lowering, node: exp.Expr) -> TypedSql:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import ClassVar
 
@@ -23,10 +24,10 @@ from proxy.errors import (
     UndefinedFunctionError,
 )
 from proxy.sql import types
-from proxy.sql.expression import allowlist
+from proxy.sql.expression import allowlist, forms
 from proxy.sql.expression.guards import EXACT, finite, guarded, numeric, wide
 from proxy.sql.expression.intervals import multiple
-from proxy.sql.expression.typed import NULL, TypedSql, coerce, combine, unify, widest
+from proxy.sql.expression.typed import NULL, STILL, TypedSql, coerce, combine, unify, widest
 from proxy.sql.parse.tree import COMPARISONS, as_sql, flat, position
 
 
@@ -163,10 +164,13 @@ def _signed(text: str, sign: int = 1) -> TypedSql:
     """Return a numeric literal with its sign."""
     kind = types.of_literal(text, sign)
     nonzero = bool(Decimal(text))
+    size = sign * float(text)
     if kind != "numeric":
-        return TypedSql(types.literal(kind, sign * int(text)), kind, nonzero=nonzero)
+        literal = types.literal(kind, sign * int(text))
+        return TypedSql(literal, kind, nonzero=nonzero, constant=size)
     value = Decimal(text) if sign > 0 else Decimal(text).copy_negate()
-    return TypedSql(types.decimal(value), kind, nonzero=nonzero, scale=types.scale_of(text))
+    scale = types.scale_of(text)
+    return TypedSql(types.decimal(value), kind, nonzero=nonzero, scale=scale, constant=size)
 
 
 def _boolean(_: Lowering, node: exp.Expr) -> TypedSql:
@@ -260,10 +264,10 @@ def _negative(lowering: Lowering, node: exp.Expr) -> TypedSql:
         value = coerce(value, "double precision")
     if value.type not in (*types.NUMBERS, "interval"):
         raise UndefinedFunctionError(f"operator does not exist: - {value.type}")
+    text, scale = f"(-{value.sql})", value.scale
     if value.type in types.INTEGERS:  # DuckDB's own minus widens the type, or not
-        text = f"(CAST(0 AS {types.DUCKDB[value.type]}) - {value.sql})"
-        return combine(text, value.type, value)
-    return combine(f"(-{value.sql})", value.type, value, scale=value.scale)
+        text, scale = f"(CAST(0 AS {types.DUCKDB[value.type]}) - {value.sql})", None
+    return replace(combine(text, value.type, value, scale=scale), form=forms.negative(value))
 
 
 SIGNS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
@@ -302,6 +306,11 @@ def arithmetic(sign: str, left: TypedSql, right: TypedSql) -> TypedSql:
         if factor.type in types.NUMBERS:
             return multiple(interval, factor)
     left, right = numbers(sign, left, right)
+    return replace(_combined(sign, left, right), form=forms.arithmetic(sign, left, right))
+
+
+def _combined(sign: str, left: TypedSql, right: TypedSql) -> TypedSql:
+    """Return a sum, difference or product of two numbers."""
     if "numeric" not in (left.type, right.type):
         return combine(finite(f"({left.sql} {sign} {right.sql})", left), left.type, left, right)
     left, right = wide(left), wide(right)
@@ -351,7 +360,8 @@ def division(left: TypedSql, right: TypedSql) -> TypedSql:
     else:
         quotient = numeric(f"(CAST({left.sql} AS DOUBLE) / CAST({right.sql} AS DOUBLE))")
         text, scale = quotient.sql, quotient.scale
-    return combine(guarded(left, right, text), kind, left, right, scale=scale)
+    value = combine(guarded(left, right, text), kind, left, right, scale=scale)
+    return replace(value, form=forms.quotient(left, right, kind in types.INTEGERS))
 
 
 def _modulo(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -380,14 +390,16 @@ def _case(lowering: Lowering, node: exp.Expr) -> TypedSql:
         for condition, value in zip(conditions, values, strict=False)
     ]
     text = f"CASE {' '.join(pieces)} ELSE {values[-1].sql} END"
-    return combine(text, values[0].type, *conditions, *values, scale=widest(values))
+    value = combine(text, values[0].type, *conditions, *values, scale=widest(values))
+    return replace(value, form=forms.chosen(conditions, values))
 
 
 def _coalesce(lowering: Lowering, node: exp.Expr) -> TypedSql:
     values = [lowering.lower(item) for item in (node.this, *node.expressions)]
     values = unify(values, "COALESCE")
     text = f"COALESCE({', '.join(v.sql for v in values)})"
-    return combine(text, values[0].type, *values, scale=widest(values))
+    value = combine(text, values[0].type, *values, scale=widest(values))
+    return replace(value, form=forms.replaced(values))
 
 
 def _nullif(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -399,7 +411,8 @@ def _nullif(lowering: Lowering, node: exp.Expr) -> TypedSql:
     )  # for these there is no operator but that of the wider type
     result = left if mixed or value.type == "unknown" else value
     text = f"CASE WHEN {left.sql} = {right.sql} THEN NULL ELSE {result.sql} END"
-    return combine(text, result.type, value, left, right, scale=result.scale)
+    form = result.form if right.chance == STILL else None
+    return replace(combine(text, result.type, value, left, right, scale=result.scale), form=form)
 
 
 def _column(lowering: Lowering, node: exp.Expr) -> TypedSql:

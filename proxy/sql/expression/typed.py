@@ -14,6 +14,22 @@ from proxy.sql import types
 
 MAX_TEXT = 2_000_000  # characters: every translation doubles some part of what it translates
 MAX_WIDTH = 1_000_000  # bytes of one text value
+# what noise does to a value: nothing; a smooth function of numbers, one that jumps, one unknown
+STILL, SMOOTH, JUMPS, HIDDEN = range(4)
+Step = tuple[str | float, ...]  # the name of a function of one number, and its constants
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a value is of released numbers: ``steps``, in order, of ``parts``, DuckDB texts.
+
+    ``linear`` has one part, the terms of a linear combination; ``ratio`` two; ``drawn`` has the
+    text of what the steps begin with.
+    """
+
+    kind: str
+    parts: tuple[str, ...]
+    steps: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -30,9 +46,14 @@ class TypedSql:
     width: int = 64  # of a text, the most bytes that it may have
     nonzero: bool = False  # it is a literal other than 0
     scale: int | None = None  # of a numeric, its decimals, where they are known
+    chance: int = STILL
+    form: Form | None = None
+    constant: float | None = None  # of a literal, its value
+    null: bool = False  # it is NULL as it is written
+    partial: bool = False  # its provenance is NULL in some rows, where it is something else
 
 
-NULL = TypedSql("NULL", "unknown")
+NULL = TypedSql("NULL", "unknown", null=True)
 
 
 def combine(
@@ -48,6 +69,7 @@ def combine(
     if len(sql) > MAX_TEXT or width > MAX_WIDTH:
         what = "an expression" if len(sql) > MAX_TEXT else "a text"
         raise StatementTooComplexError(f"{what} of this statement becomes too long")
+    chance = max((part.chance for part in parts), default=STILL)
     return TypedSql(
         sql,
         kind,
@@ -55,7 +77,13 @@ def combine(
         frozenset().union(*(part.numbers for part in parts)),
         width=width,
         scale=scale,
+        chance=JUMPS if kind == "boolean" and chance == SMOOTH else chance,
     )
+
+
+def hidden(value: TypedSql) -> TypedSql:
+    """Return a value of which it is not known how noise moves it, if it does."""
+    return replace(value, chance=HIDDEN, form=None) if value.chance else value
 
 
 def coerce(value: TypedSql, kind: str) -> TypedSql:
@@ -70,7 +98,7 @@ def coerce(value: TypedSql, kind: str) -> TypedSql:
         literal = types.literal(kind, types.read(value.literal, kind))
         return TypedSql(literal, kind, width=value.width, scale=types.scale_of(value.literal, kind))
     if value.type == "unknown":
-        return TypedSql(types.literal(kind, None), kind, scale=0)
+        return TypedSql(types.literal(kind, None), kind, scale=0, null=value.null)
     wider = any(
         value.type in order and kind in order and order.index(value.type) < order.index(kind)
         for order in (types.NUMBERS, types.TIMES)
