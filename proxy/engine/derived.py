@@ -109,7 +109,7 @@ def settled(
                 line[i], beside[i] = _settled(line[i], answer, rows.columns[i].type)
         cells.append(tuple(line))
         answers.append(beside)
-    return Rows(rows.columns, cells, rows.origins), answers
+    return replace(rows, rows=cells, derived=()), answers
 
 
 def _settled(value: Cell, answer: Answer, kind: str) -> tuple[Cell, Answer]:

@@ -188,7 +188,14 @@ class Engine:
             history = accountant.sequence
         with self._cost_in_errors(accountant, session), self._running(session):
             result = present(
-                statement, inference, relations, session.settings, self._of(session), left, in_cells
+                statement,
+                inference,
+                relations,
+                session.settings,
+                self._of(session),
+                left,
+                in_cells,
+                session.check_canceled,
             )
         with self._lock:
             if inference.final and accountant.sequence == history:

@@ -156,4 +156,8 @@ def outcome(
         [companion_of(companion, row) for row in range(len(answers))]
         for companion in number.companions
     ]
-    return Outcome(number, goal.delta, estimators, answers, companions)
+    estimates = [
+        tuple(history.estimate(each) for each in row if each is not None)
+        for row in (estimators if number.kind == "avg" else ())
+    ]
+    return Outcome(number, goal.delta, estimators, answers, companions, goal.steps, estimates)

@@ -24,6 +24,8 @@ class Outcome:
     estimators: Sequence[RowEstimators]  # [row]
     answers: Sequence[Answer]  # [row]
     companions: Companions
+    steps: int = 1  # in which it was met, each of which may miss its part of delta
+    estimates: Sequence[tuple[float, ...]] = ()  # [row] of an average's families, where known
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,14 @@ from proxy.engine.answers import Answer, Result
 from proxy.engine.compiler import Compiler
 from proxy.engine.derived import intervals, settled
 from proxy.engine.digits import ends
+from proxy.engine.functions.cells import computed
+from proxy.engine.functions.numbers import Numbers
 from proxy.engine.outcomes import Inference, Outcome, reaches
 from proxy.inference.accounting import UNIT
+from proxy.inference.history import Cancellation, never_cancel
 from proxy.inference.query import LinearQuery
 from proxy.settings import COLUMNS, NONNEGATIVE, Settings
-from proxy.sql import Column, Number, Origin, Program, Rows, postprocess
+from proxy.sql import Column, Number, Origin, Program, Rows, draw, parameters, postprocess
 
 Relations = Mapping[str, Sequence[Sequence[Any]]]  # rows of the relations of schema privacy
 
@@ -35,6 +38,7 @@ def present(
     compiler: Compiler,
     allowance: Allowance,
     left_in_cells: float,
+    cancellation: Cancellation = never_cancel,
 ) -> Result:
     """Run the outer SQL on the numbers, and return the rows with all that is told of them.
 
@@ -42,7 +46,7 @@ def present(
         DataError: an expression of the outer SQL fails on the noisy answers.
     """
     rows, answers, places, drowned = assemble(
-        program, inference.outcomes, relations, settings, compiler
+        program, inference.outcomes, relations, settings, compiler, cancellation
     )
     sources = [answer.source for column in inference.answers for answer in column]
     return Result(
@@ -67,6 +71,7 @@ def assemble(
     relations: Relations,
     settings: Settings,
     compiler: Compiler,
+    cancellation: Cancellation,
 ) -> tuple[Rows, list[list[Answer]], list[list[int]], tuple[str, ...]]:
     """Return the rows of a statement, for each row its answers and their columns, and notices."""
     clamp = settings.value(NONNEGATIVE)
@@ -83,11 +88,25 @@ def assemble(
     answers = [[each.answers for each in release] for release in released]
     rows = postprocess(program, values, compiler, companions, relations)
     notices: tuple[str, ...] = ()
+    derived: list[list[Answer]] = []
     if program.derived:
         derived, notices = intervals(program, answers, [reaches(each) for each in outcomes])
     cells = [[origin and _answer(answers, origin) for origin in row] for row in rows.origins]
     if program.derived:
         rows, cells = settled(rows, cells, derived)
+    if program.traces:
+        given = parameters(program, values, companions, relations)
+        functions, more = computed(
+            Numbers(program, released, values, derived),
+            rows,
+            lambda drawn, count: draw(program, compiler, given, drawn, count),
+            cancellation,
+        )
+        notices += more
+        cells = [
+            [known or found for known, found in zip(*pair, strict=True)]
+            for pair in zip(cells, functions, strict=True)
+        ]
     if settings.value(COLUMNS):
         return *_with_columns(program, rows, cells), notices
     places = [[i for i, answer in enumerate(row) if answer] for row in cells]
@@ -123,11 +142,11 @@ def _with_columns(
 ) -> tuple[Rows, list[list[Answer]], list[list[int]]]:
     """Add <name>_low, <name>_high and <name>_source beside each column that holds numbers."""
     width = len(rows.columns)
-    holds = [at is not None for at in program.provenances] or [False] * width
+    holds = [_holds(program, i) for i in range(width)]
 
     def beside(i: int, answer: Answer | None) -> Iterator[Any]:
         if holds[i]:
-            yield from ((*ends(answer), answer.source) if answer else (None, None, "derived"))
+            yield from _shown(answer)
 
     place = [i + 3 * sum(holds[:i]) for i in range(width)]
     wide = [
@@ -142,6 +161,20 @@ def _with_columns(
     )
 
 
+def _holds(program: Program, column: int) -> bool:
+    """Return whether a column has released numbers, or what is computed from them."""
+    numbers = program.provenances and program.provenances[column] is not None
+    return bool(numbers or (program.traces and program.traces[column]))
+
+
+def _shown(answer: Answer | None) -> tuple[float | None, float | None, str]:
+    """Return the ends of an interval, without those that it has not, and its source."""
+    if answer is None:
+        return None, None, "derived"
+    low, high = (end if math.isfinite(end) else None for end in ends(answer))
+    return low, high, answer.source
+
+
 def columns(program: Program, settings: Settings) -> tuple[Column, ...]:
     """Return the columns that the rows of a statement will have."""
     return wide_columns(program) if settings.value(COLUMNS) else program.columns
@@ -152,7 +185,7 @@ def wide_columns(program: Program) -> tuple[Column, ...]:
     wide: list[Column] = []
     for i, column in enumerate(program.columns):
         wide.append(column)
-        if program.provenances and program.provenances[i] is not None:
+        if _holds(program, i):
             wide += [Column(f"{column.name}_{end}", "double precision") for end in ("low", "high")]
             wide.append(Column(f"{column.name}_source", "text"))
     return tuple(wide)

@@ -10,7 +10,7 @@ from proxy.sql.compile.release_point import space
 from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.sql.parse.grammar import split
 from proxy.sql.parse.parameters import bind_parameters
-from proxy.sql.postprocess import postprocess
+from proxy.sql.postprocess import draw, parameters, postprocess
 from proxy.sql.program import (
     Column,
     Command,
@@ -39,6 +39,8 @@ __all__ = [
     "Rows",
     "bind_parameters",
     "compile_statement",
+    "draw",
+    "parameters",
     "postprocess",
     "space",
     "split",

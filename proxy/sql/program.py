@@ -125,10 +125,10 @@ class Derived:
 class Trace:
     """How a column of numbers depends on released ones, where it is none of these as it stands.
 
-    ``steps`` are taken, in order, of a linear combination of numbers, or of a ``ratio`` of two: the
-    columns ``parts`` of the wide form of the SQL, by index.  Or of what is ``drawn``: of a column of
-    the SQL over drawn numbers.  ``jumps``: it is no smooth function of them; ``hidden``: draws do
-    not tell how noise moves it.
+    ``steps`` are taken, in order, of a linear combination of numbers, or of a ``ratio`` of two:
+    the columns ``parts`` of the wide form of the SQL, by index.  Or of what is ``drawn``: of a
+    column of the SQL over drawn numbers.  ``jumps``: it is no smooth function of them; ``hidden``:
+    draws do not tell how noise moves it.
     """
 
     kind: str  # linear | ratio | drawn | hidden
@@ -141,8 +141,8 @@ class Trace:
 class Wide:
     """The SQL of a statement with what tells how its numbers depend on released ones beside it.
 
-    ``drawn`` is the same for each draw of all numbers: the draw, the row's key, and the columns that
-    traces speak of; empty where none does.
+    ``drawn`` is the same for each draw of all numbers: the draw, the row's key, and the columns
+    that traces speak of; empty where none does.
     """
 
     sql: str

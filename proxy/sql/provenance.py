@@ -16,6 +16,11 @@ def pack(release: int, number: int, relation: str) -> str:
     return f"(CAST({base} AS BIGINT) + {relation}.i)"
 
 
+def name(release: int, number: int, row: int) -> int:
+    """Return the provenance of a number in a row."""
+    return (((release << NUMBER_BITS) + number) << ROW_BITS) + row
+
+
 def unpack(provenance: int) -> tuple[int, int, int]:
     """Return the release, the number and the row."""
     packed, row = divmod(provenance, 1 << ROW_BITS)

@@ -19,7 +19,7 @@ from proxy.sql.expression.faces import twofold
 from proxy.sql.expression.intervals import constant
 from proxy.sql.expression.lowering import compared, signed
 from proxy.sql.expression.rules import ExpressionLowering
-from proxy.sql.expression.typed import JUMPS, Form, TypedSql, coerce, combine, hidden
+from proxy.sql.expression.typed import Form, TypedSql, coerce, combine, hidden
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import position
 
@@ -143,9 +143,11 @@ class PostAggregate(ExpressionLowering):
         window = f" OVER ({' '.join(pieces)})"
         value = combine(f"({function}{window})", kind, *values, scale=scale)
         chosen = any(typed.chance for typed in values[len(arguments) :])  # rows, by numbers
-        if value.chance and (chosen or (type(node.this) in WINDOWS and form is None)):
-            value = replace(value, chance=max(value.chance, JUMPS))
-        value = replace(value, form=None if chosen else forms.over(form, window))
+        if chosen:
+            return coerce_result(value, function)
+        parts = [v for v in arguments if v.chance]
+        if parts and (form or not isinstance(node.this, tuple(WINDOWS))):
+            value = forms.smooth(value, parts, forms.over(form, window))
         return coerce_result(value, function)
 
     def _windowed(self, node: exp.Expr) -> tuple[str, str, list[TypedSql], Form | None]:
@@ -161,7 +163,7 @@ class PostAggregate(ExpressionLowering):
                 arguments[0], arguments[2] = unify_pair(arguments[0], arguments[2], name)
             text = f"{name}({', '.join(v.sql for v in arguments)})"
             form = None
-            if kind is None and len(arguments) < 3 and arguments[0].chance:
+            if kind is None and arguments[0].chance:
                 form = forms.neighbour(name, arguments[0], arguments[1:])
             return text, kind or arguments[0].type, arguments, form
         call = aggregate(node, self.lower)

@@ -16,7 +16,7 @@ from proxy.errors import ProgrammingError, TypeMismatchError, UndefinedFunctionE
 from proxy.sql import types
 from proxy.sql.expression import forms
 from proxy.sql.expression.guards import numeric
-from proxy.sql.expression.typed import JUMPS, TypedSql, coerce, combine, widest
+from proxy.sql.expression.typed import TypedSql, coerce, combine, widest
 from proxy.sql.parse.tree import as_sql, position
 
 DOUBLE = "double precision"
@@ -116,7 +116,8 @@ def coerce_result(value: TypedSql, function: str) -> TypedSql:
     if name == "sum" and value.type in ("bigint", "real"):  # DuckDB gives a HUGEINT, a DOUBLE
         return replace(value, sql=f"CAST({value.sql} AS {types.DUCKDB[value.type]})")
     if name in MEANS and value.type == "numeric":  # a DOUBLE
-        return replace(numeric(value.sql, value), numbers=value.numbers, form=value.form)
+        shown = numeric(value.sql, value)
+        return replace(shown, numbers=value.numbers, chance=value.chance, form=value.form)
     return value
 
 
@@ -144,8 +145,8 @@ def aggregate(node: exp.Expr, lower: Callable[[exp.Expr], TypedSql]) -> TypedSql
     name, *rest = text.split("(", 1)
     smooth = name in ("sum", *MEANS) and not rest[0].startswith("DISTINCT ")
     if not smooth or any(condition.chance for condition in conditions):
-        return replace(value, chance=max(value.chance, JUMPS))
-    return replace(value, form=forms.aggregate(name, values[0], conditions))
+        return value
+    return forms.smooth(value, values, forms.aggregate(name, values[0], conditions))
 
 
 def _call(node: exp.Expr, lower: Callable[[exp.Expr], TypedSql]) -> tuple[str, str, list[TypedSql]]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, TypeMismatchError
 from proxy.sql import types
-from proxy.sql.expression.forms import stepped
+from proxy.sql.expression.forms import smooth, stepped
 from proxy.sql.expression.guards import checked
 from proxy.sql.expression.intervals import constant, shown
 from proxy.sql.expression.lowering import Lowering, Rules, signed
@@ -64,9 +62,9 @@ def cast(value: TypedSql, kind: str) -> TypedSql:
             return coerce(value, kind)
         if kind == "numeric":  # by its shortest text
             text = f"CAST(CAST({value.sql} AS VARCHAR) AS {_duckdb(kind)})"
-            return replace(combine(text, kind, value, scale=types.DECIMALS), form=value.form)
-        return replace(combine(f"CAST({value.sql} AS {_duckdb(kind)})", kind, value),
-                       form=_form(value, kind))
+            return smooth(combine(text, kind, value, scale=types.DECIMALS), [value], value.form)
+        other = combine(f"CAST({value.sql} AS {_duckdb(kind)})", kind, value)
+        return smooth(other, [value], _form(value, kind)) if kind in types.NUMBERS else other
     if (value.type, kind) == ("integer", "boolean"):
         return combine(f"({value.sql} <> 0)", kind, value)
     if value.type == "text" and kind in READABLE:
@@ -131,7 +129,7 @@ def sized(value: TypedSql, target: exp.DataType) -> TypedSql:
         raise NotSupportedError("numeric takes a precision of 1 to 38 and a scale within it")
     text = f"CAST({value.sql} AS DECIMAL({width}, {scale}))"
     rounded = combine(text, "numeric", value, scale=scale)
-    return replace(rounded, form=stepped(value, "round", scale))
+    return smooth(rounded, [value], stepped(value, "round", scale))
 
 
 RULES: Rules = {exp.Cast: _cast}

@@ -1,9 +1,9 @@
 """What an expression is of released numbers, where that is simple: its ``Form``.
 
-A linear combination is a DuckDB list of terms: the provenance ``i`` of a number and its coefficient
-``c``, a constant having the provenance -1.  So the coefficients of a total, a share or a running sum
-are known for each row of a result, from the one run that gives the rows.  Everything here returns
-None where an expression has no such form: then it is known from draws.
+A linear combination is a DuckDB list of terms: the provenance ``i`` of a number and its
+coefficient ``c``, a constant having the provenance -1.  So the coefficients of a total, a share or
+a running sum are known for each row of a result, from the one run that gives the rows.  Everything
+here returns None where an expression has no such form: then it is known from draws.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from proxy.sql import types
 from proxy.sql.expression.faces import MARK, shown
-from proxy.sql.expression.typed import SMOOTH, STILL, Form, Step, TypedSql
+from proxy.sql.expression.typed import STILL, Form, Step, TypedSql
 
 OVER = f"{MARK}o"  # where the window of an aggregate goes
 LONGEST = 20_000  # characters of a form
@@ -47,6 +47,11 @@ def _times(terms: str, factor: str, known: bool = True) -> str:
     """Return so many times a linear combination."""
     text = f"list_transform({terms}, lambda x: {{'i': x.i, 'c': x.c * {factor}}})"
     return text if known else f"CASE WHEN {factor} IS NOT NULL THEN {text} END"
+
+
+def smooth(value: TypedSql, parts: Sequence[TypedSql], form: Form | None) -> TypedSql:
+    """Return a value that moves no more abruptly than its parts, with its form."""
+    return replace(value, chance=max(part.chance for part in parts), form=form)
 
 
 def stepped(value: TypedSql, *step: str | float) -> Form | None:
@@ -114,7 +119,9 @@ def _moved(one: Form, two: Form, sign: str, left: TypedSql, right: TypedSql) -> 
             factor = f"(-{factor})"
         else:
             top = _times(top, "(-1)")
-    return _form("ratio", f"({top} || {_times(bottom, factor, public.constant is not None)})", bottom)
+    return _form(
+        "ratio", f"({top} || {_times(bottom, factor, public.constant is not None)})", bottom
+    )
 
 
 def quotient(left: TypedSql, right: TypedSql, whole: bool) -> Form | None:
@@ -188,25 +195,21 @@ def bounded(name: str, values: Sequence[TypedSql]) -> Form | None:
 
 
 def aggregate(name: str, value: TypedSql, conditions: Sequence[TypedSql]) -> Form | None:
-    """Return the form of SUM, AVG, or of a deviation, whose square is smoother."""
-    form, there = value.form, ""
-    if value.chance == STILL or any(c.chance != STILL for c in conditions):
-        return None
+    """Return the form of SUM or AVG; of a deviation, or its square, a form that is smooth."""
+    form = value.form
     tests = " AND ".join(c.sql for c in conditions)
-    if name.startswith("stddev_") and value.chance == SMOOTH:
+    if name.startswith(("stddev_", "var_")):
         tail = f" FILTER (WHERE {tests})" if tests else ""
-        squared = name.replace("stddev", "var")
-        text = f"{squared}(CAST({value.sql} AS DOUBLE)){tail}{OVER}"
-        return _form("drawn", text, steps=(("sqrt",),))
-    if name not in ("sum", "avg") or form is None or form.steps or form.kind != "linear":
+        text = f"var{name[name.index('_') :]}(CAST({value.sql} AS DOUBLE)){tail}{OVER}"
+        return _form("drawn", text, steps=(("sqrt",) if name[0] == "s" else ("greatest", 0.0),))
+    if form is None or form.steps or form.kind != "linear":
         return None
     (top,) = form.parts
     there = f"({top}) IS NOT NULL" + (f" AND {tests}" if tests else "")
     total = f"flatten(list({top}) FILTER (WHERE {there}){OVER})"
-    if name == "sum":
-        return _form("linear", total)
-    count = f"CAST(count(*) FILTER (WHERE {there}){OVER} AS DOUBLE)"
-    return _form("ratio", total, f"[{{'i': CAST(-1 AS BIGINT), 'c': {count}}}]")
+    if name == "avg":
+        total = _times(total, f"(1 / nullif(count(*) FILTER (WHERE {there}){OVER}, 0))")
+    return _form("linear", total)
 
 
 def over(form: Form | None, window: str = "") -> Form | None:
@@ -219,7 +222,12 @@ def neighbour(function: str, value: TypedSql, others: Sequence[TypedSql]) -> For
     form = value.form
     if form is None or form.kind == "drawn" or any(o.chance != STILL for o in others):
         return None
-    rest = "".join(f", {other.sql}" for other in others)
+    rest = "".join(f", {other.sql}" for other in others[:1])
+    if len(others) > 1:  # what stands for a row that is not there
+        default = of(others[1])
+        if default is None or form.kind != "linear" or form.steps:
+            return None
+        rest += f", {default.parts[0]}"
     return _form(
         form.kind, *(f"{function}({part}{rest}){OVER}" for part in form.parts), steps=form.steps
     )

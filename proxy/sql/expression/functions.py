@@ -18,7 +18,7 @@ from proxy.sql import types
 from proxy.sql.expression.arguments import all_texts, arguments, number, required, whole, wrong
 from proxy.sql.expression.casts import cast
 from proxy.sql.expression.date_functions import age
-from proxy.sql.expression.forms import bounded, quotient, stepped
+from proxy.sql.expression.forms import bounded, quotient, smooth, stepped
 from proxy.sql.expression.guards import checked, guarded, numeric, wide
 from proxy.sql.expression.lowering import (
     PLAIN,
@@ -30,15 +30,7 @@ from proxy.sql.expression.lowering import (
     signed,
     unknown,
 )
-from proxy.sql.expression.typed import (
-    JUMPS,
-    STILL,
-    TypedSql,
-    coerce,
-    combine,
-    unify,
-    widest,
-)
+from proxy.sql.expression.typed import TypedSql, coerce, combine, unify, widest
 
 DOUBLE, NUMERIC, TEXT = "double precision", "numeric", "text"
 
@@ -46,7 +38,7 @@ DOUBLE, NUMERIC, TEXT = "double precision", "numeric", "text"
 def _abs(lowering: Lowering, node: exp.Expr) -> TypedSql:
     value = number("abs", lowering.lower(node.this))
     size = combine(f"abs({value.sql})", value.type, value, scale=value.scale)
-    return replace(size, form=stepped(value, "abs"))
+    return smooth(size, [value], stepped(value, "abs"))
 
 
 def _floor(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -54,7 +46,7 @@ def _floor(lowering: Lowering, node: exp.Expr) -> TypedSql:
     value = number(name, lowering.lower(node.this))
     value = value if value.type == NUMERIC else coerce(value, DOUBLE)
     rounded = combine(f"{name}({value.sql})", value.type, value, scale=0)
-    return replace(rounded, form=stepped(value, name))
+    return smooth(rounded, [value], stepped(value, name))
 
 
 def _sign(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -69,7 +61,7 @@ def _round(lowering: Lowering, node: exp.Expr) -> TypedSql:
     (value,), rest = required(lowering, node, "this"), arguments(lowering, node, "decimals")
     value = number(name, value)
     rounded = _rounded(name, node, value, bool(rest))
-    return replace(rounded, form=stepped(value, name, rest[0].constant or 0 if rest else 0))
+    return smooth(rounded, [value], stepped(value, name, (rest and rest[0].constant) or 0))
 
 
 def _rounded(name: str, node: exp.Expr, value: TypedSql, digits_too: bool) -> TypedSql:
@@ -112,13 +104,13 @@ def _root(lowering: Lowering, node: exp.Expr) -> TypedSql:
     value = real("sqrt", given)
     message = "cannot take square root of a negative number"
     text = checked(f"{value.sql} < 0", message, f"sqrt({value.sql})", value)
-    return replace(_like(text, [given], value), form=stepped(value, "sqrt"))
+    return smooth(_like(text, [given], value), [value], stepped(value, "sqrt"))
 
 
 def _cube_root(lowering: Lowering, node: exp.Expr) -> TypedSql:
     value = real("cbrt", lowering.lower(node.this))
     root = combine(f"cbrt({value.sql})", DOUBLE, value)
-    return replace(root, form=stepped(value, "cbrt"))
+    return smooth(root, [value], stepped(value, "cbrt"))
 
 
 def _log(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -139,7 +131,7 @@ def _log(lowering: Lowering, node: exp.Expr) -> TypedSql:
     if len(values) > 1:
         return numeric(text, *values)
     name = "ln" if isinstance(node, exp.Ln) else "log10"
-    return replace(_like(text, given, *values), form=stepped(values[0], name))
+    return smooth(_like(text, given, *values), values, stepped(values[0], name))
 
 
 def _exponential(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -148,7 +140,7 @@ def _exponential(lowering: Lowering, node: exp.Expr) -> TypedSql:
     text = checked(f"{value.sql} > 709", "value out of range: overflow", f"exp({value.sql})", value)
     if given.type != NUMERIC:
         text = checked(f"{value.sql} < -745", "value out of range: underflow", text, value)
-    return replace(_like(text, [given], value), form=stepped(value, "exp"))
+    return smooth(_like(text, [given], value), [value], stepped(value, "exp"))
 
 
 def _power(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -160,7 +152,8 @@ def _power(lowering: Lowering, node: exp.Expr) -> TypedSql:
     wrong = f"{left.sql} = 0 AND {right.sql} < 0 OR isnan({text})"
     power = checked(wrong, message, power, left, right)
     floats = any(value.type in types.FLOATS for value in given)
-    return combine(power, DOUBLE, left, right) if floats else _like(power, given, left, right)
+    value = combine(power, DOUBLE, left, right) if floats else _like(power, given, left, right)
+    return smooth(value, given, None)
 
 
 def _greatest(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -168,8 +161,7 @@ def _greatest(lowering: Lowering, node: exp.Expr) -> TypedSql:
     values = unify(arguments(lowering, node, "this", "expressions"), name.upper())
     text = f"{name}({', '.join(v.sql for v in values)})"
     value = combine(text, values[0].type, *values, scale=widest(values))
-    jumps = max(value.chance, JUMPS) if value.chance else STILL
-    return replace(value, chance=jumps, form=bounded(name, values))
+    return replace(value, form=bounded(name, values))
 
 
 def _integer_division(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -179,8 +171,8 @@ def _integer_division(lowering: Lowering, node: exp.Expr) -> TypedSql:
     if {left.type, right.type} <= set(types.INTEGERS):
         text = f"CAST(CAST({left.sql} AS HUGEINT) // {right.sql} AS DECIMAL(38, 0))"
     else:
-        quotient = f"trunc(CAST({left.sql} AS DOUBLE) / CAST({right.sql} AS DOUBLE))"
-        text = f"CAST({quotient} AS DECIMAL(38, 0))"
+        divided = f"trunc(CAST({left.sql} AS DOUBLE) / CAST({right.sql} AS DOUBLE))"
+        text = f"CAST({divided} AS DECIMAL(38, 0))"
     whole = combine(guarded(left, right, text), NUMERIC, left, right, scale=0)
     return replace(whole, form=quotient(left, right, True))
 

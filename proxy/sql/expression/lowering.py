@@ -27,7 +27,7 @@ from proxy.sql import types
 from proxy.sql.expression import allowlist, forms
 from proxy.sql.expression.guards import EXACT, finite, guarded, numeric, wide
 from proxy.sql.expression.intervals import multiple
-from proxy.sql.expression.typed import NULL, STILL, TypedSql, coerce, combine, unify, widest
+from proxy.sql.expression.typed import NULL, TypedSql, coerce, combine, unify, widest
 from proxy.sql.parse.tree import COMPARISONS, as_sql, flat, position
 
 
@@ -267,7 +267,8 @@ def _negative(lowering: Lowering, node: exp.Expr) -> TypedSql:
     text, scale = f"(-{value.sql})", value.scale
     if value.type in types.INTEGERS:  # DuckDB's own minus widens the type, or not
         text, scale = f"(CAST(0 AS {types.DUCKDB[value.type]}) - {value.sql})", None
-    return replace(combine(text, value.type, value, scale=scale), form=forms.negative(value))
+    opposite = combine(text, value.type, value, scale=scale)
+    return forms.smooth(opposite, [value], forms.negative(value))
 
 
 SIGNS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
@@ -306,7 +307,8 @@ def arithmetic(sign: str, left: TypedSql, right: TypedSql) -> TypedSql:
         if factor.type in types.NUMBERS:
             return multiple(interval, factor)
     left, right = numbers(sign, left, right)
-    return replace(_combined(sign, left, right), form=forms.arithmetic(sign, left, right))
+    form = forms.arithmetic(sign, left, right)
+    return forms.smooth(_combined(sign, left, right), [left, right], form)
 
 
 def _combined(sign: str, left: TypedSql, right: TypedSql) -> TypedSql:
@@ -361,7 +363,8 @@ def division(left: TypedSql, right: TypedSql) -> TypedSql:
         quotient = numeric(f"(CAST({left.sql} AS DOUBLE) / CAST({right.sql} AS DOUBLE))")
         text, scale = quotient.sql, quotient.scale
     value = combine(guarded(left, right, text), kind, left, right, scale=scale)
-    return replace(value, form=forms.quotient(left, right, kind in types.INTEGERS))
+    form = forms.quotient(left, right, kind in types.INTEGERS)
+    return forms.smooth(value, [left, right], form)
 
 
 def _modulo(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -391,7 +394,8 @@ def _case(lowering: Lowering, node: exp.Expr) -> TypedSql:
     ]
     text = f"CASE {' '.join(pieces)} ELSE {values[-1].sql} END"
     value = combine(text, values[0].type, *conditions, *values, scale=widest(values))
-    return replace(value, form=forms.chosen(conditions, values))
+    form = forms.chosen(conditions, values)
+    return forms.smooth(value, values, form) if form else value
 
 
 def _coalesce(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -399,7 +403,8 @@ def _coalesce(lowering: Lowering, node: exp.Expr) -> TypedSql:
     values = unify(values, "COALESCE")
     text = f"COALESCE({', '.join(v.sql for v in values)})"
     value = combine(text, values[0].type, *values, scale=widest(values))
-    return replace(value, form=forms.replaced(values))
+    form = forms.replaced(values)
+    return forms.smooth(value, values, form) if form else value
 
 
 def _nullif(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -411,8 +416,10 @@ def _nullif(lowering: Lowering, node: exp.Expr) -> TypedSql:
     )  # for these there is no operator but that of the wider type
     result = left if mixed or value.type == "unknown" else value
     text = f"CASE WHEN {left.sql} = {right.sql} THEN NULL ELSE {result.sql} END"
-    form = result.form if right.chance == STILL else None
-    return replace(combine(text, result.type, value, left, right, scale=result.scale), form=form)
+    result = replace(
+        combine(text, result.type, value, left, right, scale=result.scale), form=result.form
+    )
+    return replace(result, form=None) if right.chance else forms.smooth(result, [left], result.form)
 
 
 def _column(lowering: Lowering, node: exp.Expr) -> TypedSql:

@@ -70,6 +70,7 @@ def combine(
         what = "an expression" if len(sql) > MAX_TEXT else "a text"
         raise StatementTooComplexError(f"{what} of this statement becomes too long")
     chance = max((part.chance for part in parts), default=STILL)
+    chance = JUMPS if chance == SMOOTH else chance  # whoever knows better says so
     return TypedSql(
         sql,
         kind,
@@ -77,7 +78,7 @@ def combine(
         frozenset().union(*(part.numbers for part in parts)),
         width=width,
         scale=scale,
-        chance=JUMPS if kind == "boolean" and chance == SMOOTH else chance,
+        chance=chance,
     )
 
 

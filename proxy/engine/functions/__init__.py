@@ -1,0 +1,1 @@
+"""Answers of cells that are computed from released numbers by the outer SQL."""

@@ -1,0 +1,1 @@
+"""Intervals of what is computed from released numbers: combinations, ratios, all else."""

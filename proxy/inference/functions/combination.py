@@ -1,0 +1,172 @@
+"""Linear combinations of estimated numbers, and ratios of two, with the law of their noise.
+
+The best linear unbiased estimate of Σ c θ is Σ c θ̂, so that the noise of a combination is that of
+its numbers, rows of the history that they share added up: no history is needed.  What is said of a
+ratio T / C is right for every C > 0, as of AVG: T - t C is linear for every t.
+
+Units: those of the answer.  Coefficients are floats; what cancels but for their rounding, cancels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from proxy.inference import plan as planning
+from proxy.inference.estimator import Estimator
+from proxy.inference.functions.images import Ends
+
+CANCELED = 1e-12  # of the sizes of what is added up: a rounding
+HALVINGS = 9  # of the place of an end, between half and one and a half times the first guess
+FARTHEST = 2.0**20  # times the first guess: an end farther off is none
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """A number θ: its estimate, the law of its noise, and the least and most that it can be."""
+
+    estimate: float
+    estimator: Estimator
+    least: float = -math.inf
+    most: float = math.inf
+
+
+@dataclass(frozen=True, eq=False)
+class Combination:
+    """constant + Σ coefficient · number."""
+
+    terms: Mapping[int, float]  # by the number's name
+    constant: float = 0.0
+
+    def estimate(self, numbers: Mapping[int, Known]) -> float:
+        """Return the estimate."""
+        return math.fsum([self.constant, *(c * numbers[i].estimate for i, c in self.terms.items())])
+
+    def possible(self, numbers: Mapping[int, Known]) -> Ends:
+        """Return the least and the most that it can be, as each number can."""
+        low = high = self.constant
+        for i, c in self.terms.items():
+            ends = c * numbers[i].least, c * numbers[i].most
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+    def law(self, numbers: Mapping[int, Known]) -> Estimator:
+        """Return the law of its noise, as that of one linear query."""
+        used = [(numbers[i].estimator, c) for i, c in self.terms.items() if c]
+        slack = math.fsum(abs(c) * float(each.unit) * each.slack for each, c in used)
+        parts = [c * float(each.unit) * each.coefficients for each, c in used]
+        if not parts or not any(part.size for part in parts):
+            nothing = np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0)
+            return Estimator(Fraction(1), *nothing, slack)
+        rows = np.concatenate([each.rows for each, _ in used])
+        noise, rates = np.concatenate(parts), np.concatenate([each.rates for each, _ in used])
+        names, first, places = np.unique(rows, return_index=True, return_inverse=True)
+        total = np.asarray(np.bincount(places, noise, len(names)), dtype=np.float64)
+        size = np.bincount(places, np.abs(noise), len(names))
+        left = np.abs(total) > CANCELED * size
+        return Estimator(Fraction(1), names[left], total[left], rates[first][left], slack)
+
+
+def minus(one: Combination, times: float, two: Combination) -> Combination:
+    """Return one - times · two."""
+    terms = dict(one.terms)
+    for i, c in two.terms.items():
+        terms[i] = terms.get(i, 0.0) - times * c
+    return Combination(terms, one.constant - times * two.constant)
+
+
+def around(what: Combination, numbers: Mapping[int, Known], delta: float) -> Ends:
+    """Return the interval of confidence 1 - delta of a linear combination, within what is possible.
+
+    The interval around an estimate beyond what is possible is that around its end, as of a number.
+    """
+    least, most = what.possible(numbers)
+    half = planning.half_width(what.law(numbers), delta)
+    middle = min(max(what.estimate(numbers), least), most)
+    room = 4 * math.ulp(abs(middle) + half) if half else 0.0
+    return max(middle - half - room, least), min(middle + half + room, most)
+
+
+@dataclass(frozen=True, eq=False)
+class Ratio:
+    """What is known of top / bottom, given numbers, with confidence 1 - delta."""
+
+    top: Combination
+    bottom: Combination
+    numbers: Mapping[int, Known]
+    delta: float
+
+    @property
+    def vanishes(self) -> bool:
+        """Whether the bottom cannot be told from nothing."""
+        half = planning.half_width(self.bottom.law(self.numbers), self.delta)
+        return abs(self.bottom.estimate(self.numbers)) <= half
+
+    def outside(self, t: float) -> bool:
+        """Return whether t is none that the ratio may be."""
+        difference = minus(self.top, t, self.bottom)
+        law = difference.law(self.numbers)
+        value = abs(difference.estimate(self.numbers)) - law.slack
+        return value > 0 and planning.law(law).meets(value * (1 - 1e-9), 1 - self.delta)
+
+    def ends(self) -> Ends:
+        """Return the interval of the ratio, within what is possible."""
+        least, most = possible(self.top, self.bottom, self.numbers)
+        if self.vanishes:
+            return least, most
+        under = self.bottom.estimate(self.numbers)
+        middle = self.top.estimate(self.numbers) / under
+        half = planning.half_width(
+            minus(self.top, middle, self.bottom).law(self.numbers), self.delta
+        )
+        if half == 0:
+            return middle, middle
+        guess = half / abs(under)
+        low, high = (self._end(middle, sign * guess) for sign in (-1, 1))
+        return min(max(low, least), most), max(min(high, most), least)
+
+    def _end(self, middle: float, guess: float) -> float:
+        """Return the end of the interval to one side, never less."""
+        far = 1.5
+        while not self.outside(middle + far * guess):
+            far *= 2
+            if far > FARTHEST:
+                return math.copysign(math.inf, guess)
+        near = far / 3 if far == 1.5 else far / 2
+        if far == 1.5 and self.outside(middle + near * guess):
+            near = 0.0
+        for _ in range(HALVINGS):
+            place = (near + far) / 2
+            if self.outside(middle + place * guess):
+                far = place
+            else:
+                near = place
+        return middle + far * guess
+
+
+def possible(top: Combination, bottom: Combination, numbers: Mapping[int, Known]) -> Ends:
+    """Return the least and the most that a ratio can be whatever the data, its bottom above 0.
+
+    With numbers that are not negative, t is the most if no coefficient of t · bottom - top is.
+    """
+    names = {i for i, c in (*top.terms.items(), *bottom.terms.items()) if c}
+    if any(numbers[i].least < 0 for i in names):
+        return -math.inf, math.inf
+    pairs = [(top.terms.get(i, 0.0), bottom.terms.get(i, 0.0)) for i in names]
+    pairs.append((top.constant, bottom.constant))
+    if any(under < 0 for _, under in pairs):
+        return -math.inf, math.inf
+    over = [a for a, under in pairs if not under]
+    shares = [a / under for a, under in pairs if under]
+    least = -math.inf if min(over, default=0.0) < 0 else min(shares, default=-math.inf)
+    most = math.inf if max(over, default=0.0) > 0 else max(shares, default=math.inf)
+    return least, most
+
+
+def extent(intervals: Sequence[Ends]) -> Ends:
+    """Return the least interval that holds all of these."""
+    return min(low for low, _ in intervals), max(high for _, high in intervals)
