@@ -99,7 +99,8 @@ class Cells:
         if (known := self._known(names, 1)) is None:
             return self._approximate(column, what, None, steps, value)
         _, delta = self.numbers.delta(names)
-        return self._told(column, around(what, known, delta), steps, value, names)
+        found = _with_shown(around(what, known, delta), what.possible(known), value, steps)
+        return self._told(column, found, steps, value, names)
 
     def _ratio(
         self, column: int, top: Combination, under: Combination, steps: Sequence[Step], value: Any
@@ -110,7 +111,8 @@ class Cells:
         if (known := self._known(names, RATIO)) is None:
             return self._approximate(column, top, under, steps, value)
         ratio = Ratio(top, under, known, self.numbers.delta(names)[1])
-        return self._told(column, ratio.ends(), steps, value, names, ratio.vanishes)
+        ends = _with_shown(ratio.ends(), ratio.possible, value, steps)
+        return self._told(column, ends, steps, value, names, ratio.vanishes)
 
     def _known(self, names: Sequence[int], price: int) -> dict[int, Known] | None:
         """Return numbers as linear queries; None where one is none, or it would take too long."""
@@ -192,13 +194,8 @@ class Cells:
         vanishes: bool = False,
         source: str = EXACT,
     ) -> Answer:
-        """Return an answer: the image of an interval, and what is shown in it."""
+        """Return an answer: the image of an interval."""
         low, high = image(ends, steps, vanishes)
-        if value is None:
-            if (low, high) == Everything:
-                return self._unknown(column, value, names, DROWNED)
-        else:
-            low, high = min(low, float(value)), max(high, float(value))
         if (low, high) == Everything:
             return self._unknown(column, value, names, DROWNED)
         estimate = math.nan if value is None else float(value)
@@ -244,6 +241,14 @@ def _combination(terms: Sequence[Any] | None) -> Combination | None:
         else:
             found[i] = found.get(i, 0.0) + c
     return Combination({i: c for i, c in found.items() if c}, math.fsum(constants))
+
+
+def _with_shown(ends: Ends, possible: Ends, value: Any, steps: Sequence[Step]) -> Ends:
+    """Return an interval that holds what is shown, which is made of rounded numbers, if it may."""
+    if value is None or steps:
+        return ends
+    shown = min(max(float(value), possible[0]), possible[1])
+    return min(ends[0], shown), max(ends[1], shown)
 
 
 def _constant(value: Any) -> Answer:

@@ -82,8 +82,10 @@ def _column(
     numbers: Numbers, name: int, noises: Noises, cases: Sequence[Any], delta: float
 ) -> Floats:
     """Return a number in every draw; NaN where it is NULL."""
+    drawn, known = numbers.drawn(name, noises), numbers.linear(name)
     shown = numbers.shown(name)
-    drawn = numbers.drawn(name, noises)
+    if known is not None:
+        shown = min(max(shown, known.least), known.most)
     if drawn is None:  # it is not known: what depends on it, moves with it
         many = np.full(noises.draws + len(cases), np.nan)
         return np.concatenate([[math.nan, LARGE, -LARGE], many])

@@ -85,8 +85,15 @@ class Numbers:
         estimators = outcome.estimators[row]
         if len(estimators) != 1 or estimators[0] is None:
             return None
-        least, most = possible(outcome)
-        return Known(outcome.answers[row].estimate, estimators[0], least, most)
+        family, shift = outcome.number.family, outcome.number.shift
+        low, high = family.query.span
+        return Known(
+            outcome.answers[row].estimate,
+            estimators[0],
+            -math.inf if low else float(shift),
+            math.inf if high else float(shift),
+            None if shift else lambda: family.row(row),
+        )
 
     def delta(self, numbers: Sequence[int]) -> tuple[float, float]:
         """Return what an interval of several numbers may miss, and what each of its laws may."""
@@ -130,10 +137,3 @@ class Numbers:
             end = known.estimate + sign * planning.half_width(known.estimator, delta)
             return min(max(end, known.least), known.most)
         return answer.high if sign > 0 else answer.low
-
-
-def possible(outcome: Outcome) -> tuple[float, float]:
-    """Return the least and the most that any row of a number can be, for any number of records."""
-    low, high = outcome.number.family.query.span
-    shift = float(outcome.number.shift)
-    return (-math.inf if low else shift), (math.inf if high else shift)

@@ -10,15 +10,19 @@ Units: those of the answer.  Coefficients are floats; what cancels but for their
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
 from proxy.inference import plan as planning
 from proxy.inference.estimator import Estimator
 from proxy.inference.functions.images import Ends
+from proxy.inference.functions.possible import ANYTHING, QUERIES, added, bounds
+from proxy.inference.query import LinearQuery
+from proxy.inference.ratio import hull_end
 
 CANCELED = 1e-12  # of the sizes of what is added up: a rounding
 HALVINGS = 9  # of the place of an end, between half and one and a half times the first guess
@@ -27,12 +31,16 @@ FARTHEST = 2.0**20  # times the first guess: an end farther off is none
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """A number θ: its estimate, the law of its noise, and the least and most that it can be."""
+    """A number θ: its estimate, the law of its noise, and the least and most that it can be.
+
+    ``query`` is what it is the answer to, if it is that and nothing more.
+    """
 
     estimate: float
     estimator: Estimator
     least: float = -math.inf
     most: float = math.inf
+    query: Callable[[], LinearQuery] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +108,7 @@ class Ratio:
     numbers: Mapping[int, Known]
     delta: float
 
-    @property
+    @cached_property
     def vanishes(self) -> bool:
         """Whether the bottom cannot be told from nothing."""
         half = planning.half_width(self.bottom.law(self.numbers), self.delta)
@@ -113,13 +121,23 @@ class Ratio:
         value = abs(difference.estimate(self.numbers)) - law.slack
         return value > 0 and planning.law(law).meets(value * (1 - 1e-9), 1 - self.delta)
 
+    @cached_property
+    def possible(self) -> Ends:
+        """The least and the most that it can be, whatever the data."""
+        return possible(self.top, self.bottom, self.numbers)
+
     def ends(self) -> Ends:
         """Return the interval of the ratio, within what is possible."""
-        least, most = possible(self.top, self.bottom, self.numbers)
-        if self.vanishes:
-            return least, most
+        least, most = self.possible
         under = self.bottom.estimate(self.numbers)
-        middle = self.top.estimate(self.numbers) / under
+        middle = self.top.estimate(self.numbers) / under if under else math.nan
+        if self.vanishes:
+            if not under > 0 or not least <= middle <= most:
+                return least, most
+            ends = (
+                e if math.isinf(e) else hull_end(self.outside, middle, e) for e in (least, most)
+            )
+            return next(ends), next(ends)
         half = planning.half_width(
             minus(self.top, middle, self.bottom).law(self.numbers), self.delta
         )
@@ -153,20 +171,37 @@ def possible(top: Combination, bottom: Combination, numbers: Mapping[int, Known]
 
     With numbers that are not negative, t is the most if no coefficient of t · bottom - top is.
     """
+    ends = _by_number(top, bottom, numbers)
+    if math.isinf(ends[0]) or math.isinf(ends[1]):
+        more = _by_record(top, bottom, numbers)
+        ends = max(ends[0], more[0]), min(ends[1], more[1])
+    return ends
+
+
+def _by_record(top: Combination, bottom: Combination, numbers: Mapping[int, Known]) -> Ends:
+    """Return what a ratio can be as its records can, whichever numbers they are in."""
+    names = {*top.terms, *bottom.terms}
+    if top.constant or bottom.constant or len(names) > QUERIES:
+        return ANYTHING
+    queries = {i: numbers[i].query for i in names}
+    known = {i: query() for i, query in queries.items() if query is not None}
+    if len(known) < len(names):
+        return ANYTHING
+    one, two = (added([(known[i], c) for i, c in part.terms.items()]) for part in (top, bottom))
+    return ANYTHING if one is None or two is None else bounds(one, two)
+
+
+def _by_number(top: Combination, bottom: Combination, numbers: Mapping[int, Known]) -> Ends:
+    """Return what a ratio can be as each of its numbers can, by itself."""
     names = {i for i, c in (*top.terms.items(), *bottom.terms.items()) if c}
     if any(numbers[i].least < 0 for i in names):
-        return -math.inf, math.inf
+        return ANYTHING
     pairs = [(top.terms.get(i, 0.0), bottom.terms.get(i, 0.0)) for i in names]
     pairs.append((top.constant, bottom.constant))
     if any(under < 0 for _, under in pairs):
-        return -math.inf, math.inf
+        return ANYTHING
     over = [a for a, under in pairs if not under]
     shares = [a / under for a, under in pairs if under]
     least = -math.inf if min(over, default=0.0) < 0 else min(shares, default=-math.inf)
     most = math.inf if max(over, default=0.0) > 0 else max(shares, default=math.inf)
     return least, most
-
-
-def extent(intervals: Sequence[Ends]) -> Ends:
-    """Return the least interval that holds all of these."""
-    return min(low for low, _ in intervals), max(high for _, high in intervals)

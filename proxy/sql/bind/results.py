@@ -18,8 +18,8 @@ from proxy.sql.bind.outer import PostAggregate
 from proxy.sql.bind.relations import Scope
 from proxy.sql.expression import forms
 from proxy.sql.expression.aggregates import aggregate, aggregates, coerce_result, is_aggregate
-from proxy.sql.expression.faces import shown
-from proxy.sql.expression.typed import TypedSql, combine, hidden
+from proxy.sql.expression.faces import drawn, shown, twofold
+from proxy.sql.expression.typed import TypedSql, combine
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import position
 
@@ -87,10 +87,28 @@ class ResultExpressions(PostAggregate):
         if alone and next(aggregates(node), None) is None:
             typed = ResultExpressions(self.binding, self.names, self.scope).lower(node)
             if any(key.sql == typed.sql for key in self.keys):
-                return hidden(replace(typed, sql=shown(typed.sql)))  # groups are of what is shown
+                return _grouped(typed)
             if isinstance(node, exp.Column) and self._own(node) is not None:
                 raise ungrouped(node)
         return super().special_case(node)
+
+
+def _grouped(key: TypedSql) -> TypedSql:
+    """Return a key after GROUP BY.  Groups are of what is shown: of several numbers it is one."""
+    if not key.chance:
+        return key
+    sql = shown(key.sql)
+
+    def one(text: str) -> str:
+        return f"CASE WHEN {sql} IS NOT NULL THEN first({text} ORDER BY {order}) END"
+
+    order = key.provenance or sql
+    form = key.form and replace(key.form, parts=tuple(map(one, key.form.parts)))
+    if form and form.kind == "drawn":
+        form = None
+    provenance = key.provenance and one(key.provenance)
+    face = twofold(sql, one(drawn(key.sql)))
+    return replace(key, sql=face, provenance=provenance, form=form)
 
 
 def ungrouped(node: exp.Expr) -> GroupingError:
