@@ -128,10 +128,12 @@ class Trace:
     ``steps`` are taken, in order, of a linear combination of numbers, or of a ``ratio`` of two:
     the columns ``parts`` of the wide form of the SQL, by index.  Or of what is ``drawn``: of a
     column of the SQL over drawn numbers.  ``jumps``: it is no smooth function of them; ``hidden``:
-    draws do not tell how noise moves it.
+    draws do not tell how noise moves it.  ``numbers`` are what it rests on: the indices of a
+    release and of a number of it.
     """
 
     kind: str  # linear | ratio | drawn | hidden
+    numbers: tuple[tuple[int, int], ...]
     parts: tuple[int, ...] = ()
     steps: tuple[tuple[str | float, ...], ...] = ()
     jumps: bool = False

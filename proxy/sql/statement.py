@@ -291,7 +291,8 @@ def _traces(bound: BoundQuery) -> tuple[Trace | None, ...]:
         parts = tuple(places[f"f{i}_{k}"] for k in range(len(form.parts)))
         if kind == "drawn":
             parts = (sum(t is not None and t.kind == "drawn" for t in traces),)
-        traces.append(Trace(kind, parts, form.steps, typed.chance >= JUMPS))
+        numbers, jumps = tuple(sorted(typed.numbers)), typed.chance >= JUMPS
+        traces.append(Trace(kind, numbers, parts, form.steps, jumps))
     return tuple(traces) if any(traces) else ()
 
 

@@ -34,6 +34,7 @@ DROWNED = (
 LEFT_OUT = "it rests on numbers that are not known"
 HIDDEN = "it follows from released numbers in a way that is not followed up"
 MANY = "it rests on more numbers than are looked at together"
+FAILED = "the statement cannot be worked out over draws of the noise"
 Everything = (-math.inf, math.inf)
 
 
@@ -48,6 +49,7 @@ class Cells:
     looked_at: int = 0
     reasons: dict[int, str] = field(default_factory=dict)  # by column: why it has no interval
     approximate: set[int] = field(default_factory=set)  # columns
+    _columns: dict[int, list[int]] = field(default_factory=dict)
     _noises: dict[float, Noises] = field(default_factory=dict)
     _draws: dict[tuple[int, float], Floats | None] = field(default_factory=dict)
 
@@ -63,9 +65,9 @@ class Cells:
 
     def _answer(self, place: int, column: int, trace: Trace, value: Any) -> Answer | None:
         if not self.rows.wide:
-            return self._unknown(column, value, [], MANY)
+            return self._unknown(column, value, self._names(column), MANY)
         if trace.kind == "hidden":
-            return self._unknown(column, value, [], HIDDEN)
+            return self._unknown(column, value, self._names(column), HIDDEN)
         if trace.kind == "drawn":
             return self._from_draws(place, column, trace, value)
         parts = [_combination(self.rows.wide[place][part]) for part in trace.parts]
@@ -168,14 +170,14 @@ class Cells:
     def _from_draws(self, place: int, column: int, trace: Trace, value: Any) -> Answer | None:
         """Return what the SQL over drawn numbers tells of a cell."""
         assert self.numbers.program.wide is not None
-        drawn, names = self.drawn(), self.numbers.names
+        drawn, names = self.drawn(), self._names(column)
         key = self.rows.wide[place][self.numbers.program.wide.key]
         found = drawn.of(key, trace.parts[0])
         if found is None:
-            return self._unknown(column, value, names, MANY)
+            return self._unknown(column, value, names, FAILED if drawn.draws else MANY)
         if drawn.misses(found):
             return self._unknown(column, value, names, LEFT_OUT)
-        middle, draws, cases = drawn.split(found)
+        middle, draws, cases = drawn.split(found, trace.jumps)
         if value is None and np.isnan(draws).all():
             return None
         self.approximate.add(column)
@@ -203,9 +205,15 @@ class Cells:
 
     def _unknown(self, column: int, value: Any, names: Sequence[int], reason: str) -> Answer:
         self.reasons.setdefault(column, reason)
-        names = names or self.numbers.names
         estimate = math.nan if value is None else float(value)
         return Answer(estimate, *Everything, self._confidence(names), UNKNOWN, self._cost(names))
+
+    def _names(self, column: int) -> Sequence[int]:
+        """Return the numbers that a column may rest on."""
+        if column not in self._columns:
+            trace = self.numbers.program.traces[column]
+            self._columns[column] = self.numbers.names([trace] if trace else [])
+        return self._columns[column]
 
     def _confidence(self, names: Sequence[int]) -> float:
         return min((self.numbers.answer(name).confidence for name in names), default=1.0)

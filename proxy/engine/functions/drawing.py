@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,91 +11,103 @@ import numpy as np
 
 from proxy.engine.functions.numbers import Floats, Numbers
 from proxy.inference.functions.draws import Noises, corners, count
+from proxy.sql.provenance import name as name_of
 
-MAX_DRAWN = 1_000_000  # numbers in all draws, and rows
+MAX_DRAWN = 2_000_000  # numbers in all draws, and rows
 MAX_CORNERS = 250  # numbers up to which each is looked at against all others
 LARGE = 1e6  # what is taken for a number that is not known, to see what depends on it
+SHOWN = 3  # the numbers as they are shown; with those that are not known in two ways
 
-Run = Callable[[list[list[list[list[float | None]]]], int], Sequence[tuple[Any, ...]]]
+Matrices = list[list[list[list[float | None]]]]  # [release][number][draw][row]
+Run = Callable[[Matrices, int], Sequence[tuple[Any, ...]]]
 
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """What columns are in every draw [draws], by the row's key: first over the numbers as they are
-    shown, then with those that are not known in two ways, then over draws, then in corners.
+    """What columns are in every case, by the row's key: [column][case].
+
+    The cases are the numbers as shown, three times; for what is smooth, draws as they come; for
+    what jumps, draws within what is possible, then corners.
     """
 
     delta: float
-    draws: int
+    draws: int = 0
+    smooth: bool = False
     values: dict[int, list[Floats]] = field(default_factory=dict)
 
     def of(self, key: int, column: int) -> Floats | None:
         """Return the values of a cell; None where there are none."""
-        found = self.values.get(key)
-        return found and found[column]  # type: ignore[return-value]  # never an empty list
+        return self.values[key][column] if key in self.values else None
 
     def misses(self, values: Floats) -> bool:
         """Return whether a cell depends on numbers that are not known."""
-        shown, one, two = values[:3]
-        return any(
-            each != shown and not (np.isnan(each) and np.isnan(shown)) for each in (one, two)
-        )
+        return not np.array_equal(values[[0, 0]], values[[1, 2]], equal_nan=True)
 
-    def split(self, values: Floats) -> tuple[float, Floats, Floats]:
-        """Return a cell's value at the estimates, over draws, and in corners."""
-        return float(values[0]), values[3 : 3 + self.draws], values[3 + self.draws :]
+    def split(self, values: Floats, jumps: bool) -> tuple[float, Floats, Floats]:
+        """Return a cell's value as it is shown, over draws, and in corners."""
+        first = SHOWN + self.draws * (jumps and self.smooth)
+        after = first + self.draws
+        return float(values[0]), values[first:after], values[after:] if jumps else values[:0]
 
 
 def draw(numbers: Numbers, rows: int, run: Run) -> Drawn:
     """Return what the SQL gives over draws of all numbers; nothing where they are too many."""
-    names = numbers.names
+    traces = [t for t in numbers.program.traces if t is not None and t.kind == "drawn"]
+    names = numbers.names(traces)
     _, delta = numbers.delta(names)
     draws = count(delta) if delta else 0
-    jumps = any(t and t.kind == "drawn" and t.jumps for t in numbers.program.traces)
+    jumps, smooth = any(t.jumps for t in traces), not all(t.jumps for t in traces)
     known = [name for name in names if not numbers.missing(name)]
     cases = corners(known if len(known) <= MAX_CORNERS else []) if jumps else []
-    if not draws or (draws + len(cases)) * max(len(names), rows) > MAX_DRAWN:
-        return Drawn(delta, 0)
-    noises = Noises(numbers.program.text, draws)
-    columns = {
-        name: _column(numbers, name, noises, cases, delta / max(len(known), 1)) for name in names
-    }
-    total = 3 + draws + len(cases)
-    matrices, rest = [], iter(names)
-    for release, each in zip(numbers.program.releases, numbers.released, strict=True):
-        lists = []
-        for _ in each:
-            whole = np.stack([columns[next(rest)] for _ in range(release.rows)], axis=1)
-            lists.append(_plain(whole))
-        matrices.append(lists)
+    total = SHOWN + draws * (jumps + smooth) + len(cases)
+    if not draws or total * max(len(names), rows) > MAX_DRAWN:
+        return Drawn(delta)
+    noises, share = Noises(numbers.program.text, draws), delta / max(len(known), 1)
+    columns = {}
+    for name in names:
+        column = _drawn(numbers, name, noises, smooth, jumps)
+        ends = [numbers.corner(name, sign, share) for sign in (1, -1)] if cases else [0.0, 0.0]
+        signs = np.array([case.get(name, 0) for case in cases])
+        columns[name] = np.concatenate([column, np.where(signs > 0, *ends)])
     found: dict[int, list[Floats]] = {}
-    for s, key, *values in run(matrices, total):
+    for case, key, *values in run(_matrices(numbers, columns, total), total):
         if key not in found:
             found[key] = [np.full(total, np.nan) for _ in values]
         for column, value in zip(found[key], values, strict=True):
             if value is not None:
-                column[s] = value
-    return Drawn(delta, draws, found)
+                column[case] = value
+    return Drawn(delta, draws, smooth, found)
 
 
-def _column(
-    numbers: Numbers, name: int, noises: Noises, cases: Sequence[Any], delta: float
-) -> Floats:
-    """Return a number in every draw; NaN where it is NULL."""
-    drawn, known = numbers.drawn(name, noises), numbers.linear(name)
-    shown = numbers.shown(name)
-    if known is not None:
-        shown = min(max(shown, known.least), known.most)
-    if drawn is None:  # it is not known: what depends on it, moves with it
-        many = np.full(noises.draws + len(cases), np.nan)
-        return np.concatenate([[math.nan, LARGE, -LARGE], many])
-    high, low = (numbers.corner(name, sign, delta) for sign in (1, -1))
-    signs = np.array([case[name] for case in cases])
-    return np.concatenate([[shown] * 3, drawn, np.where(signs > 0, high, low)])
+def _drawn(numbers: Numbers, name: int, noises: Noises, smooth: bool, jumps: bool) -> Floats:
+    """Return a number as it is shown and in every draw; NaN where it is NULL."""
+    draws = numbers.drawn(name, noises)
+    if draws is None:  # it is not known: what depends on it, moves with it
+        return np.concatenate(
+            [[math.nan, LARGE, -LARGE], np.full(noises.draws * (smooth + jumps), np.nan)]
+        )
+    known, parts = numbers.linear(name), [np.full(SHOWN, numbers.shown(name))]
+    if smooth:
+        parts.append(draws)
+    if jumps:
+        parts.append(np.clip(draws, known.least, known.most) if known else draws)
+    return np.concatenate(parts)
 
 
-def _plain(values: Floats) -> list[list[float | None]]:
-    """Return numbers as parameters of SQL."""
-    if not np.isnan(values).any():
-        return values.tolist()  # type: ignore[no-any-return]
-    return [[None if math.isnan(v) else v for v in row] for row in values.tolist()]
+def _matrices(numbers: Numbers, columns: Mapping[int, Floats], total: int) -> Matrices:
+    """Return all numbers in every case, as parameters of SQL."""
+    matrices: Matrices = []
+    for release in numbers.program.releases:
+        matrices.append([])
+        for k in range(len(release.numbers)):
+            each = [columns.get(name_of(release.index, k, row)) for row in range(release.rows)]
+            given = [column for column in each if column is not None]
+            if not given:  # nothing that is drawn rests on it
+                matrices[-1].append([[None] * len(each)] * total)
+                continue
+            values = np.stack(given, axis=1)
+            plain: list[list[float | None]] = values.tolist()
+            if np.isnan(values).any():
+                plain = [[None if v is None or math.isnan(v) else v for v in row] for row in plain]
+            matrices[-1].append(plain)
+    return matrices

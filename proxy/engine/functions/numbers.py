@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -16,6 +16,7 @@ from proxy.inference import plan as planning
 from proxy.inference.functions.combination import Known
 from proxy.inference.functions.draws import Noises
 from proxy.sql import Program
+from proxy.sql.program import Trace
 from proxy.sql.provenance import DERIVED, name, unpack
 
 Floats = NDArray[np.float64]
@@ -37,13 +38,14 @@ class Numbers:
         """The places of the releases, by their index."""
         return {release.index: place for place, release in enumerate(self.program.releases)}
 
-    @cached_property
-    def names(self) -> list[int]:
-        """The provenance of every released number."""
+    def names(self, traces: Iterable[Trace]) -> list[int]:
+        """Return the provenance of every released number that columns rest on."""
+        chosen = {number for trace in traces for number in trace.numbers}
         return [
             name(release.index, k, row)
-            for release, numbers in zip(self.program.releases, self.released, strict=True)
-            for k in range(len(numbers))
+            for release in self.program.releases
+            for k in range(len(release.numbers))
+            if (release.index, k) in chosen
             for row in range(release.rows)
         ]
 
@@ -103,14 +105,15 @@ class Numbers:
         return delta, min((outcome.delta / outcome.steps for outcome in outcomes), default=0.0)
 
     def drawn(self, number: int, noises: Noises) -> Floats | None:
-        """Return draws of a number, within what is possible; None of one that has none."""
+        """Return draws of a number, as far beyond what is possible as its estimate may be; None of
+        one that has none.
+        """
         known = self.linear(number)
         if known is not None:
             draws = known.estimate - noises.of(known.estimator)
             found = self.outcome(number)
             assert found is not None
-            draws = np.rint(draws) if found[0].number.whole else draws
-            return np.clip(draws, known.least, known.most)
+            return np.rint(draws) if found[0].number.whole else draws
         return self._mean(number, noises)
 
     def _mean(self, number: int, noises: Noises) -> Floats | None:

@@ -25,7 +25,8 @@ from proxy.inference.query import LinearQuery
 from proxy.inference.ratio import hull_end
 
 CANCELED = 1e-12  # of the sizes of what is added up: a rounding
-HALVINGS = 9  # of the place of an end, between half and one and a half times the first guess
+NEAR = 1.1  # times the first guess: within this, and one time less, an end is looked for first
+HALVINGS = 6  # of where it is
 FARTHEST = 2.0**20  # times the first guess: an end farther off is none
 
 
@@ -149,14 +150,13 @@ class Ratio:
 
     def _end(self, middle: float, guess: float) -> float:
         """Return the end of the interval to one side, never less."""
-        far = 1.5
+        near, far = 1 / NEAR, NEAR
         while not self.outside(middle + far * guess):
-            far *= 2
+            near, far = far, 2 * far
             if far > FARTHEST:
                 return math.copysign(math.inf, guess)
-        near = far / 3 if far == 1.5 else far / 2
-        if far == 1.5 and self.outside(middle + near * guess):
-            near = 0.0
+        if near < 1 and self.outside(middle + near * guess):
+            near, far = 0.0, near
         for _ in range(HALVINGS):
             place = (near + far) / 2
             if self.outside(middle + place * guess):
