@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from proxy.errors import DataError, InternalError, StatementTooComplexError
+from proxy.errors import DataError, NotSupportedError, OperationalError
 from proxy.sql import privacy_schema, types
 from proxy.sql.evaluator.evaluator import decimal_type
 from proxy.sql.program import (
@@ -31,6 +31,7 @@ from proxy.sql.program import (
 from proxy.sql.provenance import DERIVED, unpack
 
 MAX_TRACED = 20_000  # numbers of a statement whose wide form is run
+FAILURES = (DataError, NotSupportedError, OperationalError)
 Values = Sequence[Sequence[Sequence[int | float | None]]]  # [release][number][row]
 Companions = Sequence[
     Sequence[Sequence[Sequence[float | bool | None]]]
@@ -109,7 +110,8 @@ def postprocess(
     """
     if program.probe:
         return Rows(program.columns, (), ())
-    table, wide = _table(program, evaluator, parameters(program, values, companions, systems))
+    given = parameters(program, values, companions, systems)
+    table = evaluator.rows(program.sql, given)
     places = {release.index: r for r, release in enumerate(program.releases)}
     width = len(program.columns)
     kinds = [column.type for column in program.columns]
@@ -126,7 +128,8 @@ def postprocess(
         ]
         if program.derived
         else (),
-        table if wide else (),
+        [row[program.wide.key] for row in table] if program.wide else (),
+        _wide(program, evaluator, given),
     )
 
 
@@ -153,18 +156,18 @@ def parameters(
     return parameters
 
 
-def _table(
-    program: Program, evaluator: Rower, parameters: dict[str, object]
-) -> tuple[Sequence[tuple[Any, ...]], bool]:
-    """Return the rows, and whether they are of the wide form: where that is too much, they are not.
+def _wide(
+    program: Program, evaluator: Rower, given: dict[str, object]
+) -> dict[int, tuple[Any, ...]]:
+    """Return the rows of the wide form, by key; nothing where that is too much.
 
     A statement never fails for what is to be told beside its rows.
     """
     numbers = sum(release.rows * len(release.numbers) for release in program.releases)
     if program.wide is not None and numbers <= MAX_TRACED:
-        with suppress(DataError, InternalError, StatementTooComplexError):
-            return evaluator.rows(program.wide.sql, parameters), True
-    return evaluator.rows(program.sql, parameters), False
+        with suppress(*FAILURES):
+            return {row[program.wide.key]: row for row in evaluator.rows(program.wide.sql, given)}
+    return {}
 
 
 def draw(
@@ -183,7 +186,7 @@ def draw(
     more: dict[str, object] = {"draws": count}
     for release, numbers in zip(program.releases, drawn, strict=True):
         more |= {f"{release.name}m{k}": each for k, each in enumerate(numbers)}
-    with suppress(DataError, InternalError, StatementTooComplexError):
+    with suppress(*FAILURES):
         return evaluator.rows(program.wide.drawn, parameters | more)
     return ()
 

@@ -7,7 +7,7 @@ the public domain alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -143,7 +143,7 @@ class Trace:
 class Wide:
     """The SQL of a statement with what tells how its numbers depend on released ones beside it.
 
-    ``drawn`` is the same for each draw of all numbers: the draw, the row's key, and the columns
+    Its rows have the keys of those of the statement, and maybe another order.  ``drawn`` is the same for each draw of all numbers: the draw, the row's key, and the columns
     that traces speak of; empty where none does.
     """
 
@@ -191,4 +191,5 @@ class Rows:
     rows: Sequence[tuple[Cell, ...]]
     origins: Sequence[tuple[Origin | None, ...]] = field(default_factory=tuple)
     derived: Sequence[tuple[Place | None, ...]] = field(default_factory=tuple)
-    wide: Sequence[tuple[Any, ...]] = field(default_factory=tuple)  # of the wide form, if it ran
+    keys: Sequence[int] = ()  # of the rows, where some of their numbers are computed
+    wide: Mapping[int, tuple[Any, ...]] = field(default_factory=dict)  # by key, if that form ran

@@ -23,7 +23,7 @@ from proxy.sql import types
 from proxy.sql.bind.query import Binder
 from proxy.sql.bind.relations import BoundQuery, Cte, Env, Scope, beside_columns
 from proxy.sql.evaluator.evaluator import Evaluator
-from proxy.sql.expression.faces import narrow, wide, without_marks
+from proxy.sql.expression.faces import keyed, narrow, wide, without_marks
 from proxy.sql.expression.typed import HIDDEN, JUMPS, Form
 from proxy.sql.parse import clock, commands, grammar, quantifiers, utility_clause
 from proxy.sql.parse.deep_stack import deeply
@@ -223,10 +223,10 @@ def _program(binder: Binder, bound: BoundQuery) -> Program:
         return Program(binder.text, (), columns, "", probe=True)
     releases = tuple(point.release() for point in binder.points)
     above = (*binder.systems.values(), *binder.withs)
-    withs = [*map(relation, releases), *map(narrow, above)]
-    sql = narrow(bound.sql)
-    places = count(len(columns))  # the provenances stand after the columns
     traces = _traces(bound)
+    form = keyed if traces else narrow
+    withs, sql = [*map(relation, releases), *map(form, above)], form(bound.sql)
+    places = count(len(columns))  # the provenances stand after the columns
     return Program(
         binder.text,
         tuple(release for release in releases if release.rows),

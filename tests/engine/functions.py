@@ -65,9 +65,7 @@ class World:
                 key = id(number)
                 if key not in self._known:
                     rows = [number.family.row(i) for i in range(release.rows)]
-                    best = [
-                        min(self.history.estimators(q), key=lambda e: e.variance) for q in rows
-                    ]
+                    best = [min(self.history.estimators(q), key=lambda e: e.variance) for q in rows]
                     self._known[key] = [(each,) for each in best]
                 estimators = self._known[key]
                 goal = AbsoluteGoal(number, 1, self.delta)
@@ -86,10 +84,7 @@ class World:
     def true_rows(self, program):
         """Return what a statement gives on the true numbers."""
         values = [
-            [
-                [self.answer(n.family.row(i)) for i in range(release.rows)]
-                for n in release.numbers
-            ]
+            [[self.answer(n.family.row(i)) for i in range(release.rows)] for n in release.numbers]
             for release in program.releases
         ]
         return postprocess(program, values, self.evaluator).rows
@@ -118,9 +113,8 @@ def numpy_over(over, drawn, rows, program):
     """Return what a function of numpy gives, in the form in which the SQL does."""
     numbers = [np.array(each, dtype=float) for each in drawn[0]]
     cells = over(*numbers)  # [draw, row]
-    keys = [row[program.wide.key] for row in rows.wide]
     return [
         (s, key, None if np.isnan(v) else float(v))
         for s, line in enumerate(cells)
-        for key, v in zip(keys, line, strict=True)
+        for key, v in zip(rows.keys, line, strict=True)
     ]

@@ -64,13 +64,14 @@ class Cells:
             ]
 
     def _answer(self, place: int, column: int, trace: Trace, value: Any) -> Answer | None:
-        if not self.rows.wide:
+        wide = self.rows.wide.get(self.rows.keys[place])
+        if wide is None:
             return self._unknown(column, value, self._names(column), MANY)
         if trace.kind == "hidden":
             return self._unknown(column, value, self._names(column), HIDDEN)
         if trace.kind == "drawn":
             return self._from_draws(place, column, trace, value)
-        parts = [_combination(self.rows.wide[place][part]) for part in trace.parts]
+        parts = [_combination(wide[part]) for part in trace.parts]
         if None in parts:  # an outer join, the first row of a window: it is no number, or constant
             return None if value is None else _constant(value)
         top, *bottom = [part for part in parts if part is not None]
@@ -169,10 +170,8 @@ class Cells:
 
     def _from_draws(self, place: int, column: int, trace: Trace, value: Any) -> Answer | None:
         """Return what the SQL over drawn numbers tells of a cell."""
-        assert self.numbers.program.wide is not None
         drawn, names = self.drawn(), self._names(column)
-        key = self.rows.wide[place][self.numbers.program.wide.key]
-        found = drawn.of(key, trace.parts[0])
+        found = drawn.of(self.rows.keys[place], trace.parts[0])
         if found is None:
             return self._unknown(column, value, names, FAILED if drawn.draws else MANY)
         if drawn.misses(found):

@@ -95,8 +95,11 @@ def around(what: Combination, numbers: Mapping[int, Known], delta: float) -> End
     """
     least, most = what.possible(numbers)
     half = planning.half_width(what.law(numbers), delta)
-    middle = min(max(what.estimate(numbers), least), most)
-    room = 4 * math.ulp(abs(middle) + half) if half else 0.0
+    terms = [what.constant, *(c * numbers[i].estimate for i, c in what.terms.items())]
+    middle = min(max(math.fsum(terms), least), most)
+    room = 0.0
+    if any(value % 1 for value in (*terms, half)):  # else all of it is exact
+        room = 4 * math.ulp(math.fsum(map(abs, terms)) + half)
     return max(middle - half - room, least), min(middle + half + room, most)
 
 

@@ -10,6 +10,7 @@ from sqlglot import exp
 from proxy.errors import ProgrammingError
 from proxy.sql.bind.names import Names
 from proxy.sql.expression.faces import beside, drawn, shown, twofold
+from proxy.sql.expression.faces import key as row_key
 from proxy.sql.expression.typed import Form, TypedSql
 from proxy.sql.parse.tree import position
 from proxy.sql.program import Request
@@ -135,8 +136,13 @@ def beside_texts(outputs: Sequence[Output], key: str) -> list[str]:
 
 def beside_all(outputs: Sequence[Output], key: str) -> str:
     """Return the columns that stand beside those of a bound query, with their names."""
-    pairs = zip(beside_texts(outputs, key), beside_columns(outputs), strict=True)
-    return beside("".join(f", {text} AS {name}" for text, name in pairs))
+    first, *rest = zip(beside_texts(outputs, key), beside_columns(outputs), strict=True)
+    return with_key(first[0], [f"{text} AS {name}" for text, name in rest])
+
+
+def with_key(key: str, columns: Iterable[str]) -> str:
+    """Return the key of a row, and the other columns that stand beside those of a query."""
+    return row_key(f", {key} AS k") + beside("".join(f", {column}" for column in columns))
 
 
 def rename_columns(

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError, TypeMismatchError
-from proxy.sql.bind.relations import BoundQuery, Output, beside_all, beside_columns
+from proxy.sql.bind.relations import BoundQuery, Output, beside_all, beside_columns, with_key
 from proxy.sql.expression.aggregates import ordered
-from proxy.sql.expression.faces import beside, shown
+from proxy.sql.expression.faces import shown
 from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import position, refuse_constant
@@ -64,7 +64,7 @@ def render_select(node: exp.Expr, body: Body, lower: Callable[[exp.Expr], TypedS
     if distinct:
         listed = ", ".join(f"c{i}" for i in range(len(body.outputs)))
         traces = [f"min(s{i}) AS s{i}" for i in traced]
-        first = beside(f", {first_of(body.outputs)}")
+        first = first_of(body.outputs)
         text = f"SELECT {', '.join([listed, *traces])}{first} FROM ({text}) GROUP BY {listed}"
     else:
         order += body.ties
@@ -80,8 +80,8 @@ def identity(keys: Sequence[str]) -> str:
 
 def first_of(outputs: Sequence[Output]) -> str:
     """Return what stands beside the columns of one of several like rows."""
-    picked = [f"first({name} ORDER BY k) AS {name}" for name in beside_columns(outputs)[1:]]
-    return ", ".join(["min(k) AS k", *picked])
+    names = beside_columns(outputs)[1:]
+    return with_key("min(k)", (f"first({name} ORDER BY k) AS {name}" for name in names))
 
 
 def _ordered(

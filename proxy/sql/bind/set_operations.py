@@ -11,10 +11,10 @@ from proxy.errors import SQLSyntaxError
 from proxy.sql import types
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
-from proxy.sql.bind.relations import BoundQuery, Output, Scope, beside_all
+from proxy.sql.bind.relations import BoundQuery, Output, Scope, beside_all, with_key
 from proxy.sql.bind.render import first_of
 from proxy.sql.bind.results import ResultExpressions
-from proxy.sql.expression.faces import beside, shown
+from proxy.sql.expression.faces import shown
 from proxy.sql.expression.typed import Form, TypedSql, coerce, hidden, widest
 from proxy.sql.parse.tree import position
 
@@ -67,7 +67,7 @@ def set_operation(node: exp.Expr, sides: Sequence[BoundQuery]) -> BoundQuery:
     if plain and not everything:
         picked = [f"min(s{i}) AS s{i}" for i, s in enumerate(traced) if s]
         listed = ", ".join(columns)
-        first = beside(f", {first_of(outputs)}")
+        first = first_of(outputs)
         text = f"SELECT {', '.join([*columns, *picked])}{first} FROM ({text}) GROUP BY {listed}"
     if not plain:  # a row is not of one side
         text = f"SELECT *{beside_all(outputs, f'hash({chr(44).join(columns)})')} FROM ({text})"
@@ -106,14 +106,14 @@ def _beside_side(
     side: BoundQuery, number: int, kinds: Sequence[str], merged: Sequence[TypedSql]
 ) -> str:
     """Return what stands beside the columns of one side of a UNION."""
-    key = f"{', '.join(f'c{i}' for i in range(len(kinds)))}" if side.public else "k"
-    texts = [f"hash({number}, {key}) AS k"]
+    key = ", ".join(f"c{i}" for i in range(len(kinds))) if side.public else "k"
+    texts = []
     for i, (output, kind, column) in enumerate(zip(side.outputs, kinds, merged, strict=True)):
         if column.chance:
             name = f"d{i}" if output.typed.chance else f"c{i}"
             texts.append(f"{coerce(TypedSql(name, output.typed.type), kind).sql} AS d{i}")
             texts += [f"f{i}_{k}" for k in range(len(column.form.parts) if column.form else 0)]
-    return beside(f", {', '.join(texts)}")
+    return with_key(f"hash({number}, {key})", texts)
 
 
 def values(binding: Binding, node: exp.Expr, scope: Scope) -> BoundQuery:

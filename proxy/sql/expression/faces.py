@@ -1,8 +1,9 @@
 r"""Two faces of a text: an expression over the numbers that are shown, or over drawn ones.
 
 A column of released numbers is written once, with both names; ``shown`` and ``drawn`` choose.  What
-stands ``beside`` the columns of a query is there only in the ``wide`` form of a statement.  Marks
-begin with NUL, which no text of PostgreSQL's may contain: ``without_marks`` refuses it.
+stands ``beside`` the columns of a query is there only in the ``wide`` form of a statement, the
+``key`` of a row in its ``keyed`` form too.  Marks begin with NUL, which no text of PostgreSQL's may
+contain: ``without_marks`` refuses it.
 """
 
 from __future__ import annotations
@@ -48,18 +49,35 @@ def beside(text: str) -> str:
     return f"{MARK}[{text}{MARK}]"
 
 
+def key(text: str) -> str:
+    """Return a text that is there in the wide and in the keyed form of a statement."""
+    return f"{MARK}<{text}{MARK}>"
+
+
 def wide(text: str) -> str:
     """Return the text of a statement with all that stands beside its columns."""
-    return shown(text).replace(f"{MARK}[", "").replace(f"{MARK}]", "")
+    return _formed(text, "")
+
+
+def keyed(text: str) -> str:
+    """Return the text of a statement with the keys of its rows."""
+    return _formed(text, "[")
 
 
 def narrow(text: str) -> str:
-    """Return the text of a statement without it."""
+    """Return the text of a statement without either."""
+    return _formed(text, "[<")
+
+
+def _formed(text: str, left_out: str) -> str:
     head, *rest = shown(text).split(MARK)
-    pieces, depth = [head], 0
+    pieces, opened = [head], []
     for piece in rest:
-        depth += 1 if piece[0] == "[" else -1
-        if not depth:
+        if piece[0] in "[<":
+            opened.append(piece[0] in left_out)
+        else:
+            opened.pop()
+        if not any(opened):
             pieces.append(piece[1:])
     return "".join(pieces)
 
