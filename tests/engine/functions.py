@@ -1,14 +1,15 @@
-"""Histories in memory, whose noise is drawn anew for each run: what statements tell of them.
+"""Histories in memory, whose noise is drawn anew for each run, and what is told of a statement.
 
-The truth is the counts of a few cells.  A run costs what the interval costs: the SQL around the
-numbers is run once, for its forms; over drawn numbers a function of numpy stands for it, which is
-compared with the SQL by ``sql_over``.
+The truth is what is in each cell.  A run costs little: nothing is planned, stored or charged; over
+drawn numbers a function of numpy may stand for the SQL, of which tests say that it is the same.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from proxy.engine.answers import Answer
 from proxy.engine.functions.cells import computed
 from proxy.engine.functions.numbers import Numbers
 from proxy.engine.linear_goals import AbsoluteGoal
@@ -21,100 +22,115 @@ from proxy.sql.compile.release_point import space
 
 @dataclass
 class World:
-    """A policy's space, its true cells, and a history that measured some statements."""
+    """A policy, what is in its cells, and a history of noisy answers."""
 
     policy: object
     evaluator: object
-    compile: object  # a text to its program
-    truth: np.ndarray  # the count of each cell
+    truth: dict  # of each part of a query: what is in each cell
     delta: float
+    seed: int = 1
+    exact: list = field(default_factory=list)  # the answers without noise
+    _best: dict = field(default_factory=dict)
 
     def __post_init__(self):
         self.history = History(space(self.policy.domain), self.policy.max_records)
-        self.exact = []
+        self.random = np.random.default_rng(self.seed)
 
-    def measured(self, text, scale):
-        """Take up the numbers of a statement, measured with this noise."""
-        for release in self.compile(text).releases:
+    def measured(self, program, scale):
+        """Take up the numbers of a statement, measured with noise of this scale."""
+        for release in program.releases:
             for number in release.numbers:
-                family = number.family
-                self.history.append(family, scale)
-                self.exact += [self.answer(family.row(i)) for i in range(family.rows)]
+                for family in filter(None, (number.denominator, number.family)):
+                    self.history.append(family, scale)
+                    rows = map(family.row, range(family.rows))
+                    self.exact += [int(self.answer(q) / family.grid) for q in rows]
 
     def answer(self, query):
-        """Return the true answer to a count query, in units of its grid."""
-        ((part, term),) = query.parts.items()
-        assert part == 0
-        axes = range(len(self.policy.domain.sizes))
-        return int((term.dense(list(axes), query.space) * self.truth).sum())
+        """Return the true answer to a query."""
+        axes = list(range(len(self.policy.domain.sizes)))
+        terms = (t.dense(axes, query.space) * self.truth[p] for p, t in query.parts.items())
+        return query.grid * sum(int(term.sum()) for term in terms)
 
-    def run(self, rng):
+    def run(self):
         """Draw all noise anew."""
-        rates = np.array(self.history._rates)
-        noise = rng.geometric(-np.expm1(-rates)) - rng.geometric(-np.expm1(-rates))
+        p = -np.expm1(-np.array(self.history._rates))
+        noise = self.random.geometric(p) - self.random.geometric(p)
         self.history.answers[:] = [a + int(k) for a, k in zip(self.exact, noise, strict=True)]
 
     def outcomes(self, program):
-        """Return what is known of the numbers of a statement, all inferred."""
-        found = []
-        for release in program.releases:
-            row = []
-            for number in release.numbers:
-                if not hasattr(self, "_known"):
-                    self._known = {}
-                key = id(number)
-                if key not in self._known:
-                    rows = [number.family.row(i) for i in range(release.rows)]
-                    best = [min(self.history.estimators(q), key=lambda e: e.variance) for q in rows]
-                    self._known[key] = [(each,) for each in best]
-                estimators = self._known[key]
-                goal = AbsoluteGoal(number, 1, self.delta)
-                answers = goal.answers(self.history, estimators, frozenset(), {})
-                row.append(Outcome(number, self.delta, estimators, answers, ()))
-            found.append(row)
-        return found
-
-    def values(self, outcomes):
-        """Return the numbers as they are shown."""
+        """Return what is known of the numbers of a statement: all are inferred."""
         return [
-            [[shown(a.estimate, each.number, False) for a in each.answers] for each in release]
-            for release in outcomes
+            [self._outcome(number, release.rows) for number in release.numbers]
+            for release in program.releases
         ]
+
+    def _outcome(self, number, rows):
+        estimators = [
+            tuple(
+                self._estimator((id(number), k, row), family.row(row))
+                for k, family in enumerate(filter(None, (number.denominator, number.family)))
+            )
+            for row in range(rows)
+        ]
+        if number.kind != "avg":
+            goal = AbsoluteGoal(number, 1, self.delta)
+            answers = goal.answers(self.history, estimators, frozenset(), {})
+            return Outcome(number, self.delta, estimators, answers, ())
+        estimates = [tuple(map(self.history.estimate, row)) for row in estimators]
+        low, high = map(float, number.bounds)
+        means = [
+            min(max(float(number.shift) + top / under, low), high) if under > 0 else math.nan
+            for under, top in estimates
+        ]
+        answers = [Answer(mean, low, high, 1 - self.delta, "inferred", 0.0) for mean in means]
+        return Outcome(number, self.delta, estimators, answers, (), 1, estimates)
+
+    def _estimator(self, key, query):
+        if key not in self._best:
+            known = self.history.estimators(query)
+            self._best[key] = min(known, key=lambda estimator: estimator.variance)
+        return self._best[key]
 
     def true_rows(self, program):
         """Return what a statement gives on the true numbers."""
         values = [
-            [[self.answer(n.family.row(i)) for i in range(release.rows)] for n in release.numbers]
+            [[self._true(number, row) for row in range(release.rows)] for number in release.numbers]
             for release in program.releases
         ]
         return postprocess(program, values, self.evaluator).rows
 
-    def told(self, program, rows=None, over=None):
-        """Return the answers of the computed cells, by row and column.
+    def _true(self, number, row):
+        value = self.answer(number.family.row(row))
+        if number.kind == "avg":
+            below = self.answer(number.denominator.row(row))
+            return float(number.shift + value / below) if below else None
+        return int(value) if number.whole else float(value)
 
-        ``rows``: those of an earlier run, whose forms are the same; ``over``: what the SQL gives
-        over drawn numbers, as a function of [draw, number, row].
+    def told(self, program, over=None, place=None):
+        """Return the answers of the computed cells, of all rows or of one.
+
+        ``over`` stands for the SQL over drawn numbers: a function of arrays [draw, row], one for
+        each number, which gives the column that is drawn [draw, row].
         """
         outcomes = self.outcomes(program)
-        values = self.values(outcomes)
-        given = rows or postprocess(program, values, self.evaluator)
+        values = [
+            [[shown(a.estimate, each.number, False) for a in each.answers] for each in release]
+            for release in outcomes
+        ]
+        rows = postprocess(program, values, self.evaluator)
+        places = list(range(len(rows.rows)) if place is None else [place])
+        rows = replace(
+            rows, rows=[rows.rows[i] for i in places], keys=[rows.keys[i] for i in places]
+        )
 
         def run(drawn, count):
             if over is None:
-                par = parameters(program, values)
-                return draw(program, self.evaluator, par, drawn, count)
-            return numpy_over(over, drawn, given, program)
+                return draw(program, self.evaluator, parameters(program, values), drawn, count)
+            cells = over(*(np.array(each, dtype=float) for each in drawn[0]))
+            return [
+                (case, key, None if math.isnan(line[i]) else float(line[i]))
+                for case, line in enumerate(cells)
+                for i, key in zip(places, rows.keys, strict=True)
+            ]
 
-        numbers = Numbers(program, outcomes, values, [])
-        return computed(numbers, given, run, lambda: None)[0], given
-
-
-def numpy_over(over, drawn, rows, program):
-    """Return what a function of numpy gives, in the form in which the SQL does."""
-    numbers = [np.array(each, dtype=float) for each in drawn[0]]
-    cells = over(*numbers)  # [draw, row]
-    return [
-        (s, key, None if np.isnan(v) else float(v))
-        for s, line in enumerate(cells)
-        for key, v in zip(rows.keys, line, strict=True)
-    ]
+        return computed(Numbers(program, outcomes, values, []), rows, run, lambda: None)[0]

@@ -138,5 +138,7 @@ class Numbers:
         answer = self.answer(number)
         if (known := self.linear(number)) is not None:
             end = known.estimate + sign * planning.half_width(known.estimator, delta)
+            found = self.outcome(number)
+            end = float(np.rint(end)) if found and found[0].number.whole else end
             return min(max(end, known.least), known.most)
         return answer.high if sign > 0 else answer.low
