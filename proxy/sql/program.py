@@ -143,8 +143,9 @@ class Trace:
 class Wide:
     """The SQL of a statement with what tells how its numbers depend on released ones beside it.
 
-    Its rows have the keys of those of the statement, and maybe another order.  ``drawn`` is the same for each draw of all numbers: the draw, the row's key, and the columns
-    that traces speak of; empty where none does.
+    Its rows have the keys of those of the statement, and maybe another order.  ``drawn`` is the
+    same for each draw of all numbers: the draw, the row's key, and the columns that traces speak
+    of; empty where none does.
     """
 
     sql: str
