@@ -219,20 +219,23 @@ def _views(source: Source) -> Env:
 def _program(binder: Binder, bound: BoundQuery) -> Program:
     """Return the program of a bound query: its releases, and the SQL over their relations."""
     columns = tuple(Column(output.name, output.typed.type) for output in bound.outputs)
+    places = count(len(columns))  # the provenances stand after the columns
+    provenances = tuple(
+        next(places) if output.typed.provenance else None for output in bound.outputs
+    )
+    traces = _traces(bound)
     if bound.probe:
-        return Program(binder.text, (), columns, "", probe=True)
+        return Program(binder.text, (), columns, "", provenances, probe=True, traces=traces)
     releases = tuple(point.release() for point in binder.points)
     above = (*binder.systems.values(), *binder.withs)
-    traces = _traces(bound)
     form = keyed if traces else narrow
     withs, sql = [*map(relation, releases), *map(form, above)], form(bound.sql)
-    places = count(len(columns))  # the provenances stand after the columns
     return Program(
         binder.text,
         tuple(release for release in releases if release.rows),
         columns,
         f"WITH {', '.join(withs)} {sql}" if withs else sql,
-        tuple(next(places) if output.typed.provenance else None for output in bound.outputs),
+        provenances,
         systems=tuple(binder.systems),
         notices=tuple(binder.notices),
         derived=tuple(binder.derived),

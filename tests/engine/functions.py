@@ -18,6 +18,7 @@ from proxy.engine.result import shown
 from proxy.inference.history import History
 from proxy.sql import draw, parameters, postprocess
 from proxy.sql.compile.release_point import space
+from proxy.sql.provenance import unpack
 
 
 @dataclass
@@ -31,6 +32,7 @@ class World:
     seed: int = 1
     exact: list = field(default_factory=list)  # the answers without noise
     _best: dict = field(default_factory=dict)
+    _first: dict = field(default_factory=dict)
 
     def __post_init__(self):
         self.history = History(space(self.policy.domain), self.policy.max_records)
@@ -106,6 +108,37 @@ class World:
             return float(number.shift + value / below) if below else None
         return int(value) if number.whole else float(value)
 
+    def _rows(self, program, values, over):
+        """Return the rows of a statement: once by its SQL, then as their forms say.
+
+        Where draws are looked at, nothing is asked of the values.
+        """
+        if over is None and program.wide.drawn:
+            return postprocess(program, values, self.evaluator)
+        if id(program) not in self._first:
+            self._first[id(program)] = postprocess(program, values, self.evaluator)
+        rows = self._first[id(program)]
+        if program.wide.drawn:
+            return rows
+
+        def total(terms):
+            numbers = [(t["c"], unpack(t["i"]) if t["i"] >= 0 else None) for t in terms]
+            return sum(c * (values[at[0]][at[1]][at[2]] if at else 1.0) for c, at in numbers)
+
+        moved = []
+        for key, row in zip(rows.keys, rows.rows, strict=True):
+            cells = list(row)
+            for i, trace in enumerate(program.traces):
+                if trace is None or trace.steps:
+                    continue
+                parts = [rows.wide[key][part] for part in trace.parts]
+                if None in parts:
+                    continue
+                top, *under = map(total, parts)
+                cells[i] = top if not under else top / under[0] if under[0] else None
+            moved.append(tuple(cells))
+        return replace(rows, rows=moved)
+
     def told(self, program, over=None, place=None):
         """Return the answers of the computed cells, of all rows or of one.
 
@@ -117,7 +150,7 @@ class World:
             [[shown(a.estimate, each.number, False) for a in each.answers] for each in release]
             for release in outcomes
         ]
-        rows = postprocess(program, values, self.evaluator)
+        rows = self._rows(program, values, over)
         places = list(range(len(rows.rows)) if place is None else [place])
         rows = replace(
             rows, rows=[rows.rows[i] for i in places], keys=[rows.keys[i] for i in places]

@@ -172,6 +172,23 @@ def test_approximate_intervals_hold_the_truth_nearly_as_often(public, kind):
     assert held / seen >= 1 - DELTA - 0.03
 
 
+@pytest.mark.parametrize("kind", EXACT)
+def test_forms_say_what_the_sql_says(public, kind):
+    """
+    So that they may stand for it, too: the second run's value is the SQL's.
+    """
+    program, made = compile_statement(statement(EXACT[kind]), *public), world(public, 5.0)
+    made.run()
+    made.told(program)
+    made.run()
+    second = made.told(program)
+    made._first.clear()
+    for one, two in zip(second, made.told(program), strict=True):
+        if two[-1] is None or program.traces[-1].steps:
+            continue
+        assert one[-1].estimate == pytest.approx(two[-1].estimate, rel=1e-9, nan_ok=True)
+
+
 @pytest.mark.parametrize("kind", [kind for kind, each in APPROXIMATE.items() if each[1]])
 def test_numpy_says_what_the_sql_says_over_drawn_numbers(public, kind):
     """

@@ -16,7 +16,7 @@ from proxy.sql.provenance import name as name_of
 MAX_DRAWN = 2_000_000  # numbers in all draws, and rows
 MAX_CORNERS = 250  # numbers up to which each is looked at against all others
 LARGE = 1e6  # what is taken for a number that is not known, to see what depends on it
-SHOWN = 3  # the numbers as they are shown; with those that are not known in two ways
+FIRST = 4  # cases before the draws
 
 Matrices = list[list[list[list[float | None]]]]  # [release][number][draw][row]
 Run = Callable[[Matrices, int], Sequence[tuple[Any, ...]]]
@@ -26,8 +26,9 @@ Run = Callable[[Matrices, int], Sequence[tuple[Any, ...]]]
 class Drawn:
     """What columns are in every case, by the row's key: [column][case].
 
-    The cases are the numbers as shown, three times; for what is smooth, draws as they come; for
-    what jumps, draws within what is possible, then corners.
+    The cases are the numbers as shown; any numbers, with those that are not known NULL, large and
+    small; for what is smooth, draws as they come; for what jumps, draws within what is
+    possible, then corners.
     """
 
     delta: float
@@ -41,11 +42,11 @@ class Drawn:
 
     def misses(self, values: Floats) -> bool:
         """Return whether a cell depends on numbers that are not known."""
-        return not np.array_equal(values[[0, 0]], values[[1, 2]], equal_nan=True)
+        return not np.array_equal(values[[1, 1]], values[[2, 3]], equal_nan=True)
 
     def split(self, values: Floats, jumps: bool) -> tuple[float, Floats, Floats]:
         """Return a cell's value as it is shown, over draws, and in corners."""
-        first = SHOWN + self.draws * (jumps and self.smooth)
+        first = FIRST + self.draws * (jumps and self.smooth)
         after = first + self.draws
         return float(values[0]), values[first:after], values[after:] if jumps else values[:0]
 
@@ -59,7 +60,7 @@ def draw(numbers: Numbers, rows: int, run: Run) -> Drawn:
     jumps, smooth = any(t.jumps for t in traces), not all(t.jumps for t in traces)
     known = [name for name in names if not numbers.missing(name)]
     cases = corners(known if len(known) <= MAX_CORNERS else []) if jumps else []
-    total = SHOWN + draws * (jumps + smooth) + len(cases)
+    total = FIRST + draws * (jumps + smooth) + len(cases)
     if not draws or total * max(len(names), rows) > MAX_DRAWN:
         return Drawn(delta)
     noises, share = Noises(numbers.program.text, draws), delta / max(len(known), 1)
@@ -83,10 +84,11 @@ def _drawn(numbers: Numbers, name: int, noises: Noises, smooth: bool, jumps: boo
     """Return a number as it is shown and in every draw; NaN where it is NULL."""
     draws = numbers.drawn(name, noises)
     if draws is None:  # it is not known: what depends on it, moves with it
-        return np.concatenate(
-            [[math.nan, LARGE, -LARGE], np.full(noises.draws * (smooth + jumps), np.nan)]
-        )
-    known, parts = numbers.linear(name), [np.full(SHOWN, numbers.shown(name))]
+        nothing = np.full(noises.draws * (smooth + jumps), np.nan)
+        return np.concatenate([[math.nan, math.nan, LARGE, -LARGE], nothing])
+    any_number = float(1009 + name % 997)
+    known = numbers.linear(name)
+    parts = [np.array([numbers.shown(name), *[any_number] * (FIRST - 1)])]
     if smooth:
         parts.append(draws)
     if jumps:

@@ -15,6 +15,7 @@ from proxy.sql.bind.relations import BoundQuery, Output, Scope, beside_all, with
 from proxy.sql.bind.render import first_of
 from proxy.sql.bind.results import ResultExpressions
 from proxy.sql.expression.faces import shown
+from proxy.sql.expression.forms import of as form_of
 from proxy.sql.expression.typed import Form, TypedSql, coerce, hidden, widest
 from proxy.sql.parse.tree import position
 
@@ -81,9 +82,9 @@ def _merged(sides: Sequence[BoundQuery], plain: bool) -> list[TypedSql]:
         one, two = (output.typed for output in pair)
         mixed = one.partial or two.partial or bool(one.provenance) != bool(two.provenance)
         moved = replace(one, chance=max(one.chance, two.chance), form=None, partial=mixed)
-        forms = [output.typed.form for output in pair]
-        if plain and forms[0] and forms[1] and _shape(forms[0]) == _shape(forms[1]):
-            moved = replace(moved, form=forms[0])
+        first, second = (form_of(output.typed) for output in pair)
+        if plain and moved.chance and first and second and _shape(first) == _shape(second):
+            moved = replace(moved, form=first)
         merged.append(moved if plain else hidden(moved))
     return merged
 
@@ -112,7 +113,10 @@ def _beside_side(
         if column.chance:
             name = f"d{i}" if output.typed.chance else f"c{i}"
             texts.append(f"{coerce(TypedSql(name, output.typed.type), kind).sql} AS d{i}")
-            texts += [f"f{i}_{k}" for k in range(len(column.form.parts) if column.form else 0)]
+            if column.form and output.typed.chance:
+                texts += [f"f{i}_{k}" for k in range(len(column.form.parts))]
+            elif column.form and (form := form_of(replace(output.typed, sql=f"c{i}"))):
+                texts += [f"{part} AS f{i}_{k}" for k, part in enumerate(form.parts)]
     return with_key(f"hash({number}, {key})", texts)
 
 
