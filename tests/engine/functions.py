@@ -123,7 +123,8 @@ class World:
 
         def total(terms):
             numbers = [(t["c"], unpack(t["i"]) if t["i"] >= 0 else None) for t in terms]
-            return sum(c * (values[at[0]][at[1]][at[2]] if at else 1.0) for c, at in numbers)
+            terms = [(c, values[at[0]][at[1]][at[2]] if at else 1.0) for c, at in numbers]
+            return None if any(v is None for _, v in terms) else sum(c * v for c, v in terms)
 
         moved = []
         for key, row in zip(rows.keys, rows.rows, strict=True):
@@ -135,6 +136,9 @@ class World:
                 if None in parts:
                     continue
                 top, *under = map(total, parts)
+                if top is None:
+                    cells[i] = None
+                    continue
                 cells[i] = top if not under else top / under[0] if under[0] else None
             moved.append(tuple(cells))
         return replace(rows, rows=moved)

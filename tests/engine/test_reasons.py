@@ -124,7 +124,8 @@ def test_sums_of_whole_measures_are_whole(engine):
         "bigint", "bigint", "numeric", "numeric", "numeric", "double precision",
     ]  # fmt: skip
     assert [float(cell) for cell in found.rows[0]] == [4900, 1633, 2450, 24.5, 4900, 19950]
-    assert found.places == [[0, 2, 3, 4, 5]]  # a quotient is derived
+    assert found.places == [[0, 1, 2, 3, 4, 5]]
+    assert [answer.source for answer in found.answers[0]][1] == "derived"  # the quotient
     with pytest.raises(Exception, match="divided without remainder"):
         engine.session().execute("SELECT SUM(k / 2) FROM people")
     with pytest.raises(DataError, match="integer out of range"):
