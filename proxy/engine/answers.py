@@ -16,14 +16,15 @@ from proxy.sql.program import Column
 class Answer:
     """One number: P(low ≤ θ ≤ high) ≥ confidence; ``cost`` in alpha, 0 where it was inferred.
 
-    A ratio whose denominator is nothing has the estimate NaN, and is NULL in the rows.
+    A ratio whose denominator is nothing has the estimate NaN, and is NULL in the rows; an end that
+    an interval has not is infinite.
     """
 
     estimate: float
     low: float
     high: float
     confidence: float
-    source: str  # measured | inferred | derived
+    source: str  # measured | inferred | derived | approximate | unknown
     cost: float
 
 

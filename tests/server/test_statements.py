@@ -198,6 +198,48 @@ def test_a_prepared_statement_whose_columns_changed_is_refused(server):
         assert row[1] <= row[0] <= row[2]
 
 
+COMPUTED = {
+    "SELECT region, COUNT(*) * 100.0 / SUM(COUNT(*)) OVER () AS share, RANK() OVER (ORDER BY"
+    " COUNT(*) DESC) AS place, COUNT(*) > 5 AS some FROM cps1988 GROUP BY region": "derived",
+    "SELECT MAX(n) - MIN(n) AS spread, 'x' AS x FROM (SELECT region, COUNT(*) AS n FROM cps1988"
+    " GROUP BY region) t": "approximate",
+    "SELECT SUM(n) / 2.0 AS half FROM counts": "derived",
+    "SELECT COUNT(*) FILTER (WHERE n > 5) AS c, STRING_AGG(n::text, ',') AS l FROM counts":
+    "approximate",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", COMPUTED)
+def test_computed_numbers_are_described_as_they_come(server, text):
+    """
+    With ``privacy.columns`` Describe, the rows, a COPY and a view have the same columns: three more
+    for each computed number, worked out in a worker.
+    """
+    with server.connect(options="-c privacy.utility=500,0.05") as connection:
+        connection.execute(
+            "CREATE TEMP VIEW counts AS SELECT region, COUNT(*) AS n FROM cps1988 GROUP BY region"
+        )
+        connection.execute("SET privacy.columns = on")
+        connection.execute(f"CREATE TEMP VIEW v AS {text}")
+        wire = connection.pgconn
+        wire.prepare(b"s", text.encode())
+        described = wire.describe_prepared(b"s")
+        names = [described.fname(i).decode() for i in range(described.nfields)]
+        cursor = connection.execute(text)
+        assert [column.name for column in cursor.description] == names
+        rows = cursor.fetchall()
+        assert connection.execute("SELECT * FROM v").fetchall() == rows
+        with connection.cursor().copy(f"COPY ({text}) TO STDOUT CSV HEADER") as copied:
+            head = b"".join(map(bytes, copied)).decode().split("\n")[0]
+        assert head == ",".join(names)
+        column = next(name for name in names if f"{name}_source" in names)
+        at = names.index(column)
+        assert names[at + 1 : at + 4] == [f"{column}_{what}" for what in ("low", "high", "source")]
+        for row in rows:
+            assert row[at + 3] == COMPUTED[text]
+            assert row[at + 1] <= row[at] <= row[at + 2]
+
+
 def test_settings_of_a_pipeline_end_with_it(server):
     """
     What was set for the implicit transaction of a pipeline holds in it, and not behind it.

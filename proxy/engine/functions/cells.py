@@ -32,7 +32,7 @@ DROWNED = (
     "noise drowns it, so that it may be anything; ask for its numbers within a smaller half_width"
 )
 LEFT_OUT = "it rests on numbers that are not known"
-HIDDEN = "it follows from released numbers in a way that is not followed up"
+HIDDEN = "how noise moves it is not known"
 MANY = "it rests on more numbers than are looked at together"
 FAILED = "the statement cannot be worked out over draws of the noise"
 Everything = (-math.inf, math.inf)

@@ -112,6 +112,19 @@ OTHERS: dict[str, tuple[tuple[str, str], ...]] = {
         ("SELECT DISTINCT ON (x) … ORDER BY x, y", "the first row of each x"),
         ("GROUPING(x)", "which columns a row of ROLLUP, CUBE or GROUPING SETS is grouped by"),
     ),
+    "Where the interval of a number comes from: its source": (
+        ("measured, inferred", "a COUNT, SUM, AVG, or linear combination of protected rows"),
+        ("derived", "exact: what is linear in counts and sums (differences, totals and running "
+            "sums of groups, LAG), the ratio of two such (shares, rates, SUM / COUNT); of either, "
+            "or of any one number, casts, ROUND, TRUNC, FLOOR, CEIL, ABS, SIGN, SQRT, CBRT, LN, "
+            "LOG, EXP, COALESCE, NULLIF, GREATEST and LEAST with constants; medians, extremes "
+            "and variances of protected rows"),
+        ("approximate", "from draws of the noise: all else, as ranks, products, MAX and STDDEV "
+            "over results, CASE by a number, a difference of AVGs"),
+        ("unknown", "there is none; a NOTICE says why"),
+        ("WHERE, HAVING, GROUP BY, ORDER BY, LIMIT", "choose among numbers as they are shown: an "
+            "interval is that of the rows that are there"),
+    ),
     "Tables that are written out": (
         ("VALUES (0, 10), (10, 20)", "in FROM, and joined: as bins, `ON x >= lo AND x < hi`"),
         ("generate_series(1, 12)", "whole numbers, with a step too"),
