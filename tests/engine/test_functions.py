@@ -135,11 +135,11 @@ def test_a_total_of_groups_is_narrower_than_the_sum_of_their_intervals(engine):
 
 
 @pytest.mark.parametrize("where", ["", " WHERE g = 'b'", " WHERE k = 3 AND g = 'b'"])
-def test_a_sum_over_a_count_is_a_mean(engine, where):
+def test_a_sum_over_a_count_is_a_mean(silent, where):
     """
     As AVG from the same history, each of whose steps may miss its part of delta.
     """
-    ask = session(engine)
+    ask = session(silent)
     answer = only(ask.execute(f"SELECT SUM(w) * 1.0 / COUNT(*) FROM d{where}{U}"))
     delta = 0.1 * STEPS
     mean = only(ask.execute(f"SELECT AVG(w) FROM d{where} WITH UTILITY (10, {delta})"))

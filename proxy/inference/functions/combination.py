@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from proxy.inference import plan as planning
-from proxy.inference.estimator import Estimator
+from proxy.inference.estimator import Estimator, Floats, Integers
 from proxy.inference.functions.images import Ends
 from proxy.inference.functions.possible import ANYTHING, QUERIES, added, bounds
 from proxy.inference.query import LinearQuery
@@ -66,8 +66,11 @@ class Combination:
     def law(self, numbers: Mapping[int, Known]) -> Estimator:
         """Return the law of its noise, as that of one linear query."""
         used = [(numbers[i].estimator, c) for i, c in self.terms.items() if c]
-        slack = math.fsum(abs(c) * float(each.unit) * each.slack for each, c in used)
-        parts = [c * float(each.unit) * each.coefficients for each, c in used]
+        scales = [c * float(each.unit) for each, c in used]
+        slack = math.fsum(
+            abs(scale) * each.slack for scale, (each, _) in zip(scales, used, strict=True)
+        )
+        parts = [scale * each.coefficients for scale, (each, _) in zip(scales, used, strict=True)]
         if not parts or not any(part.size for part in parts):
             nothing = np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0)
             return Estimator(Fraction(1), *nothing, slack)
@@ -78,14 +81,6 @@ class Combination:
         size = np.bincount(places, np.abs(noise), len(names))
         left = np.abs(total) > CANCELED * size
         return Estimator(Fraction(1), names[left], total[left], rates[first][left], slack)
-
-
-def minus(one: Combination, times: float, two: Combination) -> Combination:
-    """Return one - times · two."""
-    terms = dict(one.terms)
-    for i, c in two.terms.items():
-        terms[i] = terms.get(i, 0.0) - times * c
-    return Combination(terms, one.constant - times * two.constant)
 
 
 def around(what: Combination, numbers: Mapping[int, Known], delta: float) -> Ends:
@@ -113,16 +108,36 @@ class Ratio:
     delta: float
 
     @cached_property
+    def _estimates(self) -> tuple[float, float]:
+        return self.top.estimate(self.numbers), self.bottom.estimate(self.numbers)
+
+    @cached_property
+    def _laws(self) -> tuple[Estimator, Estimator, Integers, Floats, Floats, Floats]:
+        """The laws of top and bottom; their rows, the coefficients of both, and the rates [m]."""
+        one, two = self.top.law(self.numbers), self.bottom.law(self.numbers)
+        rows, first = np.unique(np.concatenate([one.rows, two.rows]), return_index=True)
+        both = np.zeros((2, len(rows)))
+        for line, law in zip(both, (one, two), strict=True):
+            line[np.searchsorted(rows, law.rows)] = law.coefficients
+        return one, two, rows, both[0], both[1], np.concatenate([one.rates, two.rates])[first]
+
+    @cached_property
     def vanishes(self) -> bool:
         """Whether the bottom cannot be told from nothing."""
-        half = planning.half_width(self.bottom.law(self.numbers), self.delta)
-        return abs(self.bottom.estimate(self.numbers)) <= half
+        return abs(self._estimates[1]) <= planning.half_width(self._laws[1], self.delta)
+
+    def difference(self, t: float) -> Estimator:
+        """Return the law of top - t · bottom."""
+        one, two, rows, top, bottom, rates = self._laws
+        total, size = top - t * bottom, np.abs(top) + abs(t) * np.abs(bottom)
+        left = np.abs(total) > CANCELED * size
+        slack = one.slack + abs(t) * two.slack
+        return Estimator(Fraction(1), rows[left], total[left], rates[left], slack)
 
     def outside(self, t: float) -> bool:
         """Return whether t is none that the ratio may be."""
-        difference = minus(self.top, t, self.bottom)
-        law = difference.law(self.numbers)
-        value = abs(difference.estimate(self.numbers)) - law.slack
+        law = self.difference(t)
+        value = abs(self._estimates[0] - t * self._estimates[1]) - law.slack
         return value > 0 and planning.law(law).meets(value * (1 - 1e-9), 1 - self.delta)
 
     @cached_property
@@ -133,18 +148,17 @@ class Ratio:
     def ends(self) -> Ends:
         """Return the interval of the ratio, within what is possible."""
         least, most = self.possible
-        under = self.bottom.estimate(self.numbers)
-        middle = self.top.estimate(self.numbers) / under if under else math.nan
+        over, under = self._estimates
+        middle = over / under if under else math.nan
         if self.vanishes:
-            if not under > 0 or not least <= middle <= most:
+            if not under > 0:
                 return least, most
+            middle = min(max(middle, least), most)
             ends = (
                 e if math.isinf(e) else hull_end(self.outside, middle, e) for e in (least, most)
             )
             return next(ends), next(ends)
-        half = planning.half_width(
-            minus(self.top, middle, self.bottom).law(self.numbers), self.delta
-        )
+        half = planning.half_width(self.difference(middle), self.delta)
         if half == 0:
             return middle, middle
         guess = half / abs(under)
