@@ -31,6 +31,7 @@ from proxy.sql.program import (
 from proxy.sql.provenance import DERIVED, unpack
 
 MAX_TRACED = 20_000  # numbers of a statement whose wide form is run
+MAX_WINDOWED = 1000  # of one with sums over windows, whose terms are as many as the square
 FAILURES = (DataError, NotSupportedError, OperationalError)
 Values = Sequence[Sequence[Sequence[int | float | None]]]  # [release][number][row]
 Companions = Sequence[
@@ -163,10 +164,14 @@ def _wide(
 
     A statement never fails for what is to be told beside its rows.
     """
+    if program.wide is None:
+        return {}
+    sql = program.wide.sql
     numbers = sum(release.rows * len(release.numbers) for release in program.releases)
-    if program.wide is not None and numbers <= MAX_TRACED:
+    sums_of_windows = "flatten(" in sql and " OVER (" in sql  # one for each row
+    if numbers <= (MAX_WINDOWED if sums_of_windows else MAX_TRACED):
         with suppress(*FAILURES):
-            return {row[program.wide.key]: row for row in evaluator.rows(program.wide.sql, given)}
+            return {row[program.wide.key]: row for row in evaluator.rows(sql, given)}
     return {}
 
 

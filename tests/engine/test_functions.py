@@ -131,6 +131,17 @@ def test_a_total_of_groups_is_narrower_than_the_sum_of_their_intervals(engine):
     assert 10 < answer.high - answer.low < 24
 
 
+def test_numbers_that_were_met_in_steps_may_miss_in_each(silent):
+    """
+    A total of groups within 5 PERCENT: its law holds with the part of delta that a step has.
+    """
+    ask = session(silent)
+    answer = only(ask.execute(f"SELECT SUM(n) FROM {N} WITH UTILITY (5 PERCENT, 0.1)"))
+    direct = only(ask.execute(f"SELECT COUNT(*) FROM d WITH UTILITY (3000, {0.1 / STEPS})"))
+    assert (answer.confidence, direct.source) == (0.9, "inferred")
+    assert same(answer, direct, 0.01)
+
+
 # --- ratios -------------------------------------------------------------------------------------
 
 

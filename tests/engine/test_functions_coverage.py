@@ -95,8 +95,7 @@ APPROXIMATE = {
         np.maximum,
     ),
     "a difference of means": (
-        "SELECT g, AVG(w) - FIRST_VALUE(AVG(w)) OVER (ORDER BY g DESC) AS v FROM d"
-        " WHERE g <> 'e' GROUP BY g",
+        "SELECT g, AVG(w) - LAG(AVG(w)) OVER (ORDER BY g) AS v FROM d WHERE g <> 'e' GROUP BY g",
         None,
     ),
 }  # fmt: skip
