@@ -30,8 +30,8 @@ from proxy.sql.program import (
 )
 from proxy.sql.provenance import DERIVED, unpack
 
-MAX_TRACED = 20_000  # numbers of a statement whose wide form is run
-MAX_WINDOWED = 1000  # of one with sums over windows, whose terms are as many as the square
+MAX_TRACED = 20_000  # numbers of a statement whose linear combinations are looked at
+MAX_WINDOWED = 700  # of one with windows, whose terms may be as many as the square
 FAILURES = (DataError, NotSupportedError, OperationalError)
 Values = Sequence[Sequence[Sequence[int | float | None]]]  # [release][number][row]
 Companions = Sequence[
@@ -130,7 +130,7 @@ def postprocess(
         if program.derived
         else (),
         [row[program.wide.key] for row in table] if program.wide else (),
-        _wide(program, evaluator, given),
+        _linear(program, evaluator, given),
     )
 
 
@@ -157,21 +157,18 @@ def parameters(
     return parameters
 
 
-def _wide(
+def _linear(
     program: Program, evaluator: Rower, given: dict[str, object]
-) -> dict[int, tuple[Any, ...]]:
-    """Return the rows of the wide form, by key; nothing where that is too much.
+) -> dict[int, Sequence[Any]]:
+    """Return the linear combinations that numbers are, by row; nothing where that is too much.
 
     A statement never fails for what is to be told beside its rows.
     """
-    if program.wide is None:
-        return {}
-    sql = program.wide.sql
+    sql = program.wide.linear if program.wide else ""
     numbers = sum(release.rows * len(release.numbers) for release in program.releases)
-    sums_of_windows = "flatten(" in sql and " OVER (" in sql  # one for each row
-    if numbers <= (MAX_WINDOWED if sums_of_windows else MAX_TRACED):
+    if sql and numbers <= (MAX_WINDOWED if " OVER (" in sql else MAX_TRACED):
         with suppress(*FAILURES):
-            return {row[program.wide.key]: row for row in evaluator.rows(sql, given)}
+            return {key: parts for key, *parts in evaluator.rows(sql, given)}
     return {}
 
 

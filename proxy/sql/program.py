@@ -126,10 +126,10 @@ class Trace:
     """How a column of numbers depends on released ones, where it is none of these as it stands.
 
     ``steps`` are taken, in order, of a linear combination of numbers, or of a ``ratio`` of two:
-    the columns ``parts`` of the wide form of the SQL, by index.  Or of what is ``drawn``: of a
-    column of the SQL over drawn numbers.  ``jumps``: it is no smooth function of them; ``hidden``:
-    draws do not tell how noise moves it.  ``numbers`` are what it rests on: the indices of a
-    release and of a number of it.
+    ``parts`` are the columns of ``Wide.linear`` in which their terms begin.  Or of what is
+    ``drawn``: of a column of ``Wide.drawn``.  ``jumps``: it is no smooth function of them;
+    ``hidden``: draws do not tell how noise moves it.  ``numbers`` are what it rests on: the indices
+    of a release and of a number of it.
     """
 
     kind: str  # linear | ratio | drawn | hidden
@@ -141,15 +141,16 @@ class Trace:
 
 @dataclass(frozen=True)
 class Wide:
-    """The SQL of a statement with what tells how its numbers depend on released ones beside it.
+    """How the computed numbers of a statement depend on released ones, in SQL beside its own.
 
-    Its rows have the keys of those of the statement, and maybe another order.  ``drawn`` is the
-    same for each draw of all numbers: the draw, the row's key, and the columns that traces speak
-    of; empty where none does.
+    ``key`` is the column of the statement's SQL that tells its rows apart.  ``linear`` gives, by
+    key, linear combinations: lists of the provenances of numbers (-1: none), and of coefficients;
+    ``drawn``, for each draw of all numbers, its number, the key, and values.  Each is empty where
+    no column needs it.
     """
 
-    sql: str
-    key: int  # the index of the column that tells rows apart
+    key: int
+    linear: str
     drawn: str
 
 
@@ -193,4 +194,4 @@ class Rows:
     origins: Sequence[tuple[Origin | None, ...]] = field(default_factory=tuple)
     derived: Sequence[tuple[Place | None, ...]] = field(default_factory=tuple)
     keys: Sequence[int] = ()  # of the rows, where some of their numbers are computed
-    wide: Mapping[int, tuple[Any, ...]] = field(default_factory=dict)  # by key, if that form ran
+    linear: Mapping[int, Sequence[Any]] = field(default_factory=dict)  # ``Wide.linear``, if it ran

@@ -21,7 +21,7 @@ from proxy.inference.query import TooLargeError, TooWideError
 from proxy.policy import Policy
 from proxy.sql import types
 from proxy.sql.bind.query import Binder
-from proxy.sql.bind.relations import BoundQuery, Cte, Env, Scope, beside_columns
+from proxy.sql.bind.relations import BoundQuery, Cte, Env, Scope
 from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.sql.expression.faces import keyed, narrow, wide, without_marks
 from proxy.sql.expression.typed import HIDDEN, JUMPS, Form
@@ -250,50 +250,45 @@ def _wide(
     above: Sequence[str],
     traces: Sequence[Trace | None],
 ) -> Wide:
-    """Return the wide form of a statement."""
-    withs, sql = [*map(wide, above)], wide(bound.sql)
-    first = ", ".join([*(relation(each, "") for each in releases), *withs])
-    names = [f"q.{name}" for name in _drawn_names(bound, traces)]
-    drawn = ""
+    """Return the SQL that tells how the computed numbers of a statement depend on released ones."""
+    withs, sql, terms, names = [*map(wide, above)], wide(bound.sql), "", []
+    for i, (output, trace) in enumerate(zip(bound.outputs, traces, strict=True)):
+        if trace and trace.kind == "drawn":
+            names.append(f"f{i}_0" if output.typed.form else f"d{i}")
+        elif trace and output.typed.form:
+            for k in range(len(output.typed.form.parts)):
+                terms += "".join(f", list_transform(q.f{i}_{k}, lambda x: x.{n})" for n in "ic")
+    key = len(bound.outputs) + sum(o.typed.provenance is not None for o in bound.outputs)
+    linear = drawn = ""
+    if terms:
+        first = ", ".join([*(relation(each, "") for each in releases), *withs])
+        linear = f"WITH {first} SELECT q.k{terms} FROM ({sql}) AS q"
     if names:
         inner = ", ".join([*(relation(each, "d") for each in releases), *withs])
-        listed = ", ".join(f"CAST({name} AS DOUBLE)" for name in names)
-        drawn = (
-            f"SELECT d.s, q.k, {listed} FROM {draws(releases)} AS d, "
-            f"LATERAL (WITH {inner} {sql}) AS q"
-        )
-    return Wide(f"WITH {first} {sql}", _first_beside(bound), drawn)
-
-
-def _drawn_names(bound: BoundQuery, traces: Sequence[Trace | None]) -> list[str]:
-    """Return the columns that are known from draws, in order."""
-    return [
-        f"f{i}_0" if output.typed.form else f"d{i}"
-        for i, (output, trace) in enumerate(zip(bound.outputs, traces, strict=True))
-        if trace and trace.kind == "drawn"
-    ]
-
-
-def _first_beside(bound: BoundQuery) -> int:
-    """Return the index of the first column that stands beside those of a query."""
-    return len(bound.outputs) + sum(o.typed.provenance is not None for o in bound.outputs)
+        listed = ", ".join(f"CAST(q.{name} AS DOUBLE)" for name in names)
+        lateral = f"LATERAL (WITH {inner} {sql}) AS q"
+        drawn = f"SELECT d.s, q.k, {listed} FROM {draws(releases)} AS d, {lateral}"
+    return Wide(key, linear, drawn)
 
 
 def _traces(bound: BoundQuery) -> tuple[Trace | None, ...]:
     """Return how each column depends on released numbers; nothing where all are plain numbers."""
-    first = _first_beside(bound)
-    places = {name: first + k for k, name in enumerate(beside_columns(bound.outputs))}
     traces: list[Trace | None] = []
-    for i, typed in enumerate(output.typed for output in bound.outputs):
+    places = {"linear": 0, "drawn": 0}  # the next column of either SQL
+    for typed in (output.typed for output in bound.outputs):
         plain = typed.provenance is not None and not typed.partial
         if plain or not typed.chance or typed.type not in types.NUMBERS:
             traces.append(None)
             continue
         form = typed.form or Form("drawn", ())
         kind = "hidden" if typed.chance == HIDDEN and form.kind == "drawn" else form.kind
-        parts = tuple(places[f"f{i}_{k}"] for k in range(len(form.parts)))
+        parts: tuple[int, ...] = ()
         if kind == "drawn":
-            parts = (sum(t is not None and t.kind == "drawn" for t in traces),)
+            parts = (places["drawn"],)
+            places["drawn"] += 1
+        elif kind != "hidden":
+            parts = tuple(places["linear"] + 2 * k for k in range(len(form.parts)))
+            places["linear"] += 2 * len(parts)
         numbers, jumps = tuple(sorted(typed.numbers)), typed.chance >= JUMPS
         traces.append(Trace(kind, numbers, parts, form.steps, jumps))
     return tuple(traces) if any(traces) else ()

@@ -122,7 +122,7 @@ class World:
             return rows
 
         def total(terms):
-            numbers = [(t["c"], unpack(t["i"]) if t["i"] >= 0 else None) for t in terms]
+            numbers = [(c, unpack(i) if i >= 0 else None) for i, c in zip(*terms, strict=True)]
             terms = [(c, values[at[0]][at[1]][at[2]] if at else 1.0) for c, at in numbers]
             return None if any(v is None for _, v in terms) else sum(c * v for c, v in terms)
 
@@ -132,8 +132,9 @@ class World:
             for i, trace in enumerate(program.traces):
                 if trace is None or trace.steps:
                     continue
-                parts = [rows.wide[key][part] for part in trace.parts]
-                if None in parts:
+                found = rows.linear[key]
+                parts = [(found[part], found[part + 1]) for part in trace.parts]
+                if (None, None) in parts:
                     continue
                 top, *under = map(total, parts)
                 if top is None:

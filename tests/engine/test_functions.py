@@ -434,7 +434,7 @@ def test_limits_of_what_is_looked_at_change_intervals_and_nothing_else(silent, m
     result = session(silent).execute(text)
     assert (result.rows, result.cost, result.left) == (whole.rows, whole.cost, whole.left)
     assert [answer.source for answer in result.answers[0]] == {
-        "MAX_TRACED": ["unknown"] * 3,
+        "MAX_TRACED": ["unknown", "unknown", "approximate"],
         "MAX_DRAWN": ["derived", "derived", "unknown"],
         "MAX_EXACT": ["approximate"] * 3,
         "MAX_CORNERS": ["derived", "derived", "approximate"],

@@ -1,4 +1,4 @@
-"""The wide form of a statement: how its numbers depend on released ones, against the numbers."""
+"""How the numbers of a result depend on released ones, in SQL: against these numbers."""
 
 import math
 
@@ -48,17 +48,17 @@ MORE = [  # what those lack
 ]  # fmt: skip
 
 
-def combination(terms, values, places):
+def combination(names, coefficients, values, places):
     """The value of a linear combination, None of what is not released as it stands."""
     total = 0.0
-    for term in terms:
-        release, number, row = unpack(term["i"]) if term["i"] >= 0 else (None, 0, 0)
+    for i, c in zip(names, coefficients, strict=True):
+        release, number, row = unpack(i) if i >= 0 else (None, 0, 0)
         if release == DERIVED:
             return None
         value = 1.0 if release is None else values[places[release]][number][row]
         if value is None:
             return None
-        total += term["c"] * float(value)
+        total += c * float(value)
     return total
 
 
@@ -69,7 +69,7 @@ def stepped(value, steps):
 
 
 def case(text):
-    """A statement, its numbers without noise, and its rows in both forms."""
+    """A statement with computed numbers, its numbers without noise, and its parameters."""
     compiled = program(text)
     if not isinstance(compiled, Program) or compiled.wide is None:
         return None
@@ -91,16 +91,16 @@ def cases():
     return found
 
 
-def test_the_wide_form_gives_the_same_rows_each_with_a_key_of_its_own(cases):
+def test_each_row_has_a_key_of_its_own_in_every_form(cases):
     """
     Also where one row is as another.
     """
     for text, (compiled, _, given) in cases.items():
-        plain = evaluator().rows(compiled.sql, given)
-        found = evaluator().rows(compiled.wide.sql, given)
-        width = compiled.wide.key + 1
-        assert {row[:width] for row in found} == set(plain), text
-        assert len({row[-1] for row in plain}) == len(plain) == len(found), text
+        keys = [row[compiled.wide.key] for row in evaluator().rows(compiled.sql, given)]
+        assert len(set(keys)) == len(keys), text
+        if compiled.wide.linear:
+            found = [row[0] for row in evaluator().rows(compiled.wide.linear, given)]
+            assert sorted(found) == sorted(keys), text
 
 
 def test_the_form_of_a_number_at_the_numbers_is_the_number(cases):
@@ -110,16 +110,20 @@ def test_the_form_of_a_number_at_the_numbers_is_the_number(cases):
     seen = {"linear": 0, "ratio": 0}
     for text, (compiled, values, given) in cases.items():
         places = {release.index: k for k, release in enumerate(compiled.releases)}
-        for row in evaluator().rows(compiled.wide.sql, given):
+        if not compiled.wide.linear:
+            continue
+        terms = {key: parts for key, *parts in evaluator().rows(compiled.wide.linear, given)}
+        for row in evaluator().rows(compiled.sql, given):
+            found = terms[row[compiled.wide.key]]
             for column, trace in enumerate(compiled.traces):
                 if trace is None or trace.kind not in seen:
                     continue
-                parts = [row[part] for part in trace.parts]
-                if None in parts:
+                parts = [(found[part], found[part + 1]) for part in trace.parts]
+                if (None, None) in parts:
                     constant = any(step[0] == "or" for step in trace.steps)
                     assert row[column] is None or constant, text
                     continue
-                parts = [combination(part, values, places) for part in parts]
+                parts = [combination(*part, values, places) for part in parts]
                 if None in parts or 0 in parts[1:]:
                     continue
                 steps = [step for step in trace.steps if step[0] != "or"]
@@ -137,7 +141,7 @@ def test_over_the_numbers_themselves_a_draw_is_what_is_shown(cases):
     for text, (compiled, values, given) in cases.items():
         if not compiled.wide.drawn:
             continue
-        rows = evaluator().rows(compiled.wide.sql, given)
+        rows = evaluator().rows(compiled.sql, given)
         numbers = [[[list(each)] * 3 for each in release] for release in values]
         found = {
             (s, key): cells for s, key, *cells in draw(compiled, evaluator(), given, numbers, 3)
@@ -170,7 +174,7 @@ def test_what_is_drawn_moves_the_value_and_not_the_rows():
         " ORDER BY n LIMIT 3"
     )
     compiled, values, given = case(text)
-    rows = evaluator().rows(compiled.wide.sql, given)
+    rows = evaluator().rows(compiled.sql, given)
     assert [row[1] for row in rows] == sorted(n for n in values[0][0] if n > 143)
     moved = [[[[-n for n in each], [n + 100 for n in each]] for each in r] for r in values]
     found = {(s, key): cells for s, key, *cells in draw(compiled, evaluator(), given, moved, 2)}
@@ -183,10 +187,9 @@ def test_what_is_drawn_moves_the_value_and_not_the_rows():
         assert found[1, key] == [len(rows) - place, (row[1] + 100) ** 2, most + 100]
 
 
-def test_plain_numbers_have_no_wide_form():
+def test_of_plain_numbers_nothing_more_is_worked_out():
     """
-    Nothing more is worked out for them: renamed, filtered, ordered, joined, in a union, as means,
-    medians and their ends.
+    Renamed, filtered, ordered, grouped, in a union; of means, medians and their ends.
     """
     for text in (
         "SELECT region, COUNT(*), SUM(wage), AVG(wage), MEDIAN(age) FROM survey GROUP BY region",
@@ -206,16 +209,16 @@ def test_what_cannot_be_worked_out_beside_the_rows_does_not_fail_them():
     """
     compiled, values, _ = case("SELECT COUNT(*) / 7 AS n FROM survey")
     whole = postprocess(compiled, values, evaluator())
-    assert whole.wide
+    assert whole.linear
 
     class Failing:
         def rows(self, sql, given):
-            if sql == compiled.wide.sql:
+            if sql == compiled.wide.linear:
                 raise DataError("value out of range: overflow")
             return evaluator().rows(sql, given)
 
-    narrow_only = postprocess(compiled, values, Failing())
-    assert (narrow_only.rows, narrow_only.wide) == (whole.rows, {})
+    rows = postprocess(compiled, values, Failing())
+    assert (rows.rows, rows.linear) == (whole.rows, {})
 
 
 def test_a_text_has_two_faces_and_what_stands_beside_it():

@@ -25,8 +25,8 @@ from proxy.sql import Rows
 from proxy.sql.program import Trace
 
 EXACT, APPROXIMATE, UNKNOWN = "derived", "approximate", "unknown"
-MAX_EXACT = 1000  # cells whose law is looked at, a ratio counting as RATIO; others are drawn
-RATIO = 10
+MAX_EXACT = 1600  # cells whose law is looked at, a ratio counting as RATIO; others are drawn
+RATIO = 8
 NUMBERS = 500  # in one combination whose law is looked at
 DROWNED = (
     "noise drowns it, so that it may be anything; ask for its numbers within a smaller half_width"
@@ -64,14 +64,14 @@ class Cells:
             ]
 
     def _answer(self, place: int, column: int, trace: Trace, value: Any) -> Answer | None:
-        wide = self.rows.wide.get(self.rows.keys[place])
-        if wide is None:
-            return self._unknown(column, value, self._names(column), MANY)
         if trace.kind == "hidden":
             return self._unknown(column, value, self._names(column), HIDDEN)
         if trace.kind == "drawn":
             return self._from_draws(place, column, trace, value)
-        parts = [_combination(wide[part]) for part in trace.parts]
+        terms = self.rows.linear.get(self.rows.keys[place])
+        if terms is None:
+            return self._unknown(column, value, self._names(column), MANY)
+        parts = [_combination(terms[part], terms[part + 1]) for part in trace.parts]
         if None in parts:  # an outer join, the first row of a window: it is no number, or constant
             return None if value is None else _constant(value)
         top, *bottom = [part for part in parts if part is not None]
@@ -233,14 +233,15 @@ class Cells:
         return tuple(notices)
 
 
-def _combination(terms: Sequence[Any] | None) -> Combination | None:
+def _combination(
+    names: Sequence[int | None] | None, coefficients: Sequence[float | None] | None
+) -> Combination | None:
     """Return a linear combination, given its terms as the SQL lists them."""
-    if terms is None:
+    if names is None or coefficients is None:
         return None
     found: dict[int, float] = {}
     constants = []
-    for term in terms:
-        i, c = term["i"], term["c"]
+    for i, c in zip(names, coefficients, strict=True):
         if i is None or c is None:
             return None
         if i == CONSTANT:
