@@ -201,7 +201,7 @@ def main():
             ("paper", "infer, or pay all of it"),
         ):
             spent, seen, spans = run(folder, allocation, options.days, options.every)
-            share = seen["inferred"] + seen["derived"]
+            share = sum(seen.values()) - seen["measured"]
             rows.append((words, spent, f"{share / sum(seen.values()):.3%}", spans))
         once, always = apart(folder, options.days, options.every)
     refreshes = options.days * len(range(0, 24 * 60, options.every))

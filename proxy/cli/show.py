@@ -100,7 +100,8 @@ def _answers(result: Result) -> Table:
                 line += [text(value)] + [""] * 3 * (place in numeric)
             else:
                 cost = amount(answer.cost) if answer.cost else "free"
-                line += [number(value, decimals(answer)), interval(answer), answer.source, cost]
+                ends = interval(answer) if answer.source != "unknown" else ""
+                line += [number(value, decimals(answer)), ends, answer.source, cost]
         lines.append(line)
     return table(headers, lines)
 

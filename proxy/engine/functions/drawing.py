@@ -26,8 +26,8 @@ Run = Callable[[Matrices, int], Sequence[tuple[Any, ...]]]
 class Drawn:
     """What columns are in every case, by the row's key: [column][case].
 
-    The cases are the numbers as shown; any numbers, with those that are not known NULL, large and
-    small; for what is smooth, draws as they come; for what jumps, draws within what is
+    The cases are the numbers as shown; where some are not known, any others, with those NULL, large
+    and small; for what is smooth, draws as they come; for what jumps, draws within what is
     possible, then corners.
     """
 
@@ -67,6 +67,8 @@ def draw(numbers: Numbers, rows: int, run: Run) -> Drawn:
     columns = {}
     for name in names:
         column = _drawn(numbers, name, noises, smooth, jumps)
+        if len(known) == len(names):
+            column[1:FIRST] = column[0]
         ends = [numbers.corner(name, sign, share) for sign in (1, -1)] if cases else [0.0, 0.0]
         signs = np.array([case.get(name, 0) for case in cases])
         columns[name] = np.concatenate([column, np.where(signs > 0, *ends)])
