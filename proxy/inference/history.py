@@ -14,7 +14,8 @@ residual that floats bound below 2**63.  So  |bias| ≤ N Σ |error of a_i| S_i 
 (N the public bound on records, S_i the sensitivity); that bound, ``slack``, widens the interval.
 Where the refinement does not settle, there is no estimator: the caller measures instead.
 
-Families too large for the dense system are used alone: q = Σ β_i h_i with β_i = ⟨h_i, q⟩/⟨h_i, h_i⟩
+What does not fit into the dense system is used alone: a row for its multiples, a family for what
+its rows add up to, q = Σ β_i h_i with β_i = ⟨h_i, q⟩/⟨h_i, h_i⟩
 iff Σ ⟨h_i, q⟩²/⟨h_i, h_i⟩ = ⟨q, q⟩, exactly, since their rows are orthogonal.
 
 Shapes: m rows, r of them independent: Gram [m, m], T [m - r, r].
@@ -73,6 +74,7 @@ class History:
             bytes, MeasuredFamily
         ] = {}  # families that are used alone, the newest of each
         self._dense = Dense()
+        self._held = 0  # coefficients of its rows
         self._norms: Floats = np.zeros(0)  # [places] ‖h‖
         self._triangle = Cholesky()  # of the Gram matrix of the independent rows
         self._weights = Cholesky()  # of Ω_D⁻² + T Ω_B⁻² Tᵀ
@@ -104,6 +106,8 @@ class History:
         if self._fits(family):
             for index, number in enumerate(block.rows):
                 self._append_row(family.row(index), number, family.grid)
+        elif family.rows == 1:
+            self._append_direction(family.row(0), block.start, family.grid)
         else:
             self._wide[family.key] = block
             block.norms = [int(norm) for norm in family.squares()]
@@ -113,12 +117,12 @@ class History:
         """Return whether the rows of a family are to enter the dense system, one by one."""
         terms = family.query.parts.values()
         cells = family.labels.size + sum(f.array.size for term in terms for f in term.factors)
-        held = sum(block.cells for block in self.blocks)
         if family.rows > DENSE_FAMILY or len(self._dense.number) + family.rows > DENSE_ROWS:
             return False
-        if family.rows * cells > DENSE_CELLS or held + family.rows * cells > 8 * DENSE_CELLS:
+        if family.rows * cells > DENSE_CELLS or self._held + family.rows * cells > 8 * DENSE_CELLS:
             return False
         self.blocks[-1].cells = family.rows * cells
+        self._held += family.rows * cells
         return True
 
     def set_answers(self, block: MeasuredFamily, answers: Sequence[int]) -> None:
@@ -133,6 +137,7 @@ class History:
         start = self.blocks[blocks].start
         dense = self._dense
         places = next((i for i, n in enumerate(dense.number) if n >= start), len(dense.number))
+        self._held -= sum(block.cells for block in self.blocks[blocks:])
         del self.blocks[blocks:], self.answers[start:], self._rates[start:]
         dense.truncate(places)
         for rows in self._stacks.values():
@@ -165,10 +170,7 @@ class History:
     def _append_row(self, query: LinearQuery, number: int, grid: Fraction) -> None:
         if query.zero:
             return
-        unit = (
-            query.sign * grid / query.grid
-        )  # what a grid unit of the answer says of the direction
-        self._directions.setdefault(query.direction, []).append((number, unit))
+        self._append_direction(query, number, grid)
         dense = self._dense
         products, norm = self._products(query), query.dot(query)
         place = len(dense.number)
@@ -184,26 +186,29 @@ class History:
         else:  # floats cannot tell it from the others: it is used alone only
             dense.truncate(place)
 
+    def _append_direction(self, query: LinearQuery, number: int, grid: Fraction) -> None:
+        """Let a row be used alone, for multiples of its query."""
+        if not query.zero:
+            unit = query.sign * grid / query.grid  # what a grid unit of the answer says of it
+            self._directions.setdefault(query.direction, []).append((number, unit))
+
     def _join(self, place: int, products: Products, norm: int) -> bool:
         """Put a row among the independent or the dependent ones; False where floats cannot."""
         dense = self._dense
         column = products[dense.basis]
-        spanned = self._independence.spans(column.residues, norm)
-        coordinates = self._coordinates(column)
         rank, others = len(dense.basis), len(dense.others)
-        if spanned:
+        independent = self._independence.append(column.residues, norm)
+        if independent is None:
+            return False
+        if not independent:
+            coordinates = self._coordinates(column)
             if coordinates is None or not self._join_dependent(place, coordinates):
                 return False
             dense.cross.grow(rank, others + 1)
             dense.cross.put((slice(rank), others), column)
             return True
-        schur = 0.0
-        if coordinates is not None:
-            schur = self._schur(column, coordinates, norm)
-        if not self._triangle.append(column.real, float(norm), schur):
-            return False
-        if not self._independence.append(column.residues, norm):
-            self._triangle.truncate(rank)
+        if not self._triangle.append(column.real, float(norm), lambda: self._schur(column, norm)):
+            self._independence.truncate(rank)
             return False
         dense.gram.grow(rank + 1, rank + 1)
         dense.gram.put((rank, slice(rank)), column)
@@ -214,8 +219,11 @@ class History:
         dense.basis.append(place)
         return True
 
-    def _schur(self, column: Products, coordinates: Floats, norm: int) -> float:
-        """Return ⟨q, q⟩ - column · coordinates: tiny where q is nearly dependent."""
+    def _schur(self, column: Products, norm: int) -> float:
+        """Return ⟨q, q⟩ - column · coordinates where q is nearly dependent; 0 where it is lost."""
+        coordinates = self._coordinates(column)
+        if coordinates is None:
+            return 0.0
         rough = float(norm) - float(column.real @ coordinates)
         size = float(norm) + float(np.abs(column.real) @ np.abs(coordinates))
         largest = float(np.abs(coordinates).max(initial=0.0))
@@ -231,7 +239,10 @@ class History:
         weighted = coordinates / self._omega(dense.basis) ** 2
         column = dense.transform @ weighted
         diagonal = float(coordinates @ weighted + 1 / self._omega([place])[0] ** 2)
-        schur = diagonal - float(column @ self._weights.solve(column))
+
+        def schur() -> float:
+            return diagonal - float(column @ self._weights.solve(column))
+
         if not self._weights.append(column, diagonal, schur):
             return False
         dense.add_other(place, coordinates)

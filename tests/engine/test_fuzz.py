@@ -36,7 +36,7 @@ privacy:
   unit: row
   cells: [{where: "age < 3", budget: 0.6}]
   guards: [{claim: "COUNT(*) BETWEEN 0 AND 2", for_each: [region], confidence: 0.95}]
-  rows: {total: 3000, analyst: 2000}
+  history_size: {total: 300, analyst: 200}
 analysts: {cap: {budget: 0.3}, free: {spend: off}, own: {budget: 0.4, history: own}}
 """
 USERS = ("", "", "", "cap", "free", "own")
