@@ -80,6 +80,7 @@ class Measurer:
     text: str
     now: Callable[[], datetime]  # in the policy's time zone
     cancellation: Cancellation
+    spend: bool = True
 
     def measure(
         self, accountant: Accountant, targets: Sequence[Sequence[AccuracyTarget]]
@@ -161,7 +162,7 @@ class Measurer:
     def _require_spending(self, accountant: Accountant, plan: Plan) -> None:
         """Refuse to spend where the session or the analyst must not, before any lock."""
         session = self.session
-        if not (session.settings.value(SPEND) and session.privileges.spend):
+        if not (self.spend and session.settings.value(SPEND) and session.privileges.spend):
             who = "this session" if session.privileges.spend else f"analyst {session.user}"
             raise InsufficientBudgetError(
                 f"refused: {who} may only infer (spend: off), and this must be measured",

@@ -133,6 +133,7 @@ class Program:
     systems: tuple[str, ...] = ()  # the relations of schema privacy that it reads
     notices: tuple[str, ...] = ()
     derived: tuple[Derived, ...] = ()
+    first: tuple[tuple[str, Program], ...] = ()  # results to be released before it is compiled
 
 
 @dataclass(frozen=True, eq=False)

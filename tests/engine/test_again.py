@@ -20,9 +20,9 @@ def asked(engine, monkeypatch):
     texts = []
     real = Engine._answer
 
-    def answer(self, accountant, goals, text, session):
+    def answer(self, accountant, goals, text, session, spend):
         texts.append(text)
-        return real(self, accountant, goals, text, session)
+        return real(self, accountant, goals, text, session, spend)
 
     monkeypatch.setattr(Engine, "_answer", answer)
     return engine, texts

@@ -497,3 +497,30 @@ def test_a_session_s_pair_leaves_a_measure_its_default(server):
     found = json.loads(said[0].message_detail)["answers"][0]
     assert [number["confidence"] for number in found] == [0.75, 0.95]
     assert shown == ("650,0.25",)
+
+
+def test_a_result_that_chooses_rows_is_released_first_through_every_door(connection):
+    """
+    Simple and extended protocol, a cursor, EXPLAIN, COPY: one answer, paid once, described before.
+    """
+    inner = "SELECT region AS r, COUNT(*) AS k FROM cps1988 GROUP BY region ORDER BY k DESC LIMIT 2"
+    text = (
+        f"SELECT smsa, COUNT(*) AS n FROM cps1988 JOIN ({inner}) AS top ON region = r "
+        "WHERE education > %s GROUP BY smsa WITH UTILITY (400, 0.05)"
+    )
+    notices = []
+    connection.add_notice_handler(lambda notice: notices.append(notice.message_primary))
+    with connection.cursor() as cursor:
+        first = cursor.execute(text, (12,)).fetchall()
+        assert [column.name for column in cursor.description] == ["smsa", "n"]
+        literal = text.replace("%s", "12")
+        assert cursor.execute(literal, prepare=False).fetchall() == first
+        with connection.transaction(), connection.cursor("named") as named:
+            assert named.execute(literal).fetchall() == first
+        explained = cursor.execute(f"EXPLAIN UTILITY {literal}").fetchall()
+        assert {row[2] for row in explained} == {"inferred"}
+        with cursor.copy(f"COPY ({literal}) TO STDOUT") as copy:
+            copy.set_types(["text", "int8"])
+            assert sorted(copy.rows()) == sorted(first)
+    assert len(first) == 2
+    assert sum("cost nothing" not in notice for notice in notices if "privacy" in notice) <= 1

@@ -83,7 +83,9 @@ def test_a_worker_compiles_as_this_process_does(pool, lease):
     assert len(texts) > 900
     for text in texts:
         here = outcome(lambda text=text: compile_statement(text, policy, evaluator))
-        there = outcome(lambda text=text: remote.compile(text, {}, {}, "postgres"))
+        there = outcome(
+            lambda text=text: remote.compile(program_key(text, policy, {}, {}, "postgres"))
+        )
         assert here == there, text
 
 
@@ -104,8 +106,9 @@ def test_a_program_means_the_same_in_every_worker(tmp_path):
         leases = [Lease(pool) for _ in range(3)]
         texts = ["SELECT word FROM one", "SELECT word FROM two"]
         remotes = [RemoteCompiler(policy, Cache(0, 0), lease.call) for lease in leases]
-        programs = [[r.compile(text, {}, {}, "postgres") for text in texts] for r in remotes[:1]]
-        programs += [[remotes[1].compile(text, {}, {}, "postgres") for text in texts[::-1]][::-1]]
+        keys = [program_key(text, policy, {}, {}, "postgres") for text in texts]
+        programs = [[remotes[0].compile(key) for key in keys]]
+        programs += [[remotes[1].compile(key) for key in keys[::-1]][::-1]]
         for one, two in programs:
             for remote in remotes:  # the third has compiled nothing
                 assert list(remote.rows(two.sql, {})) == [("two",)]
