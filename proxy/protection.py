@@ -28,7 +28,8 @@ from proxy.privileges import GROUP, OWN, access
 from proxy.sql.conditions import region
 from proxy.sql.evaluator.evaluator import Evaluator
 
-CODING = 3  # how records become cells: 1 dropped the offset of a time, of 2 \w was ASCII alone
+CODING = 4  # how records become cells: 1 dropped the offset of a time, of 2 \w was ASCII alone,
+# of 3 the capital of ß was ẞ
 
 Value = Mapping[str, Any]
 

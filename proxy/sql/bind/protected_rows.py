@@ -16,6 +16,7 @@ from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.relations import ProtectedRows, Scope
 from proxy.sql.bind.released_first import released_first
 from proxy.sql.compile.columns import Public
+from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import flat, position
 
 MAX_NODES = 50_000  # of one expression
@@ -106,10 +107,14 @@ class ColumnResolver:
         ):
             return None
         parts = flat(where.this) if isinstance(where.this, exp.And) else [where.this]
-        mine = set(self.names.tables) - {source.this.alias_or_name}
+        alias = source.this.args.get("alias")
+        called = alias.this if alias and alias.this else source.this.this
+        inner = name_of(called) if isinstance(called, exp.Identifier) else ""
+        mine = self.names.tables.keys() - {inner}
 
         def own(node: exp.Expr) -> bool:
-            return any(c.table in mine for c in node.find_all(exp.Column))
+            tables = (c.args.get("table") for c in node.find_all(exp.Column))
+            return any(table and name_of(table) in mine for table in tables)
 
         keys = [part for part in parts if own(part)]
         if len(keys) != 1 or not isinstance(keys[0], exp.EQ):
