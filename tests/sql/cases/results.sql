@@ -282,3 +282,9 @@ SELECT joined, SUM(n) OVER (ORDER BY joined RANGE BETWEEN '2 days' PRECEDING AND
 
 -- a frame of rows, in small letters
 select joined, sum(n) over (order by joined rows between 1 preceding and unbounded following) as s from (select joined, count(*) as n from survey group by joined) t
+
+-- names of columns: casts upon casts, and functions with a syntax of their own
+SELECT '1'::text::int, ('a'::text)::varchar, COUNT(*)::numeric::text, CEIL(1.5), FLOOR(2.5), INITCAP('a'), 1 + 1 FROM survey
+
+-- names of columns: a column below casts
+SELECT (age::text)::int, COUNT(*) FROM survey GROUP BY age
