@@ -16,6 +16,7 @@ from proxy.server.health import notify
 from proxy.server.mirror.address import Address
 from proxy.server.mirror.address import context as context_of
 from proxy.server.mirror.postgres import Embedded
+from tests.searches import share
 from tests.server import forked, serving
 from tests.server.serving import COUNT
 from tests.server.test_lifecycle import certificate, checked
@@ -165,7 +166,7 @@ def test_a_mirrors_own_words_are_passed_on(mirror):
     assert {"connect_timeout=7", "keepalives=0"} <= set(kept.conninfo().split())
 
 
-@pytest.mark.parametrize("mode", ["prefer", "require", "verify-ca", "verify-full"])
+@pytest.mark.parametrize("mode", share(2, ["require", "verify-full", "prefer", "verify-ca"]))
 def test_sessions_reach_a_mirror_under_tls_as_its_dsn_says(tmp_path, under_tls, mode):
     """
     One that takes no plain connections serves, and is well.
