@@ -254,6 +254,8 @@ def test_a_page_passes_what_promtool_checks(folder):
     of a label in it; labels from short lists, whatever clients send.
     """
     with serving.spawned(folder) as running:
+        with running.connect() as connection:
+            connection.execute(COUNT)  # its workers run
         before = families(read(running, "metrics"))
         with running.connect() as connection:
             for number in range(50):
