@@ -26,6 +26,7 @@ from proxy.server.workers.turns import Turns
 from proxy.sql.evaluator.public_tables import load
 from proxy.sql.program import Program
 from proxy.sql.statement import compile_statement, program_key
+from tests.searches import share
 from tests.sql import survey
 from tests.sql.test_cases import read
 
@@ -72,7 +73,8 @@ def outcome(compile_):
         return error.message, error.hint, error.detail, error.position, error.sqlstate
 
 
-def test_a_worker_compiles_as_this_process_does(pool, lease):
+@pytest.mark.parametrize("part", share(1, range(4)))
+def test_a_worker_compiles_as_this_process_does(pool, lease, part):
     """
     Every accepted and every refused case: the same program, or the same error in all its parts,
     though a worker can open no file for what it would import.
@@ -81,7 +83,7 @@ def test_a_worker_compiles_as_this_process_does(pool, lease):
     remote = RemoteCompiler(policy, Cache(0, 0), lease.call)
     texts = [case.values[1] for folder in ("cases", "refused") for case in read(folder)]
     assert len(texts) > 900
-    for text in texts:
+    for text in texts[part::4]:
         here = outcome(lambda text=text: compile_statement(text, policy, evaluator))
         there = outcome(
             lambda text=text: remote.compile(program_key(text, policy, {}, {}, "postgres"))
