@@ -19,7 +19,7 @@ from proxy.budgets import Limit, shared_out
 from proxy.errors import InsufficientBudgetError, StateError
 from proxy.inference.accounting import UNIT, Account, BudgetRule, Overspend, charge, maximum
 from proxy.inference.dense_system import MeasuredFamily
-from proxy.inference.history import DENSE_FAMILY, History
+from proxy.inference.history import History
 from proxy.inference.plan import PlannedMeasurement
 from proxy.inference.query import Factor, Term, TooLargeError
 from proxy.inference.space import Space
@@ -27,7 +27,6 @@ from proxy.ledger import Measurement, Reads, Snapshot
 from proxy.policy import Policy
 from proxy.sql.compile.release_point import space
 
-WIDE, EACH = 8, 100  # what a family that is used alone counts: so many, and one for each EACH rows
 MAX_CACHED_RESULTS = 512  # results, and what is left
 LEFT = "left"
 
@@ -47,7 +46,7 @@ class Accountant:
     account: Account = field(init=False)
     rules: tuple[BudgetRule, ...] = ()
     cache: dict[Hashable, Any] = field(default_factory=dict)  # what follows from this history
-    weights: dict[int, int] = field(default_factory=dict)  # audit line -> what its rows count
+    sizes: dict[int, int] = field(default_factory=dict)  # audit line -> bytes of its families
     _blocks: dict[int, MeasuredFamily] = field(
         init=False, default_factory=dict
     )  # by the ledger's id
@@ -98,7 +97,7 @@ class Accountant:
         """Begin a snapshot: older rows are charged where it says so, and not inferred from."""
         self.history = History(self.space, self.policy.max_records)
         self._blocks = {}
-        self.weights.clear()
+        self.sizes.clear()
         older = [row for row in rows if row.history == self.name and row.snapshot < snapshot.id]
         self._charges = {
             row.id: charge(row.family, row.scale)
@@ -120,7 +119,7 @@ class Accountant:
             self.account.add(self._charges.values())
         else:
             self._blocks[row.id] = self.history.append(row.family, row.scale, row.answers)
-            self._weigh(row.sequence, row.family.rows)
+            self._count(row.sequence, row.family.size)
             self._charges[row.id] = term
             self.account.add([term])
 
@@ -132,14 +131,14 @@ class Accountant:
             assert row.id is not None
             self.history.set_answers(block, row.answers)
             self._blocks[row.id] = block
-            self._weigh(sequence, row.family.rows)
+            self._count(sequence, row.family.size)
             self._charges[row.id] = charge(row.family, row.scale)
             self.account.add([self._charges[row.id]])
         self.sequence = sequence
         self.cache.clear()
 
-    def _weigh(self, sequence: int, rows: int) -> None:
-        self.weights[sequence] = self.weights.get(sequence, 0) + weight(rows)
+    def _count(self, sequence: int, size: int) -> None:
+        self.sizes[sequence] = self.sizes.get(sequence, 0) + size
 
     def remember(self, key: Hashable, value: object) -> None:
         """Cache what follows from the history, until it grows."""
@@ -195,11 +194,6 @@ class Accountant:
     def _least(self, more: Sequence[Term]) -> float:
         least = min(r.budget - self.account.spent(r.within, more).value for r in self.rules)
         return float(Fraction(max(least, 0), UNIT))
-
-
-def weight(rows: int) -> int:
-    """Return a family's share of the history's length: its cost to later plans."""
-    return rows if rows <= DENSE_FAMILY else WIDE + rows // EACH
 
 
 def too_dear(overspend: Overspend) -> InsufficientBudgetError:

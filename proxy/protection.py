@@ -28,7 +28,8 @@ from proxy.privileges import GROUP, OWN, access
 from proxy.sql.conditions import region
 from proxy.sql.evaluator.evaluator import Evaluator
 
-CODING = 3  # how records become cells: 1 dropped the offset of a time, of 2 \w was ASCII alone
+CODING = 4  # how records become cells: 1 dropped the offset of a time, of 2 \w was ASCII alone,
+# of 3 the capital of ß was ẞ
 
 Value = Mapping[str, Any]
 
@@ -78,9 +79,14 @@ def upgraded(value: Value) -> dict[str, Any]:
     return dict(value) | more
 
 
+def without_rows(value: Value) -> dict[str, Any]:
+    """Return a protection without the length of histories, which was a part of it once."""
+    return {key: each for key, each in value.items() if key != "rows"}
+
+
 def first_version(policy: Policy) -> str:
     """Return the digest that the first version of the protection had, which had texts for cells."""
-    value = policy.protection()
+    value = policy.protection() | {"rows": {"total": 5000, "analyst": 5000}}  # then the default
     axes = {a.name: described(a.edges or a.values) for a in policy.domain.attributes}
     return _hash(
         value

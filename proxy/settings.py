@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -248,6 +249,13 @@ class Settings:
         setting = _find(name)
         setting.read(text)
         self._texts[name.lower()] = text
+
+    def having(self, name: str, text: str) -> Settings:
+        """Return the same settings but for one."""
+        other = copy(self)
+        other._texts = dict(self._texts)
+        other.set(name, text)
+        return other
 
     def reset(self, name: str | None = None) -> None:
         """Give one setting, or all, its default again."""

@@ -13,6 +13,7 @@ import pytest
 from rich.cells import cell_len
 
 from proxy.cli import run
+from tests.searches import share
 from tests.small import DOMAIN, Small
 
 ROOT = Path(__file__).parent.parent
@@ -122,7 +123,7 @@ def test_audit_lists_acts_and_statements_and_free_ones(small, told):
     assert datetime.datetime.fromisoformat(whole[0]["time"]).tzinfo
 
 
-@pytest.mark.parametrize("screen", [None, 80, 100, 200])
+@pytest.mark.parametrize("screen", share(2, [None, 100, 80, 200]))
 def test_a_long_statement_takes_one_line(small, capsys, monkeypatch, screen):
     """
     As wide as the terminal, or with columns of 80 where there is none; whole if asked for; and

@@ -22,6 +22,7 @@ from proxy.engine import Engine
 from proxy.errors import Error
 from proxy.steward import check, init
 from proxy.steward.draft import draft
+from tests.searches import share
 
 ROOT = Path(__file__).parent.parent
 
@@ -285,12 +286,22 @@ VALUES = {
 }  # fmt: skip
 
 
-@settings(max_examples=20, deadline=None, phases=WHOLE)
-@given(data=st.data(), seed=st.integers(0, 2**32))
-def test_any_draft_loads_and_its_cube_is_built(tmp_path_factory, data, seed):
+@pytest.mark.parametrize("examples", share(1, [6, 40]))
+def test_any_draft_loads_and_its_cube_is_built(tmp_path_factory, examples):
     """
     Of any types, with NULL, NaN, infinities and odd headers, as CSV and as Parquet.
     """
+
+    @settings(max_examples=examples, phases=WHOLE)
+    @given(data=st.data(), seed=st.integers(0, 2**32))
+    def loads(data, seed):
+        drafted(tmp_path_factory, data, seed)
+
+    loads()
+
+
+def drafted(tmp_path_factory, data, seed):
+    """Draft a policy for a random table, as CSV and as Parquet, and make its state."""
     dice, folder = random.Random(seed), tmp_path_factory.mktemp("any")
     rows = dice.choice([0, 1, 45, 300])
     kinds = data.draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=6))

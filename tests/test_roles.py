@@ -15,6 +15,7 @@ from proxy.errors import (
     PolicyError,
     StateError,
 )
+from proxy.inference import family
 from proxy.inference.accounting import UNIT
 from tests.searches import share
 from tests.small import DOMAIN, Small, count
@@ -132,25 +133,34 @@ def test_floor_is_the_least_that_a_measurement_costs(small):
     assert count(engine, within=10_000).cost == pytest.approx(0.125)
 
 
-def test_rows_total_bounds_the_history(small):
+@pytest.fixture
+def large(monkeypatch):
+    """Every family counts one MB, and some bytes."""
+    monkeypatch.setattr(family, "LEAST_SIZE", 1_000_000)
+
+
+def test_history_size_total_bounds_the_history(small, large):
     """
-    Two numbers fit, a third does not, nor ten at once.
+    Two families fit, a third does not, nor three at once.
     """
-    engine = small.made(privacy(rows="{total: 2}"))
-    with pytest.raises(InsufficientBudgetError, match="history is full: 2 numbers"):
-        engine.session().execute("SELECT age, COUNT(*) FROM people GROUP BY age")
+    engine = small.made(privacy(history_size="{total: 3}"))
+    every = "SELECT COUNT(*) FILTER (WHERE age < 3) AS a, COUNT(*) FILTER (WHERE age < 4) AS b, {}"
+    with pytest.raises(InsufficientBudgetError, match="history is full: it may hold 3 MB"):
+        engine.session().execute(every.format("COUNT(*) FROM people"))
     count(engine, user="ann")
     count(engine, "age < 5", user="bob")
-    refused(engine, "the history is full: 2 numbers, and this statement adds 1", "age < 3")
+    refused(
+        engine, "the history is full: it may hold 3 MB, and this statement adds 1 MB", "age < 3"
+    )
 
 
-def test_rows_analyst_bounds_what_one_adds(small):
+def test_history_size_analyst_bounds_what_one_adds(small, large):
     """
     The other goes on.
     """
-    engine = small.made(privacy(rows="{total: 9, analyst: 1}"))
+    engine = small.made(privacy(history_size="{total: 9, analyst: 2}"))
     count(engine, user="ann")
-    refused(engine, "the history of ann is full: 1", "age < 5", user="ann")
+    refused(engine, "the history of ann is full: it may hold 2 MB", "age < 5", user="ann")
     count(engine, "age < 5", user="bob")
 
 
@@ -356,18 +366,18 @@ def test_the_budget_of_an_own_history_is_set_aside(small):
     assert count(engine, user="ann").cost == 0
 
 
-def test_every_limit_is_shared_out(small):
+def test_every_limit_is_shared_out(small, large):
     """
-    Budgets of cells, guards, rows and periods: each history has its part, 0.4 or 0.6 of them.
+    Budgets of cells, guards, sizes and periods: each history has its part, 0.4 or 0.6 of them.
     """
-    engine = small.made(privacy(**RULES["cells"], rows="{total: 10}"), OWN)
+    engine = small.made(privacy(**RULES["cells"], history_size="{total: 1}"), OWN)
     hers, others = engine.budget("ann").rules, engine.budget().rules
     whole = [1, 0.5, 0.80471896]
     assert [rule.budget for rule in hers] == pytest.approx([0.4 * each for each in whole])
     assert [rule.budget for rule in others] == pytest.approx([0.6 * each for each in whole])
     ages = "SELECT age, COUNT(*) FROM people GROUP BY age WITH UTILITY (1000, 0.5)"
-    for user, part in (("ann", 4), ("bob", 6)):
-        with pytest.raises(InsufficientBudgetError, match=f"full: {part} numbers"):
+    for user, part in (("ann", 0.4), ("bob", 0.6)):
+        with pytest.raises(InsufficientBudgetError, match=f"full: it may hold {part} MB"):
             engine.session(user).execute(ages)
 
 
@@ -426,7 +436,7 @@ RULES = {
     "budget": {},
     "cells": {"cells": '[{where: "age < 2", budget: 0.5}]', "guards": GUARDS},
     "day": {"per": "{day: 0.9}"},
-    "rows": {"rows": "{total: 8}"},
+    "history_size": {"history_size": "{total: 8}"},
 }
 STATEMENTS = [
     "SELECT COUNT(*) FROM people WITH UTILITY (20, 0.1)",
@@ -530,17 +540,19 @@ def test_a_running_engine_refuses_after_another_policy_was_applied(small):
 
 def test_a_large_group_by_does_not_fill_the_history(small):
     """
-    Its groups are one family, so that 5,836 of them count 8 and a hundredth; a refusal says in
-    numbers what was asked, is kept and is left.
+    Its groups are one family: 5,836 of them take some 0.6 MB; a refusal says in numbers what was
+    asked, is kept and is left.
     """
     domain = DOMAIN.replace("range: [0, 9]", "range: [0, 5835]")
-    engine = small.made("privacy: {budget: 1, unit: row, rows: {total: 140}}\n", domain=domain)
+    privacy = "privacy: {budget: 1, unit: row, history_size: {total: 2}}\n"
+    engine = small.made(privacy, domain=domain)
     text = "SELECT age, COUNT(*) FROM people GROUP BY age WITH UTILITY ({}, 0.05)"
-    for within in (4000, 3000):
+    for within in (4000, 3000, 2000):
         assert engine.session().execute(text.format(within)).cost < 0.01
-    with pytest.raises(InsufficientBudgetError, match="the history is full: 140") as caught:
-        engine.session().execute(text.format(2000))
-    refusal = caught.value
-    assert (refusal.requested, refusal.spent, refusal.left) == (8 + 58, 2 * (8 + 58), 140 - 132)
-    assert "a hundredth" in refusal.hint
+    with pytest.raises(InsufficientBudgetError, match="the history is full: it may hold 2 MB") as e:
+        engine.session().execute(text.format(1000))
+    each = 0.02 + 5836 * (4 + 100) / 1e6
+    assert e.value.requested == pytest.approx(each)
+    assert (e.value.spent, e.value.left) == pytest.approx((3 * each, 2 - 3 * each))
+    assert "privacy.history_size" in e.value.hint
     assert count(engine, within=900).cost > 0

@@ -1,12 +1,14 @@
 """A state that an older version made is opened by this one, with what was spent and answered."""
 
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from proxy.engine import Engine
 from proxy.errors import StateError
+from proxy.protection import digest
 from proxy.steward import apply, audit, rebuild, restore, verify
 
 MADE = Path(__file__).parent / "fixtures" / "version2"
@@ -106,3 +108,21 @@ def test_an_older_backup_is_restored(folder):
     assert report.cube == "built"
     assert opened(folder).budget().rules[0].left == 0
     assert verify(policy, state) == []
+
+
+def test_a_state_whose_protection_held_the_length_of_histories_is_taken_over(folder):
+    """
+    Such a length protects nobody, and is no part of it any more: the policy is the one in force,
+    what was paid stays known, and who may do what is what it was.
+    """
+    with closing(opened(folder)) as engine:
+        known = engine.ledger.protection()
+        older = known.protection | {"rows": {"total": 5000, "analyst": 5000}}
+        with engine.ledger.transaction() as tx:
+            tx.apply_policy(digest(older), older)
+            tx.audit("apply", "somebody", detail={"digest": digest(older)})
+    with closing(opened(folder)) as engine:
+        assert engine.session().execute(TOWNS).cost == 0
+        assert engine.ledger.protection().protection == known.protection
+        assert engine.ledger.protection().digest == known.digest
+    assert verify(folder / "people.yaml", folder / "state") == []

@@ -6,7 +6,9 @@ Values for every door, the remote one too: nothing here needs the inference.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from proxy.sql.program import Column
@@ -50,6 +52,17 @@ class Result:
     numbers: int = 0
     measured: int = 0
     left_in_cells: float = math.nan  # in the cell that has least, whoever asks
+
+    def after(self, earlier: Sequence[Result]) -> Result:
+        """Return the result of a statement whose earlier parts chose its rows."""
+        parts = [*earlier, self]
+        return replace(
+            self,
+            cost=max(part.cost for part in parts),  # of bills that go on
+            notices=tuple(chain(*(part.notices for part in parts))),
+            numbers=sum(part.numbers for part in parts),
+            measured=sum(part.measured for part in parts),
+        )
 
     @property
     def inferred(self) -> int:

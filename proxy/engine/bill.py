@@ -60,6 +60,10 @@ class Bill:
         default_factory=dict
     )  # by the place of a number
 
+    def continued(self) -> Bill:
+        """Return the bill of the statement's next part, whose numbers have paid nothing yet."""
+        return Bill(self.space, self.first, _terms=dict(self._terms))
+
     def add(
         self, blocks: Sequence[MeasuredFamily], line: int = 0, targets: Sequence[int] = ()
     ) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from proxy.policy import Policy
 from proxy.sql.evaluator.evaluator import Evaluator
-from proxy.sql.parse.views import Views
 from proxy.sql.program import Command, Program
-from proxy.sql.statement import compile_statement
+from proxy.sql.statement import ProgramKey, compile_key
 
 
 class Compiler(Protocol):
@@ -18,9 +17,7 @@ class Compiler(Protocol):
     There are ``LocalCompiler`` and the server's ``RemoteCompiler``.
     """
 
-    def compile(
-        self, text: str, settings: Mapping[str, str], views: Views, language: str
-    ) -> Program | Command:
+    def compile(self, key: ProgramKey) -> Program | Command:
         """Return what a statement means; the same object for the same statement, while kept."""
 
     def rows(self, sql: str, parameters: dict[str, object]) -> Sequence[tuple[Any, ...]]:
@@ -35,10 +32,6 @@ class LocalCompiler:
         self._evaluator = evaluator
         self.rows = evaluator.rows
 
-    def compile(
-        self, text: str, settings: Mapping[str, str], views: Views, language: str
-    ) -> Program | Command:
+    def compile(self, key: ProgramKey) -> Program | Command:
         """Return what a statement means."""
-        return compile_statement(
-            text, self._policy, self._evaluator, settings=settings, views=views, language=language
-        )
+        return compile_key(key, self._policy, self._evaluator)

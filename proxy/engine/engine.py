@@ -42,21 +42,22 @@ from proxy.engine.session import Session
 from proxy.errors import Error, StateError
 from proxy.files import enter
 from proxy.inference.accounting import UNIT
-from proxy.inference.history import Cancellation
 from proxy.inference.query import Term
 from proxy.ledger import Ledger
 from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy import Policy
 from proxy.privileges import ANALYST, Privileges, privileges_of, require_supported, users_of
 from proxy.protection import protection
-from proxy.settings import defaults
+from proxy.settings import COLUMNS, defaults
 from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.sql.evaluator.sandbox import Child
 from proxy.sql.program import Command, Program
+from proxy.sql.statement import Released, program_key
 from proxy.state import anchor_path, ledger_path, state_folder
 from proxy.steward import arranged, open_cube, same_policy, take_users, upgrade
 
 WAIT = 0.05  # seconds between two looks whether a statement that waits is cancelled
+NOTHING: Released = {}
 EMBEDDED_USER = ""  # the user of an embedded connection that names none
 
 
@@ -165,9 +166,25 @@ class Engine:
 
     def execute(self, text: str, session: Session) -> Result:
         """Run one statement: parse, bind, compile, plan, measure, infer, post-process."""
-        statement = self.compile(text, session)
+        session.bill, now = None, self._now().replace(tzinfo=None)
+        statement = self.compile(text, session, now)
         if isinstance(statement, Command):
             return session.command(statement)
+        released: dict[str, Sequence[tuple[Any, ...]]] = {}
+        earlier: list[Result] = []
+        while statement.first:  # results that choose rows: then they are constants
+            for key, program in statement.first:
+                earlier.append(self._run(program, session, shown=False))
+                released[key] = earlier[-1].rows
+            with self._cost_in_errors(session):
+                statement = self._completed(statement, text, session, now, released)
+        return self._run(statement, session).after(earlier)
+
+    def _run(
+        self, statement: Program, session: Session, *, shown: bool = True, spend: bool = True
+    ) -> Result:
+        """Answer one program; ``shown``: with columns beside numbers, if wanted."""
+        settings = session.settings if shown else session.settings.having(COLUMNS, "off")
         with self._turn(session):
             session.renew_privileges()
             if statement.releases:
@@ -180,22 +197,23 @@ class Engine:
                 allowance = self._left(accountant, session)  # another day may have begun
                 return replace(result, left=allowance.left, left_of=allowance.name)
             goals = self._goals(statement, session)
-            session.bill = Bill(accountant.space)
-            with self._cost_in_errors(accountant, session):
-                inference = self._answer(accountant, goals, statement.text, session)
+            session.bill = session.bill.continued() if session.bill else Bill(accountant.space)
+            with self._cost_in_errors(session):
+                inference = self._answer(accountant, goals, statement.text, session, spend)
             relations = self._relations(statement, session)
             left, in_cells = self._left(accountant, session), accountant.left()
             history = accountant.sequence
-        with self._cost_in_errors(accountant, session), self._running(session):
+        with self._cost_in_errors(session), self._running(session):
             result = present(
                 statement,
                 inference,
                 relations,
-                session.settings,
+                settings,
                 self._of(session),
                 left,
                 in_cells,
                 session.check_canceled,
+                told=shown,
             )
         with self._lock:
             if inference.final and accountant.sequence == history:
@@ -203,28 +221,57 @@ class Engine:
         return result
 
     def _answer(
-        self, accountant: Accountant, goals: Sequence[Goal], text: str, session: Session
+        self,
+        accountant: Accountant,
+        goals: Sequence[Goal],
+        text: str,
+        session: Session,
+        spend: bool,
     ) -> Inference:
         """Plan, measure and infer every number."""
-        return infer(accountant, goals, self._measurer(text, session, session.check_canceled))
+        return infer(accountant, goals, self._measurer(text, session, spend))
 
-    def _measurer(self, text: str, session: Session, cancellation: Cancellation) -> Measurer:
+    def _measurer(self, text: str, session: Session, spend: bool) -> Measurer:
         """Return the measurer of one statement."""
-        return Measurer(self._curator, self.ledger, session, text, self._now, cancellation)
+        return Measurer(
+            self._curator, self.ledger, session, text, self._now, session.check_canceled, spend
+        )
 
-    def compile(self, text: str, session: Session) -> Program | Command:
-        """Return the program or command of a text, without running it."""
+    def compile(
+        self,
+        text: str,
+        session: Session,
+        now: datetime | None = None,
+        released: Released = NOTHING,
+    ) -> Program | Command:
+        """Return the program or command of a text, without running it; ``now`` as it is at first.
+
+        ``released`` are the rows of results that choose rows of the dataset.
+        """
+        settings = session.settings
         with self._running(session):
-            return self._of(session).compile(
-                text, session.settings.texts, session.settings.views, session.dialect
-            )
+            key = program_key(
+                text, self.policy, settings.texts, settings.views, session.dialect, now,
+                released=released,
+            )  # fmt: skip
+            return self._of(session).compile(key)
+
+    def _completed(
+        self, program: Program, text: str, session: Session, now: datetime, released: Released
+    ) -> Program:
+        """Return a program again, now that the results are known that choose its rows."""
+        complete = self.compile(text, session, now, released)
+        assert isinstance(complete, Program)
+        if {key for key, _ in complete.first} & released.keys():  # it would pay for ever
+            raise StateError("the statement does not mean the same any more", hint="try again")
+        return complete
 
     def _of(self, session: Session) -> Compiler:
         """Return what reads the texts of a session."""
         return session.compiler or self._compiler
 
     @contextmanager
-    def _cost_in_errors(self, accountant: Accountant, session: Session) -> Iterator[None]:
+    def _cost_in_errors(self, session: Session) -> Iterator[None]:
         """Add to an error the cost of the statement's earlier steps, and what is left."""
         try:
             yield
@@ -232,7 +279,7 @@ class Engine:
             if session.bill is not None and session.bill.first:
                 error.cost = session.bill.cost() / UNIT
                 with self._lock:
-                    left = self._left(accountant, session)
+                    left = self._left(self._accountant(session.privileges), session)
                 cost = (
                     f"what it measured before is kept, and free to ask again: cost "
                     f"{error.cost:.4g}, left {left}"
@@ -332,15 +379,40 @@ class Engine:
             return accountant.left()
 
     def explain(
+        self, text: str, program: Program, session: Session
+    ) -> tuple[list[tuple[Any, ...]], tuple[str, ...]]:
+        """Return the cost that each number would have, and notices; measure nothing.
+
+        A result that chooses rows is explained first, and where it is free the rest as well.
+        """
+        rows: list[tuple[Any, ...]] = []
+        notices: tuple[str, ...] = ()
+        now = self._now().replace(tzinfo=None)
+        released: dict[str, Sequence[tuple[Any, ...]]] = {}
+        if program.first:
+            program = self._completed(program, text, session, now, released)
+        while program.first:
+            for key, each in program.first:
+                more, told = self._explain(each, session)
+                rows, notices = rows + more, notices + told
+                if told or any(row[reports.COST_AT] for row in more):
+                    return rows, (*notices, reports.RELEASED_FIRST)
+                session.bill = None
+                released[key] = self._run(each, session, shown=False, spend=False).rows
+            program = self._completed(program, text, session, now, released)
+        more, told = self._explain(program, session)
+        return rows + more, notices + told
+
+    def _explain(
         self, program: Program, session: Session
     ) -> tuple[list[tuple[Any, ...]], tuple[str, ...]]:
-        """Return the cost that each number would have, and notices; measure nothing."""
+        """Return the cost that each number of one program would have, and notices."""
         with self._turn(session):
             goals = self._goals(program, session)
             accountant = self._accountant(session.privileges)
             now = self._now()
             accountant.catch_up(self.ledger)
-            measurer = self._measurer(program.text, session, session.check_canceled)
+            measurer = self._measurer(program.text, session, spend=True)
             first = forecast(accountant, goals, measurer)
 
             def after(terms: Sequence[Term]) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 
-from proxy.accountant import Accountant, too_dear, weight
+from proxy.accountant import Accountant, too_dear
 from proxy.cube import Cube
 from proxy.engine.allowances import spending_allowances
 from proxy.engine.reports import COST, STEP
@@ -39,6 +39,7 @@ from proxy.sql.statement import too_complex
 
 Rows = list[Estimator | None]  # an estimator of every row of a family
 
+MB = 1_000_000
 REFUSALS = (InsufficientBudgetError, NotSupportedError, StatementTooComplexError)  # of a plan
 
 __all__ = ["REFUSALS", "Cube", "Curator", "Measurer", "Rows", "Sampler"]
@@ -79,6 +80,7 @@ class Measurer:
     text: str
     now: Callable[[], datetime]  # in the policy's time zone
     cancellation: Cancellation
+    spend: bool = True
 
     def measure(
         self, accountant: Accountant, targets: Sequence[Sequence[AccuracyTarget]]
@@ -105,7 +107,7 @@ class Measurer:
                     plan = self.plan(accountant, list(chain(*targets)))
                 terms = accountant.charges(plan.measurements)
                 self._require_budget(accountant, terms, tx)
-                self._require_rows(accountant, plan)
+                self._require_room(accountant, plan)
                 cost = accountant.cost(terms)
                 rows = [self.curator.draw(each, accountant, tx) for each in plan.measurements]
                 sequence = tx.sequence()
@@ -150,7 +152,7 @@ class Measurer:
             if plan.measurements:
                 self._require_spending(accountant, plan)
                 self._require_budget(accountant, accountant.charges(plan.measurements), self.ledger)
-                self._require_rows(accountant, plan)
+                self._require_room(accountant, plan)
         except REFUSALS as error:
             return error.message
         finally:
@@ -160,7 +162,7 @@ class Measurer:
     def _require_spending(self, accountant: Accountant, plan: Plan) -> None:
         """Refuse to spend where the session or the analyst must not, before any lock."""
         session = self.session
-        if not (session.settings.value(SPEND) and session.privileges.spend):
+        if not (self.spend and session.settings.value(SPEND) and session.privileges.spend):
             who = "this session" if session.privileges.spend else f"analyst {session.user}"
             raise InsufficientBudgetError(
                 f"refused: {who} may only infer (spend: off), and this must be measured",
@@ -204,24 +206,25 @@ class Measurer:
             )
         self.session.agreed = protection
 
-    def _require_rows(self, accountant: Accountant, plan: Plan) -> None:
-        """Refuse what would make the history longer than the policy allows."""
-        more = sum(weight(each.family.rows) for each in plan.measurements)
-        limits, user = accountant.policy.privacy.rows, self.session.user
-        total = int(limits.total * self.session.privileges.share)
-        found = [("the history", sum(accountant.weights.values()), total)]
-        if limits.analyst < total:
+    def _require_room(self, accountant: Accountant, plan: Plan) -> None:
+        """Refuse what would make the history larger than the policy allows."""
+        more = sum(each.family.size for each in plan.measurements)
+        limits, user = accountant.policy.privacy.history_size, self.session.user
+        total = int(limits.total * MB * self.session.privileges.share)
+        found = [("the history", sum(accountant.sizes.values()), total)]
+        if limits.analyst * MB < total:
             mine = {line.seq for line in self.ledger.audit() if line.user == user}
-            there = sum(each for line, each in accountant.weights.items() if line in mine)
-            found.append((f"the history of {user or 'this user'}", there, limits.analyst))
+            there = sum(each for line, each in accountant.sizes.items() if line in mine)
+            found.append((f"the history of {user or 'this user'}", there, limits.analyst * MB))
         for who, there, limit in found:
             if there + more > limit:
                 left = max(limit - there, 0)
                 raise InsufficientBudgetError(
-                    f"refused: {who} is full: {limit:,} numbers, and this statement adds {more:,}",
-                    requested=more,
-                    spent=there,
-                    left=left,
+                    f"refused: {who} is full: it may hold {limit / MB:,.3g} MB, and this statement "
+                    f"adds {more / MB:,.3g} MB",
+                    requested=more / MB,
+                    spent=there / MB,
+                    left=left / MB,
                     hint="ask for what follows from earlier answers, or ask the data steward "
-                    "(privacy.rows); a GROUP BY of more than 128 groups counts a hundredth of them",
+                    "(privacy.history_size)",
                 )

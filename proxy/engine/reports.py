@@ -100,6 +100,11 @@ def history(ledger: Any, user: str | None = None) -> list[HistoryLine]:
 
 STEP, COST = "step of", "cost so far"  # in the line of a later step: its first, units of all
 
+COST_AT = 3
+RELEASED_FIRST = (
+    "this is the result that chooses rows, which is released first; with its values the rest is "
+    "planned and priced: explain it once that result is known"
+)
 EXPLAINED = (
     Column("number", "text"),
     Column("group", "text"),

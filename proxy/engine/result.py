@@ -39,14 +39,18 @@ def present(
     allowance: Allowance,
     left_in_cells: float,
     cancellation: Cancellation = never_cancel,
+    *,
+    told: bool = True,
 ) -> Result:
     """Run the outer SQL on the numbers, and return the rows with all that is told of them.
+
+    Of computed numbers nothing is told if not ``told``.
 
     Raises:
         DataError: an expression of the outer SQL fails on the noisy answers.
     """
     rows, answers, places, drowned = assemble(
-        program, inference.outcomes, relations, settings, compiler, cancellation
+        program, inference.outcomes, relations, settings, compiler, cancellation if told else None
     )
     sources = [answer.source for column in inference.answers for answer in column]
     return Result(
@@ -71,7 +75,7 @@ def assemble(
     relations: Relations,
     settings: Settings,
     compiler: Compiler,
-    cancellation: Cancellation,
+    cancellation: Cancellation | None,
 ) -> tuple[Rows, list[list[Answer]], list[list[int]], tuple[str, ...]]:
     """Return the rows of a statement, for each row its answers and their columns, and notices."""
     clamp = settings.value(NONNEGATIVE)
@@ -94,7 +98,7 @@ def assemble(
     cells = [[origin and _answer(answers, origin) for origin in row] for row in rows.origins]
     if program.derived:
         rows, cells = settled(rows, cells, derived)
-    if program.traces:
+    if program.traces and cancellation is not None:
         given = parameters(program, values, companions, relations)
         functions, more = computed(
             Numbers(program, released, values, derived),

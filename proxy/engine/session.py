@@ -38,7 +38,7 @@ class Backend(Protocol):
         """Return what a statement means, without running it."""
 
     def explain(
-        self, program: Program, session: Session
+        self, text: str, program: Program, session: Session
     ) -> tuple[list[tuple[Any, ...]], tuple[str, ...]]:
         """Return what each number of a statement would cost, and notices; measure nothing."""
 
@@ -167,7 +167,7 @@ class Session:
             columns, rows = self._shown(command.name)
         elif command.kind == "explain" and command.program is not None:
             columns = reports.EXPLAINED
-            rows, notices = self._engine.explain(command.program, self)
+            rows, notices = self._engine.explain(command.value or "", command.program, self)
         elif command.kind not in IGNORED_COMMANDS:
             raise NotSupportedError(
                 f"{command.kind.upper()} is not supported",

@@ -220,6 +220,7 @@ class Account:
     terms: list[Term] = field(default_factory=list)
     _axes: tuple[int, ...] = ()
     _table: Integers | None = field(default_factory=lambda: np.zeros((), dtype=np.int64))
+    _most: int = 0  # no cell of the table is above
 
     def add(self, terms: Iterable[Term]) -> None:
         """Charge the cells."""
@@ -233,12 +234,16 @@ class Account:
                 wide = Table(self._axes, self._table).over(axes)
                 shape = [self.space.sizes[axis] for axis in axes]
                 self._axes, self._table = axes, np.broadcast_to(wide, shape).copy()
-            more = Table(term.axes, term.dense(term.axes, self.space)).over(axes)
-            self._table = _sum(self._table, more)
+            self._table += Table(term.axes, term.dense(term.axes, self.space)).over(axes)
+            self._most += term.largest
+            if self._most > CEILING:
+                np.minimum(self._table, CEILING, out=self._table)
+                self._most = int(self._table.max())
 
     def forget(self) -> None:
         """Start again without charges."""
         self.terms, self._axes, self._table = [], (), np.zeros((), dtype=np.int64)
+        self._most = 0
 
     @property
     def least(self) -> int:

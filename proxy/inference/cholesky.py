@@ -7,11 +7,15 @@ size² operations.  Results are approximate: callers refine them with exact resi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dtrsv
 
 Floats = NDArray[np.float64]
+
+CANCELLED = 2.0**-20  # a smaller complement has lost too many digits
 
 
 class Cholesky:
@@ -42,12 +46,20 @@ class Cholesky:
             )
         return np.asarray(dtrsv(part, right, lower=1, trans=int(transposed)))
 
-    def append(self, column: Floats, diagonal: float, schur: float) -> bool:
-        """Add a row: A's new column [size], its diagonal, and its Schur complement.
+    def append(self, column: Floats, diagonal: float, schur: Callable[[], float]) -> bool:
+        """Add a row: A's new column [size], its diagonal, and where floats are not enough its
+        Schur complement, known better.
 
         Returns False, and adds nothing, where the complement is lost in rounding.
         """
-        if not (np.isfinite(diagonal) and diagonal > 0 and schur > diagonal * 2.0**-60):
+        if not (np.isfinite(diagonal) and diagonal > 0):
+            return False
+        scale = 1 / np.sqrt(diagonal)
+        row = self._forward(self._scale[: self.size] * column * scale)
+        rest = 1 - float(row @ row)  # the complement, of a unit diagonal
+        if not rest > CANCELLED:
+            rest = schur() / diagonal
+        if not rest > 2.0**-60:
             return False
         if self.size == len(self._factor):
             grown = np.zeros((2 * self.size, 2 * self.size), order="F")
@@ -56,11 +68,9 @@ class Cholesky:
             self._scale = np.concatenate([self._scale, np.zeros(self.size)])
         if not self.size:
             np.fill_diagonal(self._factor, 1.0)
-        scale = 1 / np.sqrt(diagonal)
-        row = self._forward(self._scale[: self.size] * column * scale)
         size = self.size
         self._factor[size, :size] = row
-        self._factor[size, size] = np.sqrt(schur) * scale
+        self._factor[size, size] = np.sqrt(rest)
         self._factor[size + 1 :, size + 1 :][np.diag_indices(len(self._factor) - size - 1)] = 1.0
         self._scale[size] = scale
         self.size += 1

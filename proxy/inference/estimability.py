@@ -4,10 +4,11 @@ Let G be the integer Gram matrix of the independent rows so far, b = (⟨row, q�
 The query q lies in the span of the rows iff its Schur complement  s − bᵀ G⁻¹ b  is 0 (paper,
 footnote to Section 3: no full-rank history is needed).  In floats that test fails: after one
 COUNT(*) over 10**12 cells, "all but one cell" passes any tolerance.  Here G = L D Lᵀ is kept
-modulo two random 31-bit primes as L⁻¹ and D, so that one test is a triangular product and one new
-row adds one row.  A wrong "yes" needs both primes, drawn at random, to divide one fixed integer.
+modulo two random 31-bit primes as L and D, the blocks of L on the diagonal as their inverses, so
+that one test is a triangular solve by products of blocks, and one new row adds one row.  A wrong
+"yes" needs both primes, drawn at random, to divide one fixed integer.
 
-Shapes: L⁻¹ [rank, rank] unit lower triangular, D [rank].  Cost: rank² / 2 per test and prime.
+Shapes: L [rank, rank] unit lower triangular, D [rank].  Cost: rank² / 2 per test and prime.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+BLOCK = 128  # rows of a block of L
 
 
 def random_prime() -> int:
@@ -48,27 +51,34 @@ class ModularBasis:
     def __init__(self, prime: int) -> None:
         self.prime = prime
         self.rank = 0
-        self._inverse = np.zeros((16, 16))  # L⁻¹, entries below 2**31 as floats for BLAS
+        self._factor = np.zeros((16, 16))  # L, entries below 2**31 as floats for BLAS
         self._pivots: list[int] = []  # D⁻¹
 
     def reduce(self, products: Integers, norm: int) -> tuple[int, Integers]:
         """Return the Schur complement of a query and L⁻¹b, both modulo the prime."""
-        reduced = self._times(self._inverse[: self.rank, : self.rank], products)
+        reduced = np.zeros(self.rank, dtype=np.int64)
+        for start in range(0, self.rank, BLOCK):
+            here, before = slice(start, min(start + BLOCK, self.rank)), slice(start)
+            known = self._times(self._factor[here, before], reduced[before])
+            rest = (products[here] - known) % self.prime
+            reduced[here] = self._times(self._factor[here, here], rest)
         pivots = np.array(self._pivots, dtype=np.int64)
         squares = reduced * reduced % self.prime * pivots % self.prime
         return (norm - int(squares.sum())) % self.prime, reduced
 
     def append(self, reduced: Integers, schur: int) -> None:
         """Add an independent row, from what ``reduce`` said of it."""
-        if self.rank == len(self._inverse):
-            grown = np.zeros((2 * self.rank, 2 * self.rank))
-            grown[: self.rank, : self.rank] = self._inverse
-            self._inverse = grown
-        pivots = np.array(self._pivots, dtype=np.int64)
-        weighted = reduced * pivots % self.prime
-        solved = self._times(self._inverse[: self.rank, : self.rank].T, weighted)
-        self._inverse[self.rank, : self.rank] = (self.prime - solved) % self.prime
-        self._inverse[self.rank, self.rank] = 1
+        rank = self.rank
+        if rank == len(self._factor):
+            grown = np.zeros((2 * rank, 2 * rank))
+            grown[:rank, :rank] = self._factor
+            self._factor = grown
+        row = reduced * np.array(self._pivots, dtype=np.int64) % self.prime
+        start = rank - rank % BLOCK
+        inverse = self._times(self._factor[start:rank, start:rank].T, row[start:])
+        self._factor[rank, :start] = row[:start]
+        self._factor[rank, start:rank] = (self.prime - inverse) % self.prime
+        self._factor[rank, rank] = 1
         self._pivots.append(pow(schur, -1, self.prime))
         self.rank += 1
 
@@ -107,11 +117,15 @@ class Independence:
         """Return whether the query with these inner products [primes, rank] is in the span."""
         return all(basis.reduce(products[i], norm)[0] == 0 for i, basis in enumerate(self._bases))
 
-    def append(self, products: Integers, norm: int) -> bool:
-        """Add a row if it is independent modulo both primes; return whether it was."""
+    def append(self, products: Integers, norm: int) -> bool | None:
+        """Add a row if it is independent modulo both primes; return whether it was.
+
+        None where the primes disagree, which happens to no row in practice: nothing is added.
+        """
         found = [basis.reduce(products[i], norm) for i, basis in enumerate(self._bases)]
-        if any(schur == 0 for schur, _ in found):
-            return False  # dependent (or, never in practice, a prime was unlucky: still safe)
+        zeros = [schur == 0 for schur, _ in found]
+        if any(zeros):
+            return False if all(zeros) else None
         for basis, (schur, reduced) in zip(self._bases, found, strict=True):
             basis.append(reduced, schur)
         return True

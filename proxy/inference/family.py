@@ -30,6 +30,7 @@ from proxy.inference.query import (
 
 Labels = NDArray[np.int32]
 PAIRS = 256  # cells that are looked at before all are
+LEAST_SIZE, ROW_SIZE = 20_000, 100  # bytes; small ones cost time rather than memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +81,13 @@ class Family:
     def sensitivity(self) -> int:
         """S in grid units: the most that one record moves a row."""
         return self.bound.largest
+
+    @cached_property
+    def size(self) -> int:
+        """Roughly the bytes that a history holds of it, and what it costs to be read again."""
+        factors = {id(f): f for term in self.query.parts.values() for f in term.factors}
+        arrays = self.labels.nbytes + sum(factor.array.nbytes for factor in factors.values())
+        return LEAST_SIZE + arrays + ROW_SIZE * self.rows
 
     @cached_property
     def pairs(self) -> tuple[tuple[NDArray[np.intp], ...], tuple[NDArray[np.intp], ...]]:

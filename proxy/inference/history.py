@@ -14,8 +14,7 @@ residual that floats bound below 2**63.  So  |bias| ≤ N Σ |error of a_i| S_i 
 (N the public bound on records, S_i the sensitivity); that bound, ``slack``, widens the interval.
 Where the refinement does not settle, there is no estimator: the caller measures instead.
 
-Families too large for the dense system are used alone: q = Σ β_i h_i with β_i = ⟨h_i, q⟩/⟨h_i, h_i⟩
-iff Σ ⟨h_i, q⟩²/⟨h_i, h_i⟩ = ⟨q, q⟩, exactly, since their rows are orthogonal.
+What does not fit into the dense system is used by itself (``singles``).
 
 Shapes: m rows, r of them independent: Gram [m, m], T [m - r, r].
 Source: Xiao & Xiong, Theorem 3.1 with the generalized inverse of its footnote (the form is ours).
@@ -24,8 +23,7 @@ Source: Xiao & Xiong, Theorem 3.1 with the generalized inverse of its footnote (
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from operator import lshift, mul
 
@@ -38,6 +36,7 @@ from proxy.inference.estimator import Estimator, Floats, denominator, omega, who
 from proxy.inference.family import Family
 from proxy.inference.products import Products, Stack, Structure, exact, stack, structure, wrap
 from proxy.inference.query import LinearQuery
+from proxy.inference.singles import Singles
 from proxy.inference.space import Space
 
 DENSE_ROWS = 2000  # rows in the dense system
@@ -64,15 +63,13 @@ class History:
         self.blocks: list[MeasuredFamily] = []
         self.answers: list[int] = []  # in grid units of the row's family
         self._rates: list[float] = []
+        self.singles = Singles(records, self._rates)
         self._independence = Independence(primes)
         self._stacks: dict[Structure, Stack] = {}
-        self._directions: dict[bytes, list[tuple[int, Fraction]]] = {}  # row, signed unit of answer
         self._good_enough: dict[tuple[bytes, Fraction], Estimator] = {}
         self._memory: dict[tuple[bytes, Fraction], list[Estimator]] = {}  # until a row changes
-        self._wide: dict[
-            bytes, MeasuredFamily
-        ] = {}  # families that are used alone, the newest of each
         self._dense = Dense()
+        self._held = 0  # coefficients of its rows
         self._norms: Floats = np.zeros(0)  # [places] ‖h‖
         self._triangle = Cholesky()  # of the Gram matrix of the independent rows
         self._weights = Cholesky()  # of Ω_D⁻² + T Ω_B⁻² Tᵀ
@@ -104,21 +101,22 @@ class History:
         if self._fits(family):
             for index, number in enumerate(block.rows):
                 self._append_row(family.row(index), number, family.grid)
+        elif family.rows == 1:
+            self.singles.add_row(family.row(0), block.start, family.grid)
         else:
-            self._wide[family.key] = block
-            block.norms = [int(norm) for norm in family.squares()]
+            self.singles.add_family(block)
         return block
 
     def _fits(self, family: Family) -> bool:
         """Return whether the rows of a family are to enter the dense system, one by one."""
         terms = family.query.parts.values()
         cells = family.labels.size + sum(f.array.size for term in terms for f in term.factors)
-        held = sum(block.cells for block in self.blocks)
         if family.rows > DENSE_FAMILY or len(self._dense.number) + family.rows > DENSE_ROWS:
             return False
-        if family.rows * cells > DENSE_CELLS or held + family.rows * cells > 8 * DENSE_CELLS:
+        if family.rows * cells > DENSE_CELLS or self._held + family.rows * cells > 8 * DENSE_CELLS:
             return False
         self.blocks[-1].cells = family.rows * cells
+        self._held += family.rows * cells
         return True
 
     def set_answers(self, block: MeasuredFamily, answers: Sequence[int]) -> None:
@@ -133,16 +131,15 @@ class History:
         start = self.blocks[blocks].start
         dense = self._dense
         places = next((i for i, n in enumerate(dense.number) if n >= start), len(dense.number))
+        self._held -= sum(block.cells for block in self.blocks[blocks:])
         del self.blocks[blocks:], self.answers[start:], self._rates[start:]
         dense.truncate(places)
         for rows in self._stacks.values():
             rows.truncate(places)
-        for known in self._directions.values():
-            known[:] = [row for row in known if row[0] < start]
+        self.singles.truncate(start)
         self._good_enough = {
             k: e for k, e in self._good_enough.items() if e.rows.max(initial=-1) < start
         }
-        self._wide = {block.family.key: block for block in self.blocks if block.norms}
         self._independence.truncate(len(dense.basis))
         self._triangle.truncate(len(dense.basis))
         self._weights.truncate(len(dense.others))
@@ -165,10 +162,7 @@ class History:
     def _append_row(self, query: LinearQuery, number: int, grid: Fraction) -> None:
         if query.zero:
             return
-        unit = (
-            query.sign * grid / query.grid
-        )  # what a grid unit of the answer says of the direction
-        self._directions.setdefault(query.direction, []).append((number, unit))
+        self.singles.add_row(query, number, grid)
         dense = self._dense
         products, norm = self._products(query), query.dot(query)
         place = len(dense.number)
@@ -188,22 +182,19 @@ class History:
         """Put a row among the independent or the dependent ones; False where floats cannot."""
         dense = self._dense
         column = products[dense.basis]
-        spanned = self._independence.spans(column.residues, norm)
-        coordinates = self._coordinates(column)
         rank, others = len(dense.basis), len(dense.others)
-        if spanned:
+        independent = self._independence.append(column.residues, norm)
+        if independent is None:
+            return False
+        if not independent:
+            coordinates = self._coordinates(column)
             if coordinates is None or not self._join_dependent(place, coordinates):
                 return False
             dense.cross.grow(rank, others + 1)
             dense.cross.put((slice(rank), others), column)
             return True
-        schur = 0.0
-        if coordinates is not None:
-            schur = self._schur(column, coordinates, norm)
-        if not self._triangle.append(column.real, float(norm), schur):
-            return False
-        if not self._independence.append(column.residues, norm):
-            self._triangle.truncate(rank)
+        if not self._triangle.append(column.real, float(norm), lambda: self._schur(column, norm)):
+            self._independence.truncate(rank)
             return False
         dense.gram.grow(rank + 1, rank + 1)
         dense.gram.put((rank, slice(rank)), column)
@@ -214,8 +205,11 @@ class History:
         dense.basis.append(place)
         return True
 
-    def _schur(self, column: Products, coordinates: Floats, norm: int) -> float:
-        """Return ⟨q, q⟩ - column · coordinates: tiny where q is nearly dependent."""
+    def _schur(self, column: Products, norm: int) -> float:
+        """Return ⟨q, q⟩ - column · coordinates where q is nearly dependent; 0 where it is lost."""
+        coordinates = self._coordinates(column)
+        if coordinates is None:
+            return 0.0
         rough = float(norm) - float(column.real @ coordinates)
         size = float(norm) + float(np.abs(column.real) @ np.abs(coordinates))
         largest = float(np.abs(coordinates).max(initial=0.0))
@@ -231,7 +225,10 @@ class History:
         weighted = coordinates / self._omega(dense.basis) ** 2
         column = dense.transform @ weighted
         diagonal = float(coordinates @ weighted + 1 / self._omega([place])[0] ** 2)
-        schur = diagonal - float(column @ self._weights.solve(column))
+
+        def schur() -> float:
+            return diagonal - float(column @ self._weights.solve(column))
+
         if not self._weights.append(column, diagonal, schur):
             return False
         dense.add_other(place, coordinates)
@@ -268,7 +265,7 @@ class History:
             cancellation()
             if len(self._memory) > MAX_CACHED_QUERIES:
                 self._memory.clear()
-            found = [self._best(query), self._good_enough.get(key), *self.singles(query)]
+            found = [self._best(query), self._good_enough.get(key), *self.singles.estimators(query)]
             self._memory[key] = [estimator for estimator in found if estimator is not None]
         return self._memory[key]
 
@@ -279,12 +276,6 @@ class History:
         if len(self._good_enough) > MAX_CACHED_ESTIMATORS:
             self._good_enough.clear()
         self._good_enough[_key(query)] = estimator
-
-    def singles(self, query: LinearQuery) -> Iterator[Estimator]:
-        """Yield the estimators from one row that is a multiple, and from one large family."""
-        for row in self._directions.get(query.direction, ()):
-            yield self._single(query, *row)
-        yield from filter(None, (self._alone(query, b) for b in self.blocks if b.norms))
 
     def estimate(self, estimator: Estimator) -> float:
         """Return θ̂, in answer units, rounded once."""
@@ -299,51 +290,6 @@ class History:
         values = [self.answers[row] for row in estimator.rows.tolist()]
         total = sum(map(mul, map(lshift, whole, shifts), values))
         return estimator.unit * Fraction(total, 1 << 53 - least)
-
-    def matching(self, family: Family) -> list[Estimator] | None:
-        """Return estimators of all rows of a family that was measured as it stands, if it was."""
-        block = self._wide.get(family.key)
-        if block is None:
-            return None
-        sign = np.array([float(family.query.sign * block.family.query.sign)])
-        rate = np.array([1 / block.scale])
-        return [Estimator(family.grid, np.array([row]), sign, rate) for row in block.rows]
-
-    def _single(self, query: LinearQuery, number: int, unit: Fraction) -> Estimator:
-        """Return the estimator from one row that is a multiple of the query."""
-        sign = np.array(
-            [math.copysign(1.0, query.sign * unit)]
-        )  # whole, so that nothing is rounded
-        rate = np.array([self._rates[number]])
-        return Estimator(query.grid * abs(unit), np.array([number]), sign, rate)
-
-    def _alone(self, query: LinearQuery, block: MeasuredFamily) -> Estimator | None:
-        """Return the estimator from the rows of one large family, if it spans the query."""
-        family = block.family
-        if not set(query.axes) <= {*family.query.axes, *family.axes} or not set(query.parts) <= set(
-            family.query.parts
-        ):
-            return None
-        if not family.may_span(query):
-            return None
-        dots = block.family.dots(query)
-        used = [i for i, dot in enumerate(dots) if dot]
-        kinds = Counter((dots[i], block.norms[i]) for i in used)
-        squares = sum(Fraction(times * d * d, n) for (d, n), times in kinds.items())
-        if squares != query.dot(query):
-            return None
-        step, values, whole = whole_multiples([Fraction(*kind) for kind in kinds])
-        scaled = dict(zip(kinds, values.tolist(), strict=True))
-        coefficients = [scaled[dots[i], block.norms[i]] for i in used]
-        rounding = 0.0 if whole else sum(abs(a) for a in coefficients) * 2.0**-52
-        slack = rounding * block.family.sensitivity
-        return Estimator(
-            query.grid * step,
-            np.array([block.start + i for i in used], dtype=np.int64),
-            np.array(coefficients),
-            np.full(len(used), 1 / block.scale),
-            slack * self.records,
-        )
 
     def _best(self, query: LinearQuery) -> Estimator | None:
         dense = self._dense

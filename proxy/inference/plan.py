@@ -113,7 +113,7 @@ def estimators(
     family, half_width, delta = target.family, target.half_width, target.delta
     if not family.sensitivity:  # 0 in every row, whatever the data
         return [history.estimators(family.query * 0)[0]] * family.rows
-    matched = history.matching(family)
+    matched = history.singles.matching(family)
     if matched is not None and meets(matched[0], half_width, delta):
         return list(matched)
     if family.rows > MAX_ROWS_INFERRED:
@@ -128,7 +128,7 @@ def _first_enough(history: History, target: AccuracyTarget) -> Iterator[Estimato
     """Yield for each row of a large family the first estimator from one row or block, if enough."""
     enough: dict[tuple[Fraction, float, bytes, bytes], bool] = {}  # by law, which rows share
     for index in range(target.family.rows):
-        for estimator in history.singles(target.family.row(index)):
+        for estimator in history.singles.estimators(target.family.row(index)):
             law = estimator.coefficients.tobytes(), estimator.rates.tobytes()
             key = (estimator.unit, estimator.slack, *law)
             if key not in enough:

@@ -141,14 +141,14 @@ def known(
     history: History, family: Family, delta: float, cancellation: Cancellation = never_cancel
 ) -> list[Estimator | None]:
     """Return the narrowest estimator of every row of a family; None where there is none."""
-    matched = history.matching(family)
+    matched = history.singles.matching(family)
     found: list[Estimator | None] = []
     for row in range(family.rows):
         query = family.row(row)
         if family.rows <= planning.MAX_ROWS_BEST:
             candidates = history.estimators(query, cancellation)
         else:
-            candidates = list(history.singles(query))
+            candidates = list(history.singles.estimators(query))
         if matched is not None:
             candidates = [matched[row], *candidates]
         found.append(_narrowest(candidates, delta))

@@ -133,14 +133,15 @@ def version(connection: sqlite3.Connection) -> int:
     names = "SELECT 1 FROM sqlite_master WHERE name = 'versions'"
     if connection.execute(names).fetchone() is None:
         return 0
-    found: int = connection.execute("SELECT max(version) FROM versions").fetchone()[0] or 0
-    if found < 1:
-        raise IntegrityError("the ledger does not know its version", hint=LOOK)
+    steps = [row[0] for row in connection.execute("SELECT version FROM versions ORDER BY version")]
+    found = max(steps, default=0)
     if found > len(VERSIONS):
         raise StateError(
             f"the ledger has schema version {found}, this proxy knows {len(VERSIONS)}",
             hint="A newer version of the proxy made it: upgrade this one.",
         )
+    if not steps or steps != list(range(1, found + 1)):
+        raise IntegrityError("the ledger does not know its version", hint=LOOK)
     return found
 
 

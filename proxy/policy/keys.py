@@ -97,10 +97,10 @@ MEASURE = Record((
     Key("nulls", NULLS, "What becomes of NULL.", otherwise="as the policy says"),
 ))
 
-ROWS = Record((
-    Key("total", COUNT, "In all histories together; a GROUP BY of more than 128 groups counts 8 "
-        "and a hundredth of its groups.", default=5000),
-    Key("analyst", COUNT, "By one analyst.", otherwise="as total"),
+HISTORY_SIZE = Record((
+    Key("total", COUNT, "MB of all histories together; a number counts 0.02, a GROUP BY of 50,000 "
+        "groups about 5.", default=500),
+    Key("analyst", COUNT, "MB of what one analyst asked for.", otherwise="as total"),
 ))
 
 PRIVACY = Record((
@@ -125,7 +125,8 @@ PRIVACY = Record((
         default=[]),
     Key("floor", ALPHA, "The least alpha of a measurement, in nats.",
         otherwise="a ten-thousandth of the budget"),
-    Key("rows", ROWS, "The most numbers that are kept of a snapshot: they cost time and memory."),
+    Key("history_size", HISTORY_SIZE,
+        "How large what is kept of a snapshot may become: it costs every process memory and time."),
     Key("per", Record((
         Key("day", ALPHA, "In one day of the policy's time zone."),
         Key("week", ALPHA, "In one week, from Monday."),

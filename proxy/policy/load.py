@@ -23,11 +23,11 @@ from proxy.policy.model import (
     Analyst,
     CellBudget,
     Guard,
+    HistorySize,
     Partition,
     Policy,
     Privacy,
     PublicTable,
-    Rows,
     Source,
     Unit,
     Utility,
@@ -184,24 +184,24 @@ def _privacy(item: Item, axes: Domain) -> Privacy:
         cells=tuple(CellBudget(c.get("where"), c.get("budget"), c.line) for c in cells),
         guards=tuple(_guard(guard, axes) for guard in item.value["guards"].value),
         floor=item.get("floor") or budget / 10_000,
-        rows=_rows(item),
+        history_size=_history_size(item),
         per={period: part.value for period, part in per.items()},
         allocation=item.get("allocation"),
         history=item.get("history"),
     )
 
 
-def _rows(item: Item) -> Rows:
-    """Return the limits on the history's length."""
-    if "rows" not in item.value:
-        default = {key.name: key.default for key in keys.ROWS.keys}["total"]
-        return Rows(default, default)
-    rows = item.value["rows"]
-    total = rows.get("total")
-    analyst = rows.get("analyst") or total
+def _history_size(item: Item) -> HistorySize:
+    """Return the limits on the size of histories."""
+    if "history_size" not in item.value:
+        default = {key.name: key.default for key in keys.HISTORY_SIZE.keys}["total"]
+        return HistorySize(default, default)
+    size = item.value["history_size"]
+    total = size.get("total")
+    analyst = size.get("analyst") or total
     if analyst > total:
-        raise rows.value["analyst"].error(f"{analyst} is more than total, {total}")
-    return Rows(total, analyst)
+        raise size.value["analyst"].error(f"{analyst} is more than total, {total}")
+    return HistorySize(total, analyst)
 
 
 def _unit(item: Item, axes: Domain) -> Unit:

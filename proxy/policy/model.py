@@ -78,8 +78,8 @@ class Guard:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """The most measurements that are kept, in all and for one analyst."""
+class HistorySize:
+    """How much of a snapshot's measurements is kept, in all and for one analyst, MB."""
 
     total: int
     analyst: int
@@ -94,7 +94,7 @@ class Privacy:
     cells: tuple[CellBudget, ...]
     guards: tuple[Guard, ...]
     floor: Fraction  # the least alpha of a measurement
-    rows: Rows
+    history_size: HistorySize
     per: Mapping[str, Fraction]  # day, week
     allocation: str  # topup | paper
     history: str  # shared | own, for analysts that are not listed
@@ -204,7 +204,6 @@ class Policy:
                 for g in privacy.guards
             ],
             "floor": str(privacy.floor),
-            "rows": {"total": privacy.rows.total, "analyst": privacy.rows.analyst},
             "per": {period: str(budget) for period, budget in privacy.per.items()},
             "history": privacy.history,
             "analysts": {name: _caps(a) for name, a in self.analysts.items()},

@@ -184,14 +184,11 @@ def _guards(old: Protection, new: Protection) -> Iterator[str]:
 
 
 def _limits(old: Protection, new: Protection) -> Iterator[str]:
-    """A lower floor, longer histories, shared ones by default."""
+    """A lower floor, shared histories by default."""
     before, after = Fraction(old["floor"]), Fraction(new["floor"])
     # With a budget smaller by as much, as by default, histories grow no longer.
     if after < min(before, before / Fraction(old["budget"]) * Fraction(new["budget"])):
         yield f"privacy.floor is {_number(new['floor'])}, it was {_number(old['floor'])}"
-    for key in ("total", "analyst"):
-        if new["rows"][key] > old["rows"][key]:
-            yield f"privacy.rows.{key} is {new['rows'][key]}, it was {old['rows'][key]}"
     if (old["history"], new["history"]) == ("own", "shared"):
         yield "privacy.history is shared, it was own"
 

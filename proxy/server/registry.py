@@ -153,42 +153,49 @@ class Registry:
         with self._lock:
             if self._closed:
                 return []
-            self.stale = True
-            if self._current is None and self._dsn is not None:
-                Address.of(self._dsn)  # before anything takes long
-            fingerprint = self._read_fingerprint()
-            paths = policies(self._named)
-            users = load_users(paths[0].parent / USERS)
-            before = self._current
-            old = dict(before.engines) if before else {}
-            instances = self.instances() if before else []
-            engines, fingerprints, broken = self._open(paths, old)
-            created: list[MirrorInstance] = []
             try:
-                parts = self._public_parts(engines.values())
-                by_user = self._make(users, engines, parts, instances, created)
-                self._prepare_workers(parts, old.values())
+                replaced = self._load()
             except BaseException:
-                for instance in created:
-                    instance.end()
-                for engine in engines.values():
-                    if engine not in old.values():
-                        engine.close()
+                self.stale = True
                 raise
-            for engine in engines.values():
-                engine.rest()  # from now on workers read the statements
-            self._current = Generation(engines, users, by_user, broken)
-            self._fingerprints = fingerprints
-            self._fingerprint = fingerprint
-            if before is None and not broken and all(map(_in_force, engines.values())):
-                whole = self._read_fingerprint()  # now that there are engines, of their files too
-                if whole[: len(fingerprint) - 1] == fingerprint[:-1]:
-                    self._fingerprint = whole
             self.stale = False
-            for instance in instances:
-                if instance not in self.instances():
-                    instance.end()
-            return [engine for engine in old.values() if engine not in engines.values()]
+            return replaced
+
+    def _load(self) -> list[Engine]:
+        if self._current is None and self._dsn is not None:
+            Address.of(self._dsn)  # before anything takes long
+        fingerprint = self._read_fingerprint()
+        paths = policies(self._named)
+        users = load_users(paths[0].parent / USERS)
+        before = self._current
+        old = dict(before.engines) if before else {}
+        instances = self.instances() if before else []
+        engines, fingerprints, broken = self._open(paths, old)
+        created: list[MirrorInstance] = []
+        try:
+            parts = self._public_parts(engines.values())
+            by_user = self._make(users, engines, parts, instances, created)
+            self._prepare_workers(parts, old.values())
+        except BaseException:
+            for instance in created:
+                instance.end()
+            for engine in engines.values():
+                if engine not in old.values():
+                    engine.close()
+            raise
+        for engine in engines.values():
+            engine.rest()  # from now on workers read the statements
+        self._current = Generation(engines, users, by_user, broken)
+        self._fingerprints = fingerprints
+        self._fingerprint = fingerprint
+        if before is None and not broken and all(map(_in_force, engines.values())):
+            whole = self._read_fingerprint()  # now that there are engines, of their files too
+            if whole[: len(fingerprint) - 1] == fingerprint[:-1]:
+                self._fingerprint = whole
+        for instance in instances:
+            if instance not in self.instances():
+                instance.end()
+        return [engine for engine in old.values() if engine not in engines.values()]
 
     def close(self) -> None:
         """End it all."""

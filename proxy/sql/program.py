@@ -169,6 +169,7 @@ class Program:
     derived: tuple[Derived, ...] = ()
     traces: tuple[Trace | None, ...] = ()  # of the columns; none where there are only plain numbers
     wide: Wide | None = None
+    first: tuple[tuple[str, Program], ...] = ()  # results to be released before it is compiled
 
 
 @dataclass(frozen=True, eq=False)

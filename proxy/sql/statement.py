@@ -20,6 +20,7 @@ from proxy.errors import Error, NotSupportedError, StatementTooComplexError
 from proxy.inference.query import TooLargeError, TooWideError
 from proxy.policy import Policy
 from proxy.sql import types
+from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.query import Binder
 from proxy.sql.bind.relations import BoundQuery, Cte, Env, Scope
 from proxy.sql.evaluator.evaluator import Evaluator
@@ -31,8 +32,9 @@ from proxy.sql.parse.parameters import Parameters, bind_parameters
 from proxy.sql.parse.tree import position
 from proxy.sql.parse.views import Create, View, Views, readable_by, readable_in, without_positions
 from proxy.sql.postprocess import draws, relation
-from proxy.sql.program import Column, Command, Program, Release, Trace, Wide
+from proxy.sql.program import Cell, Column, Command, Program, Release, Trace, Wide
 
+Released = Mapping[str, Sequence[tuple[Cell, ...]]]  # rows, by the key of their query
 CHANGES = (exp.Insert, exp.Update, exp.Delete, exp.Merge)
 ON = ("on", "true", "yes", "1")  # what turns a setting on
 
@@ -48,10 +50,13 @@ def compile_statement(
     language: str = "postgres",
     now: datetime | None = None,
     timeless: bool = False,
+    released: Released | None = None,
 ) -> Program | Command:
     """Return the meaning of one statement; ``now`` is a naive time in the policy's zone.
 
-    A ``timeless`` statement may not read the clock.
+    A ``timeless`` statement may not read the clock.  ``released`` are the rows of results that
+    choose rows of the dataset: those that are missing are the program's ``first``; None: no result
+    may.
 
     Raises:
         ProgrammingError, NotSupportedError, DataError, OperationalError: it cannot be
@@ -59,11 +64,18 @@ def compile_statement(
     """
     if parameters is not None:
         text = bind_parameters(text, parameters)
-    key = program_key(text, policy, settings, views, language, now, timeless)
+    key = program_key(text, policy, settings, views, language, now, timeless, released)
+    return compile_key(key, policy, evaluator)
+
+
+def compile_key(key: ProgramKey, policy: Policy, evaluator: Evaluator) -> Program | Command:
+    """Return the program of a key under its policy; as ``compile_statement``."""
 
     def compiled() -> Program | Command:
-        values, named = dict(key.settings), dict(key.views)
-        return _compile(text, Source(policy, evaluator, values, language, key.moment, named))
+        settings, views = dict(key.settings), dict(key.views)
+        rows = None if key.released is None else dict(key.released)
+        source = Source(policy, evaluator, settings, key.language, key.moment, views, rows)
+        return _compile(key.text, source)
 
     return evaluator.cached(key, compiled, may_cache)
 
@@ -78,6 +90,7 @@ class ProgramKey(NamedTuple):
     language: str
     moment: datetime | None  # None where the text does not read the clock
     timeless: bool
+    released: tuple[tuple[str, tuple[tuple[Cell, ...], ...]], ...] | None
 
 
 def program_key(
@@ -88,13 +101,16 @@ def program_key(
     language: str,
     now: datetime | None = None,
     timeless: bool = False,
+    released: Released | None = None,
 ) -> ProgramKey:
     """Return what the program of a text depends on; the text is not parsed for it."""
     named = readable_in(views or {}, text)
     texts = " ".join([text, *(view.text for view in named.values())])
     moment = None if timeless else clock.reading(texts, policy.timezone, now)
     options = tuple(sorted(dict(settings or {}).items()))
-    return ProgramKey(text, policy.key, options, tuple(named.items()), language, moment, timeless)
+    rows = None if released is None else tuple((k, tuple(v)) for k, v in released.items())
+    readable = tuple(named.items())
+    return ProgramKey(text, policy.key, options, readable, language, moment, timeless, rows)
 
 
 def may_cache(compiled: Program | Command) -> bool:
@@ -115,6 +131,7 @@ class Source:
     language: str
     moment: datetime | None  # None where the text does not read the clock
     views: Views  # that the text may name
+    released: Released | None = None
 
     @property
     def hides_empty(self) -> bool:
@@ -154,7 +171,9 @@ def _statement(text: str, source: Source) -> Program | Command:
         for rewrite in REWRITES:  # fold the clock, expand quantifiers
             rewrite(tree, source)
         _require_no_marks(tree)
-        binder = Binder(source.policy, source.evaluator, text, source.hides_empty)
+        binder = Binder(
+            source.policy, source.evaluator, text, source.hides_empty, released=source.released
+        )
         bound = binder.query(tree, Scope(_views(source), utility_clause.hint(tokens)))
         return _program(binder, bound)
     except TooLargeError as error:
@@ -216,16 +235,19 @@ def _views(source: Source) -> Env:
     return env
 
 
-def _program(binder: Binder, bound: BoundQuery) -> Program:
+def _program(binder: Binding, bound: BoundQuery) -> Program:
     """Return the program of a bound query: its releases, and the SQL over their relations."""
     columns = tuple(Column(output.name, output.typed.type) for output in bound.outputs)
+    first = tuple((key, _program(*each)) for key, each in binder.first.items())
     places = count(len(columns))  # the provenances stand after the columns
     provenances = tuple(
         next(places) if output.typed.provenance else None for output in bound.outputs
     )
     traces = _traces(bound)
     if bound.probe:
-        return Program(binder.text, (), columns, "", provenances, probe=True, traces=traces)
+        return Program(
+            binder.text, (), columns, "", provenances, probe=True, first=first, traces=traces
+        )
     releases = tuple(point.release() for point in binder.points)
     above = (*binder.systems.values(), *binder.withs)
     form = keyed if traces else narrow
@@ -241,6 +263,7 @@ def _program(binder: Binder, bound: BoundQuery) -> Program:
         derived=tuple(binder.derived),
         traces=traces,
         wide=_wide(bound, releases, above, traces) if traces else None,
+        first=first,
     )
 
 

@@ -28,7 +28,7 @@ from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy import Policy, Users
 from proxy.policy.weaker import gains
 from proxy.privileges import access, require_supported, users_of
-from proxy.protection import coding, first_version, protection, upgraded
+from proxy.protection import coding, digest, first_version, protection, upgraded, without_rows
 from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.state import (
     anchor_path,
@@ -168,9 +168,15 @@ def upgrade(policy: Policy, folder: Path, ledger: SQLiteLedger) -> None:
     and what decided the cell of a record then is not known, so that it is never carried on.
     """
     known, snapshot = ledger.protection(), ledger.snapshot()
-    if known.protection.get("version") != 1 or known.digest != first_version(policy):
+    if known.protection.get("version") == 1:
+        if known.digest != first_version(policy):
+            return
+        meant = protection(policy, users=users_of(policy))
+    elif "rows" in known.protection:
+        value = without_rows(known.protection)
+        meant = Protection(digest(value), value)
+    else:
         return
-    meant = protection(policy, users=users_of(policy))
     layout = None
     with suppress(StateError, IntegrityError):
         open_cube(policy, folder, ledger.id, snapshot)

@@ -16,6 +16,7 @@ from proxy.policy.model import Policy
 from proxy.sql.expression import allowlist
 from proxy.sql.source_expressions import expression
 from tests.cube.making import a_policy, built, cells, texts, write
+from tests.searches import share
 from tests.sql.survey import plain, run
 
 EXAMPLES = [text for group in allowlist.SCALARS.values() for text in group]
@@ -65,7 +66,8 @@ def test_what_cannot_be_cast_may_be_null(tmp_path: Path) -> None:
             assert value(text) == said
 
 
-def test_every_function_that_is_not_on_the_page_is_refused() -> None:
+@pytest.mark.parametrize("part", share(1, range(4)))
+def test_every_function_that_is_not_on_the_page_is_refused(part: int) -> None:
     """DuckDB's whole catalog, called with up to three arguments: only what the page has passes."""
     with duckdb.connect() as connection:
         names = connection.execute("SELECT DISTINCT function_name FROM duckdb_functions()")
@@ -73,7 +75,7 @@ def test_every_function_that_is_not_on_the_page_is_refused() -> None:
         keywords = connection.execute("SELECT keyword_name FROM duckdb_keywords()").fetchall()
     known = set(allowlist.names()) | {name for (name,) in keywords} | ALIASES
     passed = set()
-    for name in [*catalog, *STRANGE]:
+    for name in [*catalog[part::4], *STRANGE, "abs", "lower", "replace", "round"]:
         for arguments in ("", "n", "days", "x", "at", "n, n", "days, days", "'day', at", "b, n, n",
                           "days, n, n", "days, days, days"):  # fmt: skip
             try:

@@ -6,6 +6,7 @@ import pytest
 
 from proxy.engine import Engine
 from proxy.errors import InsufficientPrivilegeError, QueryCanceledError
+from proxy.inference.singles import Singles
 
 TEXT = "SELECT region, COUNT(*) AS n FROM cps1988 GROUP BY region ORDER BY n DESC"
 
@@ -20,9 +21,9 @@ def asked(engine, monkeypatch):
     texts = []
     real = Engine._answer
 
-    def answer(self, accountant, goals, text, session):
+    def answer(self, accountant, goals, text, session, spend):
         texts.append(text)
-        return real(self, accountant, goals, text, session)
+        return real(self, accountant, goals, text, session, spend)
 
     monkeypatch.setattr(Engine, "_answer", answer)
     return engine, texts
@@ -103,8 +104,7 @@ def test_a_cancellation_stops_the_inference_of_many_groups(engine, monkeypatch):
     """
     session, seen = engine.session(), []
     groups = "SELECT education, COUNT(*) FROM cps1988 GROUP BY education"
-    accountant = engine._accountant(session.privileges)
-    real, before = type(accountant.history).singles, engine.ledger.sequence()
+    real, before = Singles.estimators, engine.ledger.sequence()
 
     def singles(self, query):
         seen.append(query)
@@ -112,7 +112,7 @@ def test_a_cancellation_stops_the_inference_of_many_groups(engine, monkeypatch):
             session.cancel()
         return real(self, query)
 
-    monkeypatch.setattr(type(accountant.history), "singles", singles)
+    monkeypatch.setattr(Singles, "estimators", singles)
     with pytest.raises(QueryCanceledError):
         session.execute(groups)
     assert len(seen) == 3

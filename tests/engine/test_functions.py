@@ -460,6 +460,17 @@ def test_plain_numbers_are_told_as_they_were(engine):
         assert [repr(answer) for answer in two[:3]] == [repr(answer) for answer in one]
 
 
+def test_of_a_result_that_chooses_rows_nothing_more_is_told(engine):
+    """
+    It is a constant by then: no notice of how approximate it is, and no interval.
+    """
+    result = session(engine).execute(
+        f"SELECT COUNT(*) AS c FROM d WHERE k < (SELECT STDDEV(n) FROM {N}){U}"
+    )
+    assert result.notices == ()
+    assert only(result).source == "measured"
+
+
 def test_groups_by_a_released_number_are_answered(engine):
     """
     GROUP BY of a number, or of what is computed from it: groups are of what is shown.

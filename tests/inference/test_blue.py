@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+import proxy.inference.history as history_module
 from proxy.inference.blue import blue
 from proxy.inference.estimator import omega
 from proxy.inference.family import Family
@@ -216,3 +217,48 @@ def test_weights_over_nine_decades():
         if len(found) > 1:
             singles = min(e.variance for e in found[1:])
             assert found[0].variance <= singles * (1 + 1e-6)
+
+
+def test_what_does_not_fit_beside_the_others_is_known_by_itself(monkeypatch):
+    """
+    Past the room for rows that are solved together: a single row answers its multiples, free of
+    bias, a family what its rows add up to, and what needs two single rows is not known.
+    """
+    monkeypatch.setattr(history_module, "DENSE_ROWS", 2)
+    space, history = Space((6, 10**9)), History(Space((6, 10**9)), records=100)
+    eye = np.eye(6, dtype=np.int64)
+    labels = np.array([0, 0, 1, 1, 2, 2], dtype=np.int32)
+    history.append(Family(query_of(eye[0], space)), 2.0, [5])
+    history.append(Family(query_of(eye[1], space)), 2.0, [6])
+    history.append(Family(query_of(2 * eye[2], space)), 2.0, [7])
+    history.append(Family(query_of(np.ones(6), space), (0,), labels, 3), 2.0, [10, 20, 30])
+
+    def estimates(vector):
+        query = query_of(np.array(vector), space)
+        return [(history.estimate(e), e.slack) for e in history.estimators(query)]
+
+    assert estimates(eye[0] - eye[1]) == [(-1, 0)]
+    assert estimates(-3 * eye[2]) == [(-21, 0)]  # of 7 for two of each record, or one
+    assert estimates([0, 0, 1, 1, 1, 1]) == [(50, 0)]
+    assert estimates(eye[1] + eye[2]) == []
+
+
+def test_a_row_that_is_nearly_another_is_kept_beside_it():
+    """
+    Independent rows whose complement floats lose nearly all digits of: 10⁶ cells but for one.
+    """
+    space = Space((10**3, 10**3))
+    cell = [np.zeros(10**3, dtype=np.int64) for _ in range(2)]
+    cell[0][1] = cell[1][2] = 1
+    one = LinearQuery.count(space, *(Factor((i,), each) for i, each in enumerate(cell)))
+    total = LinearQuery.count(space)
+    history = History(space, records=10**6)
+    history.append(Family(total), 2.0, [1000])
+    history.append(Family(total - one), 2.0, [900])
+    history.append(Family(total + one * 2), 3.0, [1205])
+    (best, *_) = history.estimators(one)
+    assert history.rank == 2
+    w = omega(np.array([1 / 2, 1 / 2, 1 / 3]))
+    dense = blue([[10**3, 0], [10**3, -1e-3], [10**3, 2e-3]], w, [1000, 900, 1205], [0, 1e-3])
+    assert best.variance == pytest.approx(dense.variance, rel=1e-6)
+    assert best.slack < 1e-6

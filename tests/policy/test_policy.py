@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.domain import Attribute
-from proxy.policy import Analyst, Rows, Unit, Utility, describe, json_schema, load
+from proxy.policy import Analyst, Unit, Utility, describe, json_schema, load
 from proxy.policy.axes import next_start, period_start
 from proxy.policy.kinds import decimal
+from proxy.policy.model import HistorySize
 from proxy.protection import protection
 from tests.policy.people import GOOD, LIST, axis, changed
 from tests.policy.test_wrong_policies import WRONG
@@ -89,7 +90,7 @@ def test_what_is_not_said_has_its_default(policy):
     loaded = policy()
 
     assert loaded.privacy.floor == Fraction(1, 100_000)
-    assert loaded.privacy.rows == Rows(5000, 5000)
+    assert loaded.privacy.history_size == HistorySize(500, 500)
     assert loaded.privacy.unit == Unit(None, 1)
     assert (loaded.privacy.allocation, loaded.privacy.history) == ("topup", "shared")
     assert loaded.analyst("carol") == Analyst(None, True, "shared")
@@ -102,7 +103,7 @@ def test_what_is_said_holds(policy):
     """
     text = changed(
         ("unit: row", "unit: {column: person, max_rows: 3}\n  floor: 0.001\n  allocation: paper"),
-        ("per:", "rows: {total: 9, analyst: 4}\n  per:"),
+        ("per:", "history_size: {total: 9, analyst: 4}\n  per:"),
         ("groups:", "state: ../state\npublic: {names: {path: names.csv}}\nrecords: immutable\n"
          "partition: {column: born, grain: quarter}\ndescription: of the town\ngroups:"),
     )  # fmt: skip
@@ -111,7 +112,7 @@ def test_what_is_said_holds(policy):
     assert loaded.privacy.unit == Unit("person", 3, "0")
     assert loaded.privacy.floor == Fraction(1, 1000)
     assert loaded.privacy.allocation == "paper"
-    assert loaded.privacy.rows == Rows(9, 4)
+    assert loaded.privacy.history_size == HistorySize(9, 4)
     assert loaded.state == loaded.path.parent.parent / "state"
     assert loaded.public["names"].path.name == "names.csv"
     assert (loaded.partition.column, loaded.partition.grain) == ("born", "quarter")

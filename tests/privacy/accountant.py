@@ -4,6 +4,7 @@ A loss is Σ |Δ answer| / scale, Δ by brute force: a record is taken out of th
 and the scale is what the sampler was asked for.  No account of the proxy is read.
 """
 
+import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
@@ -63,8 +64,11 @@ class Account:
 
     def accept(self, force, weaker=False):
         """Take note of what is in force; from a weaker one on, only that binds."""
-        if "current_date" in str(force.privacy.get("cells")):
-            raise Violation("clock", "a condition reads the clock: its cells move by themselves")
+        for rule in force.privacy.get("cells", []):
+            if "current_date" in re.sub(r"--[^\n]*", "", rule["where"]):
+                raise Violation(
+                    "clock", "a condition reads the clock: its cells move by themselves"
+                )
         if weaker:
             if self.accepted and self.accepted[-1].unit != force.unit:
                 self.units.clear()  # what units lost while rows were protected, nobody promised

@@ -80,6 +80,12 @@ class Attacker:
         return f"people{self._where(rng)}"
 
     def _where(self, rng):
+        if rng.random() < 0.06:  # rows that a result chooses, which is released first
+            inner = rng.choice((f"WHERE {self._exact} ", f"WHERE {self._parts[0]} ", ""))
+            if rng.random() < 0.5:
+                return f" WHERE age > (SELECT COUNT(*) FROM people {inner})"
+            largest = f"SELECT town FROM people {inner}GROUP BY town ORDER BY COUNT(*) DESC LIMIT 1"
+            return f" WHERE town IN ({largest})"
         roll = rng.random()
         if roll < 0.2:
             return ""

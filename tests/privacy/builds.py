@@ -57,7 +57,7 @@ class Build:
         names = list(self.force.axes)
         found = []
         for axis in self.domain.attributes:
-            texts = [str(value) for value in axis.values]
+            texts = [str(value).removesuffix(" 00:00:00") for value in axis.values]
             places = [texts.index(str(value)) for value in self.force.axes[axis.name][1]]
             found.append((names.index(axis.name), [*places, len(texts)]))
         return found

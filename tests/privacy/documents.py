@@ -360,12 +360,19 @@ class Force:
         if user not in self.users and user not in self.document.get("analysts", {}):
             return None
         listed = self._listed(user)
-        limits = [spec["budget"] for _, spec in listed if "budget" in spec]
+        limits = [spec["budget"] for n, spec in listed if "budget" in spec and self._binds(user, n)]
         if any(spec.get("spend") is False for _, spec in listed):
             limits.append(0)
         if self.history(user) == f"own {user}" and not listed:
             limits.append(0)  # nothing is set aside for it
         return min(limits) / self.most if limits else None
+
+    def _binds(self, user, name):
+        """Whether a budget is of the history that serves a user, or a cap on what they spend."""
+        history = self.history(user)
+        if history == "shared" or name == user:
+            return True
+        return history == f"own {name}"
 
     def together(self, user):
         """Yield (cap, members) of the groups of which a user spends in the shared history."""

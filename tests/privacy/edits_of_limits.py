@@ -126,10 +126,10 @@ def _floor(document, rng):
     toggled(document["privacy"], "floor", (0.0001, 0.001, 0.01), rng)
 
 
-@edits("privacy.rows", "privacy.rows.total", "privacy.rows.analyst")
-def _rows(document, rng):
-    rows = ({"total": 50}, {"total": 50, "analyst": 20}, {"total": 200, "analyst": 200})
-    toggled(document["privacy"], "rows", rows, rng)
+@edits("privacy.history_size", "privacy.history_size.total", "privacy.history_size.analyst")
+def _history_size(document, rng):
+    sizes = ({"total": 50}, {"total": 50, "analyst": 20}, {"total": 200, "analyst": 200})
+    toggled(document["privacy"], "history_size", sizes, rng)
 
 
 @edits("privacy.per", "privacy.per.day", "privacy.per.week")

@@ -186,7 +186,10 @@ class World:
         """All that the cell of one person has left, by somebody without a cap, or a user."""
         people = self.sources[self.document["source"]["path"]]
         row = people[self.victim % len(people)]
-        limits = [self.force().limit(row), self.force().user_limit(user)]
+        try:
+            limits = [self.force().limit(row), self.force().user_limit(user)]
+        except KeyError:
+            return "no table that a condition reads"
         text, width = self._about(row, 9, rng), 2.75 / (0.95 * min(filter(None, limits)))
         said = [self._asked(self.engine(rng, 0), user, text, width)]
         with suppress(Error):
@@ -435,6 +438,8 @@ class World:
     def copy_state(self, rng):
         """The folder of the state is copied."""
         shutil.rmtree(self.folder / "copied", ignore_errors=True)
+        if not self.state.exists():
+            return "no state"
         shutil.copytree(self.state, self.folder / "copied")
         return "copied"
 

@@ -28,7 +28,7 @@ attributes:
   place: {type: integer, range: [1, 20000]}
 measures:
   pay: {clip: [-2, 10], quantum: 0.01}
-privacy: {budget: 1000, unit: row, rows: {total: 1_000_000}}
+privacy: {budget: 1000, unit: row, history_size: {total: 1_000_000}}
 """
 
 

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from proxy.engine import init
 from proxy.policy import scram_verifier
 from proxy.server.limits import Limits
 from proxy.server.serve import Options, Server
+from tests.server import forked
 
 ROOT = Path(__file__).parents[2]
 PEOPLE = {"alice": "analyst", "bob": "analyst", "sam": "steward"}
@@ -77,7 +77,7 @@ class Running:
     port: int
     folder: Path
     metrics: int = 0
-    process: subprocess.Popen | None = None  # None: it runs in this process
+    process: forked.Process | None = None  # None: it runs in this process
     server: Server | None = None
     loop: asyncio.AbstractEventLoop | None = None
     host: str = "127.0.0.1"
@@ -107,19 +107,23 @@ class Running:
 @contextlib.contextmanager
 def spawned(folder, *options):
     """Run the command ``serve`` in a process of its own."""
-    command = [sys.executable, "-m", "proxy", "serve", str(folder), "--listen", "127.0.0.1:0"]
-    command += ["--state", str(folder / "state"), "--metrics-port", "0", *options]
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+    command = ["serve", folder, "--listen", "127.0.0.1:0", "--state", folder / "state"]
+    ours, theirs = os.pipe()
+    with open(ours) as log:
+        try:
+            process = forked.Process([*command, "--metrics-port", "0", *options], 1, theirs)
+        finally:
+            os.close(theirs)
         try:
             lines = []
-            for line in process.stderr:
+            for line in log:
                 lines.append(line)
                 if '"listening"' in line:
                     break
             else:
                 raise AssertionError("".join(lines))
             told = json.loads(lines[-1])
-            reader = threading.Thread(target=lambda: lines.extend(process.stderr), daemon=True)
+            reader = threading.Thread(target=lambda: lines.extend(log), daemon=True)
             reader.start()
             running = Running(told["port"], folder, told["metrics_port"], process)
             running.log = lines
@@ -131,6 +135,7 @@ def spawned(folder, *options):
                     process.wait(30)
                 except subprocess.TimeoutExpired:
                     process.kill()
+            process.wait()
 
 
 @contextlib.contextmanager

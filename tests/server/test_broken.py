@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import psycopg
@@ -11,8 +9,8 @@ import pytest
 
 import proxy.steward as steward
 from tests.searches import share
-from tests.server import serving
-from tests.server.serving import COUNT, ROOT
+from tests.server import forked, serving
+from tests.server.serving import COUNT
 from tests.server.test_changes import events, lets_in, rewrite, until
 
 
@@ -72,9 +70,8 @@ BREAKS = {  # what breaks a policy: how, and what is said
 
 def checked(running, folder):
     """Return the exit code of ``serve --check``, and what it says."""
-    command = [sys.executable, "-m", "proxy", "serve", str(folder), "--check"]
-    command += ["--state", str(folder / "state"), "--listen", f"127.0.0.1:{running.port}"]
-    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    command = ("serve", folder, "--check", "--state", folder / "state")
+    done = forked.run(*command, "--listen", f"127.0.0.1:{running.port}")
     return done.returncode, done.stdout + done.stderr
 
 
@@ -162,9 +159,7 @@ def test_where_nothing_can_be_served_the_start_fails(folder):
     """
     for name in ("cps1988", "meps1996"):
         (folder / f"{name}.yaml").write_text("oops")
-    command = [sys.executable, "-m", "proxy", "serve", str(folder), "--listen", "127.0.0.1:0"]
-    command += ["--state", str(folder / "state")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = forked.run("serve", folder, "--listen", "127.0.0.1:0", "--state", folder / "state")
     assert done.returncode == 2
     lines = done.stderr.splitlines()
     logged = [json.loads(line)["event"] for line in lines if line.startswith("{")]

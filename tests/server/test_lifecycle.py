@@ -29,7 +29,7 @@ from proxy.server import logs, serve
 from proxy.server.limits import Limits
 from proxy.server.metrics import Metrics
 from proxy.server.mirror.postgres import Embedded, end_orphans, started
-from tests.server import serving
+from tests.server import forked, serving
 from tests.server.serving import COUNT, ROOT
 
 
@@ -254,6 +254,8 @@ def test_a_page_passes_what_promtool_checks(folder):
     of a label in it; labels from short lists, whatever clients send.
     """
     with serving.spawned(folder) as running:
+        with running.connect() as connection:
+            connection.execute(COUNT)  # its workers run
         before = families(read(running, "metrics"))
         with running.connect() as connection:
             for number in range(50):
@@ -559,9 +561,7 @@ def direct(running, protocol, pieces=1):
 
 def checked(port, *more):
     """Return the exit code of ``serve --check``, and what it says."""
-    command = [sys.executable, "-m", "proxy", "serve", "x", "--check", "--listen"]
-    command += [f"127.0.0.1:{port}", *map(str, more)]
-    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    done = forked.run("serve", "x", "--check", "--listen", f"127.0.0.1:{port}", *more)
     return done.returncode, done.stdout + done.stderr
 
 

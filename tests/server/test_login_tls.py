@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import select
 import shutil
 import signal
@@ -10,7 +9,6 @@ import socket
 import ssl
 import struct
 import subprocess
-import sys
 import threading
 
 import psycopg
@@ -20,8 +18,8 @@ from pg8000 import dbapi as pg8000
 from proxy.errors import PolicyError
 from proxy.server.wire.certificate import Certificate
 from proxy.server.wire.frames import frame
-from tests.server import serving
-from tests.server.serving import ROOT, password
+from tests.server import forked, serving
+from tests.server.serving import password
 from tests.server.test_attacks import startup
 from tests.server.test_changes import until
 
@@ -244,10 +242,7 @@ def test_a_certificate_that_is_of_no_use_leaves_the_old_one(server):
 
 def refused_at_start(folder, *options):
     """Return what ``serve`` says that refuses to start."""
-    command = [sys.executable, "-m", "proxy", "serve", str(folder), *options]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, env=os.environ
-    )
+    done = forked.run("serve", folder, *options)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     return done.stderr

@@ -5,8 +5,6 @@ import contextlib
 import socket
 import ssl
 import struct
-import subprocess
-import sys
 import threading
 from dataclasses import replace
 
@@ -18,8 +16,9 @@ from proxy.server.health import notify
 from proxy.server.mirror.address import Address
 from proxy.server.mirror.address import context as context_of
 from proxy.server.mirror.postgres import Embedded
-from tests.server import serving
-from tests.server.serving import COUNT, ROOT
+from tests.searches import share
+from tests.server import forked, serving
+from tests.server.serving import COUNT
 from tests.server.test_lifecycle import certificate, checked
 
 SECRET = "hunter2"
@@ -28,8 +27,7 @@ SSL_REQUEST = struct.pack("!ii", 8, 80877103)
 
 def started(*arguments):
     """Return what a start says that must fail, of policies that do not exist."""
-    command = [sys.executable, "-m", "proxy", "serve", "no/such/policy.yaml", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = forked.run("serve", "no/such/policy.yaml", *arguments)
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     assert SECRET not in done.stderr
@@ -168,7 +166,7 @@ def test_a_mirrors_own_words_are_passed_on(mirror):
     assert {"connect_timeout=7", "keepalives=0"} <= set(kept.conninfo().split())
 
 
-@pytest.mark.parametrize("mode", ["prefer", "require", "verify-ca", "verify-full"])
+@pytest.mark.parametrize("mode", share(2, ["require", "verify-full", "prefer", "verify-ca"]))
 def test_sessions_reach_a_mirror_under_tls_as_its_dsn_says(tmp_path, under_tls, mode):
     """
     One that takes no plain connections serves, and is well.

@@ -539,3 +539,78 @@ def test_a_session_s_pair_leaves_a_measure_its_default(server):
     found = json.loads(said[0].message_detail)["answers"][0]
     assert [number["confidence"] for number in found] == [0.75, 0.95]
     assert shown == ("650,0.25",)
+
+
+def test_a_result_that_chooses_rows_is_released_first_through_every_door(connection):
+    """
+    Simple and extended protocol, a cursor, EXPLAIN, COPY: one answer, paid once, described before.
+    """
+    inner = "SELECT region AS r, COUNT(*) AS k FROM cps1988 GROUP BY region ORDER BY k DESC LIMIT 2"
+    text = (
+        f"SELECT smsa, COUNT(*) AS n FROM cps1988 JOIN ({inner}) AS top ON region = r "
+        "WHERE education > %s GROUP BY smsa WITH UTILITY (400, 0.05)"
+    )
+    notices = []
+    connection.add_notice_handler(lambda notice: notices.append(notice.message_primary))
+    with connection.cursor() as cursor:
+        first = cursor.execute(text, (12,)).fetchall()
+        assert [column.name for column in cursor.description] == ["smsa", "n"]
+        literal = text.replace("%s", "12")
+        assert cursor.execute(literal, prepare=False).fetchall() == first
+        with connection.transaction(), connection.cursor("named") as named:
+            assert named.execute(literal).fetchall() == first
+        explained = cursor.execute(f"EXPLAIN UTILITY {literal}").fetchall()
+        assert {row[2] for row in explained} == {"inferred"}
+        with cursor.copy(f"COPY ({literal}) TO STDOUT") as copy:
+            copy.set_types(["text", "int8"])
+            assert sorted(copy.rows()) == sorted(first)
+    assert len(first) == 2
+    assert sum("cost nothing" not in notice for notice in notices if "privacy" in notice) <= 1
+
+
+@pytest.mark.parametrize("server_side", [False, True], ids=["simple", "extended"])
+@pytest.mark.parametrize(
+    ("begins", "head", "state"),
+    [
+        ((), "DECLARE c CURSOR FOR", "25P01"),
+        (("BEGIN", "DECLARE c CURSOR FOR SELECT 1"), "DECLARE c CURSOR FOR", "42P03"),
+        (("BEGIN",), 'DECLARE "c""d" SCROLL NO SCROLL CURSOR FOR', "42P11"),
+        (("BEGIN",), "DECLARE c INSENSITIVE ASENSITIVE CURSOR FOR", "42P11"),
+    ],
+)
+def test_a_cursor_that_cannot_be_costs_nothing(server, server_side, begins, head, state):
+    """
+    Outside of a transaction, under a name that is taken, with options that do not go together.
+    """
+    text = "SELECT COUNT(*) FROM cps1988 WHERE education = 10 WITH UTILITY (444, 0.05)"
+    with server.connect() as connection:
+        said = notices(connection)
+        for begin in begins:
+            connection.execute(begin)
+        error = refused(connection, f"{head} {text}")
+        if server_side:
+            connection.rollback()
+            for begin in begins:
+                connection.execute(begin)
+            with pytest.raises(psycopg.Error) as caught:
+                connection.execute(f"{head} {text}", prepare=True)
+            error = caught.value
+        assert error.sqlstate == state
+        assert not [notice for notice in said if notice.message_primary.startswith("privacy:")]
+        connection.rollback()
+        explained = connection.execute(f"EXPLAIN UTILITY {text}").fetchone()
+        assert explained[2] == "measured"
+
+
+def test_a_cursor_under_any_name_is_declared_once(connection):
+    """
+    Hidden trials leave nothing behind, held cursors included.
+    """
+    text = "SELECT region, COUNT(*) FROM cps1988 GROUP BY region WITH UTILITY (500, 0.05)"
+    for name in ("c", '"C d"', '"q""q"'):
+        with connection.transaction():
+            connection.execute(f"DECLARE {name} CURSOR FOR {text}")
+            assert len(connection.execute(f"FETCH ALL FROM {name}").fetchall()) == 4
+    connection.execute(f"DECLARE held CURSOR WITH HOLD FOR {text}")
+    assert len(connection.execute("FETCH ALL FROM held").fetchall()) == 4
+    assert connection.execute("SELECT name FROM pg_cursors").fetchall() == [("held",)]

@@ -26,6 +26,7 @@ from proxy.server.workers.turns import Turns
 from proxy.sql.evaluator.public_tables import load
 from proxy.sql.program import Program
 from proxy.sql.statement import compile_statement, program_key
+from tests.searches import share
 from tests.sql import survey
 from tests.sql.test_cases import read
 
@@ -72,7 +73,8 @@ def outcome(compile_):
         return error.message, error.hint, error.detail, error.position, error.sqlstate
 
 
-def test_a_worker_compiles_as_this_process_does(pool, lease):
+@pytest.mark.parametrize("part", share(1, range(4)))
+def test_a_worker_compiles_as_this_process_does(pool, lease, part):
     """
     Every accepted and every refused case: the same program, or the same error in all its parts,
     though a worker can open no file for what it would import.
@@ -81,9 +83,11 @@ def test_a_worker_compiles_as_this_process_does(pool, lease):
     remote = RemoteCompiler(policy, Cache(0, 0), lease.call)
     texts = [case.values[1] for folder in ("cases", "refused") for case in read(folder)]
     assert len(texts) > 900
-    for text in texts:
+    for text in texts[part::4]:
         here = outcome(lambda text=text: compile_statement(text, policy, evaluator))
-        there = outcome(lambda text=text: remote.compile(text, {}, {}, "postgres"))
+        there = outcome(
+            lambda text=text: remote.compile(program_key(text, policy, {}, {}, "postgres"))
+        )
         assert here == there, text
 
 
@@ -104,8 +108,9 @@ def test_a_program_means_the_same_in_every_worker(tmp_path):
         leases = [Lease(pool) for _ in range(3)]
         texts = ["SELECT word FROM one", "SELECT word FROM two"]
         remotes = [RemoteCompiler(policy, Cache(0, 0), lease.call) for lease in leases]
-        programs = [[r.compile(text, {}, {}, "postgres") for text in texts] for r in remotes[:1]]
-        programs += [[remotes[1].compile(text, {}, {}, "postgres") for text in texts[::-1]][::-1]]
+        keys = [program_key(text, policy, {}, {}, "postgres") for text in texts]
+        programs = [[remotes[0].compile(key) for key in keys]]
+        programs += [[remotes[1].compile(key) for key in keys[::-1]][::-1]]
         for one, two in programs:
             for remote in remotes:  # the third has compiled nothing
                 assert list(remote.rows(two.sql, {})) == [("two",)]

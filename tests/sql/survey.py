@@ -167,7 +167,15 @@ def exact(number):
 
 
 def program(text, parameters=None, settings=None):
-    return compile_statement(text, policy(), evaluator(), parameters, settings)
+    """The program of a statement; results that choose its rows have no noise."""
+    released = {}
+    while True:
+        compiled = compile_statement(
+            text, policy(), evaluator(), parameters, settings, released=dict(released)
+        )
+        if not isinstance(compiled, Program) or not compiled.first:
+            return compiled
+        released |= {key: _released(each).rows for key, each in compiled.first}
 
 
 def companion(number, what):
@@ -190,6 +198,10 @@ def run(text, parameters=None, settings=None):
     """The result of a statement with the noise left out."""
     compiled = program(text, parameters, settings)
     assert isinstance(compiled, Program)
+    return _released(compiled)
+
+
+def _released(compiled):
     releases = compiled.releases
     values = [[exact(number) for number in release.numbers] for release in releases]
     companions = [

@@ -6,6 +6,7 @@ counts, ``-- rows:`` how many there are.  In a file of ``refused`` there are the
 error, words of its message, and the text at which it points.
 """
 
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.sql.compare import same
 from tests.sql.survey import program, run
 
 HERE = Path(__file__).parent
+QUOTED = re.compile(r"('(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/)", re.DOTALL)
 
 
 def read(folder):
@@ -55,3 +57,20 @@ def test_refused(keys, text):
     assert keys["says"] in str(caught.value)
     if "at" in keys:
         assert caught.value.position == text.index(keys["at"]) + 1
+
+
+@pytest.mark.parametrize("how", [str.lower, str.upper])
+def test_the_case_of_words_says_nothing(how):
+    """
+    Every accepted statement gives the same with its words, but for what is quoted, in small
+    letters and in capitals.
+    """
+    for case in read("cases"):
+        text = case.values[1]
+        pieces = QUOTED.split(text)
+        if "$" in text or not text.isascii() or re.search(r"\b[EeUu]&?'", text):
+            continue  # other quotations, and letters that PostgreSQL does not fold
+        same_words = "".join(p if i % 2 else how(p) for i, p in enumerate(pieces))
+        one, two = run(text), run(same_words)
+        assert one.columns == two.columns, text
+        assert sorted(map(repr, one.rows)) == sorted(map(repr, two.rows)), text

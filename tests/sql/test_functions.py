@@ -236,3 +236,20 @@ def reference(postgres, text):
         return tuple(plain(cell) for cell in postgres.query(f"SELECT {text} AS a")[1][0])
     except ReferenceError:
         return None
+
+
+UNICODE_16 = {0x19B, 0x264, 0x1C89, 0x1C8A, *range(0xA7CB, 0xA7DD), *range(0x10D50, 0x10D86)}
+
+
+def test_capitals_and_small_letters_are_postgresqls(postgres):
+    """
+    Of every letter that has one, but for those whose counterpart is newer than our Unicode.
+    """
+    every = [chr(c) for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000]
+    letters = [c for c in every if (c.upper(), c.lower()) != (c, c) and ord(c) not in UNICODE_16]
+    assert len(letters) > 2_700
+    for begin in range(0, len(letters), 500):
+        listed = ", ".join(f"('{letter}')" for letter in letters[begin : begin + 500])
+        text = f"SELECT x, upper(x), lower(x), initcap(x) FROM (VALUES {listed}) AS v(x)"
+        theirs = postgres.query(text)[1]
+        assert sorted(run(text).rows) == sorted(theirs)

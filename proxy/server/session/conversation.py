@@ -392,20 +392,29 @@ class Conversation:
             yield SendToClient(b"".join(notices))
         return result
 
-    def try_copy(
+    def try_out(
         self, request: ToEngine, columns: Sequence[Column], offset: int, sync: bool
     ) -> Flow:
-        """Run a hidden COPY without rows on the mirror; return its ErrorResponse if it fails.
+        """Run a hidden COPY or DECLARE without rows on the mirror; return its error if it fails.
 
-        So an option that the mirror refuses costs nothing.
+        So what the mirror refuses costs nothing: an option, a cursor outside of a transaction.
         """
+        if not (request.tail or request.declares):
+            return None
         none = result_text.stub(columns, "WHERE false")
         begins = f"{request.head} {none} "
-        shift = offset - request.offset + request.behind - len(begins)
+        shift = offset - len(request.head)
+        if request.tail:
+            shift = offset - request.offset + request.behind - len(begins)
         expected = yield from self._unseen(begins + request.tail, sync, shift)
         yield AwaitMirror(not sync)
         captured = dict(message for each in expected for message in each.captured)
-        return frame(b"E", captured[b"E"]) if b"E" in captured else None
+        if b"E" in captured:
+            return frame(b"E", captured[b"E"])
+        if request.declares:
+            yield from self._unseen(f"CLOSE {request.declares}", sync)
+            yield AwaitMirror(not sync)
+        return None
 
     def rows(self, request: ToEngine, result: Result, columns: Sequence[Column]) -> Flow:
         """Return the statement that gives a result's rows, or that records a change of views."""

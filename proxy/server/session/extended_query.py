@@ -180,11 +180,7 @@ def _run(conversation: Conversation, name: bytes, portal: Portal, limit: int) ->
             )
             if columns != statement.columns:
                 raise NotSupportedError("cached plan must not change result type")
-            unfit = (
-                (yield from conversation.try_copy(request, columns, request.offset, False))
-                if request.tail
-                else None
-            )
+            unfit = yield from conversation.try_out(request, columns, request.offset, False)
             if unfit:
                 yield SendToClient(unfit)
                 return

@@ -164,11 +164,7 @@ def _to_engine(conversation: Conversation, request: ToEngine, offset: int, last:
             return (yield from fail(conversation, error, offset, last))
         return (yield from _rejected(conversation, request, error, offset, last))
     try:
-        unfit = (
-            (yield from conversation.try_copy(request, columns, offset, True))
-            if request.tail
-            else None
-        )
+        unfit = yield from conversation.try_out(request, columns, offset, True)
         if unfit:
             yield from _send(conversation, WRONG, error=unfit, hide_end=not last)
             yield from conversation.await_mirror(False)

@@ -34,6 +34,7 @@ CONTROL = {"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", 
 CONTROL |= {"PREPARE TRANSACTION"}
 CHANGES = {"CREATE", "DROP"}
 VIEW = re.compile(r"\bVIEW\b", re.IGNORECASE)
+CURSOR = re.compile(r'\s*DECLARE\s+("(?:[^"]|"")+"|[^\W\d]\w*)\s', re.IGNORECASE)
 DECLARE = re.compile(r"\s*DECLARE\b.*?\bCURSOR\b.*?\bFOR\b", re.IGNORECASE | re.DOTALL)
 NAME = r'("(?:[^"]|"")+"|[^\W\d][\w$]*)'
 PREPARE = re.compile(rf"\s*PREPARE\s+{NAME}\s*(?:\(([^()]*)\))?\s+AS\b", re.IGNORECASE)
@@ -86,6 +87,7 @@ class ToEngine:
     head: str = ""
     tag: str | None = None
     prepares: tuple[str, str] | None = None  # name and types, of PREPARE
+    declares: str = ""  # the name of a cursor, as it is written
     explains: bool = False  # it is not run
     public: bool = False  # it reads public tables alone, so that the mirror can answer too
     tail: str = ""
@@ -334,8 +336,9 @@ def _touching(
         elif first_word(body) in QUERY:
             return ToEngine(dataset, body, _plain(body), match.end(), match[0], explains=True)
     if word == "DECLARE" and (match := DECLARE.match(text, start)):
-        body = text[match.end() :]
-        return ToEngine(dataset, body, _plain(body), match.end(), match[0], "DECLARE CURSOR")
+        body, cursor = text[match.end() :], CURSOR.match(match[0])
+        routed = ToEngine(dataset, body, _plain(body), match.end(), match[0], "DECLARE CURSOR")
+        return replace(routed, declares=cursor[1] if cursor else "")
     if word == "PREPARE" and (match := PREPARE.match(text, start)):
         body = text[match.end() :]
         named = fold(match[1]), match[2] or ""

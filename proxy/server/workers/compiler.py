@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from proxy.policy import Policy
@@ -11,9 +11,8 @@ from proxy.server.workers import tasks
 from proxy.server.workers.cache import Cache
 from proxy.sql.evaluator.evaluator import bytes_of
 from proxy.sql.evaluator.worker import unpack_column
-from proxy.sql.parse.views import Views
 from proxy.sql.program import Command, Program
-from proxy.sql.statement import may_cache, program_key
+from proxy.sql.statement import ProgramKey, may_cache
 
 
 class RemoteCompiler:
@@ -24,18 +23,15 @@ class RemoteCompiler:
         self._programs = programs
         self._call = call  # a function of ``tasks``, in the worker of the step
 
-    def compile(
-        self, text: str, settings: Mapping[str, str], views: Views, language: str
-    ) -> Program | Command:
+    def compile(self, key: ProgramKey) -> Program | Command:
         """Return what a statement means."""
-        key = program_key(text, self._policy, settings, views, language)
         program: Program | Command | None = self._programs.get(key)
         if program is None:
             began = time.monotonic()
             program = self._call(tasks.compiled, key)
             if may_cache(program):
                 cost = time.monotonic() - began
-                self._programs.put(key, program, bytes_of(program) + len(text), cost)
+                self._programs.put(key, program, bytes_of(program) + len(key.text), cost)
         return program
 
     def rows(self, sql: str, parameters: dict[str, object]) -> Sequence[tuple[Any, ...]]:

@@ -21,7 +21,7 @@ from proxy.sql.evaluator.evaluator import Evaluator, public_relation
 from proxy.sql.evaluator.public_tables import PublicTable
 from proxy.sql.evaluator.worker import WARMING, Database, pack_column
 from proxy.sql.program import Command, Program
-from proxy.sql.statement import ProgramKey, compile_statement
+from proxy.sql.statement import ProgramKey, compile_key
 
 Columns = list[tuple[str, list[object]]]  # of rows, packed
 
@@ -70,17 +70,9 @@ def _evaluator(key: str) -> Evaluator:
 
 
 def compiled(key: ProgramKey) -> Program | Command:
-    """Return the program of a key; as ``compile_statement``."""
+    """Return the program of a key; as ``compile_key``."""
     evaluator = _evaluator(key.policy)
-    return compile_statement(
-        key.text,
-        _datasets[key.policy].policy,
-        evaluator,
-        settings=key.settings,
-        views=dict(key.views),
-        language=key.language,
-        now=key.moment,
-    )
+    return compile_key(key, _datasets[key.policy].policy, evaluator)
 
 
 def rows(key: str, sql: str, values: dict[str, object]) -> Columns:

@@ -7,16 +7,17 @@ of FROM are bound, and so ties the recursion of subqueries once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from sqlglot import exp
 
 from proxy.errors import StatementTooComplexError
 from proxy.policy import Policy
 from proxy.sql import types
-from proxy.sql.bind.relations import BoundQuery, ProtectedRows, Relation, Scope
+from proxy.sql.bind.relations import BoundQuery, Cte, ProtectedRows, Relation, Scope
 from proxy.sql.compile.coefficients import Coefficients
 from proxy.sql.compile.columns import Axis, MeasureColumn, PerBranch, Public, at_branch
 from proxy.sql.compile.groups import Key
@@ -24,9 +25,21 @@ from proxy.sql.compile.release_point import ReleasePoint
 from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.tree import conjuncts
-from proxy.sql.program import Derived
+from proxy.sql.program import Cell, Derived
 
 MAX_POINTS = 200
+
+
+class Mark(NamedTuple):
+    """How much was bound at some time."""
+
+    points: int
+    withs: int
+    derived: int
+    notices: int
+    ctes: int
+    systems: dict[str, str]
+    reads_protected: int
 
 
 @dataclass
@@ -45,6 +58,9 @@ class Binding(ABC):
     reads_protected: int = 0  # references to anything that is not public
     count: int = 0  # of generated names
     constants: int = 0  # constant expressions evaluated so far
+    released: Mapping[str, Sequence[Sequence[Cell]]] | None = None  # results that choose rows
+    first: dict[str, tuple[Binding, BoundQuery]] = field(default_factory=dict)  # to be released
+    ctes: list[Cte] = field(default_factory=list)  # that are bound
 
     @abstractmethod
     def query(self, node: exp.Expr, scope: Scope) -> BoundQuery:
@@ -53,6 +69,10 @@ class Binding(ABC):
         Raises:
             NotSupportedError: its form is not supported.
         """
+
+    @abstractmethod
+    def apart(self) -> Binding:
+        """Return a binding of another statement under the same policy."""
 
     @abstractmethod
     def source(self, node: exp.Expr, scope: Scope) -> tuple[str, ProtectedRows | Relation]:
@@ -79,6 +99,23 @@ class Binding(ABC):
         self.points.append(point)
         self.reads_protected += 1
         return point
+
+    def mark(self) -> Mark:
+        """Return where the binding is, to come back to."""
+        return Mark(
+            len(self.points), len(self.withs), len(self.derived), len(self.notices),
+            len(self.ctes), dict(self.systems), self.reads_protected,
+        )  # fmt: skip
+
+    def back_to(self, mark: Mark) -> None:
+        """Forget what was bound since."""
+        del self.points[mark.points :], self.withs[mark.withs :], self.derived[mark.derived :]
+        del self.notices[mark.notices :]
+        for cte in self.ctes[mark.ctes :]:
+            cte.relation = None
+        del self.ctes[mark.ctes :]
+        self.systems = dict(mark.systems)
+        self.reads_protected = mark.reads_protected
 
     def never(self, where: Iterable[exp.Expr]) -> bool:
         """Return whether one of these conditions is constant and never true."""

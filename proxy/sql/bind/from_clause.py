@@ -19,7 +19,8 @@ from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.joins import join_public
 from proxy.sql.bind.names import Names
 from proxy.sql.bind.protected_rows import ColumnResolver
-from proxy.sql.bind.relations import ProtectedRows, Relation, Scope
+from proxy.sql.bind.relations import ProtectedRows, Relation, Scope, columns_of
+from proxy.sql.bind.released_first import released_first
 from proxy.sql.bind.results import ResultExpressions
 from proxy.sql.compile.coefficients import Coefficients
 from proxy.sql.compile.columns import PerBranch, at_branch
@@ -123,13 +124,12 @@ def from_clause(binding: Binding, node: exp.Expr, scope: Scope) -> FromClause:
     source = node.args.get("from_")
     if source is None:
         return clause
+    start = binding.mark()
     name, item = binding.source(source.this, scope)
     if isinstance(item, ProtectedRows):
         clause = replace(clause, protected=_named(item, name))
     else:
-        names = Names({name: item.columns})
-        keys = (item.key,)
-        clause = replace(clause, names=names, text=item.text, keys=keys, first=(name, item))
+        clause = _beginning(clause, name, item)
     for join in node.args.get("joins") or ():
         comma = "pivots" not in join.args  # sqlglot tells the two apart by nothing else
         free = comma or join.args.get("kind") == "CROSS" or join.args.get("method")
@@ -139,8 +139,41 @@ def from_clause(binding: Binding, node: exp.Expr, scope: Scope) -> FromClause:
                 hint="CROSS JOIN, or a comma, pairs every row with every other",
                 position=position(join.this),
             )
-        clause = _join(binding, clause, join, *binding.source(join.this, scope))
+        here = binding.mark()
+        name, item = binding.source(join.this, scope)
+        if isinstance(item, Relation) and clause.protected is not None and not item.public:
+            binding.back_to(here)
+            item = _released(binding, join.this, item, scope)
+        elif isinstance(item, ProtectedRows) and clause.first and not clause.first[1].public:
+            binding.back_to(start)
+            first, relation = clause.first
+            relation = _released(binding, source.this, relation, scope)
+            if len(clause.names.tables) == 1:
+                clause = _beginning(clause, first, relation)
+            name, item = binding.source(join.this, scope)
+        clause = _join(binding, clause, join, name, item)
     return clause
+
+
+def _beginning(clause: FromClause, name: str, item: Relation) -> FromClause:
+    """Return a FROM clause that begins with a relation."""
+    names = Names({name: item.columns})
+    keys = (item.key,)
+    return replace(clause, names=names, text=item.text, keys=keys, first=(name, item))
+
+
+def _released(binding: Binding, node: exp.Expr, item: Relation, scope: Scope) -> Relation:
+    """Return a result that protected rows are joined with as the constants that it gave."""
+    query = node.this if isinstance(node, exp.Subquery) else None
+    if query is None:
+        table = node.copy()
+        table.set("alias", None)
+        query = exp.select("*").from_(table)
+    bound = released_first(binding, query, scope)
+    name = binding.fresh("t")
+    outputs = [replace(o, name=c) for o, (c, _) in zip(bound.outputs, item.columns, strict=True)]
+    text = f"({bound.sql}) AS {name}"
+    return Relation(text, columns_of(name, outputs), public=True, key=f"hash({name})")
 
 
 def _named(rows: ProtectedRows, name: str) -> ProtectedRows:

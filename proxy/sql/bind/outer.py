@@ -178,8 +178,10 @@ def unify_pair(one: TypedSql, two: TypedSql, place: str) -> tuple[TypedSql, Type
 
 def _by_time(spec: exp.Expr | None) -> bool:
     """Return whether a frame is as long as an interval."""
-    return spec is not None and any(
-        isinstance(spec.args.get(name), exp.Interval) for name in ("start", "end")
+    ends = [spec.args.get(name) for name in ("start", "end")] if spec is not None else []
+    return any(
+        isinstance(end, exp.Interval) or (isinstance(end, exp.Literal) and end.is_string)
+        for end in ends
     )
 
 
@@ -187,11 +189,13 @@ def _frame(spec: exp.Expr, ordered: Sequence[TypedSql]) -> str:
     if spec.args.get("exclude"):
         raise NotSupportedError("EXCLUDE is not supported in a window")
 
-    kind = str(spec.args.get("kind"))
+    kind = str(spec.args.get("kind")).upper()
 
     def end(name: str) -> str:
         value, side = spec.args.get(name), spec.args.get(f"{name}_side") or ""
-        if isinstance(value, exp.Interval) and kind == "RANGE" and len(ordered) == 1:
+        if isinstance(value, exp.Literal) and value.is_string and kind == "RANGE":
+            value = exp.cast(value, "interval")
+        if isinstance(value, exp.Interval | exp.Cast) and kind == "RANGE" and len(ordered) == 1:
             span = constant(value)
             assert span is not None
             if min(span.months, span.days, span.micros) < 0:

@@ -14,7 +14,9 @@ from sqlglot import exp
 from proxy.errors import NotSupportedError, ProgrammingError, StatementTooComplexError
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.relations import ProtectedRows, Scope
+from proxy.sql.bind.released_first import released_first
 from proxy.sql.compile.columns import Public
+from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import flat, position
 
 MAX_NODES = 50_000  # of one expression
@@ -64,21 +66,19 @@ class ColumnResolver:
         return column if not column.args or not _compound(column) else exp.Paren(this=column)
 
     def _public(self, node: exp.Expr) -> exp.Expr:
-        """Return a subquery of public tables as a value, a list or a condition."""
+        """Return a subquery of public tables, or of what is released first, as a value, a list or a
+        condition.
+        """
         inner = node.args.get("query") or node
         query = inner.this
         member = self._member(query) if isinstance(node, exp.Exists) else None
         if member is not None:
             return self._resolve(member)
+        mark = self.binding.mark()
         bound = self.binding.query(query, replace(self.scope, outer=None))
         if not bound.public:
-            listed = isinstance(node, exp.In)
-            raise NotSupportedError(
-                "rows are not selected by a result of the protected dataset",
-                hint="write two statements: ask for that result first, then put its values into "
-                "this one: " + ("x IN ('a', 'b')" if listed else "x > 41.5"),
-                position=position(node),
-            )
+            self.binding.back_to(mark)
+            bound = released_first(self.binding, query, self.scope)
         if len(bound.outputs) != 1 and not isinstance(node, exp.Exists):
             raise ProgrammingError("subquery must return only one column", position=position(node))
         if isinstance(node, exp.Exists):
@@ -107,10 +107,14 @@ class ColumnResolver:
         ):
             return None
         parts = flat(where.this) if isinstance(where.this, exp.And) else [where.this]
-        mine = set(self.names.tables) - {source.this.alias_or_name}
+        alias = source.this.args.get("alias")
+        called = alias.this if alias and alias.this else source.this.this
+        inner = name_of(called) if isinstance(called, exp.Identifier) else ""
+        mine = self.names.tables.keys() - {inner}
 
         def own(node: exp.Expr) -> bool:
-            return any(c.table in mine for c in node.find_all(exp.Column))
+            tables = (c.args.get("table") for c in node.find_all(exp.Column))
+            return any(table and name_of(table) in mine for table in tables)
 
         keys = [part for part in parts if own(part)]
         if len(keys) != 1 or not isinstance(keys[0], exp.EQ):

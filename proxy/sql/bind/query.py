@@ -42,6 +42,12 @@ from proxy.sql.program import Request
 class Binder(Binding):
     """A binding with its recursion tied: subqueries are bound here again."""
 
+    def apart(self) -> Binder:
+        """Return a binder of another statement under the same policy."""
+        return Binder(
+            self.policy, self.evaluator, self.text, self.hide_empty, released=self.released
+        )
+
     # --- queries -----------------------------------------------------------------------------
 
     def query(self, node: exp.Expr, scope: Scope) -> BoundQuery:
@@ -211,6 +217,7 @@ class Binder(Binding):
             text = f"SELECT {', '.join(picked)}{key} FROM {item.text}"
             self.withs.append(f"{name} AS ({shown(text)})")
             cte.relation = Relation(name, item.columns, item.public)
+            self.ctes.append(cte)
         self.reads_protected += not cte.relation.public
         name = self.fresh("t")
         outputs = [Output(column, typed) for column, typed in cte.relation.columns]

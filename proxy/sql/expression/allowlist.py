@@ -105,6 +105,8 @@ OTHERS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "Over results": (
         ("COUNT, SUM, AVG, MIN, MAX, …", "all of the above but CREDIBLE_… and PROBABILITY"),
+        ("n / m, LN(n), SQRT(n)", "NULL where PostgreSQL has an error, division by zero or a "
+            "logarithm of nothing: a noisy number may be anything, and it was paid for"),
         ("ROW_NUMBER(), RANK(), DENSE_RANK(), PERCENT_RANK(), CUME_DIST(), NTILE(n)", "ranks"),
         ("LAG(x), LEAD(x), FIRST_VALUE(x), LAST_VALUE(x), NTH_VALUE(x, n)", "other rows"),
         ("a OVER (PARTITION BY … ORDER BY … ROWS …)", "windows; RANGE of an interval too"),

@@ -33,9 +33,18 @@ BY_NAME: dict[str, type[exp.Expr]] = {
     "starts_with": exp.StartsWith,
 }
 _text("lower", "lower", "this")
-_text("upper", "upper", "this")
 _text("reverse", "reverse", "this")
 _text("starts_with", "starts_with", "this", "expression", kind="boolean")
+
+
+def upper(sql: str) -> str:
+    """Return a text in capitals; DuckDB makes ẞ of ß, which has no capital in PostgreSQL."""
+    return f"array_to_string(list_transform(string_split({sql}, 'ß'), lambda u: upper(u)), 'ß')"
+
+
+def _upper(lowering: Lowering, node: exp.Expr) -> TypedSql:
+    (value,) = all_texts("upper", required(lowering, node, "this"))
+    return combine(upper(value.sql), TEXT, value)
 
 
 def _length(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -183,7 +192,7 @@ def _initcap(lowering: Lowering, node: exp.Expr) -> TypedSql:
     """Return initcap: a capital for the first letter of each word, small letters for the rest."""
     (value,) = all_texts("initcap", required(lowering, node, "this"))
     pieces = rf"regexp_extract_all({value.sql}, '{WORD}+|[^{WORD[1:]}+')"
-    each = "lambda w: upper(left(w, 1)) || lower(substring(w, 2))"
+    each = f"lambda w: {upper('left(w, 1)')} || lower(substring(w, 2))"
     return combine(f"array_to_string(list_transform({pieces}, {each}), '')", TEXT, value)
 
 
@@ -303,6 +312,7 @@ RULES |= {
     exp.ConcatWs: _concat,
     exp.DPipe: _pipe,
     exp.Pad: _pad,
+    exp.Upper: _upper,
     exp.Initcap: _initcap,
     exp.Translate: _translate,
     exp.Repeat: _repeat,

@@ -57,8 +57,11 @@ def output_name(item: exp.Expr, text: str) -> str:
     if "name" in item.meta:
         return str(item.meta["name"])
     if isinstance(item, exp.Cast):
-        inner = output_name(item.this, text)
-        return inner if inner != "?column?" else _type_name(item)
+        inner = item.this
+        while isinstance(inner, exp.Paren | exp.Cast):
+            inner = inner.this
+        name = output_name(inner, text)
+        return name if name != "?column?" else _type_name(item)
     if isinstance(item, exp.Column):
         return name_of(item.this)
     if isinstance(item, exp.Case):
@@ -104,4 +107,7 @@ UNWRITTEN: dict[type[exp.Expr], str] = {
     exp.StrPosition: "position",
     exp.CurrentDate: "current_date",
     exp.CurrentTimestamp: "now",
+    exp.Ceil: "ceil",
+    exp.Floor: "floor",
+    exp.Initcap: "initcap",
 }

@@ -50,7 +50,6 @@ SELECT DATE_TRUNC('day', joined) AS __timestamp, COUNT(*) AS "COUNT(*)" FROM sur
 SELECT DATE_TRUNC('month', joined) AS __timestamp, region AS region, COUNT(*) AS count FROM survey GROUP BY region, DATE_TRUNC('month', joined) ORDER BY count DESC LIMIT 50000
 
 -- Superset: top categories, joined back
--- refused: results choose rows; 0A000; not joined with a result
 SELECT DATE_TRUNC('month', joined) AS __timestamp, s.region AS region, COUNT(*) AS n FROM survey s JOIN (SELECT region AS region__, COUNT(*) AS mme_inner__ FROM survey GROUP BY region ORDER BY mme_inner__ DESC LIMIT 2) AS series_limit ON s.region = series_limit.region__ GROUP BY 1, 2
 
 -- Superset: a big number

@@ -14,11 +14,9 @@ SELECT SUM((age > 20)::int) AS older FROM survey
 SELECT age, COUNT(*) AS n FROM survey GROUP BY age HAVING COUNT(*) > 1
 
 -- Stack Overflow: rows above the average
--- refused: results choose rows; 0A000; rows are not selected by a result
 SELECT COUNT(*) AS n FROM survey WHERE age > (SELECT AVG(age) FROM survey)
 
 -- Stack Overflow: records of the top groups
--- refused: results choose rows; 0A000; rows are not selected by a result
 SELECT COUNT(*) AS n FROM survey WHERE region IN (SELECT region FROM survey GROUP BY region ORDER BY COUNT(*) DESC LIMIT 2)
 
 -- Stack Overflow: records whose key is in a table

@@ -273,3 +273,18 @@ SELECT region, to_char(COUNT(*), 'FM9,990') AS n, to_char(SUM(wage), '999,990.00
 -- an order of one's own
 -- ordered
 SELECT region, COUNT(*) AS n FROM survey GROUP BY region ORDER BY array_position(ARRAY['west', 'east', 'north'], region), region
+
+-- a frame as long as an interval, in small letters
+select joined, sum(n) over (order by joined range between interval '2 days' preceding and current row) as s from (select joined, count(*) as n from survey group by joined) t
+
+-- a frame as long as an interval that is a plain text
+SELECT joined, SUM(n) OVER (ORDER BY joined RANGE BETWEEN '2 days' PRECEDING AND '1 day' FOLLOWING) AS s FROM (SELECT joined, COUNT(*) AS n FROM survey GROUP BY joined) t
+
+-- a frame of rows, in small letters
+select joined, sum(n) over (order by joined rows between 1 preceding and unbounded following) as s from (select joined, count(*) as n from survey group by joined) t
+
+-- names of columns: casts upon casts, and functions with a syntax of their own
+SELECT '1'::text::int, ('a'::text)::varchar, COUNT(*)::numeric::text, CEIL(1.5), FLOOR(2.5), INITCAP('a'), 1 + 1 FROM survey
+
+-- names of columns: a column below casts
+SELECT (age::text)::int, COUNT(*) FROM survey GROUP BY age

@@ -122,7 +122,6 @@ SELECT COUNT(*) AS n FROM (SELECT age FROM survey WHERE married UNION ALL SELECT
 SELECT PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY age) AS median FROM survey
 
 -- PrivateSQL: a condition on rows by a subquery over the same table
--- refused: 0A000 rows are not selected by a result of the protected dataset
 SELECT COUNT(*) FROM survey WHERE region IN (SELECT region FROM survey GROUP BY region HAVING COUNT(*) > 150)
 
 -- PrivateSQL: running totals of a histogram

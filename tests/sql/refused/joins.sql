@@ -4,24 +4,6 @@
 -- at: survey b O
 SELECT COUNT(*) FROM survey a JOIN survey b ON a.age = b.age
 
--- the dataset with a result
--- error: NotSupportedError
--- says: protected rows are not joined with a result
--- at: region, CO
-SELECT COUNT(*) FROM survey s JOIN (SELECT region, COUNT(*) AS n FROM survey GROUP BY region) t ON s.region = t.region
-
--- rows compared with a result
--- error: NotSupportedError
--- says: rows are not selected by a result of the protected dataset
--- at: AVG(age) F
-SELECT COUNT(*) FROM survey WHERE age > (SELECT AVG(age) FROM survey)
-
--- rows in a result
--- error: NotSupportedError
--- says: rows are not selected by a result of the protected dataset
--- at: region IN
-SELECT COUNT(*) FROM survey WHERE region IN (SELECT region FROM survey GROUP BY region HAVING COUNT(*) > 5)
-
 -- rows in rows
 -- error: NotSupportedError
 -- says: the rows of a protected dataset are not shown, only aggregates of them
@@ -102,11 +84,6 @@ SELECT COUNT(*) FROM places p JOIN survey p ON TRUE
 -- at: survey s O
 SELECT COUNT(*) FROM places p JOIN places q ON p.place = q.place JOIN survey s ON s.region = p.place
 
--- a result before the dataset
--- error: NotSupportedError
--- says: protected rows are not joined with a result
-SELECT COUNT(*) FROM (SELECT region, COUNT(*) AS n FROM survey GROUP BY region) t JOIN survey s ON s.region = t.region
-
 -- an outer join without its condition
 -- error: SQLSyntaxError
 -- says: JOIN lacks its condition: ON or USING
@@ -151,3 +128,18 @@ SELECT b.lo, COUNT(*) FROM survey s JOIN (VALUES (0, 11), (10, 25)) AS b(lo, hi)
 -- error: NotSupportedError
 -- says: LEFT JOIN keeps rows of the public table
 SELECT b.lo, COUNT(s.age) FROM (VALUES (0, 10), (10, 25)) AS b(lo, hi) LEFT JOIN survey s ON s.age >= b.lo AND s.age < b.hi GROUP BY b.lo
+
+-- a result of several rows as one value
+-- error: DataError
+-- says: more than one row returned by a subquery used as an expression
+SELECT COUNT(*) FROM survey WHERE age > (SELECT age FROM survey GROUP BY age)
+
+-- a result of several columns as a list
+-- error: ProgrammingError
+-- says: subquery must return only one column
+SELECT COUNT(*) FROM survey WHERE region IN (SELECT region, COUNT(*) FROM survey GROUP BY region)
+
+-- a result that reads the outer rows
+-- error: UndefinedTableError
+-- says: missing FROM-clause entry for table "s"
+SELECT COUNT(*) FROM survey s WHERE age > (SELECT AVG(t.age) FROM survey t WHERE t.region = s.region)

@@ -1,0 +1,102 @@
+"""Rows and families that are used by themselves: what needs no dense system.
+
+A row answers the multiples of its query.  A family answers what its rows add up to:  q = Σ β_i h_i
+with β_i = ⟨h_i, q⟩/⟨h_i, h_i⟩  iff  Σ ⟨h_i, q⟩²/⟨h_i, h_i⟩ = ⟨q, q⟩, exactly, since its rows are
+orthogonal.  Cost of a query: one look-up, and a look at each family.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from proxy.inference.dense_system import MeasuredFamily
+from proxy.inference.estimator import Estimator, whole_multiples
+from proxy.inference.family import Family
+from proxy.inference.query import LinearQuery
+
+
+@dataclass(eq=False)
+class Singles:
+    """The rows of a history by direction, and its families that are not in the dense system."""
+
+    records: int  # N, the public bound on the number of records
+    rates: Sequence[float]  # of the history's rows
+    _directions: dict[bytes, list[tuple[int, Fraction]]] = field(default_factory=dict)
+    _families: list[MeasuredFamily] = field(default_factory=list)
+    _newest: dict[bytes, MeasuredFamily] = field(default_factory=dict)  # of each family
+
+    def add_row(self, query: LinearQuery, number: int, grid: Fraction) -> None:
+        """Add a row whose answer is in units of ``grid``."""
+        if not query.zero:
+            unit = query.sign * grid / query.grid  # what a grid unit of the answer says of it
+            self._directions.setdefault(query.direction, []).append((number, unit))
+
+    def add_family(self, block: MeasuredFamily) -> None:
+        """Add a family as a whole."""
+        block.norms = [int(norm) for norm in block.family.squares()]
+        self._families.append(block)
+        self._newest[block.family.key] = block
+
+    def truncate(self, row: int) -> None:
+        """Forget the rows from a number on."""
+        for known in self._directions.values():
+            known[:] = [each for each in known if each[0] < row]
+        self._families = [block for block in self._families if block.start < row]
+        self._newest = {block.family.key: block for block in self._families}
+
+    def estimators(self, query: LinearQuery) -> Iterator[Estimator]:
+        """Yield the estimators from one row that is a multiple, and from one family."""
+        for row in self._directions.get(query.direction, ()):
+            yield self._single(query, *row)
+        yield from filter(None, (self._alone(query, block) for block in self._families))
+
+    def matching(self, family: Family) -> list[Estimator] | None:
+        """Return estimators of all rows of a family that was measured as it stands, if it was."""
+        block = self._newest.get(family.key)
+        if block is None:
+            return None
+        sign = np.array([float(family.query.sign * block.family.query.sign)])
+        rate = np.array([1 / block.scale])
+        return [Estimator(family.grid, np.array([row]), sign, rate) for row in block.rows]
+
+    def _single(self, query: LinearQuery, number: int, unit: Fraction) -> Estimator:
+        """Return the estimator from one row that is a multiple of the query."""
+        sign = np.array(
+            [math.copysign(1.0, query.sign * unit)]
+        )  # whole, so that nothing is rounded
+        rate = np.array([self.rates[number]])
+        return Estimator(query.grid * abs(unit), np.array([number]), sign, rate)
+
+    def _alone(self, query: LinearQuery, block: MeasuredFamily) -> Estimator | None:
+        """Return the estimator from the rows of one large family, if it spans the query."""
+        family = block.family
+        if not set(query.axes) <= {*family.query.axes, *family.axes} or not set(query.parts) <= set(
+            family.query.parts
+        ):
+            return None
+        if not family.may_span(query):
+            return None
+        dots = block.family.dots(query)
+        used = [i for i, dot in enumerate(dots) if dot]
+        kinds = Counter((dots[i], block.norms[i]) for i in used)
+        squares = sum(Fraction(times * d * d, n) for (d, n), times in kinds.items())
+        if squares != query.dot(query):
+            return None
+        step, values, whole = whole_multiples([Fraction(*kind) for kind in kinds])
+        scaled = dict(zip(kinds, values.tolist(), strict=True))
+        coefficients = [scaled[dots[i], block.norms[i]] for i in used]
+        rounding = 0.0 if whole else sum(abs(a) for a in coefficients) * 2.0**-52
+        slack = rounding * block.family.sensitivity
+        return Estimator(
+            query.grid * step,
+            np.array([block.start + i for i in used], dtype=np.int64),
+            np.array(coefficients),
+            np.full(len(used), 1 / block.scale),
+            slack * self.records,
+        )
