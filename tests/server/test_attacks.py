@@ -460,3 +460,32 @@ def test_catalogs_show_no_counts_and_no_other_tenant(connection):
     assert stats == []
     names = {name for (name,) in connection.execute("SELECT datname FROM pg_database")}
     assert names == {"cps1988", "postgres", "template0", "template1"}
+
+
+@pytest.mark.parametrize("kind, body", [(b"E", b"\0\0\0\0\2"), (b"D", b"P\0")])
+@pytest.mark.parametrize("command", ["MOVE -1 FROM c", "FETCH FROM c", "CLOSE c", "SELECT 1/0"])
+def test_a_portal_that_a_query_left_behind_is_not_run(server, kind, body, command):
+    """
+    Where PostgreSQL would run what a failed command has left in memory, and crash for everybody.
+    """
+    with server.connect("bob") as other, server.connect() as connection:
+        process = other.execute("SELECT pg_backend_pid()").fetchone()
+        wire = connection.pgconn
+        with socket.socket(fileno=os.dup(wire.socket)) as raw:
+            raw.settimeout(20)
+            for text in ("BEGIN", command, "SELECT 1", "SELECT 2"):
+                raw.sendall(frame(b"Q", text.encode() + b"\0"))
+                answered(raw)
+            raw.sendall(frame(kind, body) + frame(b"S"))
+            assert b'portal "" does not exist' in answered(raw)
+            raw.sendall(frame(b"Q", b"ROLLBACK\0"))
+            assert b"ROLLBACK" in answered(raw)
+        assert other.execute("SELECT pg_backend_pid()").fetchone() == process
+
+
+def answered(raw):
+    """Read up to ReadyForQuery."""
+    data = b""
+    while data[-6:-1] != b"Z\0\0\0\5":
+        data += raw.recv(65536)
+    return data

@@ -161,6 +161,7 @@ class Conversation:
     replies: Replies = field(default_factory=Replies)
     statements: dict[str, Statement] = field(default_factory=dict)
     portals: dict[bytes, Portal] = field(default_factory=dict)
+    unnamed: Expected | None = None  # the Bind that made the portal without a name, if one has
     settings: dict[str, str] = field(default_factory=dict)
     views: Versions = field(default_factory=Versions)
     browses: set[bytes] = field(default_factory=set)  # names of statements that read catalogs
@@ -220,6 +221,11 @@ class Conversation:
         return portal.statement.parsed_well and bound.done and bound.transaction == current
 
     # --- texts -----------------------------------------------------------------------------------
+
+    @property
+    def has_unnamed(self) -> bool:
+        """Whether a Bind has made the portal without a name, and no Query has taken its place."""
+        return self.unnamed is not None and not self.unnamed.failed
 
     @property
     def encoding(self) -> str:

@@ -7,7 +7,7 @@ Only Execute runs the engine; then a portal with the rows takes the stub's place
 
 from __future__ import annotations
 
-from proxy.errors import Error, NotSupportedError
+from proxy.errors import DataError, Error, NotSupportedError
 from proxy.server.mirror.temporary_views import CATALOG
 from proxy.server.mirror.temporary_views import SETTING as VIEWS
 from proxy.server.session import result_text
@@ -126,6 +126,7 @@ def bind(conversation: Conversation, body: bytes) -> Flow:
     elif message.statement in conversation.browses:
         yield from conversation.show_views("pg_", sync=False)
     bound = conversation.replies.expect(b"B")
+    conversation.unnamed = conversation.unnamed if message.portal else bound
     if statement is not None:
         conversation.portals[message.portal] = Portal(statement, message, len(body), bound)
     yield SendToMirror(frame(b"B", body))
@@ -134,6 +135,9 @@ def bind(conversation: Conversation, body: bytes) -> Flow:
 def execute(conversation: Conversation, body: bytes) -> Flow:
     """Handle Execute: here the engine runs."""
     name, limit = messages.read_execute(body)
+    if not name and not conversation.has_unnamed:
+        yield from fail(conversation, _no_portal())
+        return
     portal = conversation.portals.get(name)
     if portal is not None and not portal.ran:
         yield from conversation.await_mirror(True)
@@ -147,6 +151,14 @@ def execute(conversation: Conversation, body: bytes) -> Flow:
         yield SendToMirror(frame(b"E", body))
         return
     yield from _run(conversation, name, portal, limit)
+
+
+def _no_portal() -> DataError:
+    """Return the error for a portal without a name that no Bind has made.
+
+    The mirror is not asked: PostgreSQL 18 may crash where it runs one that a failed Query left.
+    """
+    return DataError('portal "" does not exist', sqlstate="34000")
 
 
 def _run(conversation: Conversation, name: bytes, portal: Portal, limit: int) -> Flow:
@@ -204,7 +216,9 @@ def _run(conversation: Conversation, name: bytes, portal: Portal, limit: int) ->
 
 def describe(conversation: Conversation, body: bytes) -> Flow:
     """Handle Describe: the mirror describes the stub."""
-    messages.read_target(body, "DESCRIBE")
+    if messages.read_target(body, "DESCRIBE") == (b"P", b"") and not conversation.has_unnamed:
+        yield from fail(conversation, _no_portal())
+        return
     conversation.replies.expect(b"D")
     yield SendToMirror(frame(b"D", body))
 

@@ -38,6 +38,8 @@ RENAMED_IN = 17
 
 def query(conversation: Conversation, body: bytes) -> Flow:
     """Handle a Query message."""
+    conversation.unnamed = None  # its place is taken
+    conversation.portals.pop(b"", None)
     raw = _renamed(conversation, messages.read_query(body))
     try:
         text = conversation.decode(raw)
