@@ -19,11 +19,13 @@ from proxy.policy import Policy, Utility
 from proxy.policy.kinds import decimal
 from proxy.policy.promise import fault
 from proxy.sql.parse.identifiers import FOLD, nearest
+from proxy.sql.parse.utility_clause import limit
 from proxy.sql.parse.views import Views
 from proxy.sql.program import Number, Request
 from proxy.sql.statement import ON
 
 UTILITY = "privacy.utility"
+MAX_COST = "privacy.max_cost"
 SPEND = "privacy.spend"
 COLUMNS = "privacy.columns"
 HIDE_EMPTY = "privacy.hide_empty"
@@ -206,6 +208,15 @@ def _exact(text: str) -> Fraction:
     return Fraction(number)
 
 
+def max_cost(text: str) -> Fraction | None:
+    """Return the most that a statement may cost, in alpha; None where no text says it.
+
+    Raises:
+        UtilityError: it is no number above 0.
+    """
+    return limit(text) if text.strip() else None
+
+
 def switch(text: str) -> bool:
     """Return what on/off says."""
     word = text.strip().lower()
@@ -227,6 +238,7 @@ class Setting:
 
 TABLE = {
     UTILITY: Setting("", utility, "'half_width, delta' of counts; then '; name half_width, delta'"),
+    MAX_COST: Setting("", max_cost, "the most alpha that a statement may cost; what fits is given"),
     SPEND: Setting("on", switch, "off: infer only, refuse what would have to be measured"),
     COLUMNS: Setting("off", switch, "on: add <name>_low, <name>_high, <name>_source columns"),
     HIDE_EMPTY: Setting("off", switch, "on: leave out groups that are probably empty"),
@@ -236,9 +248,14 @@ TABLE = {
 
 
 class Settings:
-    """The settings of a session, and the utility that it began with; ``policy`` is farther away."""
+    """The settings of a session, and those that it began with; ``policy`` is farther away."""
 
-    def __init__(self, wish: Wishes | None = None, policy: Wishes | None = None) -> None:
+    def __init__(
+        self, wish: Wishes | None = None, policy: Wishes | None = None, cost: object = None
+    ) -> None:
+        most = "" if cost is None else str(cost)
+        max_cost(most)
+        self._defaults = {MAX_COST: most}
         self._texts: dict[str, str] = {}
         self.views: Views = {}  # which are a session's own as its settings are
         self._began, self._policy = wish or Wishes(), policy or Wishes()
@@ -264,15 +281,19 @@ class Settings:
 
     def text(self, name: str) -> str:
         """Return a setting as it was written, else the default that holds."""
-        text = self._texts.get(name.lower(), _find(name).default)
+        text = self._written(name)
         if name.lower() == UTILITY and not text.strip():
             return str(self._began) or str(self._policy)
         return text
 
     def value(self, name: str) -> Any:
         """Return what a setting says; of utility, what the session asks for, not the policy."""
-        read = _find(name).read(self._texts.get(name.lower(), _find(name).default))
+        read = _find(name).read(self._written(name))
         return read.over(self._began) if isinstance(read, Wishes) else read
+
+    def _written(self, name: str) -> str:
+        default = _find(name).default
+        return self._texts.get(name.lower(), self._defaults.get(name.lower(), default))
 
     def items(self) -> list[tuple[str, str]]:
         """Return what has been set, in one order."""

@@ -52,8 +52,10 @@ class Bill:
     """The charges of one statement."""
 
     space: Space
+    limit: int | None = None  # of what the statement may cost, over all its steps
     first: int = 0  # the audit line of its first step; 0: nothing was paid
     paid: dict[int, MeasuredFamily] = field(default_factory=dict)  # row of the history -> block
+    charged: int = 0  # the sum of what each step cost, which is no less than what any cell paid
     owners: Sequence[int] = ()  # [target of the next step] the place of its number
     _terms: dict[int, Term] = field(default_factory=dict)  # first row of a block -> its charge
     _asked: dict[int, dict[int, MeasuredFamily]] = field(
@@ -61,15 +63,25 @@ class Bill:
     )  # by the place of a number
 
     def add(
-        self, blocks: Sequence[MeasuredFamily], line: int = 0, targets: Sequence[int] = ()
+        self,
+        blocks: Sequence[MeasuredFamily],
+        line: int = 0,
+        targets: Sequence[int] = (),
+        cost: int = 0,
     ) -> None:
         """Add what a step has paid; ``targets`` are the places of what each block is for."""
         self.first = self.first or line
+        self.charged += cost
         for block in blocks:
             self.paid |= {row: block for row in block.rows}
             self._terms[block.start] = charge(block.family, block.scale)
         for block, index in zip(blocks, targets, strict=False):
             self._asked.setdefault(self.owners[index], {})[block.start] = block
+
+    @property
+    def rest(self) -> int | None:
+        """What the limit leaves for further steps; None where there is no limit."""
+        return None if self.limit is None else max(self.limit - self.charged, 0)
 
     def cost(self, more: Sequence[Term] = ()) -> int:
         """Return what the dearest cell has paid, with the charges of a further step added."""

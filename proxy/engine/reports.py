@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from fractions import Fraction
 from typing import Any
 
 from proxy.accountant import Accountant
 from proxy.engine.allowances import Allowance
+from proxy.engine.answers import Answer
 from proxy.engine.bill import Bill
 from proxy.engine.digits import upwards
 from proxy.engine.goals import Goal
+from proxy.engine.goals.linear import AbsoluteGoal
 from proxy.engine.progress import Progress
 from proxy.inference.accounting import UNIT
 from proxy.inference.plan import AccuracyTarget, Plan
 from proxy.inference.query import Term
+from proxy.policy.kinds import decimal
 from proxy.sql import Column, Program, privacy_schema
 
 
@@ -159,15 +163,32 @@ NEXT_TIME = "the steps it was given were not enough; asking again may bring it n
 NO_NEARER = "nothing more that could be measured would bring it nearer"
 
 
-def unmet(goal: Goal, progress: Progress, refusal: str, news: bool) -> Iterator[str]:
+def unmet(
+    goal: Goal, progress: Progress, answers: Sequence[Answer], refusal: str, why: str
+) -> Iterator[str]:
     """Yield the notices that rows met in steps are not as good as they were asked for, and why.
 
-    ``refusal`` is why rows were left out; ``news``, whether the last step measured something new.
+    ``refusal`` is why rows were left out; ``why``, what ended the steps of the others.
     """
     out, lost, rest = progress.unmet
     yield from _less_exact(goal, out, refusal)
     yield from _less_exact(goal, lost, TOO_DEAR)
-    yield from _less_exact(goal, rest, NEXT_TIME if news else NO_NEARER)
+    reached = goal.reached([answers[row] for row in progress.going]) if rest else ""
+    yield from _less_exact(goal, rest, why, reached)
+
+
+def within(half: Fraction) -> str:
+    """Return a half-width as a request has it, in a few digits."""
+    return decimal(half) if half.denominator < 10**6 else f"{float(half):.4g}"
+
+
+def widened_to(goal: AbsoluteGoal, half: Fraction, price: str, limit: float) -> str:
+    """Return the notice of a number that is wider than was asked, to cost no more than a limit."""
+    asked = within(goal.half_width)
+    return (
+        f"{goal.number.label} is asked within {within(half)} rather than {asked}, so that the "
+        f"statement costs at most {limit:.4g}: as it was asked it would cost {price}"
+    )
 
 
 def foreseen(goal: Goal, progress: Progress, refusal: str, most: int) -> Iterator[str]:
@@ -186,11 +207,11 @@ def foreseen(goal: Goal, progress: Progress, refusal: str, most: int) -> Iterato
         )
 
 
-def _less_exact(goal: Goal, rows: int, why: str) -> Iterator[str]:
+def _less_exact(goal: Goal, rows: int, why: str, reached: str = "") -> Iterator[str]:
     every = goal.number.family.rows
     groups = f", for {rows} of {every} groups" if every > 1 else ""
     if rows:
-        yield f"{goal.number.label} is less exact than was asked{groups}: {why}"
+        yield f"{goal.number.label} is less exact than was asked{groups}{reached}: {why}"
 
 
 BUDGET, HISTORY = (

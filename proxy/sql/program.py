@@ -133,6 +133,7 @@ class Program:
     systems: tuple[str, ...] = ()  # the relations of schema privacy that it reads
     notices: tuple[str, ...] = ()
     derived: tuple[Derived, ...] = ()
+    max_cost: Fraction | None = None  # alpha that it may take from a cell, over all its steps
 
 
 @dataclass(frozen=True, eq=False)

@@ -151,6 +151,8 @@ def _statement(text: str, source: Source) -> Program | Command:
         for rewrite in REWRITES:  # fold the clock, expand quantifiers
             rewrite(tree, source)
         binder = Binder(source.policy, source.evaluator, text, source.hides_empty)
+        for each in (tokens, *(grammar.tokens(view.text) for view in source.views.values())):
+            binder.limit(utility_clause.max_cost(each))
         bound = binder.query(tree, Scope(_views(source), utility_clause.hint(tokens)))
         return _program(binder, bound)
     except TooLargeError as error:
@@ -221,6 +223,7 @@ def _program(binder: Binder, bound: BoundQuery) -> Program:
         systems=tuple(binder.systems),
         notices=tuple(binder.notices),
         derived=tuple(binder.derived),
+        max_cost=binder.max_cost,
     )
 
 

@@ -32,7 +32,7 @@ from proxy.sql.bind.set_operations import set_operation, values
 from proxy.sql.bind.union_all import union_all
 from proxy.sql.parse.identifiers import name_of, nearest
 from proxy.sql.parse.tree import as_sql, position
-from proxy.sql.parse.utility_clause import Utility, requests
+from proxy.sql.parse.utility_clause import Utility, limited, requests
 from proxy.sql.parse.views import SCHEMA as TEMPORARY
 from proxy.sql.program import Request
 
@@ -59,6 +59,7 @@ class Binder(Binding):
         named: Mapping[str, Request] = {}
         if isinstance(clause, Utility):
             request, named = requests(clause)
+            self.limit(limited(clause))
             scope = replace(scope, request=request or scope.request)
         if node.args.get("with_"):
             scope = replace(scope, env=self._with(node.args["with_"], scope))

@@ -17,8 +17,8 @@ from fractions import Fraction
 from typing import Protocol
 
 from proxy.engine.answers import Answer
-from proxy.engine.averages import AverageGoal
-from proxy.engine.linear_goals import AbsoluteGoal, RelativeGoal
+from proxy.engine.goals.averages import AverageGoal
+from proxy.engine.goals.linear import AbsoluteGoal, RelativeGoal
 from proxy.engine.outcomes import Outcome
 from proxy.engine.progress import Expected, PlannedRows, Progress, RowEstimators
 from proxy.errors import NotSupportedError, UtilityError
@@ -77,15 +77,20 @@ class Goal(Protocol):
     ) -> float | None:
         """Return a lower bound on P(least ≤ number ≤ most) in a row; None where nothing is."""
 
+    def reached(self, answers: Sequence[Answer]) -> str:
+        """Return how near the answers came, in words, where that is less than was asked for."""
+
     def expected(self, history: History, paid: Mapping[int, MeasuredFamily]) -> list[Expected]:
         """Return source, cost and half-width of every row, if what is planned were measured."""
 
 
-def goal_for(number: Number, budget: float, asked: Callable[[], Wishes], default: Wishes) -> Goal:
+def goal_for(
+    number: Number, budget: float, first: float, asked: Callable[[], Wishes], default: Wishes
+) -> Goal:
     """Return how good a number must be: the nearest request wins.
 
     That is the number's own, then what the session ``asked`` for, then the policy's ``default``;
-    ``budget`` is the alpha of a cell.
+    ``budget`` is the alpha that any cell can pay, ``first`` what a first look may cost.
     """
     request = number.utility or asked().of(number)
     stepwise = number.kind == "avg" or (request is not None and request.relative)
@@ -104,7 +109,7 @@ def goal_for(number: Number, budget: float, asked: Callable[[], Wishes], default
                 position=number.position,
             )
         wish = checked(request.half_width, request.delta, True, number.position)
-        return RelativeGoal(number, wish.half_width, float(wish.delta), budget)
+        return RelativeGoal(number, wish.half_width, float(wish.delta), budget, first)
     if request is not None:
         wish = checked(request.half_width, request.delta, False, number.position)
     else:
@@ -112,7 +117,7 @@ def goal_for(number: Number, budget: float, asked: Callable[[], Wishes], default
     if number.kind == "avg":
         assert number.bounds is not None
         clip = float(number.bounds[0]), float(number.bounds[1])
-        return AverageGoal(number, wish.half_width, float(wish.delta), budget, clip)
+        return AverageGoal(number, wish.half_width, float(wish.delta), budget, first, clip)
     return AbsoluteGoal(number, wish.half_width, float(wish.delta))
 
 

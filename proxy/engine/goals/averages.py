@@ -14,8 +14,8 @@ from fractions import Fraction
 from proxy.engine.answers import Answer
 from proxy.engine.bill import source
 from proxy.engine.claims import below, open_ended
-from proxy.engine.progress import RowEstimators
-from proxy.engine.stepwise import StepwiseGoal
+from proxy.engine.goals.stepwise import StepwiseGoal
+from proxy.engine.progress import RowEstimators, rather
 from proxy.inference import plan as planning
 from proxy.inference import steps
 from proxy.inference.dense_system import MeasuredFamily
@@ -38,7 +38,8 @@ class AverageGoal(StepwiseGoal):
     number: Number
     half_width: Fraction
     delta: float
-    budget: float  # alpha of a cell
+    budget: float  # alpha that any cell can pay
+    first: float  # alpha of the first look
     clip: tuple[float, float]
     steps: int = STEPS
 
@@ -47,6 +48,10 @@ class AverageGoal(StepwiseGoal):
         """Count and sum."""
         assert self.number.denominator is not None
         return self.number.denominator, self.number.family
+
+    def reached(self, answers: Sequence[Answer]) -> str:
+        """Return how near the answers came, in words."""
+        return rather([(a.high - a.low) / 2 for a in answers], self.half_width)
 
     def _look(
         self, history: History, row: int, estimators: RowEstimators, cancellation: Cancellation
