@@ -87,6 +87,12 @@ class Bill:
         """Return what the dearest cell has paid, with the charges of a further step added."""
         return maximum([*self._terms.values(), *more], self.space).value
 
+    def price(self, place: int) -> int:
+        """Return what the dearest cell paid for what was measured for one number."""
+        return maximum(
+            [self._terms[start] for start in self._asked.get(place, ())], self.space
+        ).value
+
     def rests(self, place: int = -1) -> Rests:
         """Return a record of the paid blocks that one number rests on, its own among them."""
         rests = Rests(self.paid)

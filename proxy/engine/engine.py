@@ -353,7 +353,7 @@ class Engine:
                     allowances(session.privileges, accountant, self.ledger, now, more)
                 ).left
 
-            rows = reports.explain(
+            rows, dear = reports.explain(
                 program, first.goals, first.progress, accountant, measurer.plan, after
             )
             if first.refused:
@@ -366,7 +366,7 @@ class Engine:
                 reports.foreseen(goal, progress, first.refusal, most)
                 for goal, progress in zip(first.goals, first.progress, strict=True)
             )
-            return rows, (*first.notices, *chain(*notices))
+            return rows, (*first.notices, *chain(*notices), *dear)
 
     def _relations(self, program: Program, session: Session) -> Relations:
         """Return the rows of the relations of schema privacy that a statement reads."""

@@ -18,7 +18,7 @@ from proxy.engine.goals import Goal, outcome
 from proxy.engine.measure import REFUSALS, Measurer, Rows
 from proxy.engine.outcomes import Inference
 from proxy.engine.progress import Progress
-from proxy.engine.reports import NEXT_TIME, NO_NEARER, unmet
+from proxy.engine.reports import NEXT_TIME, NO_NEARER, dear, unmet
 from proxy.errors import InsufficientBudgetError
 from proxy.inference import plan as planning
 from proxy.inference.history import Cancellation
@@ -65,7 +65,8 @@ def infer(accountant: Accountant, goals: Sequence[Goal], measurer: Measurer) -> 
         unmet(goal, each, told.answers, last.refusal, last.why)
         for goal, each, told in zip(goals, progress, outcomes, strict=True)
     )
-    return Inference(outcomes, bill.cost(), (*last.notices, *chain(*notices)))
+    said = (*last.notices, *chain(*notices), *dear(goals, bill))
+    return Inference(outcomes, bill.cost(), said)
 
 
 def _meet(

@@ -121,18 +121,20 @@ def explain(
     accountant: Accountant,
     make: Callable[[Accountant, Sequence[AccuracyTarget]], Plan],
     after: Callable[[Sequence[Term]], float],
-) -> list[tuple[Any, ...]]:
+) -> tuple[list[tuple[Any, ...]], tuple[str, ...]]:
     """Return one row for each number: free, or its cost; the interval to expect; what is left.
 
     ``left_after`` is what the whole statement would leave, as ``after`` says it of its charges.  A
-    number that is met in steps shows its first.
+    number that is met in steps shows its first.  Return notices of what is dear, too.
     """
     kept = len(accountant.history.blocks)
     try:
         plan = make(accountant, [target for each in progress for target in each.targets])
         left = after(accountant.charges(plan.measurements))
         bill = Bill(accountant.space)
-        bill.add(accountant.history.blocks[kept:])
+        bill.owners = [place for place, each in enumerate(progress) for _ in each.targets]
+        places = [each.target for each in plan.measurements]
+        bill.add(accountant.history.blocks[kept:], targets=places)
         rows: list[tuple[Any, ...]] = []
         for release in program.releases:
             labels = list(zip(*(group.values for group in release.groups), strict=True))
@@ -144,7 +146,7 @@ def explain(
                     cost = costs[row] if paid else 0.0
                     group = ", ".join(map(_written, labels[row])) if labels else None
                     rows.append((goal.number.label, group, source, cost, upwards(half), left))
-        return rows
+        return rows, tuple(dear(goals, bill))
     finally:
         accountant.history.truncate(kept)
 
@@ -156,6 +158,7 @@ def _written(value: Any) -> str:
     return "NULL" if value is None else str(value)
 
 
+MOST = 0.75  # of the price of a statement
 TOO_DEAR = (
     "what cannot be told from 0 is not met at more than the other groups cost, or than the budget"
 )
@@ -175,6 +178,32 @@ def unmet(
     yield from _less_exact(goal, lost, TOO_DEAR)
     reached = goal.reached([answers[row] for row in progress.going]) if rest else ""
     yield from _less_exact(goal, rest, why, reached)
+
+
+def dear(goals: Sequence[Goal], bill: Bill) -> Iterator[str]:
+    """Yield the notice that one number takes most of the price, and the clause that names it.
+
+    So does a count that is asked within what is meant for a mean beside it.
+    """
+    total = bill.cost()
+    prices = [bill.price(place) for place in range(len(goals))]
+    most = [i for i, price in enumerate(prices) if total and price >= MOST * total]
+    if len(goals) < 2 or len(most) > 1:
+        return
+    for place in most:
+        goal, request = goals[place], goals[place].number.utility
+        shared = any(g.asked == goal.asked and g.number.kind != goal.number.kind for g in goals)
+        if goal.number.named or not shared or goal.number.column is None:
+            continue
+        half, relative = goal.asked
+        unit, delta = " PERCENT" if relative else "", f"{goal.delta:g}"
+        wider = f"{goal.number.column} ({within(10 * half)}{unit}, {delta})"
+        rest = f"({within(half)}{unit}, {delta}), " if request is not None else ""
+        yield (
+            f"{goal.number.label} takes {prices[place] / total:.0%} of what the statement costs, "
+            f"{prices[place] / UNIT:.4g} of {total / UNIT:.4g}: a clause may ask it for less, as "
+            f"WITH UTILITY {rest}{wider}"
+        )
 
 
 def within(half: Fraction) -> str:

@@ -109,23 +109,26 @@ def capped(looks: Mapping[int, Look], families: Sequence[Family]) -> dict[int, L
         return dict(looks)
     dearest = max(prices)
     return {
-        row: look if look.told else _capped(look, families[0], dearest)
-        for row, look in looks.items()
+        row: look if look.told else _capped(look, families, dearest) for row, look in looks.items()
     }
 
 
-def _capped(look: Look, family: Family, dearest: float) -> Look:
+def _capped(look: Look, families: Sequence[Family], dearest: float) -> Look:
     if not look.asked or look.price <= dearest:
         return look
     if not dearest:
         return LOST
-    ((which, half, delta),) = look.asked
-    half = max(half, within(family, dearest, delta))
-    while (cost := price(family, half, delta)) > dearest:
-        half *= Fraction(5, 4)
-    if half > NEWS * look.known:
-        return LOST
-    return replace(look, asked=((which, half, delta),), price=cost)
+    asked, total = [], 0.0
+    for which, wanted, delta in look.asked:
+        family, part = families[which], dearest / len(look.asked)
+        half = max(wanted, within(family, part, delta))
+        while (cost := price(family, half, delta)) > part:
+            half *= Fraction(5, 4)
+        if half > NEWS * look.known:
+            return LOST
+        asked.append((which, half, delta))
+        total += cost
+    return replace(look, asked=tuple(asked), price=total)
 
 
 def bucketed(looks: Mapping[int, Look], families: Sequence[Family]) -> Iterator[AccuracyTarget]:

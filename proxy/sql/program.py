@@ -83,6 +83,8 @@ class Number:
     companions: tuple[Companion, ...] = ()
     type: str = "double precision"  # bigint | numeric | real | double precision
     scale: int = 0  # of a numeric: it is shown with so many decimals
+    column: str | None = None  # of the result, as the clause would name it
+    named: bool = False  # whether the clause does
 
     @property
     def whole(self) -> bool:

@@ -24,6 +24,7 @@ from proxy.sql.bind.relations import BoundQuery, Cte, Env, Scope
 from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.sql.parse import clock, commands, grammar, quantifiers, utility_clause
 from proxy.sql.parse.deep_stack import deeply
+from proxy.sql.parse.identifiers import quoted
 from proxy.sql.parse.parameters import Parameters, bind_parameters
 from proxy.sql.parse.tree import position
 from proxy.sql.parse.views import Create, View, Views, readable_by, readable_in, without_positions
@@ -211,6 +212,7 @@ def _program(binder: Binder, bound: BoundQuery) -> Program:
     columns = tuple(Column(output.name, output.typed.type) for output in bound.outputs)
     if bound.probe:
         return Program(binder.text, (), columns, "", probe=True)
+    _name_columns(binder, bound)
     releases = tuple(point.release() for point in binder.points)
     withs = [*map(relation, releases), *binder.systems.values(), *binder.withs]
     places = count(len(columns))  # the provenances stand after the columns
@@ -225,6 +227,16 @@ def _program(binder: Binder, bound: BoundQuery) -> Program:
         derived=tuple(binder.derived),
         max_cost=binder.max_cost,
     )
+
+
+def _name_columns(binder: Binder, bound: BoundQuery) -> None:
+    """Give each number the name of the first column that reads it, where no other has that name."""
+    names = [output.name for output in bound.outputs]
+    for output in bound.outputs:
+        for point, index in output.typed.numbers if names.count(output.name) == 1 else ():
+            numbers = binder.points[point].numbers
+            if numbers[index].column is None:
+                numbers[index] = replace(numbers[index], column=quoted(output.name))
 
 
 def too_complex(what: str, error: TooLargeError) -> StatementTooComplexError:

@@ -77,6 +77,10 @@ class Goal(Protocol):
     ) -> float | None:
         """Return a lower bound on P(least ≤ number ≤ most) in a row; None where nothing is."""
 
+    @property
+    def asked(self) -> tuple[Fraction, bool]:
+        """The half-width that was asked for, and whether it is in per cent."""
+
     def reached(self, answers: Sequence[Answer]) -> str:
         """Return how near the answers came, in words, where that is less than was asked for."""
 
@@ -92,33 +96,24 @@ def goal_for(
     That is the number's own, then what the session ``asked`` for, then the policy's ``default``;
     ``budget`` is the alpha that any cell can pay, ``first`` what a first look may cost.
     """
-    request = number.utility or asked().of(number)
-    stepwise = number.kind == "avg" or (request is not None and request.relative)
-    if stepwise and number.family.rows > planning.MAX_ROWS_INFERRED:
+    request = number.utility or asked().of(number) or _default(number, asked, default)
+    relative = request.relative
+    wish = checked(request.half_width, request.delta, relative, number.position)
+    if (number.kind == "avg" or relative) and number.family.rows > planning.MAX_ROWS_INFERRED:
         raise NotSupportedError(
             f"{number.label} is met in steps, which more than {planning.MAX_ROWS_INFERRED} groups "
             "are too many for",
             hint="group by fewer columns, or ask for COUNT and SUM with a half_width",
             position=number.position,
         )
-    if request is not None and request.relative:
-        if number.kind not in ("count", "sum"):
-            raise NotSupportedError(
-                f"{number.label} takes no relative utility (PERCENT)",
-                hint="give half_width in the units of the number",
-                position=number.position,
-            )
-        wish = checked(request.half_width, request.delta, True, number.position)
-        return RelativeGoal(number, wish.half_width, float(wish.delta), budget, first)
-    if request is not None:
-        wish = checked(request.half_width, request.delta, False, number.position)
-    else:
-        wish = _default(number, asked, default)
+    half, delta = wish.half_width, float(wish.delta)
     if number.kind == "avg":
         assert number.bounds is not None
         clip = float(number.bounds[0]), float(number.bounds[1])
-        return AverageGoal(number, wish.half_width, float(wish.delta), budget, first, clip)
-    return AbsoluteGoal(number, wish.half_width, float(wish.delta))
+        return AverageGoal(number, half, delta, budget, first, clip, relative)
+    if relative:
+        return RelativeGoal(number, half, delta, budget, first)
+    return AbsoluteGoal(number, half, delta)
 
 
 def _default(number: Number, asked: Callable[[], Wishes], default: Wishes) -> Request:
@@ -129,7 +124,7 @@ def _default(number: Number, asked: Callable[[], Wishes], default: Wishes) -> Re
     found = default.of(number)
     if found is None and number.kind == "avg":
         found = asked().counts
-    if found is None or found.relative:
+    if found is None:
         name = number.label if number.kind == "avg" else number.measure or number.label
         raise UtilityError(
             f"how good must {number.label} be? The query does not say, and there is no default "

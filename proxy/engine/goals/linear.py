@@ -92,6 +92,11 @@ class AbsoluteGoal(LinearGoal):
     delta: float
     steps: int = 1
 
+    @property
+    def asked(self) -> tuple[Fraction, bool]:
+        """The half-width, in the units of the number."""
+        return self.half_width, False
+
     def reached(self, answers: Sequence[Answer]) -> str:
         """Return how near the answers came, in words: nothing, for it is near enough."""
         return ""
@@ -154,6 +159,11 @@ class RelativeGoal(StepwiseGoal, LinearGoal):
     def families(self) -> tuple[Family, ...]:
         """The number itself."""
         return (self.number.family,)
+
+    @property
+    def asked(self) -> tuple[Fraction, bool]:
+        """The half-width, in per cent."""
+        return self.percent, True
 
     def reached(self, answers: Sequence[Answer]) -> str:
         """Return how near the answers came, in words."""

@@ -103,7 +103,7 @@ class Binder(Binding):
             )
         for point, number in {pair for output in columns for pair in output.typed.numbers}:
             numbers = self.points[point].numbers
-            numbers[number] = replace(numbers[number], utility=request)
+            numbers[number] = replace(numbers[number], utility=request, named=True)
 
     def _with(self, node: exp.Expr, scope: Scope) -> Env:
         if node.args.get("recursive"):
