@@ -61,6 +61,9 @@ class Wishes:
         names = [named(number.label)] if AGGREGATE.fullmatch(number.label) else []
         if number.kind == "sum" and number.measure is not None:
             names.append(("sum", number.measure))
+        if number.quantile is not None:
+            names = [("quantile", number.quantile.column), ("quantile", "*")]
+            return next((self.named[name] for name in names if name in self.named), None)
         if counts(number):
             return next((self.named[n] for n in names if n in self.named), self.counts)
         names.append((number.kind, "*"))

@@ -28,6 +28,7 @@ from proxy.inference.accounting import UNIT
 from proxy.inference.plan import AccuracyTarget
 
 TRIES = 10  # of common prices
+NEAR = 1.03  # a price is not looked for nearer than this
 DIGITS = 3  # of the half-widths that are recommended
 
 Fits = Callable[[Sequence[AccuracyTarget]], bool]
@@ -56,14 +57,21 @@ def widened(
         for target, end in zip(targets, ends, strict=True)
     ]
     low = min((price for price in lowest if price), default=0.0)
-    if not 0 < low < high or not fits(at(low)):
+    if not 0 < low < high:
         return None
-    probe = start
+    probe = start if low < start < high else low
+    if fits(at(probe)):
+        low = probe
+    elif probe == low or not fits(at(low)):
+        return None
+    else:
+        high = probe
+    probe = low * NEAR if low == start else math.sqrt(low * high)
     for _ in range(TRIES):
-        if not low < probe < high:
-            probe = math.sqrt(low * high)
+        if high <= low * NEAR:
+            break
         low, high = (probe, high) if fits(at(probe)) else (low, probe)
-        probe = 0.0
+        probe = math.sqrt(low * high)
     return at(low)
 
 

@@ -267,7 +267,7 @@ class Engine:
         most = budget if limit is None else min(budget, float(limit))
         first = min(budget * FIRST, most * FIRST_OF_LIMIT)
         return [
-            goal_for(number, most, first, session.wishes, self.wishes)
+            goal_for(number, release, most, first, session.wishes, self.wishes)
             for release in program.releases
             for number in release.numbers
         ]

@@ -191,7 +191,11 @@ def leave_out(
                 left_out[place].add(row)
             half = len(chunk) // 2
             chunks += [part for part in (chunk[half:], chunk[:half]) if half]
-    wholly = [g for g, out in zip(goals, left_out, strict=True) if len(out) == g.number.family.rows]
+    wholly = [
+        goal
+        for goal, each, out in zip(goals, progress, left_out, strict=True)
+        if each.looks and len(out) == len(each.looks)
+    ]
     history = accountant.history
     answerable = all(goal.known(history, measurer.cancellation) for goal in wholly)
     return tuple(map(frozenset, left_out)), answerable

@@ -174,10 +174,11 @@ def unmet(
     ``refusal`` is why rows were left out; ``why``, what ended the steps of the others.
     """
     out, lost, rest = progress.unmet
-    yield from _less_exact(goal, out, refusal)
-    yield from _less_exact(goal, lost, TOO_DEAR)
+    every = len(progress.looks)
+    yield from _less_exact(goal, every, out, refusal)
+    yield from _less_exact(goal, every, lost, TOO_DEAR)
     reached = goal.reached([answers[row] for row in progress.going]) if rest else ""
-    yield from _less_exact(goal, rest, why, reached)
+    yield from _less_exact(goal, every, rest, why, reached)
 
 
 def dear(goals: Sequence[Goal], bill: Bill) -> Iterator[str]:
@@ -226,8 +227,9 @@ def foreseen(goal: Goal, progress: Progress, refusal: str, most: int) -> Iterato
     ``most`` is what they can cost in all, in 2⁻⁴⁰ alpha.
     """
     out, lost, _ = progress.unmet
-    yield from _less_exact(goal, out, refusal)
-    yield from _less_exact(goal, lost, TOO_DEAR)
+    every = len(progress.looks)
+    yield from _less_exact(goal, every, out, refusal)
+    yield from _less_exact(goal, every, lost, TOO_DEAR)
     if any(look.asked for look in progress.looks.values()):
         yield (
             f"{goal.number.label} is met in up to {goal.steps} steps, each as the answers before "
@@ -236,8 +238,7 @@ def foreseen(goal: Goal, progress: Progress, refusal: str, most: int) -> Iterato
         )
 
 
-def _less_exact(goal: Goal, rows: int, why: str, reached: str = "") -> Iterator[str]:
-    every = goal.number.family.rows
+def _less_exact(goal: Goal, every: int, rows: int, why: str, reached: str = "") -> Iterator[str]:
     groups = f", for {rows} of {every} groups" if every > 1 else ""
     if rows:
         yield f"{goal.number.label} is less exact than was asked{groups}{reached}: {why}"

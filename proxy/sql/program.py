@@ -62,6 +62,16 @@ class Companion:
     negated: bool = False
 
 
+@dataclass(frozen=True)
+class Quantile:
+    """The value below which a part of the records lie; ``edges`` are those of its bins, if any."""
+
+    part: str
+    discrete: bool  # PERCENTILE_DISC
+    column: str  # nothing, where it is of an expression
+    edges: tuple[float, ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Number:
     """One aggregate of a release point: in row i the answer to row i of ``family``, plus ``shift``.
@@ -85,6 +95,7 @@ class Number:
     scale: int = 0  # of a numeric: it is shown with so many decimals
     column: str | None = None  # of the result, as the clause would name it
     named: bool = False  # whether the clause does
+    quantile: Quantile | None = None  # which the counts are measured for, and its request is of
 
     @property
     def whole(self) -> bool:
@@ -120,6 +131,7 @@ class Derived:
     number: int
     kind: str  # min | max | distinct | mode | percentile | spread
     detail: str = ""  # the part of a percentile, PostgreSQL's name of a spread
+    quantile: Quantile | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from typing import Protocol
 from proxy.engine.answers import Answer
 from proxy.engine.goals.averages import AverageGoal
 from proxy.engine.goals.linear import AbsoluteGoal, RelativeGoal
+from proxy.engine.goals.quantiles import QuantileGoal, groups_of
 from proxy.engine.outcomes import Outcome
 from proxy.engine.progress import Expected, PlannedRows, Progress, RowEstimators
 from proxy.errors import NotSupportedError, UtilityError
@@ -26,11 +27,11 @@ from proxy.inference import plan as planning
 from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.history import Cancellation, History, never_cancel
 from proxy.settings import UTILITY, Wishes, checked
-from proxy.sql.program import Companion, Number, Request
+from proxy.sql.program import Companion, Number, Release, Request
 
 
 class Goal(Protocol):
-    """How good one number of a statement must be: AbsoluteGoal, RelativeGoal, AverageGoal."""
+    """How good one number must be: Absolute-, Relative-, Average- or QuantileGoal."""
 
     @property
     def number(self) -> Number:
@@ -89,17 +90,26 @@ class Goal(Protocol):
 
 
 def goal_for(
-    number: Number, budget: float, first: float, asked: Callable[[], Wishes], default: Wishes
+    number: Number,
+    release: Release,
+    budget: float,
+    first: float,
+    asked: Callable[[], Wishes],
+    default: Wishes,
 ) -> Goal:
     """Return how good a number must be: the nearest request wins.
 
     That is the number's own, then what the session ``asked`` for, then the policy's ``default``;
     ``budget`` is the alpha that any cell can pay, ``first`` what a first look may cost.
     """
-    request = number.utility or asked().of(number) or _default(number, asked, default)
+    request = number.utility or asked().of(number) or default.of(number)
+    of_values = number.quantile is not None and request is not None
+    request = request or _default(number, asked, default)
     relative = request.relative
     wish = checked(request.half_width, request.delta, relative, number.position)
-    if (number.kind == "avg" or relative) and number.family.rows > planning.MAX_ROWS_INFERRED:
+    if (
+        number.kind == "avg" or relative or of_values
+    ) and number.family.rows > planning.MAX_ROWS_INFERRED:
         raise NotSupportedError(
             f"{number.label} is met in steps, which more than {planning.MAX_ROWS_INFERRED} groups "
             "are too many for",
@@ -111,6 +121,9 @@ def goal_for(
         assert number.bounds is not None
         clip = float(number.bounds[0]), float(number.bounds[1])
         return AverageGoal(number, half, delta, budget, first, clip, relative)
+    if of_values:
+        groups, values = groups_of(release)
+        return QuantileGoal(number, half, delta, budget, first, groups, values, relative)
     if relative:
         return RelativeGoal(number, half, delta, budget, first)
     return AbsoluteGoal(number, half, delta)
@@ -124,6 +137,8 @@ def _default(number: Number, asked: Callable[[], Wishes], default: Wishes) -> Re
     found = default.of(number)
     if found is None and number.kind == "avg":
         found = asked().counts
+    if found is None and number.quantile is not None:  # its counts are asked as others are
+        found = asked().counts or default.counts
     if found is None:
         name = number.label if number.kind == "avg" else number.measure or number.label
         raise UtilityError(
@@ -156,4 +171,4 @@ def outcome(
         [companion_of(companion, row) for row in range(len(answers))]
         for companion in number.companions
     ]
-    return Outcome(number, goal.delta, estimators, answers, companions)
+    return Outcome(number, goal.delta / goal.steps, estimators, answers, companions)
