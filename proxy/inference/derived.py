@@ -191,14 +191,15 @@ def _present(counts: Counts) -> bool:
 def quantile(counts: Counts, part: Fraction, discrete: bool) -> Ends | None:
     """Return the ends of a quantile; None, where there may be nobody.
 
-    PERCENTILE_CONT lies between the k-th record and the next, where k - 1 ≤ q (N - 1) < k: F - q N
-    is more than -q at the lower one, and at most 1 - q below the upper one.
+    PERCENTILE_CONT lies between the records of which q (N - 1) others are before, rounded down and
+    up: F - q N is more than -q at the lower one, and less than 1 - q below the upper one.
     """
     if not _present(counts):
         return None
     size, q = counts.values.size, float(part)
     over = np.cumsum(counts.counts) - q * float(counts.counts.sum())  # F(x) - q N, at each value
-    below, above = (0.0, 0.0) if discrete else (q, 1 - q)
+    step = 1 / part.denominator  # F - q (N - 1) is a multiple of it
+    below, above = (0.0, 0.0) if discrete else (q - step, 1 - q - step)
 
     def weights(last: int) -> Floats:
         return np.asarray((np.arange(size) <= last) - q)
