@@ -75,6 +75,7 @@ def connect(
     *,
     state: str | Path | None = None,
     utility: tuple[float, float] | str | None = None,
+    max_cost: float | str | None = None,
     user: str | None = None,
     dialect: str = "postgres",
 ) -> Connection:
@@ -83,8 +84,8 @@ def connect(
     ``policy`` may be the URL of a running proxy, ``postgresql://alice@host:5439/cps1988``.
 
     ``utility`` is (half_width, delta) of the counts that bring none, or a text that names others
-    too, ``"50, 0.05; wage 170000, 0.05"``; ``user`` is the analyst of the policy on whose account
-    the statements run.
+    too, ``"50, 0.05; wage 170000, 0.05"``; ``max_cost`` is the most alpha that any one statement
+    may cost; ``user`` is the analyst of the policy on whose account the statements run.
 
     Raises:
         PolicyError: the policy file is missing or wrong.
@@ -94,11 +95,13 @@ def connect(
     if str(policy).startswith(("postgresql:", "postgres:")):
         from proxy.remote import Remote
 
-        return Connection(Remote(str(policy)), user=user, utility=utility, dialect=dialect)
+        engine: Engine | Remote = Remote(str(policy))
+        return Connection(engine, user=user, utility=utility, max_cost=max_cost, dialect=dialect)
     # Imported here, since DuckDB, SciPy and OpenDP take a second that `import proxy` need not wait.
     from proxy.engine import Engine
 
-    return Connection(Engine.open(policy, state), user=user, utility=utility, dialect=dialect)
+    engine = Engine.open(policy, state)
+    return Connection(engine, user=user, utility=utility, max_cost=max_cost, dialect=dialect)
 
 
 class Connection:
@@ -121,12 +124,14 @@ class Connection:
         *,
         user: str | None = None,
         utility: tuple[float, float] | str | None = None,
+        max_cost: float | str | None = None,
         dialect: str = "postgres",
     ) -> None:
         self.closed = False
         self._engine = engine
+        more: dict[str, Any] = {} if max_cost is None else {"max_cost": max_cost}
         try:
-            self._session = engine.session(user=user, utility=utility, dialect=dialect)
+            self._session = engine.session(user=user, utility=utility, dialect=dialect, **more)
         except BaseException:
             engine.close()
             raise

@@ -20,7 +20,7 @@ from psycopg.pq import TransactionStatus as Status
 import proxy.errors as errors
 from proxy.engine.answers import Answer, Result
 from proxy.errors import Error, InsufficientBudgetError, NotSupportedError, SQLSyntaxError
-from proxy.settings import ANSWERS, UTILITY, given
+from proxy.settings import ANSWERS, MAX_COST, UTILITY, Settings, given
 from proxy.sql.parse import grammar as language
 from proxy.sql.parse.parameters import bind_parameters
 from proxy.sql.program import Column
@@ -50,12 +50,13 @@ class Remote:
         user: str | None = None,
         utility: tuple[float, float] | str | None = None,
         dialect: str = "postgres",
+        max_cost: float | str | None = None,
     ) -> RemoteSession:
         """Return a new session; it logs in.
 
         Raises:
             OperationalError, ProgrammingError: there is no proxy, or it does not let us in.
-            UtilityError: the utility makes no sense.
+            UtilityError: the utility or the limit on the cost makes no sense.
         """
         if dialect != "postgres":
             raise NotSupportedError(
@@ -63,11 +64,14 @@ class Remote:
                 hint="leave out dialect=, and write PostgreSQL's",
             )
         wish = None if utility is None else given(utility)
+        most = Settings(cost=max_cost).text(MAX_COST)
         with translated():
             known = conninfo_to_dict(self._url)
             options = f"{known.get('options') or ''} -c {ANSWERS}=on"
             if wish is not None:
                 options += f" -c {UTILITY}={_escaped(str(wish))}"
+            if most:
+                options += f" -c {MAX_COST}={_escaped(most)}"
             more = {"user": user} if user else {}
             conninfo = make_conninfo(self._url, options=options.strip(), **more)
             connection = psycopg.connect(conninfo, autocommit=True)

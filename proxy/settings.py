@@ -18,13 +18,15 @@ from typing import Any
 from proxy.errors import ProgrammingError, UtilityError
 from proxy.policy import Policy, Utility
 from proxy.policy.kinds import decimal
-from proxy.policy.promise import fault
-from proxy.sql.parse.identifiers import FOLD, nearest
+from proxy.policy.promise import AGGREGATE, COLUMN, fault, named
+from proxy.sql.parse.identifiers import nearest
+from proxy.sql.parse.utility_clause import limit
 from proxy.sql.parse.views import Views
 from proxy.sql.program import Number, Request
 from proxy.sql.statement import ON
 
 UTILITY = "privacy.utility"
+MAX_COST = "privacy.max_cost"
 SPEND = "privacy.spend"
 COLUMNS = "privacy.columns"
 HIDE_EMPTY = "privacy.hide_empty"
@@ -35,8 +37,6 @@ HINT = (
     f"SET {UTILITY} = '50, 0.05; wage 170000, 0.05' asks for counts within 50, and sums of wage "
     "within 170000, with confidence 95%"
 )
-COLUMN = r'"(?:[^"]|"")+"|[^\W\d][\w$]*|\*'
-AGGREGATE = re.compile(rf"(\w+)\s*\(\s*(?:[^().]+\.)*({COLUMN})\s*\)")
 DIGITS = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
 ITEM = re.compile(
     rf"\s*(?:(?P<name>(?:\w+\s*\(\s*)?(?:{COLUMN})(?:\s*\))?)(?=[\s(]))?\s*"
@@ -51,7 +51,7 @@ class Wishes:
     """How good numbers must be that say nothing themselves.
 
     ``counts`` is a pair without a name.  A named one is of an aggregate over a column,
-    ``("avg", "wage")``; the name of a column alone is that of its sums.
+    ``("avg", "wage")``; the name of a column alone is that of its sums, ``*`` every column.
     """
 
     counts: Request | None = None
@@ -59,12 +59,16 @@ class Wishes:
 
     def of(self, number: Number) -> Request | None:
         """Return what holds for a number, if anything does."""
-        found = AGGREGATE.fullmatch(number.label)
-        if found and (request := self.named.get((found[1].lower(), _folded(found[2])))):
-            return request
+        names = [named(number.label)] if AGGREGATE.fullmatch(number.label) else []
         if number.kind == "sum" and number.measure is not None:
-            return self.named.get(("sum", number.measure))
-        return self.counts if counts(number) else None
+            names.append(("sum", number.measure))
+        if number.quantile is not None:
+            names = [("quantile", number.quantile.column), ("quantile", "*")]
+            return next((self.named[name] for name in names if name in self.named), None)
+        if counts(number):
+            return next((self.named[n] for n in names if n in self.named), self.counts)
+        names.append((number.kind, "*"))
+        return next((self.named[name] for name in names if name in self.named), None)
 
     def check(self, policy: Policy) -> None:
         """Refuse the name of what is no column of the dataset.
@@ -103,6 +107,7 @@ def counts(number: Number) -> bool:
 def defaults(policy: Policy) -> Wishes:
     """Return what a policy says of the numbers that say nothing themselves."""
     named = {("sum", name): _request(wish) for name, wish in policy.measure_utility.items()}
+    named |= {name: _request(wish) for name, wish in policy.utilities.items()}
     return Wishes(_request(policy.utility) if policy.utility else None, named)
 
 
@@ -113,22 +118,22 @@ def utility(text: str) -> Wishes:
         UtilityError: it is not of that form, or its numbers make no sense.
     """
     general: Request | None = None
-    named: dict[tuple[str, str], Request] = {}
+    others: dict[tuple[str, str], Request] = {}
     at, end = 0, len(text.rstrip(" \t\r\n;"))
     while at < end:
         match = ITEM.match(text, at)
-        name = match and match["name"] and _named(match["name"])
-        if match is None or (name in named if name else general is not None):
+        name = match and match["name"] and named(match["name"])
+        if match is None or (name in others if name else general is not None):
             raise UtilityError(
                 f"utility is two numbers, half_width and delta, not {text!r}", hint=HINT
             )
         request = checked(_exact(match["half"]), _exact(match["delta"]), bool(match["percent"]))
         if name:
-            named[name] = request
+            others[name] = request
         else:
             general = request
         at = match.end()
-    return Wishes(general, named)
+    return Wishes(general, others)
 
 
 def checked(
@@ -165,7 +170,7 @@ def of_user(wish: Utility | None) -> Wishes:
 
 
 def _request(wish: Utility) -> Request:
-    return Request(wish.half_width, wish.delta, source="setting")
+    return Request(wish.half_width, wish.delta, wish.relative, "setting")
 
 
 def _pair(request: Request) -> str:
@@ -173,21 +178,11 @@ def _pair(request: Request) -> str:
     return f"{decimal(request.half_width)}{percent}, {decimal(request.delta)}"
 
 
-def _named(text: str) -> tuple[str, str]:
-    """Return the aggregate and the column that a name stands for."""
-    found = AGGREGATE.fullmatch(text)
-    return (found[1].lower(), _folded(found[2])) if found else ("sum", _folded(text))
-
-
 def _name(aggregate: str, column: str) -> str:
     plain = re.fullmatch(r"[^\W\dA-Z][^\WA-Z]*|\*", column)
     written = column if plain else '"' + column.replace('"', '""') + '"'
-    return written if aggregate == "sum" else f"{aggregate.upper()}({written})"
-
-
-def _folded(name: str) -> str:
-    """Return a name as PostgreSQL keeps it."""
-    return name[1:-1].replace('""', '"') if name.startswith('"') else name.translate(FOLD)
+    bare = aggregate == "sum" and column != "*"
+    return written if bare else f"{aggregate.upper()}({written})"
 
 
 def _exact(text: str) -> Fraction:
@@ -205,6 +200,15 @@ def _exact(text: str) -> Fraction:
     if abs(number.adjusted()) > 300:
         raise UtilityError("half_width or delta is out of any useful range", hint=HINT)
     return Fraction(number)
+
+
+def max_cost(text: str) -> Fraction | None:
+    """Return the most that a statement may cost, in alpha; None where no text says it.
+
+    Raises:
+        UtilityError: it is no number above 0.
+    """
+    return limit(text) if text.strip() else None
 
 
 def switch(text: str) -> bool:
@@ -228,6 +232,7 @@ class Setting:
 
 TABLE = {
     UTILITY: Setting("", utility, "'half_width, delta' of counts; then '; name half_width, delta'"),
+    MAX_COST: Setting("", max_cost, "the most alpha that a statement may cost; what fits is given"),
     SPEND: Setting("on", switch, "off: infer only, refuse what would have to be measured"),
     COLUMNS: Setting("off", switch, "on: add <name>_low, <name>_high, <name>_source columns"),
     HIDE_EMPTY: Setting("off", switch, "on: leave out groups that are probably empty"),
@@ -237,9 +242,14 @@ TABLE = {
 
 
 class Settings:
-    """The settings of a session, and the utility that it began with; ``policy`` is farther away."""
+    """The settings of a session, and those that it began with; ``policy`` is farther away."""
 
-    def __init__(self, wish: Wishes | None = None, policy: Wishes | None = None) -> None:
+    def __init__(
+        self, wish: Wishes | None = None, policy: Wishes | None = None, cost: object = None
+    ) -> None:
+        most = "" if cost is None else str(cost)
+        max_cost(most)
+        self._defaults = {MAX_COST: most}
         self._texts: dict[str, str] = {}
         self.views: Views = {}  # which are a session's own as its settings are
         self._began, self._policy = wish or Wishes(), policy or Wishes()
@@ -272,15 +282,19 @@ class Settings:
 
     def text(self, name: str) -> str:
         """Return a setting as it was written, else the default that holds."""
-        text = self._texts.get(name.lower(), _find(name).default)
+        text = self._written(name)
         if name.lower() == UTILITY and not text.strip():
             return str(self._began) or str(self._policy)
         return text
 
     def value(self, name: str) -> Any:
         """Return what a setting says; of utility, what the session asks for, not the policy."""
-        read = _find(name).read(self._texts.get(name.lower(), _find(name).default))
+        read = _find(name).read(self._written(name))
         return read.over(self._began) if isinstance(read, Wishes) else read
+
+    def _written(self, name: str) -> str:
+        default = _find(name).default
+        return self._texts.get(name.lower(), self._defaults.get(name.lower(), default))
 
     def items(self) -> list[tuple[str, str]]:
         """Return what has been set, in one order."""

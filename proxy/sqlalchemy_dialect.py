@@ -3,8 +3,9 @@
     create_engine("privacyproxy:///policies/cps1988.yaml?utility=50,0.05")
 
 SQL is PostgreSQL's; tables and columns are reflected from the policy.  How good a number must be is
-said with ``utility=`` here, with ``select(...).prefix_with("/*+ UTILITY(50, 0.05) */")``, or in
-text.  Works with SQLAlchemy 1.4 and 2.  A running proxy is reached with ``postgresql+psycopg``.
+said with ``utility=`` here (what a statement may cost with ``max_cost=``), in text, or with
+``select(...).prefix_with("/*+ UTILITY(50, 0.05) */")``.  Works with SQLAlchemy 1.4 and 2.  A
+running proxy is reached with ``postgresql+psycopg``.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class PrivacyProxyDialect(DefaultDialect):
             raise ArgumentError(
                 "the URL names no policy; write privacyproxy:///path/to/policy.yaml"
             )
-        known = {"state", "utility", "user", "dialect"}
+        known = {"state", "utility", "max_cost", "user", "dialect"}
         if unknown := sorted(set(options) - known):
             raise ArgumentError(f"{unknown[0]!r} is none of {', '.join(sorted(known))}")
         if url.username:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.engine.averages import AverageGoal
 from proxy.engine.claims import probability
+from proxy.engine.goals.averages import AverageGoal
 from proxy.inference.family import Family
 from proxy.inference.history import History
 from proxy.inference.query import COUNT, LinearQuery, Term
@@ -84,7 +84,7 @@ def test_claims_about_means_leave_the_end_out_or_not(over, under, end):
         "AVG", Family(sums), Fraction(0), "avg", None, None, denominator=Family(counts),
         bounds=(Fraction(-50), Fraction(50)),
     )  # fmt: skip
-    goal = AverageGoal(number, Fraction(1), 0.05, 0.01, (-50.0, 50.0))
+    goal = AverageGoal(number, Fraction(1), 0.05, 0.01, 0.01, (-50.0, 50.0))
     (estimators,) = goal.estimators(history, [])
     for sign, (claim, holds) in claims(end).items():
         if sign in ("=", "<>"):

@@ -23,7 +23,7 @@ from pathlib import Path
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 from proxy.engine import Engine, init
-from proxy.engine.linear_goals import AbsoluteGoal
+from proxy.engine.goals.linear import AbsoluteGoal
 from proxy.inference import plan as planning
 from proxy.inference.accounting import UNIT, charge, maximum
 from proxy.inference.history import History

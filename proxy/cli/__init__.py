@@ -18,7 +18,16 @@ import click
 from proxy.cli import steward
 from proxy.cli.draft import draft
 from proxy.cli.experiment import experiment
-from proxy.cli.options import SQL, USER, UTILITY, WIDE, about_policy, open_engine
+from proxy.cli.options import (
+    MAX_COST,
+    SQL,
+    USER,
+    UTILITY,
+    WIDE,
+    about_policy,
+    open_engine,
+    open_session,
+)
 from proxy.cli.passwd import passwd
 from proxy.cli.serve import serve
 from proxy.errors import Error, InsufficientBudgetError
@@ -84,6 +93,7 @@ def demo() -> None:
 @about_policy
 @SQL
 @UTILITY
+@MAX_COST
 @USER
 def query(
     policy: str,
@@ -91,19 +101,21 @@ def query(
     state: str | None,
     as_json: bool,
     utility: tuple[float, float] | str | None,
+    max_cost: float | None,
     user: str | None,
 ) -> None:
     """Answer one SQL statement; SQL may be - for standard input."""
     from proxy.cli import show
 
     with closing(open_engine(policy, state)) as engine:
-        show.result(engine.session(user=user, utility=utility).execute(sql), as_json)
+        show.result(open_session(engine, user, utility, max_cost).execute(sql), as_json)
 
 
 @commands.command()
 @about_policy
 @SQL
 @UTILITY
+@MAX_COST
 @USER
 def explain(
     policy: str,
@@ -111,13 +123,14 @@ def explain(
     state: str | None,
     as_json: bool,
     utility: tuple[float, float] | str | None,
+    max_cost: float | None,
     user: str | None,
 ) -> None:
     """Say what a statement would cost; costs nothing."""
     from proxy.cli import show
 
     with closing(open_engine(policy, state)) as engine:
-        session = engine.session(user=user, utility=utility)
+        session = open_session(engine, user, utility, max_cost)
         show.explained(session.explain(sql), as_json)
 
 

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,7 @@ from proxy.errors import UtilityError
 
 if TYPE_CHECKING:
     from proxy.engine import Engine
+    from proxy.engine.session import Session
 
 Command = Callable[..., None]
 
@@ -78,6 +79,12 @@ UTILITY = click.option(
     help="How good counts must be, where the statement does not say: '50, 0.05' is within 50, "
     "with 95% confidence.  '50, 0.05; wage 170000, 0.05' names sums too.",
 )
+MAX_COST = click.option(
+    "--max-cost",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="ALPHA",
+    help="The most that the statement may cost, over all its steps; what that affords is given.",
+)
 USER = click.option("--user", metavar="NAME", help="The analyst of the policy who asks.")
 
 
@@ -86,3 +93,14 @@ def open_engine(policy: str, state: str | None) -> Engine:
     from proxy.engine import Engine
 
     return Engine.open(policy, state)
+
+
+def open_session(
+    engine: Engine,
+    user: str | None,
+    utility: tuple[float, float] | str | None,
+    max_cost: float | None,
+) -> Session:
+    """Return a session with what the options say."""
+    more: dict[str, Any] = {} if max_cost is None else {"max_cost": max_cost}
+    return engine.session(user=user, utility=utility, **more)

@@ -52,8 +52,10 @@ class Bill:
     """The charges of one statement."""
 
     space: Space
+    limit: int | None = None  # of what the statement may cost, over all its steps
     first: int = 0  # the audit line of its first step; 0: nothing was paid
     paid: dict[int, MeasuredFamily] = field(default_factory=dict)  # row of the history -> block
+    charged: int = 0  # the sum of what each step cost, which is no less than what any cell paid
     owners: Sequence[int] = ()  # [target of the next step] the place of its number
     _terms: dict[int, Term] = field(default_factory=dict)  # first row of a block -> its charge
     _asked: dict[int, dict[int, MeasuredFamily]] = field(
@@ -62,22 +64,40 @@ class Bill:
 
     def continued(self) -> Bill:
         """Return the bill of the statement's next part, whose numbers have paid nothing yet."""
-        return Bill(self.space, self.first, _terms=dict(self._terms))
+        return Bill(
+            self.space, self.limit, self.first, charged=self.charged, _terms=dict(self._terms)
+        )
 
     def add(
-        self, blocks: Sequence[MeasuredFamily], line: int = 0, targets: Sequence[int] = ()
+        self,
+        blocks: Sequence[MeasuredFamily],
+        line: int = 0,
+        targets: Sequence[int] = (),
+        cost: int = 0,
     ) -> None:
         """Add what a step has paid; ``targets`` are the places of what each block is for."""
         self.first = self.first or line
+        self.charged += cost
         for block in blocks:
             self.paid |= {row: block for row in block.rows}
             self._terms[block.start] = charge(block.family, block.scale)
         for block, index in zip(blocks, targets, strict=False):
             self._asked.setdefault(self.owners[index], {})[block.start] = block
 
+    @property
+    def rest(self) -> int | None:
+        """What the limit leaves for further steps; None where there is no limit."""
+        return None if self.limit is None else max(self.limit - self.charged, 0)
+
     def cost(self, more: Sequence[Term] = ()) -> int:
         """Return what the dearest cell has paid, with the charges of a further step added."""
         return maximum([*self._terms.values(), *more], self.space).value
+
+    def price(self, place: int) -> int:
+        """Return what the dearest cell paid for what was measured for one number."""
+        return maximum(
+            [self._terms[start] for start in self._asked.get(place, ())], self.space
+        ).value
 
     def rests(self, place: int = -1) -> Rests:
         """Return a record of the paid blocks that one number rests on, its own among them."""

@@ -12,14 +12,15 @@ from dataclasses import replace
 import numpy as np
 
 from proxy.engine.answers import Answer
-from proxy.inference.derived import Counts, Ends, guess, interval
+from proxy.engine.outcomes import Reach
+from proxy.inference.derived import Counts, Ends, Floats, after, guess, interval
 from proxy.sql import Program, Release, Rows
-from proxy.sql.program import Cell, Derived
+from proxy.sql.program import Cell, Derived, Quantile
 
 SOURCE = "derived"
 NOTHING = Answer(math.nan, 0.0, 0.0, 1.0, SOURCE, 0.0)
 Known = Sequence[Sequence[Sequence[Answer]]]  # [release][number][row]
-Reaches = Sequence[tuple[Sequence[float], Sequence[float]]]  # [number]
+Reaches = Sequence[Reach]  # [number]
 WHOLE = ("smallint", "integer", "bigint")
 
 
@@ -54,7 +55,7 @@ def _column(
     base: Release,
     counts: Release,
     answers: Sequence[Answer],
-    reach: tuple[Sequence[float], Sequence[float]],
+    reach: Reach,
 ) -> Iterator[Answer]:
     """Yield a derived number in each row of its release; its estimate is the row's own."""
     *keys, values = (group.values for group in counts.groups)
@@ -65,12 +66,9 @@ def _column(
     for row in range(base.rows):
         chosen = places.get(tuple(group.values[row] for group in base.groups), [])
         chosen.sort(key=lambda i: float(values[i]))  # type: ignore[arg-type]  # numbers
-        known = Counts(
-            np.array([float(values[i]) for i in chosen]),  # type: ignore[arg-type]
-            np.array([answers[i].estimate for i in chosen]),
-            *(np.array([each[i] for i in chosen]) for each in reach),
-        )
-        ends = interval(derived.kind, derived.detail, known)
+        known = _counts(derived, [float(str(values[i])) for i in chosen], chosen, answers, reach)
+        discrete = derived.quantile is not None and derived.quantile.discrete
+        ends = interval(derived.kind, derived.detail, known, discrete)
         confidence = min((answers[i].confidence for i in chosen), default=1.0)
         cost = max((answers[i].cost for i in chosen), default=0.0)
         low, high = ends or _anything(derived, known)
@@ -82,11 +80,40 @@ def _column(
         yield Answer(middle, low, high, confidence, SOURCE, cost)
 
 
+def _counts(
+    derived: Derived,
+    values: Sequence[float],
+    chosen: Sequence[int],
+    answers: Sequence[Answer],
+    reach: Reach,
+) -> Counts:
+    """Return the counts of the values of one group."""
+    near, far = (np.array([each[i] for i in chosen]) for each in (reach.near, reach.far))
+    return Counts(
+        np.array(values),
+        np.array([answers[i].estimate for i in chosen]),
+        near,
+        far,
+        _highs(derived.quantile, values),
+        [reach.estimators[i] for i in chosen] if reach.estimators else (),
+        reach.delta,
+    )
+
+
+def _highs(quantile: Quantile | None, lows: Sequence[float]) -> Floats | None:
+    """Return the upper edges of bins, given their lower ones."""
+    if quantile is None or not quantile.edges:
+        return None
+    return np.array([after(quantile.edges, low) for low in lows])
+
+
 def _anything(derived: Derived, counts: Counts) -> Ends:
     """Return the ends of all possible values of a derived number."""
     if not counts.values.size:
         return (0.0, 0.0)
     low, high = counts.ends
+    if counts.highs is not None:
+        high = float(counts.highs[-1])
     if derived.kind == "distinct":
         return 0.0, float(counts.values.size)
     if derived.kind == "spread":

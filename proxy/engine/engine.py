@@ -41,7 +41,7 @@ from proxy.engine.result import Relations, present
 from proxy.engine.session import Session
 from proxy.errors import Error, StateError
 from proxy.files import enter
-from proxy.inference.accounting import UNIT
+from proxy.inference.accounting import UNIT, budget_units
 from proxy.inference.query import Term
 from proxy.ledger import Ledger
 from proxy.ledger.sqlite import SQLiteLedger
@@ -58,6 +58,8 @@ from proxy.steward import arranged, open_cube, same_policy, take_users, upgrade
 
 WAIT = 0.05  # seconds between two looks whether a statement that waits is cancelled
 NOTHING: Released = {}
+FIRST = 0.01  # of the budget: what the first look of what is met in steps may cost
+FIRST_OF_LIMIT = 0.1  # of what the statement may cost: no more than that
 EMBEDDED_USER = ""  # the user of an embedded connection that names none
 
 
@@ -139,9 +141,10 @@ class Engine:
         user: str | None = None,
         utility: tuple[float, float] | str | None = None,
         dialect: str = "postgres",
+        max_cost: float | str | None = None,
     ) -> Session:
-        """Return a new session of a user, with a default utility."""
-        return Session(self, user or EMBEDDED_USER, utility, dialect)
+        """Return a new session of a user, with a default utility and a limit on each statement."""
+        return Session(self, user or EMBEDDED_USER, utility, dialect, max_cost)
 
     def read_users(self) -> None:
         """Reload the users file, for statements that begin from now on.
@@ -197,7 +200,10 @@ class Engine:
                 allowance = self._left(accountant, session)  # another day may have begun
                 return replace(result, left=allowance.left, left_of=allowance.name)
             goals = self._goals(statement, session)
-            session.bill = session.bill.continued() if session.bill else Bill(accountant.space)
+            if session.bill:
+                session.bill = session.bill.continued()
+            else:
+                session.bill = self._bill(accountant, statement, session)
             with self._cost_in_errors(session):
                 inference = self._answer(accountant, goals, statement.text, session, spend)
             relations = self._relations(statement, session)
@@ -314,12 +320,19 @@ class Engine:
 
     def _goals(self, program: Program, session: Session) -> list[Goal]:
         """Return the goal of every number of a statement."""
-        budget = float(self.policy.privacy.budget)
+        budget, limit = float(self.policy.privacy.budget), session.limit(program)
+        most = budget if limit is None else min(budget, float(limit))
+        first = min(budget * FIRST, most * FIRST_OF_LIMIT)
         return [
-            goal_for(number, budget, session.wishes, self.wishes)
+            goal_for(number, release, most, first, session.wishes, self.wishes)
             for release in program.releases
             for number in release.numbers
         ]
+
+    def _bill(self, accountant: Accountant, program: Program, session: Session) -> Bill:
+        """Return the bill of a statement that has paid nothing yet."""
+        limit = session.limit(program)
+        return Bill(accountant.space, None if limit is None else budget_units(limit))
 
     def _now(self) -> datetime:
         """Return the time in the policy's zone."""
@@ -410,6 +423,7 @@ class Engine:
         with self._turn(session):
             goals = self._goals(program, session)
             accountant = self._accountant(session.privileges)
+            session.bill = self._bill(accountant, program, session)
             now = self._now()
             accountant.catch_up(self.ledger)
             measurer = self._measurer(program.text, session, spend=True)
@@ -421,17 +435,20 @@ class Engine:
                     allowances(session.privileges, accountant, self.ledger, now, more)
                 ).left
 
-            rows = reports.explain(program, goals, first.progress, accountant, measurer.plan, after)
+            rows, dear = reports.explain(
+                program, first.goals, first.progress, accountant, measurer.plan, after
+            )
             if first.refused:
                 return rows, (f"the statement would be refused: {first.refusal}",)
             most = accountant.most_left()
+            most = most if session.bill.limit is None else min(most, session.bill.limit)
             for allowance in spending_allowances(session.privileges, accountant, self.ledger, now):
                 most = min(most, max(allowance.budget - allowance.spent, 0))
             notices = (
                 reports.foreseen(goal, progress, first.refusal, most)
-                for goal, progress in zip(goals, first.progress, strict=True)
+                for goal, progress in zip(first.goals, first.progress, strict=True)
             )
-            return rows, tuple(chain(*notices))
+            return rows, (*first.notices, *chain(*notices), *dear)
 
     def _relations(self, program: Program, session: Session) -> Relations:
         """Return the rows of the relations of schema privacy that a statement reads."""

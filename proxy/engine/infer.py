@@ -8,16 +8,18 @@ gives the same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from proxy.accountant import Accountant
+from proxy.engine.afford import afford, what_fits, with_what_fits
 from proxy.engine.bill import Bill
 from proxy.engine.goals import Goal, outcome
 from proxy.engine.measure import REFUSALS, Measurer, Rows
 from proxy.engine.outcomes import Inference
 from proxy.engine.progress import Progress
-from proxy.engine.reports import unmet
+from proxy.engine.reports import NEXT_TIME, NO_NEARER, dear, unmet
+from proxy.errors import InsufficientBudgetError
 from proxy.inference import plan as planning
 from proxy.inference.history import Cancellation
 
@@ -30,10 +32,12 @@ LeftOut = tuple[frozenset[int], ...]  # [number] rows of which no more is wanted
 class LastStep:
     """The last step of a statement."""
 
+    goals: Sequence[Goal]  # as wide as the limit on the cost has made them
     progress: list[Progress]  # [number] what it was to measure
     planned: Sequence[Rows] | None  # the estimators that it planned with, of every target
     refusal: str = ""  # why rows were left out
-    news: bool = False  # whether it measured something new
+    why: str = NO_NEARER  # what ended the steps
+    notices: tuple[str, ...] = ()
 
 
 def infer(accountant: Accountant, goals: Sequence[Goal], measurer: Measurer) -> Inference:
@@ -41,7 +45,8 @@ def infer(accountant: Accountant, goals: Sequence[Goal], measurer: Measurer) -> 
     bill, cancellation = measurer.session.bill, measurer.cancellation
     assert bill is not None
     last = _meet(accountant, goals, measurer, bill)
-    progress, planned, history = last.progress, last.planned, accountant.history
+    goals, history = last.goals, accountant.history
+    progress, planned = last.progress, last.planned
     if bill.paid or planned is None:  # the history is longer than it was when that was planned
         progress = _progress(accountant, goals, [p.left_out for p in progress], cancellation)
         targets = chain(*(each.targets for each in progress))
@@ -56,27 +61,39 @@ def infer(accountant: Accountant, goals: Sequence[Goal], measurer: Measurer) -> 
         answers = goal.answers(history, estimators, each.left_out, rests)
         answers = bill.priced(goal.number, answers, rests)
         outcomes.append(outcome(goal, history, estimators, answers))
-    notices = (unmet(g, p, last.refusal, last.news) for g, p in zip(goals, progress, strict=True))
-    return Inference(outcomes, bill.cost(), tuple(chain(*notices)))
+    notices = (
+        unmet(goal, each, told.answers, last.refusal, last.why)
+        for goal, each, told in zip(goals, progress, outcomes, strict=True)
+    )
+    said = (*last.notices, *chain(*notices), *dear(goals, bill))
+    return Inference(outcomes, bill.cost(), said)
 
 
 def _meet(
     accountant: Accountant, goals: Sequence[Goal], measurer: Measurer, bill: Bill
 ) -> LastStep:
     """Measure, step by step, until nothing more is needed or possible."""
-    last = LastStep([], None)
+    last = LastStep(goals, [], None)
     left_out: LeftOut = (frozenset(),) * len(goals)
     refusal = ""
-    for _ in range(max((goal.steps for goal in goals), default=1)):
+    later = bill.limit is not None and len({goal.steps for goal in goals}) > 1
+    for _ in range(max((goal.steps for goal in goals), default=1) + later):
         measurer.cancellation()
         accountant.catch_up(measurer.ledger)
         progress = _progress(accountant, goals, left_out, measurer.cancellation)
+        later = later and any(each.new for each in progress)
+        if later:  # sizes are looked at first, so that the limit is shared out knowing all prices
+            progress = [each if each.new else replace(each, targets=()) for each in progress]
+        afforded = afford(accountant, goals, progress, measurer)
+        goals, progress = afforded.goals, afforded.progress
+        notices = last.notices + afforded.notices
         try:
             blocks, planned = measurer.measure(accountant, [each.targets for each in progress])
         except REFUSALS as error:
             refusal = error.message
             left_out, answerable = leave_out(accountant, goals, progress, measurer)
             if not answerable and not bill.paid:
+                with_what_fits(error, accountant, goals, measurer)
                 raise
             progress = _progress(accountant, goals, left_out, measurer.cancellation)
             try:
@@ -84,10 +101,12 @@ def _meet(
             except REFUSALS:  # somebody was faster
                 if not bill.paid:
                     raise
-                return LastStep(progress, last.planned, refusal, last.news)
-        last = LastStep(progress, planned, refusal, bool(blocks))
-        if not blocks:
+                return replace(last, progress=progress, refusal=refusal)
+        why = afforded.refusal or (NEXT_TIME if blocks else NO_NEARER)
+        last = LastStep(goals, progress, planned, refusal, why, notices)
+        if not later and (not blocks or afforded.refusal):
             break
+        later = False
     return last
 
 
@@ -106,22 +125,31 @@ def _progress(
 class Forecast:
     """The first step of a statement, before it is measured."""
 
+    goals: Sequence[Goal]
     progress: list[Progress]  # [number] what it would measure
     refusal: str  # why rows are left out, or the statement is refused
     refused: bool
+    notices: tuple[str, ...] = ()
 
 
 def forecast(accountant: Accountant, goals: Sequence[Goal], measurer: Measurer) -> Forecast:
     """Return what the first step would measure, and whether it would be refused."""
     none: LeftOut = (frozenset(),) * len(goals)
     progress = _progress(accountant, goals, none, measurer.cancellation)
+    try:
+        afforded = afford(accountant, goals, progress, measurer)
+    except InsufficientBudgetError as error:
+        return Forecast(goals, progress, f"{error.message}; {error.hint}", True)
+    goals, progress = afforded.goals, afforded.progress
     refusal = measurer.refusal(accountant, _targets(progress))
     if not refusal:
-        return Forecast(progress, "", False)
+        return Forecast(goals, progress, afforded.refusal, False, afforded.notices)
     left_out, answerable = leave_out(accountant, goals, progress, measurer)
     possible = left_out if answerable else none
     progress = _progress(accountant, goals, possible, measurer.cancellation)
-    return Forecast(progress, refusal, not answerable)
+    if not answerable and (text := what_fits(accountant, goals, measurer)):
+        refusal += f"; {text} would fit"
+    return Forecast(goals, progress, refusal, not answerable, afforded.notices)
 
 
 def leave_out(
@@ -163,7 +191,11 @@ def leave_out(
                 left_out[place].add(row)
             half = len(chunk) // 2
             chunks += [part for part in (chunk[half:], chunk[:half]) if half]
-    wholly = [g for g, out in zip(goals, left_out, strict=True) if len(out) == g.number.family.rows]
+    wholly = [
+        goal
+        for goal, each, out in zip(goals, progress, left_out, strict=True)
+        if each.looks and len(out) == len(each.looks)
+    ]
     history = accountant.history
     answerable = all(goal.known(history, measurer.cancellation) for goal in wholly)
     return tuple(map(frozenset, left_out)), answerable

@@ -7,6 +7,7 @@ refusals depend on public things and released answers only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -34,7 +35,7 @@ from proxy.inference.query import Term, TooLargeError
 from proxy.ledger import Ledger, Measurement, Reads, Transaction
 from proxy.policy import Policy
 from proxy.privileges import access
-from proxy.settings import SPEND
+from proxy.settings import MAX_COST, SPEND
 from proxy.sql.statement import too_complex
 
 Rows = list[Estimator | None]  # an estimator of every row of a family
@@ -116,7 +117,7 @@ class Measurer:
                     step = {STEP: bill.first, COST: bill.cost(terms)} if bill.first else None
                     sequence = tx.audit("measured", user, self.text, cost, step, spent)
             blocks = accountant.history.blocks[kept:]
-            bill.add(blocks, sequence, [each.target for each in plan.measurements])
+            bill.add(blocks, sequence, [each.target for each in plan.measurements], cost)
             accountant.measured(rows, blocks, sequence)
             return blocks, plan.estimators
         except REFUSALS as error:  # nothing was measured: the plan is taken back
@@ -143,6 +144,17 @@ class Measurer:
                 f"this number cannot be measured safely: {error}", hint=error.hint
             ) from error
         return plan
+
+    def cost(self, accountant: Accountant, targets: Sequence[AccuracyTarget]) -> int | None:
+        """Return what the targets would cost; None where they cannot be measured at any price."""
+        kept = len(accountant.history.blocks)
+        try:
+            plan = self.plan(accountant, targets)
+            return accountant.cost(accountant.charges(plan.measurements))
+        except REFUSALS:
+            return None
+        finally:
+            accountant.history.truncate(kept)
 
     def refusal(self, accountant: Accountant, targets: Sequence[AccuracyTarget]) -> str:
         """Return why the targets may not be measured; nothing, where they may."""
@@ -175,10 +187,12 @@ class Measurer:
     def _require_budget(self, accountant: Accountant, terms: Sequence[Term], reads: Reads) -> None:
         """Refuse what would break a budget: of the cells, of the analyst, of the period."""
         self._require_users(accountant.policy, reads)
+        cost, bill = accountant.cost(terms), self.session.bill
+        if bill is not None and bill.rest is not None and cost > bill.rest:
+            raise self.over_limit(cost)
         overspend = accountant.overspend(terms)
         if overspend is not None:
             raise too_dear(overspend)
-        cost = accountant.cost(terms)
         for allowance in spending_allowances(
             self.session.privileges, accountant, reads, self.now()
         ):
@@ -190,6 +204,23 @@ class Measurer:
                     left=allowance.left,
                     hint="ask for a wider interval, or ask the data steward",
                 )
+
+    def over_limit(self, cost: int | None, hint: str | None = None) -> InsufficientBudgetError:
+        """Return the error of a statement, or a step of it, that costs more than its limit."""
+        bill = self.session.bill
+        paid, rest = (bill.charged, bill.rest or 0) if bill is not None else (0, 0)
+        return InsufficientBudgetError(
+            f"refused: the statement costs more than {MAX_COST}, or its MAX COST, allows",
+            requested=math.inf if cost is None else cost / UNIT,
+            spent=paid / UNIT,
+            left=rest / UNIT,
+            hint=hint or "ask for a wider interval, or let it cost more",
+        )
+
+    def refused(self, error: InsufficientBudgetError) -> InsufficientBudgetError:
+        """Return a refusal, having noted it."""
+        self.ledger.note("refused", self.session.user, self.text, {"reason": error.message})
+        return error
 
     def _require_users(self, policy: Policy, reads: Reads) -> None:
         """Refuse to spend under another users file than the ledger was told: its caps differ."""

@@ -20,7 +20,7 @@ class Outcome:
     """What is known of one number."""
 
     number: Number
-    delta: float  # with which an interval may miss
+    delta: float  # with which the interval of one step may miss
     estimators: Sequence[RowEstimators]  # [row]
     answers: Sequence[Answer]  # [row]
     companions: Companions
@@ -47,8 +47,18 @@ class Inference:
         return not self.cost and not self.notices
 
 
-def reaches(outcome: Outcome) -> tuple[list[float], list[float]]:
-    """Return how far each row may be off, with the confidence asked for and for all rows at once.
+@dataclass(frozen=True)
+class Reach:
+    """How far the rows of a number may be off: each alone, all at once, and any sum of them."""
+
+    near: Sequence[float]  # [row] with the confidence asked for, in sums too: √Σ (g · near)²
+    far: Sequence[float]  # [row] of all at once
+    estimators: Sequence[Estimator]  # [row]; none where a row is no linear query, or not known
+    delta: float
+
+
+def reaches(outcome: Outcome) -> Reach:
+    """Return how far each row may be off.
 
     Infinitely far, where the rows are no linear queries, or one of them is not known.
 
@@ -58,10 +68,12 @@ def reaches(outcome: Outcome) -> tuple[list[float], list[float]]:
     rows, delta = outcome.number.family.rows, outcome.delta
     estimators = [row[0] for row in outcome.estimators if len(row) == 1 and row[0] is not None]
     if not estimators or len(estimators) < rows:
-        return [math.inf] * rows, [math.inf] * rows
+        none = [math.inf] * rows
+        return Reach(none, none, (), delta)
     wide = math.sqrt(correlation(estimators))
     near = [wide * _reach(each, delta) for each in estimators]
-    return near, [_reach(each, delta / rows) for each in estimators]
+    far = [planning.half_width(each, delta / rows) for each in estimators]
+    return Reach(near, far, estimators, delta)
 
 
 def _reach(estimator: Estimator, delta: float) -> float:

@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from fractions import Fraction
 from typing import Any
 
 from proxy.accountant import Accountant
 from proxy.engine.allowances import Allowance
+from proxy.engine.answers import Answer
 from proxy.engine.bill import Bill
 from proxy.engine.digits import upwards
 from proxy.engine.goals import Goal
+from proxy.engine.goals.linear import AbsoluteGoal
 from proxy.engine.progress import Progress
 from proxy.inference.accounting import UNIT
 from proxy.inference.plan import AccuracyTarget, Plan
 from proxy.inference.query import Term
+from proxy.policy.kinds import decimal
 from proxy.sql import Column, Program, privacy_schema
 
 
@@ -122,18 +126,20 @@ def explain(
     accountant: Accountant,
     make: Callable[[Accountant, Sequence[AccuracyTarget]], Plan],
     after: Callable[[Sequence[Term]], float],
-) -> list[tuple[Any, ...]]:
+) -> tuple[list[tuple[Any, ...]], tuple[str, ...]]:
     """Return one row for each number: free, or its cost; the interval to expect; what is left.
 
     ``left_after`` is what the whole statement would leave, as ``after`` says it of its charges.  A
-    number that is met in steps shows its first.
+    number that is met in steps shows its first.  Return notices of what is dear, too.
     """
     kept = len(accountant.history.blocks)
     try:
         plan = make(accountant, [target for each in progress for target in each.targets])
         left = after(accountant.charges(plan.measurements))
         bill = Bill(accountant.space)
-        bill.add(accountant.history.blocks[kept:])
+        bill.owners = [place for place, each in enumerate(progress) for _ in each.targets]
+        places = [each.target for each in plan.measurements]
+        bill.add(accountant.history.blocks[kept:], targets=places)
         rows: list[tuple[Any, ...]] = []
         for release in program.releases:
             labels = list(zip(*(group.values for group in release.groups), strict=True))
@@ -145,7 +151,7 @@ def explain(
                     cost = costs[row] if paid else 0.0
                     group = ", ".join(map(_written, labels[row])) if labels else None
                     rows.append((goal.number.label, group, source, cost, upwards(half), left))
-        return rows
+        return rows, tuple(dear(goals, bill))
     finally:
         accountant.history.truncate(kept)
 
@@ -157,6 +163,7 @@ def _written(value: Any) -> str:
     return "NULL" if value is None else str(value)
 
 
+MOST = 0.75  # of the price of a statement
 TOO_DEAR = (
     "what cannot be told from 0 is not met at more than the other groups cost, or than the budget"
 )
@@ -164,15 +171,59 @@ NEXT_TIME = "the steps it was given were not enough; asking again may bring it n
 NO_NEARER = "nothing more that could be measured would bring it nearer"
 
 
-def unmet(goal: Goal, progress: Progress, refusal: str, news: bool) -> Iterator[str]:
+def unmet(
+    goal: Goal, progress: Progress, answers: Sequence[Answer], refusal: str, why: str
+) -> Iterator[str]:
     """Yield the notices that rows met in steps are not as good as they were asked for, and why.
 
-    ``refusal`` is why rows were left out; ``news``, whether the last step measured something new.
+    ``refusal`` is why rows were left out; ``why``, what ended the steps of the others.
     """
     out, lost, rest = progress.unmet
-    yield from _less_exact(goal, out, refusal)
-    yield from _less_exact(goal, lost, TOO_DEAR)
-    yield from _less_exact(goal, rest, NEXT_TIME if news else NO_NEARER)
+    every = len(progress.looks)
+    yield from _less_exact(goal, every, out, refusal)
+    yield from _less_exact(goal, every, lost, TOO_DEAR)
+    reached = goal.reached([answers[row] for row in progress.going]) if rest else ""
+    yield from _less_exact(goal, every, rest, why, reached)
+
+
+def dear(goals: Sequence[Goal], bill: Bill) -> Iterator[str]:
+    """Yield the notice that one number takes most of the price, and the clause that names it.
+
+    So does a count that is asked within what is meant for a mean beside it.
+    """
+    total = bill.cost()
+    prices = [bill.price(place) for place in range(len(goals))]
+    most = [i for i, price in enumerate(prices) if total and price >= MOST * total]
+    if len(goals) < 2 or len(most) > 1:
+        return
+    for place in most:
+        goal, request = goals[place], goals[place].number.utility
+        shared = any(g.asked == goal.asked and g.number.kind != goal.number.kind for g in goals)
+        if goal.number.named or not shared or goal.number.column is None:
+            continue
+        half, relative = goal.asked
+        unit, delta = " PERCENT" if relative else "", f"{goal.delta:g}"
+        wider = f"{goal.number.column} ({within(10 * half)}{unit}, {delta})"
+        rest = f"({within(half)}{unit}, {delta}), " if request is not None else ""
+        yield (
+            f"{goal.number.label} takes {prices[place] / total:.0%} of what the statement costs, "
+            f"{prices[place] / UNIT:.4g} of {total / UNIT:.4g}: a clause may ask it for less, as "
+            f"WITH UTILITY {rest}{wider}"
+        )
+
+
+def within(half: Fraction) -> str:
+    """Return a half-width as a request has it, in a few digits."""
+    return decimal(half) if half.denominator < 10**6 else f"{float(half):.4g}"
+
+
+def widened_to(goal: AbsoluteGoal, half: Fraction, price: str, limit: float) -> str:
+    """Return the notice of a number that is wider than was asked, to cost no more than a limit."""
+    asked = within(goal.half_width)
+    return (
+        f"{goal.number.label} is asked within {within(half)} rather than {asked}, so that the "
+        f"statement costs at most {limit:.4g}: as it was asked it would cost {price}"
+    )
 
 
 def foreseen(goal: Goal, progress: Progress, refusal: str, most: int) -> Iterator[str]:
@@ -181,8 +232,9 @@ def foreseen(goal: Goal, progress: Progress, refusal: str, most: int) -> Iterato
     ``most`` is what they can cost in all, in 2⁻⁴⁰ alpha.
     """
     out, lost, _ = progress.unmet
-    yield from _less_exact(goal, out, refusal)
-    yield from _less_exact(goal, lost, TOO_DEAR)
+    every = len(progress.looks)
+    yield from _less_exact(goal, every, out, refusal)
+    yield from _less_exact(goal, every, lost, TOO_DEAR)
     if any(look.asked for look in progress.looks.values()):
         yield (
             f"{goal.number.label} is met in up to {goal.steps} steps, each as the answers before "
@@ -191,11 +243,10 @@ def foreseen(goal: Goal, progress: Progress, refusal: str, most: int) -> Iterato
         )
 
 
-def _less_exact(goal: Goal, rows: int, why: str) -> Iterator[str]:
-    every = goal.number.family.rows
+def _less_exact(goal: Goal, every: int, rows: int, why: str, reached: str = "") -> Iterator[str]:
     groups = f", for {rows} of {every} groups" if every > 1 else ""
     if rows:
-        yield f"{goal.number.label} is less exact than was asked{groups}: {why}"
+        yield f"{goal.number.label} is less exact than was asked{groups}{reached}: {why}"
 
 
 BUDGET, HISTORY = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any, Protocol
 
 import proxy.engine.reports as reports
@@ -16,7 +17,7 @@ from proxy.errors import Error, NotSupportedError, QueryCanceledError
 from proxy.ledger import Protection
 from proxy.policy import Policy, Users
 from proxy.privileges import Privileges
-from proxy.settings import UTILITY, Settings, Wishes, given, of_user
+from proxy.settings import MAX_COST, UTILITY, Settings, Wishes, given, of_user
 from proxy.sql.parse.parameters import bind_parameters
 from proxy.sql.parse.views import Create, Drop, created, dropped
 from proxy.sql.program import Column, Command, Program
@@ -62,14 +63,20 @@ class Session:
     """One client's statements, on one user's account, with settings of their own."""
 
     def __init__(
-        self, engine: Backend, user: str, utility: tuple[float, float] | str | None, dialect: str
+        self,
+        engine: Backend,
+        user: str,
+        utility: tuple[float, float] | str | None,
+        dialect: str,
+        max_cost: float | str | None = None,
     ) -> None:
         self.user = user
         self.users = engine.users
         self.agreed: Protection | None = None  # the ledger's, with which the users file agrees
         self.privileges = engine.privileges(user)
         wish = of_user(self.privileges.utility)
-        self.settings = Settings(given(utility) if utility is not None else wish, engine.wishes)
+        wish = given(utility) if utility is not None else wish
+        self.settings = Settings(wish, engine.wishes, max_cost)
         self.block = TransactionBlock(self.settings)
         self._engine = engine
         self.dialect = dialect
@@ -140,6 +147,14 @@ class Session:
         chosen: Wishes = self.settings.value(UTILITY)
         chosen.check(self._engine.policy)
         return chosen
+
+    def limit(self, program: Program) -> Fraction | None:
+        """Return the most alpha that a statement may cost: what it says, or SET privacy.max_cost.
+
+        The lesser holds, so that no text passes what a session was given.
+        """
+        limits = (self.settings.value(MAX_COST), program.max_cost)
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def command(self, command: Command) -> Result:
         """Run a statement that releases nothing."""

@@ -25,7 +25,6 @@ from proxy.inference.history import Cancellation, History, never_cancel
 from proxy.inference.plan import AccuracyTarget
 
 STEPS = 5  # of a goal
-PILOT_SHARE = Fraction(1, 100)  # of the budget: what the first look, a pilot, may cost
 BUCKETS = 2  # half-widths are rounded down to this many steps an octave: rows then share a family
 CLOSER = 4  # how many times as near a row is looked at that cannot be told from 0
 EXACT = 0.99  # of a step of the grid: within this a row is known exactly
@@ -46,6 +45,7 @@ class Look:
     price: float = 0.0  # of what is asked, by itself
     met: bool = False
     told: bool = True  # from 0, or not looked at yet
+    new: bool = False  # whether nothing is known of it yet
     known: float = math.inf  # the half-width that is known of a row that cannot be told from 0
 
 
@@ -67,12 +67,31 @@ def priced(families: Sequence[Family], *asked: Asked) -> Look:
 
 def first(family: Family, alpha: float, delta: float) -> Look:
     """Return the first look at a row."""
-    return Look(((0, within(family, alpha, delta), delta),), alpha)
+    return Look(((0, within(family, alpha, delta), delta),), alpha, new=True)
 
 
 def within(family: Family, alpha: float, delta: float) -> Fraction:
     """Return the half-width that ``alpha`` buys for a row, or a little more."""
     return Fraction(family.sensitivity * math.log(1 / delta) / alpha) * family.grid
+
+
+def widest(family: Family, records: int) -> Fraction:
+    """Return the widest half-width that says anything of a row, of at most so many records."""
+    low, high = family.query.span
+    return max(records * family.grid * (high - low) / 2 - family.grid, family.grid)
+
+
+def narrowest(family: Family, alpha: float, delta: float) -> Fraction:
+    """Return the least half-width that a row by itself has for ``alpha``: of whole grid steps."""
+    if not family.sensitivity:
+        return SMALLEST
+    rate = alpha / family.sensitivity
+    goal = math.log(delta * (1 - 1e-9) - 2e-12)  # as in ``planning.least_rate``
+    steps = math.ceil((math.log(2) - math.log1p(math.exp(-rate)) - goal) / rate) - 1
+    half = max(steps, 1) * family.grid
+    while price(family, half, delta) > alpha and half < family.grid * 2 * max(steps, 1):
+        half += family.grid * max(1, steps // 2**40)
+    return half
 
 
 def closer(family: Family, width: float, delta: float) -> Look:
@@ -90,23 +109,26 @@ def capped(looks: Mapping[int, Look], families: Sequence[Family]) -> dict[int, L
         return dict(looks)
     dearest = max(prices)
     return {
-        row: look if look.told else _capped(look, families[0], dearest)
-        for row, look in looks.items()
+        row: look if look.told else _capped(look, families, dearest) for row, look in looks.items()
     }
 
 
-def _capped(look: Look, family: Family, dearest: float) -> Look:
+def _capped(look: Look, families: Sequence[Family], dearest: float) -> Look:
     if not look.asked or look.price <= dearest:
         return look
     if not dearest:
         return LOST
-    ((which, half, delta),) = look.asked
-    half = max(half, within(family, dearest, delta))
-    while (cost := price(family, half, delta)) > dearest:
-        half *= Fraction(5, 4)
-    if half > NEWS * look.known:
-        return LOST
-    return replace(look, asked=((which, half, delta),), price=cost)
+    asked, total = [], 0.0
+    for which, wanted, delta in look.asked:
+        family, part = families[which], dearest / len(look.asked)
+        half = max(wanted, within(family, part, delta))
+        while (cost := price(family, half, delta)) > part:
+            half *= Fraction(5, 4)
+        if half > NEWS * look.known:
+            return LOST
+        asked.append((which, half, delta))
+        total += cost
+    return replace(look, asked=tuple(asked), price=total)
 
 
 def bucketed(looks: Mapping[int, Look], families: Sequence[Family]) -> Iterator[AccuracyTarget]:

@@ -42,10 +42,14 @@ SQL = Text("SQL text")
 # fmt: off
 UTILITY = Record((
     Key("half_width", Number(low=0, open_low=True),
-        "The credible interval may be twice this long, in units of the answer.", required=True),
+        "The credible interval may be twice this long, in units of the answer.",
+        otherwise="percent is there instead"),
+    Key("percent", Number(low=0, open_low=True),
+        "Or so many per cent of the answer, as PERCENT in a query.",
+        otherwise="half_width is there instead"),
     Key("delta", Number(low=0, high=1, open_low=True, open_high=True, most=HALF),
         "The interval's confidence is 1 − delta: for 95% write 0.05.", required=True),
-))
+), ("half_width", "percent"))
 
 SOURCE = Record((
     Key("engine", Choice(("duckdb", "postgres", "spark")),
@@ -163,6 +167,9 @@ POLICY = Record((
     Key("groups", Named(ANALYST, "group"),
         "Caps by group of analysts; the users file says who is in it.", default={}),
     Key("utility", UTILITY, "For counts, when a query brings none."),
+    Key("utilities", Named(UTILITY, "number"), "For other numbers, when a query brings none: "
+        "SUM(age), AVG(wage), QUANTILE(age) (medians and percentiles); * is every column without "
+        "its own.", default={}),
     Key("timezone", Text("an IANA time zone such as Europe/Berlin"),
         "What now() and CURRENT_DATE mean, and times of the source that have a zone.",
         default="UTC"),

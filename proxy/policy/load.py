@@ -32,7 +32,7 @@ from proxy.policy.model import (
     Unit,
     Utility,
 )
-from proxy.policy.promise import HALF, fault
+from proxy.policy.promise import HALF, KINDS, fault, named
 
 CLAIM = re.compile(r"\s*COUNT\s*\(\s*\*\s*\)\s+BETWEEN\s+(\d[\d_]*)\s+AND\s+(\d[\d_]*)\s*", re.I)
 DATABASES = (".duckdb", ".db", ".ddb")
@@ -76,6 +76,7 @@ def load(path: str | os.PathLike[str]) -> Policy:
         state=_place(folder, state) if state else None,
         partition=_partition(item.value["partition"], axes) if "partition" in item.value else None,
         records=item.get("records"),
+        utilities=_utilities(item, axes),
         lines=_lines(item),
     )
 
@@ -87,7 +88,7 @@ def _sensible(item: Item, privacy: Privacy) -> None:
             for n, m in item.value["measures"].value.items()}  # fmt: skip
     for what, (holder, reach) in {"count": (item, records), **most}.items():
         wish = holder.value.get("utility")
-        if wish is not None and wish.get("half_width") >= reach:
+        if wish is not None and wish.get("half_width") and wish.get("half_width") >= reach:
             raise wish.value["half_width"].error(
                 f"no {what} is more than {decimal(reach)}, which max_records allows: an interval "
                 "of this length says nothing"
@@ -111,11 +112,32 @@ def _sensible(item: Item, privacy: Privacy) -> None:
 
 def utility(item: Item) -> Utility:
     """Return a utility that was read, and makes sense."""
-    half_width, delta = item.get("half_width"), item.get("delta")
+    which = "percent" if "percent" in item.value else "half_width"
+    half_width, delta = item.get(which), item.get("delta")
     if wrong := fault(half_width, delta):
-        at = item.value[wrong.message.split()[0]]
-        raise PolicyError(wrong.message, file=at.file, line=at.line, key=at.key, hint=wrong.hint)
-    return Utility(half_width, delta)
+        at = item.value[which if wrong.message.startswith("half_width") else "delta"]
+        message = wrong.message.replace("half_width", which)
+        raise PolicyError(message, file=at.file, line=at.line, key=at.key, hint=wrong.hint)
+    return Utility(half_width, delta, which == "percent")
+
+
+def _utilities(item: Item, axes: Domain) -> dict[tuple[str, str], Utility]:
+    """Return the defaults of numbers by aggregate and column, which there are."""
+    found: dict[tuple[str, str], Utility] = {}
+    columns = ["*", *axes.axis, *(measure.name for measure in axes.measures)]
+    columns += [level for axis in axes.attributes for level in axis.levels or ()]
+    for name, wish in item.value["utilities"].value.items():
+        aggregate, column = named(name)
+        if aggregate not in KINDS:
+            raise wish.error(f"{aggregate} is none of {', '.join(KINDS).upper()}")
+        if column not in columns:
+            raise wish.error(f"no attribute or measure {column}{nearest(column, columns)}")
+        if (aggregate, column) in found:
+            raise wish.error("the same is there twice")
+        if aggregate == "count" and column == "*" and "utility" in item.value:
+            raise wish.error("counts have theirs at utility")
+        found[aggregate, column] = utility(wish)
+    return found
 
 
 def _lines(item: Item) -> dict[str, int]:

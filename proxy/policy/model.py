@@ -28,8 +28,9 @@ VERSION = 2  # of the protection
 class Utility:
     """A credible interval of confidence 1 − delta no longer than 2 · half_width."""
 
-    half_width: Fraction
+    half_width: Fraction  # per cent of the answer where relative
     delta: Fraction
+    relative: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,7 @@ class Policy:
     state: Path | None = None
     partition: Partition | None = None
     records: str = "mutable"
+    utilities: Mapping[tuple[str, str], Utility] = field(default_factory=dict)  # aggregate, column
     lines: Mapping[str, int] = field(default_factory=dict, compare=False)  # of keys with SQL
 
     @property

@@ -1,9 +1,20 @@
-"""What a request for utility may say: one check for every door, from the policy to the clause."""
+"""What a request for utility may say: one check for every door, from the policy to the clause.
+
+A default has the name of what it is of: ``COUNT(*)``, ``SUM(wage)`` or ``wage``, ``AVG(age)``,
+``QUANTILE(age)`` (of medians and percentiles); ``*`` is every column that has none of its own.
+"""
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from typing import NamedTuple
+
+COLUMN = r'"(?:[^"]|"")+"|[^\W\d][\w$]*|\*'
+AGGREGATE = re.compile(rf"(\w+)\s*\(\s*(?:[^().]+\.)*({COLUMN})\s*\)")
+FOLD = str.maketrans({chr(c): chr(c + 32) for c in range(ord("A"), ord("Z") + 1)})
+QUANTILES = ("median", "percentile_cont", "percentile_disc", "percentile")
+KINDS = ("count", "sum", "avg", "quantile")
 
 LEAST, MOST = Fraction(1, 10**9), 10**18  # of a half_width; LEAST of a delta too
 HALF = Fraction(1, 2)
@@ -16,6 +27,20 @@ class Fault(NamedTuple):
 
     message: str
     hint: str
+
+
+def named(text: str) -> tuple[str, str]:
+    """Return the aggregate and the column that the name of a default stands for."""
+    found = AGGREGATE.fullmatch(text)
+    if not found:
+        return "sum", folded(text)
+    aggregate = found[1].lower()
+    return "quantile" if aggregate in QUANTILES else aggregate, folded(found[2])
+
+
+def folded(name: str) -> str:
+    """Return a name as PostgreSQL keeps it."""
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name.translate(FOLD)
 
 
 def fault(half_width: Fraction, delta: Fraction) -> Fault | None:

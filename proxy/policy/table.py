@@ -94,6 +94,7 @@ class Record(Kind):
     """A mapping with known keys."""
 
     keys: tuple[Key, ...]
+    one_of: tuple[str, ...] = ()  # of these keys one is there, and no other
 
     @property
     def words(self) -> str:
@@ -120,6 +121,14 @@ class Record(Kind):
                 raise replace(item, key=where).error(f"missing; expected {key.kind.words}")
             elif key.default is not None:
                 read[key.name] = replace(item, value=key.default, key=where)
+        there = [name for name in self.one_of if name in read]
+        if self.one_of and not there:
+            kind = next(key.kind for key in self.keys if key.name == self.one_of[0])
+            where = f"{item.key}.{self.one_of[0]}" if item.key else self.one_of[0]
+            others = ", or ".join(self.one_of[1:])
+            raise replace(item, key=where).error(f"missing; expected {kind.words}, or {others}")
+        if len(there) > 1:
+            raise read[there[1]].error(f"{there[0]} is there too; keep one of the two")
         return replace(item, value=read)
 
     def schema(self) -> dict[str, Any]:
@@ -130,7 +139,8 @@ class Record(Kind):
             properties[key.name] = {"description": key.help} | key.kind.schema() | default
         required = [key.name for key in self.keys if key.required]
         return {"type": "object", "properties": properties, "additionalProperties": False} | (
-            {"required": required} if required else {}
+            ({"required": required} if required else {})
+            | ({"oneOf": [{"required": [name]} for name in self.one_of]} if self.one_of else {})
         )
 
 

@@ -63,6 +63,16 @@ class Companion:
     negated: bool = False
 
 
+@dataclass(frozen=True)
+class Quantile:
+    """The value below which a part of the records lie; ``edges`` are those of its bins, if any."""
+
+    part: str
+    discrete: bool  # PERCENTILE_DISC
+    column: str  # nothing, where it is of an expression
+    edges: tuple[float, ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Number:
     """One aggregate of a release point: in row i the answer to row i of ``family``, plus ``shift``.
@@ -84,6 +94,9 @@ class Number:
     companions: tuple[Companion, ...] = ()
     type: str = "double precision"  # bigint | numeric | real | double precision
     scale: int = 0  # of a numeric: it is shown with so many decimals
+    column: str | None = None  # of the result, as the clause would name it
+    named: bool = False  # whether the clause does
+    quantile: Quantile | None = None  # which the counts are measured for, and its request is of
 
     @property
     def whole(self) -> bool:
@@ -119,6 +132,7 @@ class Derived:
     number: int
     kind: str  # min | max | distinct | mode | percentile | spread
     detail: str = ""  # the part of a percentile, PostgreSQL's name of a spread
+    quantile: Quantile | None = None
 
 
 @dataclass(frozen=True)
@@ -170,6 +184,7 @@ class Program:
     traces: tuple[Trace | None, ...] = ()  # of the columns; none where there are only plain numbers
     wide: Wide | None = None
     first: tuple[tuple[str, Program], ...] = ()  # results to be released before it is compiled
+    max_cost: Fraction | None = None  # alpha that it may take from a cell, over all its steps
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from fractions import Fraction
 from itertools import count
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ from proxy.sql.expression.faces import keyed, narrow, wide, without_marks
 from proxy.sql.expression.typed import HIDDEN, JUMPS, Form
 from proxy.sql.parse import clock, commands, grammar, quantifiers, utility_clause
 from proxy.sql.parse.deep_stack import deeply
+from proxy.sql.parse.identifiers import quoted
 from proxy.sql.parse.parameters import Parameters, bind_parameters
 from proxy.sql.parse.tree import position
 from proxy.sql.parse.views import Create, View, Views, readable_by, readable_in, without_positions
@@ -174,6 +176,8 @@ def _statement(text: str, source: Source) -> Program | Command:
         binder = Binder(
             source.policy, source.evaluator, text, source.hides_empty, released=source.released
         )
+        for each in (tokens, *(grammar.tokens(view.text) for view in source.views.values())):
+            binder.limit(utility_clause.max_cost(each))
         bound = binder.query(tree, Scope(_views(source), utility_clause.hint(tokens)))
         return _program(binder, bound)
     except TooLargeError as error:
@@ -235,10 +239,11 @@ def _views(source: Source) -> Env:
     return env
 
 
-def _program(binder: Binding, bound: BoundQuery) -> Program:
+def _program(binder: Binding, bound: BoundQuery, limit: Fraction | None = None) -> Program:
     """Return the program of a bound query: its releases, and the SQL over their relations."""
     columns = tuple(Column(output.name, output.typed.type) for output in bound.outputs)
-    first = tuple((key, _program(*each)) for key, each in binder.first.items())
+    binder.limit(limit)  # of the whole statement
+    first = tuple((key, _program(*each, binder.max_cost)) for key, each in binder.first.items())
     places = count(len(columns))  # the provenances stand after the columns
     provenances = tuple(
         next(places) if output.typed.provenance else None for output in bound.outputs
@@ -248,6 +253,7 @@ def _program(binder: Binding, bound: BoundQuery) -> Program:
         return Program(
             binder.text, (), columns, "", provenances, probe=True, first=first, traces=traces
         )
+    _name_columns(binder, bound)
     releases = tuple(point.release() for point in binder.points)
     above = (*binder.systems.values(), *binder.withs)
     form = keyed if traces else narrow
@@ -264,6 +270,7 @@ def _program(binder: Binding, bound: BoundQuery) -> Program:
         traces=traces,
         wide=_wide(bound, releases, above, traces) if traces else None,
         first=first,
+        max_cost=binder.max_cost,
     )
 
 
@@ -315,6 +322,16 @@ def _traces(bound: BoundQuery) -> tuple[Trace | None, ...]:
         numbers, jumps = tuple(sorted(typed.numbers)), typed.chance >= JUMPS
         traces.append(Trace(kind, numbers, parts, form.steps, jumps))
     return tuple(traces) if any(traces) else ()
+
+
+def _name_columns(binder: Binding, bound: BoundQuery) -> None:
+    """Give each number the name of the first column that reads it, where no other has that name."""
+    names = [output.name for output in bound.outputs]
+    for output in bound.outputs:
+        for point, index in output.typed.numbers if names.count(output.name) == 1 else ():
+            numbers = binder.points[point].numbers
+            if numbers[index].column is None:
+                numbers[index] = replace(numbers[index], column=quoted(output.name))
 
 
 def too_complex(what: str, error: TooLargeError) -> StatementTooComplexError:

@@ -1,6 +1,7 @@
 """How good a number must be that says nothing itself: which default holds, and what is refused."""
 
 import itertools
+import re
 from contextlib import closing
 from fractions import Fraction
 
@@ -11,10 +12,10 @@ from hypothesis import strategies as st
 import proxy
 import proxy.policy as policies
 from proxy.cli import run
-from proxy.errors import Error, UtilityError
+from proxy.errors import Error, PolicyError, UtilityError
 from proxy.policy import scram_verifier
 from proxy.policy.kinds import decimal
-from proxy.settings import utility
+from proxy.settings import defaults, utility
 from tests.small import Small
 
 DOMAIN = """\
@@ -316,3 +317,130 @@ def test_even_odds_are_a_request(small, door):
     opened = door(small, "50, 0.5")
     if opened is not None:
         opened.close()
+
+
+# --- every kind of number, in its units or in per cent ---
+
+KINDS = {  # number -> the name of its default, and of every column's
+    "COUNT(*)": ("COUNT(*)", None),
+    "SUM(wage)": ("wage", "SUM(*)"),
+    "SUM(age)": ("SUM(age)", "SUM(*)"),
+    "AVG(wage)": ("AVG(wage)", "AVG(*)"),
+    "AVG(age)": ('avg("age")', "AVG(*)"),
+}
+PAIRS = {"9, 0.3": 0.7, "90 PERCENT, 0.35": 0.65}
+
+
+@pytest.mark.parametrize("number, pair", list(itertools.product(KINDS, PAIRS)))
+def test_a_default_of_each_kind_holds_at_each_door(engine, small, number, pair):
+    """
+    In the session, in what it begins with, and in the policy; that of a column before every one's.
+    """
+    own, every = KINDS[number]
+    wanted = pytest.approx(PAIRS[pair])
+    for name in filter(None, KINDS[number]):
+        assert confidence(engine, number, wish=f"{name} {pair}") == wanted
+        assert confidence(engine, number, text=f"1, 0.05; {name} ({pair})") == wanted
+        assert confidence(engine, number, clause=f"WITH UTILITY ({pair})") == wanted
+        which = "percent" if "PERCENT" in pair else "half_width"
+        half, delta = pair.split()[0].rstrip(","), pair.split()[-1]
+        told = f"utilities: {{'{name}': {{{which}: {half}, delta: {delta}}}}}\n"
+        path = small.folder / "kinds.yaml"
+        path.write_text(DOMAIN.replace("utility: {half_width: 900, delta: 0.2}, ", "") + told)
+        found = defaults(policies.load(path)).named
+        assert [(each.half_width, each.relative) for each in found.values()] == [
+            (int(half), which == "percent")
+        ]
+    if every:
+        text = f"{every} 1, 0.05; {own} {pair}"
+        assert confidence(engine, number, wish=text) == wanted
+
+
+@pytest.mark.parametrize(
+    "told, said",
+    [
+        ("{'MAX(age)': {half_width: 1, delta: 0.1}}", "max is none of COUNT, SUM, AVG, QUANTILE"),
+        ("{'AVG(ages)': {half_width: 1, delta: 0.1}}", "no attribute or measure ages"),
+        ("{'AVG(age)': {delta: 0.1}}", "half_width: missing"),
+        ("{'AVG(age)': {half_width: 1, percent: 3, delta: 0.1}}", "keep one of the two"),
+        ("{'AVG(age)': {percent: 1, delta: 0.9}}", "0.5"),
+        ("{age: {percent: 1, delta: 0.1}, SUM(age): {percent: 1, delta: 0.1}}", "twice"),
+    ],
+)
+def test_a_default_that_means_nothing_is_refused(small, told, said):
+    """
+    With line and key, as any of the policy.
+    """
+    path = small.folder / "wrong.yaml"
+    path.write_text(f"{DOMAIN}utilities: {told}\n")
+    with pytest.raises(PolicyError, match=said) as caught:
+        policies.load(path)
+    assert caught.value.line == len(DOMAIN.splitlines()) + 1
+    assert caught.value.key.startswith("utilities.")
+
+
+@pytest.mark.parametrize("number", ["AVG(wage)", "AVG(age)"])
+@pytest.mark.parametrize("percent", ["20", "3", "0.4"])
+def test_a_mean_within_a_percentage_is_that_near(engine, number, percent):
+    """
+    In steps; asked again it is the same, for nothing.
+    """
+    text = f"SELECT {number} FROM people WITH UTILITY ({percent} PERCENT, 0.1)"
+    first, again = (engine.session().execute(text) for _ in range(2))
+    ((answer,),) = first.answers
+    assert first.notices == again.notices == ()
+    assert again.cost == 0
+    assert answer.low <= 2.6 <= answer.high
+    assert answer.high - answer.low <= 2 * float(percent) / 100 * 2.6
+    assert again.rows == first.rows
+
+
+def test_a_mean_of_nothing_has_no_percentage_and_costs_the_others_nothing(tmp_path):
+    """
+    Its interval stays, with a notice of how many groups; the others are met, at the price that they
+    have without it.
+    """
+    costs = []
+    for ages in ("a, b, c", "a, b"):
+        small = Small(tmp_path / str(len(costs)))
+        small.folder.mkdir()
+        small.data((3, "a", 500), (5, "b", 300), (0, "c", 400))
+        domain = DOMAIN.replace("[a, b]", f"[{ages}]").replace("1000", "10000")
+        engine = small.made("", POLICY, domain)
+        text = "SELECT town, AVG(age) FROM people GROUP BY town WITH UTILITY (5 PERCENT, 0.1)"
+        result = engine.session().execute(text)
+        costs.append(result.cost)
+        for (town, mean), (answer,) in zip(result.rows, result.answers, strict=True):
+            assert answer.low <= mean <= answer.high
+            if town != "c":
+                assert answer.high - answer.low <= 0.1 * float(mean)
+        assert ["1 of 3" in notice for notice in result.notices] == [True] * (len(costs) == 1)
+        engine.close()
+    assert costs[0] <= 1.2 * costs[1]
+
+
+def test_what_takes_most_of_the_price_is_said(tmp_path):
+    """
+    A count within what is meant for a mean beside it, in EXPLAIN UTILITY and in a notice, with a
+    clause that can be sent; not where each number has a request of its own.
+    """
+    small = Small(tmp_path)
+    small.data((3, "a", 600), (5, "b", 400))
+    engine = small.made("", POLICY, DOMAIN.replace("budget: 1000", "budget: 10"))
+    text = "SELECT AVG(age) AS a, COUNT(*) AS \"N\" FROM people WHERE town = 'a' "
+    session = engine.session()
+    asked = f"{text} WITH UTILITY (1, 0.1)"
+    told = [n for n in session.explain(asked).notices if "takes" in n]
+    result = session.execute(asked)
+    (notice,) = result.notices
+    assert re.fullmatch(
+        r"COUNT\(\*\) takes \d\d% of what the statement costs, \S+ of \S+: a clause may ask it for "
+        r'less, as WITH UTILITY \(1, 0.1\), "N" \(10, 0.1\)',
+        notice,
+    )
+    assert told[0].partition("%")[0][:-2] == notice.partition("%")[0][:-2]
+    clause = notice.partition(" as ")[2]
+    again = session.execute(text.replace("= 'a'", "= 'b'") + clause)
+    assert again.cost < result.cost / 3
+    assert again.notices == ()
+    engine.close()

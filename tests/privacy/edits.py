@@ -305,10 +305,15 @@ def _measure_utility(document, rng):
     ) else _measure(document).pop("utility")
 
 
-@edits("measures.<measure>.utility.half_width", "measures.<measure>.utility.delta")
+@edits(
+    "measures.<measure>.utility.half_width",
+    "measures.<measure>.utility.percent",
+    "measures.<measure>.utility.delta",
+)
 def _measure_width(document, rng):
     width, delta = rng.choice((60, 90, 300)), rng.choice((0.05, 0.2))
-    _measure(document)["utility"] = {"half_width": width, "delta": delta}
+    which = rng.choice(("half_width", "percent"))
+    _measure(document)["utility"] = {which: width, "delta": delta}
 
 
 @edits("measures.<measure>.column")

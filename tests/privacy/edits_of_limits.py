@@ -4,6 +4,12 @@ from tests.privacy.documents import ZONES, compared
 from tests.privacy.drafts import GROUP_NAMES, USER_NAMES, cell, guard, limits, membership, where
 from tests.privacy.edits import USER_EDITS, axis_of, edits, toggled
 
+WISHES = (
+    {"half_width": 30, "delta": 0.1},
+    {"half_width": 60, "delta": 0.05},
+    {"percent": 5, "delta": 0.1},
+)
+
 
 @edits("privacy", "privacy.budget")
 def _budget(document, rng):
@@ -200,10 +206,20 @@ _limit_edits("analysts", "analyst")
 _limit_edits("groups", "group")
 
 
-@edits("utility", "utility.half_width", "utility.delta")
+@edits("utility", "utility.half_width", "utility.percent", "utility.delta")
 def _utility(document, rng):
-    pairs = ({"half_width": 30, "delta": 0.1}, {"half_width": 60, "delta": 0.05})
-    toggled(document, "utility", pairs, rng)
+    toggled(document, "utility", WISHES, rng)
+
+
+@edits(
+    "utilities",
+    "utilities.<number>.half_width",
+    "utilities.<number>.percent",
+    "utilities.<number>.delta",
+)
+def _utilities(document, rng):
+    name = rng.choice(("SUM(*)", "AVG(*)", "QUANTILE(*)"))
+    toggled(document.setdefault("utilities", {}), name, WISHES, rng)
 
 
 @edits("timezone")
@@ -287,9 +303,9 @@ def _datasets(users, rng):
 @edits(
     "users.<user>.utility",
     "users.<user>.utility.half_width",
+    "users.<user>.utility.percent",
     "users.<user>.utility.delta",
     into=USER_EDITS,
 )
 def _user_utility(users, rng):
-    pairs = ({"half_width": 30, "delta": 0.1}, {"half_width": 60, "delta": 0.05})
-    toggled(_user(users, rng), "utility", pairs, rng)
+    toggled(_user(users, rng), "utility", WISHES, rng)

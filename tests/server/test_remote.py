@@ -1,6 +1,7 @@
 """PEP 249 over a running proxy: equal to the embedded connection, statement by statement."""
 
 import math
+import re
 
 import pytest
 
@@ -343,3 +344,32 @@ def test_a_hidden_number_s_charge_comes_back(server):
         assert 0 < cursor.cost < 0.1
         assert 0 < cursor.left < 2
         assert cursor.left_of
+
+
+def test_a_limit_on_the_cost_holds_over_the_wire(server):
+    """
+    Given to connect, as an option of the connection, by SET, in the clause, and in a cursor.
+    """
+    text = "SELECT COUNT(*) FROM cps1988 WHERE education = {} WITH UTILITY (9, 0.05)"
+    limited = text.format(3).replace("0.05)", "0.05), MAX COST 0.004")
+    with proxy.connect(server.url(), max_cost=0.004) as connection:
+        cursor = connection.execute(text.format(1))
+        assert 0 < cursor.cost <= 0.004
+        assert any("so that the statement costs at most 0.004" in n for n in cursor.notices)
+        with pytest.raises(UtilityError, match="alpha above 0"):
+            connection.execute("SET privacy.max_cost = -1")
+        connection.execute("SET privacy.max_cost = 0.0000001")
+        with pytest.raises(InsufficientBudgetError, match=r"privacy\.max_cost") as caught:
+            connection.execute(text.format(2))
+        assert "the widest request that says anything" in caught.value.hint
+    with server.connect(options="-c privacy.max_cost=0.004 -c privacy.answers=on") as connection:
+        said = []
+        connection.add_notice_handler(lambda notice: said.append(notice.message_primary))
+        connection.execute(text.format(4))
+        connection.execute("RESET ALL")
+        connection.execute(limited)
+    costs = [float(found[1]) for each in said if (found := re.search(r"cost (0\.\d+),", each))]
+    assert len(costs) == 2
+    assert max(costs) <= 0.004
+    with pytest.raises(UtilityError):
+        proxy.connect(server.url(), max_cost=0)

@@ -171,20 +171,22 @@ def test_rows_without_an_order_come_in_the_order_of_the_domain():
 
 def test_values_are_those_that_are_probably_there():
     """
-    MAX, COUNT(DISTINCT) and percentiles look at values of which the number is present, whatever
-    their noisy count; variances at all.
+    MAX and COUNT(DISTINCT) look at values of which the number is present, whatever their noisy
+    count; variances at all, and percentiles at sums of all.
     """
     found = program(
         "SELECT MAX(children) AS a, COUNT(DISTINCT children) AS b, MEDIAN(children) AS c, "
         "VAR_POP(children) AS d FROM survey"
     )
-    first, second = found.releases
+    first, second, third = found.releases
     assert (first.numbers, second.numbers[0].companions[0].what) == ((), "present")
+    assert (second.numbers[0].quantile, third.numbers[0].quantile.part) == (None, "0.5")
     counts = [0, 0, 5, 4, 0, 0, 0, 3, 9]  # of -2 ... 5, and of NULL
     present = [False, False, True, True, False, False, False, False, True]
-    ((*values, variance),) = postprocess(found, [[], [counts]], evaluator(), [[], [[present]]]).rows
+    told = [[], [[present]], [[present]]]
+    ((*values, variance),) = postprocess(found, [[], [counts], [counts]], evaluator(), told).rows
     mean = (4 + 15) / 12
-    assert values == [1, 2, 0.0]
+    assert values == [1, 2, 1.0]
     assert float(variance) == pytest.approx((4 + 75) / 12 - mean**2)
 
 

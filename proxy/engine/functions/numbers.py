@@ -101,8 +101,8 @@ class Numbers:
         """Return what an interval of several numbers may miss, and what each of its laws may."""
         found = [self.outcome(number) for number in numbers]
         outcomes = [each[0] for each in found if each]
-        delta = max((outcome.delta for outcome in outcomes), default=0.0)
-        return delta, min((outcome.delta / outcome.steps for outcome in outcomes), default=0.0)
+        delta = max((outcome.delta * outcome.steps for outcome in outcomes), default=0.0)
+        return delta, min((outcome.delta for outcome in outcomes), default=0.0)
 
     def drawn(self, number: int, noises: Noises) -> Floats | None:
         """Return draws of a number, as far beyond what is possible as its estimate may be; None of

@@ -29,6 +29,7 @@ OWN = ("budget", "history")  # relations of schema privacy
 DEFAULTS = ["privacy", ".", "utility"]  # the engine knows what holds where nothing was set
 LONG = 2000  # characters of a statement that takes more than some milliseconds to read
 PLACES = {TokenType.FROM, TokenType.COMMA, TokenType.L_PAREN, TokenType.DOT, TokenType.TABLE}
+SIGNS = {TokenType.DASH, TokenType.PLUS, TokenType.DOT}  # before a number
 QUERY = {"SELECT", "WITH", "VALUES", "(", "TABLE"}
 CONTROL = {"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"}
 CONTROL |= {"PREPARE TRANSACTION"}
@@ -418,13 +419,19 @@ def plain(text: str, tokens: Sequence[Token]) -> str:
 
 
 def _clause_end(tokens: Sequence[Token], at: int) -> int | None:
-    """Return the last token of ``(…) [, name (…)]…``; None if this is no utility clause."""
+    """Return the last token of ``(…) [, name (…)] [, MAX COST n]…``; None if it is no clause."""
     last = None
     while True:
         if last is not None:
             if at >= len(tokens) or tokens[at].token_type is not TokenType.COMMA:
                 break
             at += 1
+        if [token.text.upper() for token in tokens[at : at + 2]] == ["MAX", "COST"]:
+            at += 2
+            while at < len(tokens) - 1 and tokens[at].token_type in SIGNS:
+                at += 1
+            last, at = min(at, len(tokens) - 1), at + 1
+            continue
         if at < len(tokens) and tokens[at].token_type is not TokenType.L_PAREN:
             at += 1  # a name
         if at >= len(tokens) or tokens[at].token_type is not TokenType.L_PAREN:

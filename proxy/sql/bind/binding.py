@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
@@ -55,6 +56,7 @@ class Binding(ABC):
     systems: dict[str, str] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
     derived: list[Derived] = field(default_factory=list)
+    max_cost: Fraction | None = None  # of the whole statement, alpha
     reads_protected: int = 0  # references to anything that is not public
     count: int = 0  # of generated names
     constants: int = 0  # constant expressions evaluated so far
@@ -116,6 +118,10 @@ class Binding(ABC):
         del self.ctes[mark.ctes :]
         self.systems = dict(mark.systems)
         self.reads_protected = mark.reads_protected
+
+    def limit(self, cost: Fraction | None) -> None:
+        """Let the statement cost no more than this, if it is less than what was said before."""
+        self.max_cost = min((x for x in (self.max_cost, cost) if x is not None), default=None)
 
     def never(self, where: Iterable[exp.Expr]) -> bool:
         """Return whether one of these conditions is constant and never true."""

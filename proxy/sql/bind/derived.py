@@ -10,14 +10,17 @@ Here is the SQL; their intervals are the mathematics of ``inference.derived``, w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from sqlglot import exp
 
+from proxy.domain import Attribute
 from proxy.errors import NotSupportedError
 from proxy.sql import types
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.protected_rows import ColumnResolver
+from proxy.sql.compile.columns import Axis
 from proxy.sql.compile.groups import Key
 from proxy.sql.compile.moments import has_measure
 from proxy.sql.compile.release_point import ReleasePoint
@@ -25,11 +28,13 @@ from proxy.sql.expression import forms
 from proxy.sql.expression.aggregates import SPREADS, fraction, only_argument, sole
 from proxy.sql.expression.guards import numeric
 from proxy.sql.expression.typed import HIDDEN, TypedSql, coerce
+from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import as_sql, position
-from proxy.sql.program import Companion, Derived, Request
+from proxy.sql.program import Companion, Derived, Quantile, Request
 from proxy.sql.provenance import DERIVED, pack
 
 DOUBLE = "double precision"
+BINNED = ("integer", "decimal")  # types of bins that are numbers
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,7 @@ class Marginal:
     kind: str  # the type of v
     number: tuple[int, int]  # its release point, and its index there
     scale: int | None = None  # of v
+    quantile: Quantile | None = None  # that it is of
 
 
 @dataclass(frozen=True)
@@ -73,20 +79,25 @@ class Marginals:
         lower = self.binding.coefficients.lower
         typed = lower(resolved)
         typed = coerce(typed, "text") if typed.type == "unknown" else typed
-        key = (typed.sql, *(lower(condition).sql for condition in conditions))
+        quantile = self._quantile(call, resolved)
+        key = (typed.sql, str(quantile), *(lower(condition).sql for condition in conditions))
         if key not in self.marginals:
             self.marginals[key] = self._marginal(
-                node, Key("value", resolved, typed, shown), conditions
+                node, Key("value", resolved, typed, shown), conditions, quantile
             )
         marginal = self.marginals[key]
         text, kind, aggregate, *detail = rule(marginal)
         same = [f"q.g{i} IS NOT DISTINCT FROM {self.relation}.g{i}" for i in range(len(self.keys))]
         where = f" WHERE {' AND '.join(same)}" if same else ""
         attributes = self.binding.policy.domain.attributes
-        binned = any(attributes[axis].edges for axis in typed.axes)  # whose values are unknown
-        exact = aggregate and marginal.kind in types.NUMBERS and not binned
+        binned = [attributes[axis] for axis in typed.axes if attributes[axis].edges]
+        known = not binned or (quantile is not None and quantile.edges)  # else values are unknown
+        exact = aggregate and marginal.kind in types.NUMBERS and known
         counts, number = marginal.number
-        derived = Derived(shown, self.relation, f"r{counts}", number, aggregate, *detail)
+        part = detail[0] if detail else ""
+        derived = Derived(shown, self.relation, f"r{counts}", number, aggregate, part, quantile)
+        if aggregate in ("spread", "percentile"):
+            self._announce_bins(shown, aggregate, binned)
         provenance = self._provenance(derived) if exact else None
         return TypedSql(
             f"(SELECT {text} FROM {marginal.name} AS q{where})",
@@ -97,6 +108,43 @@ class Marginals:
             chance=HIDDEN,
             form=forms.number(provenance) if provenance else None,
         )
+
+    def _quantile(self, call: exp.Expr, resolved: exp.Expr) -> Quantile | None:
+        """Return the quantile that a call is, if it is one."""
+        argument = call.this if isinstance(call, exp.Median) else None
+        part, discrete = "0.5", False
+        if isinstance(call, exp.WithinGroup) and isinstance(
+            call.this, exp.PercentileCont | exp.PercentileDisc
+        ):
+            argument, part = sole(call).this, fraction(call.this.this)
+            discrete = isinstance(call.this, exp.PercentileDisc)
+        if not isinstance(argument, exp.Expr):
+            return None
+        column = name_of(argument.this) if isinstance(argument, exp.Column) else ""
+        edges: tuple[float, ...] = ()
+        if isinstance(resolved, Axis):
+            (axis,) = self.binding.coefficients.lower(resolved).axes
+            attribute = self.binding.policy.domain.attributes[axis]
+            if attribute.edges and attribute.type in BINNED:
+                edges = tuple(float(str(each)) for each in attribute.edges)
+        return Quantile(part, discrete, column, edges)
+
+    def _announce_bins(self, shown: str, aggregate: str, binned: Sequence[Attribute]) -> None:
+        """Add the notice of what it costs that values within a bin are not known."""
+        for attribute in binned:
+            if attribute.type not in BINNED:
+                continue
+            edges = [float(str(edge)) for edge in attribute.edges or ()]
+            widest = max(high - low for low, high in pairwise(edges))
+            what = {
+                "spread": "is of the lower edges of the bins: what values differ by within a bin, "
+                "up to its width, is not in it",
+                "percentile": "is as if the values lay evenly within each bin, and no nearer than "
+                "its bin",
+            }[aggregate]
+            self.binding.notices.append(
+                f"{shown} {what} (the widest of {attribute.name} is {widest:g})"
+            )
 
     def _argument(self, node: exp.Expr, call: exp.Expr) -> exp.Expr:
         """Return the expression whose values are aggregated, resolved to axes."""
@@ -122,18 +170,24 @@ class Marginals:
             listed.append(derived)
         return pack(DERIVED, listed.index(derived), self.relation)
 
-    def _marginal(self, node: exp.Expr, value: Key, conditions: list[exp.Expr]) -> Marginal:
+    def _marginal(
+        self, node: exp.Expr, value: Key, conditions: list[exp.Expr], quantile: Quantile | None
+    ) -> Marginal:
         """Return the counts by value and group, as one more release point."""
         base = self.points[0]
         point = self.binding.add(
             (*base.where, *conditions), (*base.keys, value), True, base.branches
         )
-        number = point.add(point.count(), node, self.request, f"COUNT(*) by {as_sql(node)}")
+        label = as_sql(node) if quantile else f"COUNT(*) by {as_sql(node)}"
+        number = point.add(point.count(), node, self.request, label)
         companion = point.companion(number, Companion("present"))
+        point.numbers[number] = replace(point.numbers[number], quantile=quantile)
         width = len(base.keys)
         groups = [f"g{i}" for i in range(width)]
         by = f"PARTITION BY {', '.join(groups)}" if groups else ""
         counted = f"CASE WHEN n{number}x{companion} AND n{number} > 0 THEN n{number} ELSE 0 END"
+        if quantile is not None:  # of sums, which noise moves less than what may be there
+            counted = f"n{number}"
         columns = [*groups, f"g{width} AS v", f"n{number} AS n", f"n{number}x{companion} AS p"]
         inner = (
             f"SELECT {', '.join(columns)}, {counted} AS w FROM {point.name} "
@@ -144,7 +198,7 @@ class Marginals:
             f"{name} AS (SELECT *, sum(w) OVER ({by} ORDER BY v) AS cum, "
             f"sum(w) OVER ({by}) AS tot, max(w) OVER ({by}) AS top FROM ({inner}))"
         )
-        return Marginal(name, value.typed.type, (point.index, number), value.typed.scale)
+        return Marginal(name, value.typed.type, (point.index, number), value.typed.scale, quantile)
 
 
 Rule = Callable[[Marginal], tuple[str, ...]]
@@ -176,12 +230,29 @@ def _rule(node: exp.Expr) -> Rule | None:
         if isinstance(inner, exp.PercentileDisc):
             part = fraction(inner.this)
             return lambda m: (
-                f"min(q.v) FILTER (WHERE q.w > 0 AND q.cum >= {part} * q.tot)",
+                _in_bins(m) or f"min(q.v) FILTER (WHERE q.cum >= {part} * q.tot)",
                 m.kind,
                 "percentile",
                 part,
             )
     return None
+
+
+def _in_bins(marginal: Marginal) -> str:
+    """Return a quantile of bins, as if the values lay evenly within each; else nothing."""
+    quantile = marginal.quantile
+    if quantile is None or not quantile.edges:
+        return ""
+    highs = " ".join(f"WHEN {low!r} THEN {high!r}" for low, high in pairwise(quantile.edges))
+    low, place = "CAST(q.v AS DOUBLE)", f"{quantile.part} * q.tot"
+    share = (
+        f"CASE WHEN q.w > 0 THEN least(greatest(({place} - (q.cum - q.w)) / q.w, 0), 1) ELSE 0 END"
+    )
+    text = f"{low} + (CASE {low} {highs} END - {low}) * {share}"
+    text = f"min({text}) FILTER (WHERE q.cum >= {place})"
+    if quantile.discrete and marginal.kind in types.INTEGERS:
+        text = f"CAST(floor({text}) AS {types.DUCKDB[marginal.kind]})"
+    return text
 
 
 def _logical(marginal: Marginal, name: str) -> tuple[str, ...]:
@@ -199,9 +270,10 @@ def _percentile(marginal: Marginal, part: str) -> tuple[str, ...]:
     """Return a percentile between the two values around its place."""
     _numeric(marginal, "a percentile")
     place = f"({part} * (q.tot - 1))"
+    if text := _in_bins(marginal):
+        return text, DOUBLE, "percentile", part
     low, high = (
-        f"CAST(min(q.v) FILTER (WHERE q.w > 0 AND q.cum > {f}({place})) AS DOUBLE)"
-        for f in ("floor", "ceil")
+        f"CAST(min(q.v) FILTER (WHERE q.cum > {f}({place})) AS DOUBLE)" for f in ("floor", "ceil")
     )
     at = f"max({place} - floor({place}))"
     return f"{low} + ({high} - {low}) * {at}", DOUBLE, "percentile", part

@@ -34,7 +34,7 @@ from proxy.sql.bind.union_all import union_all
 from proxy.sql.expression.faces import narrow, shown
 from proxy.sql.parse.identifiers import name_of, nearest
 from proxy.sql.parse.tree import as_sql, position
-from proxy.sql.parse.utility_clause import Utility, requests
+from proxy.sql.parse.utility_clause import Utility, limited, requests
 from proxy.sql.parse.views import SCHEMA as TEMPORARY
 from proxy.sql.program import Request
 
@@ -45,7 +45,12 @@ class Binder(Binding):
     def apart(self) -> Binder:
         """Return a binder of another statement under the same policy."""
         return Binder(
-            self.policy, self.evaluator, self.text, self.hide_empty, released=self.released
+            self.policy,
+            self.evaluator,
+            self.text,
+            self.hide_empty,
+            max_cost=self.max_cost,
+            released=self.released,
         )
 
     # --- queries -----------------------------------------------------------------------------
@@ -67,6 +72,7 @@ class Binder(Binding):
         named: Mapping[str, Request] = {}
         if isinstance(clause, Utility):
             request, named = requests(clause)
+            self.limit(limited(clause))
             scope = replace(scope, request=request or scope.request)
         if node.args.get("with_"):
             scope = replace(scope, env=self._with(node.args["with_"], scope))
@@ -112,7 +118,7 @@ class Binder(Binding):
             )
         for point, number in {pair for output in columns for pair in output.typed.numbers}:
             numbers = self.points[point].numbers
-            numbers[number] = replace(numbers[number], utility=request)
+            numbers[number] = replace(numbers[number], utility=request, named=True)
 
     def _with(self, node: exp.Expr, scope: Scope) -> Env:
         if node.args.get("recursive"):

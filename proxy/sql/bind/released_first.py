@@ -37,6 +37,7 @@ def released_first(binding: Binding, query: exp.Expr, scope: Scope) -> BoundQuer
         )
     apart = binding.apart()
     bound = apart.query(query.copy(), Scope(_unbound(scope.env), scope.request))
+    binding.limit(apart.max_cost)
     key = _key(query, scope)
     rows = binding.released.get(key)
     if apart.first:

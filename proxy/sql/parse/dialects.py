@@ -1,7 +1,7 @@
 """The languages that statements may be written in: sqlglot's dialects, with the utility clause.
 
-The clause is ``WITH UTILITY (half_width [PERCENT], delta) [, name (half_width, delta)] ...``, last
-in a query, before or after a LIMIT; after a UNION it covers the whole.
+The clause is ``WITH UTILITY (half_width [PERCENT], delta) [, name (half_width, delta)] ...
+[, MAX COST alpha]``, last in a query, before or after a LIMIT; after a UNION it covers the whole.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import TokenType
 
 from proxy.errors import NotSupportedError
-from proxy.sql.parse.utility_clause import Utility, UtilityItem
+from proxy.sql.parse.utility_clause import MaxCost, Utility, UtilityItem
 
 
 class ToChar(exp.Expression, exp.Func):
@@ -48,6 +48,10 @@ class UtilityParser(Parser):
 
     def _parse_utility_item(self) -> Any:
         start = self._curr
+        if self._match_text_seq("MAX", "COST"):
+            limit = MaxCost(this=self._parse_unary())
+            limit.meta["start"] = start.start
+            return self.expression(limit)
         name = None if self._curr.token_type is TokenType.L_PAREN else self._parse_id_var()
         self._match_l_paren()
         half_width = self._parse_unary()

@@ -1,9 +1,9 @@
 """Text to tree: PostgreSQL's grammar, plus the utility clause, hints, and the limits on a text.
 
-The clause is ``WITH UTILITY (half_width [PERCENT], delta) [, name (half_width, delta)] ...``, last
-in a query, before or after a LIMIT; after a UNION it covers the whole.  A hint is any comment that
-reads ``UTILITY(half_width, delta)``.  Invariant: nothing is parsed before its length and its
-nesting are known to be small.
+The clause is ``WITH UTILITY (half_width [PERCENT], delta) [, name (half_width, delta)] ...
+[, MAX COST alpha]``, last in a query, before or after a LIMIT; after a UNION it covers the whole.
+A hint is any comment that reads ``UTILITY(half_width, delta)``, ``MAX_COST(alpha)``, or both.
+Invariant: nothing is parsed before its length and its nesting are known to be small.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from proxy.errors import (
 )
 from proxy.sql.parse.dialects import language
 from proxy.sql.parse.literals import plain
-from proxy.sql.parse.utility_clause import HINT, Utility, hint, pair
+from proxy.sql.parse.utility_clause import MaxCost, Utility, hint, hinted, max_cost
 
 MAX_BYTES = 1_000_000
 MAX_DIGITS = 2000  # of one number: Python reads 4300, and few are this long
@@ -122,8 +122,7 @@ def to_postgres(text: str, given: Sequence[Token], name: str) -> tuple[str, list
     request = hint(given)
     for node in list(tree.find_all(exp.Hint)):  # where the language has hints of its own
         written = node.sql(comments=False).removeprefix("/*+").removesuffix("*/")
-        if request is None and (match := HINT.fullmatch(written)):
-            request = pair(match[1], source="hint")
+        request = request or hinted(written)
         node.pop()
     for written_time in tree.find_all(exp.TimeToStr):
         shape = written_time.args.get("format")
@@ -143,6 +142,8 @@ def to_postgres(text: str, given: Sequence[Token], name: str) -> tuple[str, list
         unit = " PERCENT" if request.relative else ""
         numbers = f"{_plain(request.half_width)}{unit}, {_plain(request.delta)}"
         postgres = f"/*+ UTILITY({numbers}) */ {postgres}"
+    if (most := max_cost(given)) is not None:
+        postgres = f"/*+ MAX_COST({_plain(most)}) */ {postgres}"
     return postgres, tokens(postgres)
 
 
@@ -151,6 +152,8 @@ def _plain(number: Fraction) -> str:
 
 
 def _written(item: exp.Expr) -> str:
+    if isinstance(item, MaxCost):
+        return f"MAX COST {item.this.sql()}"
     name = item.args.get("name")
     unit = " PERCENT" if item.args.get("percent") else ""
     pair = f"({item.this.sql()}{unit}, {item.expression.sql()})"

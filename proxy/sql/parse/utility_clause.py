@@ -1,7 +1,7 @@
-"""Utility requests: the clause WITH UTILITY, and hints in comments.
+"""Utility requests, and what a statement may cost: the clause WITH UTILITY, and hints in comments.
 
-A hint is any comment that reads ``UTILITY(half_width, delta)``.  Defaults, of the session or of the
-policy, are not of the statement and are not looked for here.
+A hint is any comment that reads ``UTILITY(half_width, delta)``, ``MAX_COST(alpha)`` or both.
+Defaults, of the session or of the policy, are not of the statement and are not looked for here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from proxy.errors import UtilityError
 from proxy.policy.promise import fault
 from proxy.sql.program import Request
 
-HINT = re.compile(r"\s*\+?\s*UTILITY\s*\(([^()]*)\)\s*", re.IGNORECASE)
+HINT = re.compile(r"(UTILITY|MAX_COST)\s*\(([^()]*)\)[\s,]*", re.IGNORECASE)
+HINTS = re.compile(rf"\s*\+?\s*(?:{HINT.pattern})+", re.IGNORECASE)
 NUMBER = r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d{1,3})?)\s*"
 
 
@@ -26,7 +27,7 @@ PAIR = re.compile(rf"\(?{NUMBER}(percent|%)?\s*,{NUMBER}\)?", re.IGNORECASE)
 
 
 class Utility(exp.Expression):
-    """The utility clause: a list of UtilityItem."""
+    """The utility clause: a list of UtilityItem and MaxCost."""
 
     arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
 
@@ -42,14 +43,55 @@ class UtilityItem(exp.Expression):
     }
 
 
+class MaxCost(exp.Expression):
+    """``MAX COST alpha``: the most that the whole statement may take from a cell's budget."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
 def hint(tokens: Sequence[Token]) -> Request | None:
-    """Return the request of a hint, if there is one."""
-    for token in tokens:
-        for comment in token.comments:
-            match = HINT.fullmatch(comment)
-            if match:
-                return pair(match[1], source="hint")
-    return None
+    """Return the request of the first hint that has one."""
+    comments = (comment for token in tokens for comment in token.comments)
+    return next((asked for each in comments if (asked := hinted(each))), None)
+
+
+def hinted(comment: str) -> Request | None:
+    """Return the request of a comment, if it is a hint."""
+    found = _hints(comment, "UTILITY")
+    return pair(found[0], source="hint") if found else None
+
+
+def max_cost(tokens: Sequence[Token]) -> Fraction | None:
+    """Return the least of the limits on the cost that the hints set, if one does."""
+    comments = [comment for token in tokens for comment in token.comments]
+    texts = [text for each in comments for text in _hints(each, "MAX_COST")]
+    return min((limit(text) for text in texts), default=None)
+
+
+def limit(text: str) -> Fraction:
+    """Return the limit on the cost of a statement that a text is, in alpha.
+
+    Raises:
+        UtilityError: it is none.
+    """
+    match = re.fullmatch(NUMBER, text)
+    return _limit(Fraction(match[1]) if match else None)
+
+
+def _limit(found: Fraction | None, position: int | None = None) -> Fraction:
+    if found is None or found <= 0:
+        raise UtilityError(
+            "the most that a statement may cost is an alpha above 0",
+            hint="for example 0.05; to spend nothing, SET privacy.spend = off",
+            position=position,
+        )
+    return found
+
+
+def _hints(comment: str, name: str) -> list[str]:
+    """Return what stands in the brackets of the hints of one name, if a comment is hints."""
+    found = HINT.findall(comment) if HINTS.fullmatch(comment) else []
+    return [text for which, text in found if which.upper() == name]
 
 
 def pair(text: str, source: str) -> Request:
@@ -70,7 +112,7 @@ def requests(clause: Utility) -> tuple[Request | None, dict[str, Request]]:
     """Return the request of a clause for all numbers, and those for named columns."""
     general: Request | None = None
     named: dict[str, Request] = {}
-    for item in clause.expressions:
+    for item in clause.find_all(UtilityItem):
         at = item.meta.get("start", -1) + 1 or None
         numbers = (_number(item.this, at), _number(item.expression, at))
         asked = request(*numbers, bool(item.args.get("percent")), position=at)
@@ -87,6 +129,15 @@ def requests(clause: Utility) -> tuple[Request | None, dict[str, Request]]:
                 position=at,
             )
     return general, named
+
+
+def limited(clause: Utility) -> Fraction | None:
+    """Return the limit on the cost that a clause sets; the least, of several."""
+    limits = []
+    for item in clause.find_all(MaxCost):
+        at = item.meta.get("start", -1) + 1 or None
+        limits.append(_limit(_number(item.this, at), at))
+    return min(limits, default=None)
 
 
 def _number(node: exp.Expr, at: int | None) -> Fraction:

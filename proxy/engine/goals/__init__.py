@@ -17,8 +17,9 @@ from fractions import Fraction
 from typing import Protocol
 
 from proxy.engine.answers import Answer
-from proxy.engine.averages import AverageGoal
-from proxy.engine.linear_goals import AbsoluteGoal, RelativeGoal
+from proxy.engine.goals.averages import AverageGoal
+from proxy.engine.goals.linear import AbsoluteGoal, RelativeGoal
+from proxy.engine.goals.quantiles import QuantileGoal, groups_of
 from proxy.engine.outcomes import Outcome
 from proxy.engine.progress import Expected, PlannedRows, Progress, RowEstimators
 from proxy.errors import NotSupportedError, UtilityError
@@ -26,11 +27,11 @@ from proxy.inference import plan as planning
 from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.history import Cancellation, History, never_cancel
 from proxy.settings import UTILITY, Wishes, checked
-from proxy.sql.program import Companion, Number, Request
+from proxy.sql.program import Companion, Number, Release, Request
 
 
 class Goal(Protocol):
-    """How good one number of a statement must be: AbsoluteGoal, RelativeGoal, AverageGoal."""
+    """How good one number must be: Absolute-, Relative-, Average- or QuantileGoal."""
 
     @property
     def number(self) -> Number:
@@ -77,43 +78,55 @@ class Goal(Protocol):
     ) -> float | None:
         """Return a lower bound on P(least ≤ number ≤ most) in a row; None where nothing is."""
 
+    @property
+    def asked(self) -> tuple[Fraction, bool]:
+        """The half-width that was asked for, and whether it is in per cent."""
+
+    def reached(self, answers: Sequence[Answer]) -> str:
+        """Return how near the answers came, in words, where that is less than was asked for."""
+
     def expected(self, history: History, paid: Mapping[int, MeasuredFamily]) -> list[Expected]:
         """Return source, cost and half-width of every row, if what is planned were measured."""
 
 
-def goal_for(number: Number, budget: float, asked: Callable[[], Wishes], default: Wishes) -> Goal:
+def goal_for(
+    number: Number,
+    release: Release,
+    budget: float,
+    first: float,
+    asked: Callable[[], Wishes],
+    default: Wishes,
+) -> Goal:
     """Return how good a number must be: the nearest request wins.
 
     That is the number's own, then what the session ``asked`` for, then the policy's ``default``;
-    ``budget`` is the alpha of a cell.
+    ``budget`` is the alpha that any cell can pay, ``first`` what a first look may cost.
     """
-    request = number.utility or asked().of(number)
-    stepwise = number.kind == "avg" or (request is not None and request.relative)
-    if stepwise and number.family.rows > planning.MAX_ROWS_INFERRED:
+    request = number.utility or asked().of(number) or default.of(number)
+    of_values = number.quantile is not None and request is not None
+    request = request or _default(number, asked, default)
+    relative = request.relative
+    wish = checked(request.half_width, request.delta, relative, number.position)
+    if (
+        number.kind == "avg" or relative or of_values
+    ) and number.family.rows > planning.MAX_ROWS_INFERRED:
         raise NotSupportedError(
             f"{number.label} is met in steps, which more than {planning.MAX_ROWS_INFERRED} groups "
             "are too many for",
             hint="group by fewer columns, or ask for COUNT and SUM with a half_width",
             position=number.position,
         )
-    if request is not None and request.relative:
-        if number.kind not in ("count", "sum"):
-            raise NotSupportedError(
-                f"{number.label} takes no relative utility (PERCENT)",
-                hint="give half_width in the units of the number",
-                position=number.position,
-            )
-        wish = checked(request.half_width, request.delta, True, number.position)
-        return RelativeGoal(number, wish.half_width, float(wish.delta), budget)
-    if request is not None:
-        wish = checked(request.half_width, request.delta, False, number.position)
-    else:
-        wish = _default(number, asked, default)
+    half, delta = wish.half_width, float(wish.delta)
     if number.kind == "avg":
         assert number.bounds is not None
         clip = float(number.bounds[0]), float(number.bounds[1])
-        return AverageGoal(number, wish.half_width, float(wish.delta), budget, clip)
-    return AbsoluteGoal(number, wish.half_width, float(wish.delta))
+        return AverageGoal(number, half, delta, budget, first, clip, relative)
+    if of_values:
+        groups, values = groups_of(release)
+        return QuantileGoal(number, half, delta, budget, first, groups, values, relative)
+    if relative:
+        return RelativeGoal(number, half, delta, budget, first)
+    return AbsoluteGoal(number, half, delta)
 
 
 def _default(number: Number, asked: Callable[[], Wishes], default: Wishes) -> Request:
@@ -124,7 +137,9 @@ def _default(number: Number, asked: Callable[[], Wishes], default: Wishes) -> Re
     found = default.of(number)
     if found is None and number.kind == "avg":
         found = asked().counts
-    if found is None or found.relative:
+    if found is None and number.quantile is not None:  # its counts are asked as others are
+        found = asked().counts or default.counts
+    if found is None:
         name = number.label if number.kind == "avg" else number.measure or number.label
         raise UtilityError(
             f"how good must {number.label} be? The query does not say, and there is no default "
@@ -160,4 +175,6 @@ def outcome(
         tuple(history.estimate(each) for each in row if each is not None)
         for row in (estimators if number.kind == "avg" else ())
     ]
-    return Outcome(number, goal.delta, estimators, answers, companions, goal.steps, estimates)
+    return Outcome(
+        number, goal.delta / goal.steps, estimators, answers, companions, goal.steps, estimates
+    )

@@ -10,8 +10,8 @@ from fractions import Fraction
 from proxy.engine.answers import Answer
 from proxy.engine.bill import source
 from proxy.engine.claims import open_ended, probability
-from proxy.engine.progress import Expected, PlannedRows, Progress, RowEstimators
-from proxy.engine.stepwise import StepwiseGoal
+from proxy.engine.goals.stepwise import StepwiseGoal
+from proxy.engine.progress import Expected, PlannedRows, Progress, RowEstimators, rather
 from proxy.errors import OperationalError
 from proxy.inference import plan as planning
 from proxy.inference import steps
@@ -93,6 +93,15 @@ class AbsoluteGoal(LinearGoal):
     steps: int = 1
 
     @property
+    def asked(self) -> tuple[Fraction, bool]:
+        """The half-width, in the units of the number."""
+        return self.half_width, False
+
+    def reached(self, answers: Sequence[Answer]) -> str:
+        """Return how near the answers came, in words: nothing, for it is near enough."""
+        return ""
+
+    @property
     def target(self) -> AccuracyTarget:
         """What one plan must meet: the number itself."""
         return AccuracyTarget(self.number.family, self.half_width, self.delta)
@@ -142,13 +151,24 @@ class RelativeGoal(StepwiseGoal, LinearGoal):
     number: Number
     percent: Fraction
     delta: float
-    budget: float  # alpha of a cell
+    budget: float  # alpha that any cell can pay
+    first: float  # alpha of the first look
     steps: int = STEPS
 
     @property
     def families(self) -> tuple[Family, ...]:
         """The number itself."""
         return (self.number.family,)
+
+    @property
+    def asked(self) -> tuple[Fraction, bool]:
+        """The half-width, in per cent."""
+        return self.percent, True
+
+    def reached(self, answers: Sequence[Answer]) -> str:
+        """Return how near the answers came, in words."""
+        halves = [(a.high - a.low) / 2 / abs(a.estimate) for a in answers if a.estimate]
+        return rather([100 * half for half in halves], self.percent, "%")
 
     def _look(
         self, history: History, row: int, estimators: RowEstimators, cancellation: Cancellation

@@ -1,21 +1,22 @@
 """AVG: within a half-width, in steps.
 
 AVG is a ratio S / C: its interval is the hull of {t in the clip: |Ŝ - tĈ| ≤ half_width(S - tC)},
-right for every C ≥ 1, since S - tC is itself a linear query with a posterior of its own.
+right for every C ≥ 1, since S - tC is itself a linear query with a posterior of its own.  Per cent
+are those of the mean that is known so far: at first, of the largest that it can be.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from proxy.engine.answers import Answer
 from proxy.engine.bill import source
 from proxy.engine.claims import below, open_ended
-from proxy.engine.progress import RowEstimators
-from proxy.engine.stepwise import StepwiseGoal
+from proxy.engine.goals.stepwise import StepwiseGoal
+from proxy.engine.progress import RowEstimators, rather
 from proxy.inference import plan as planning
 from proxy.inference import steps
 from proxy.inference.dense_system import MeasuredFamily
@@ -33,13 +34,18 @@ RARE = 1e-6  # the chance that is left of a ratio's denominator being nothing
 
 @dataclass(frozen=True, eq=False)
 class AverageGoal(StepwiseGoal):
-    """AVG(measure) = mid + U / C, U = SUM - mid · COUNT, within ``half_width``, in steps."""
+    """AVG(x) = mid + U / C, U = SUM - mid · COUNT, within ``half_width``, in steps.
+
+    The half-width is in the units of x, or in per cent of the mean where ``relative``.
+    """
 
     number: Number
     half_width: Fraction
     delta: float
-    budget: float  # alpha of a cell
+    budget: float  # alpha that any cell can pay
+    first: float  # alpha of the first look
     clip: tuple[float, float]
+    relative: bool = False
     steps: int = STEPS
 
     @property
@@ -47,6 +53,20 @@ class AverageGoal(StepwiseGoal):
         """Count and sum."""
         assert self.number.denominator is not None
         return self.number.denominator, self.number.family
+
+    @property
+    def asked(self) -> tuple[Fraction, bool]:
+        """The half-width, and whether it is in per cent."""
+        return self.half_width, self.relative
+
+    def reached(self, answers: Sequence[Answer]) -> str:
+        """Return how near the answers came, in words."""
+        halves = [(answer.high - answer.low) / 2 for answer in answers]
+        if not self.relative:
+            return rather(halves, self.half_width)
+        sizes = [abs(answer.estimate) or math.nan for answer in answers]
+        percents = [100 * half / size for half, size in zip(halves, sizes, strict=True)]
+        return rather(percents, self.half_width, "%")
 
     def _look(
         self, history: History, row: int, estimators: RowEstimators, cancellation: Cancellation
@@ -59,22 +79,50 @@ class AverageGoal(StepwiseGoal):
             return steps.MET
         width, under = planning.half_width(bottom, self._delta), history.estimate(bottom)
         if under <= width:
-            most = SHARE * float(self.half_width) * (under + width)
+            most = SHARE * self._within(self._largest) * (under + width)
             sums = (self.families[1], Fraction(max(most, 0.0)), self._delta)
             if under + width < 1 or steps.price(*sums) > self.budget:
                 return steps.LOST
             return steps.closer(self.families[0], width, self._delta)
         size, middle = max(under, 1.0), float(self.number.shift)
         distance = max(self.clip[1] - middle, middle - self.clip[0])
+        within, told = self._within(self._largest), True
         if top is not None:
             if self._enough(history, top, bottom):
                 return steps.MET
             ratio = abs(history.estimate(top)) / size
-            distance = min(distance, ratio + 2 * float(self.half_width))
-        goal = float(self.half_width) * size
+            if self.relative:
+                within, told = self._next(history, top, bottom)
+            distance = min(distance, ratio + 2 * within)
+        goal = within * size
         count = Fraction(max(SHARE * goal / max(distance, 1e-9), 1e-6))
         total = Fraction(SHARE * goal)
-        return self._asked(history, row, top is None, count, total, cancellation)
+        look = self._asked(history, row, top is None, count, total, cancellation)
+        if told:
+            return look
+        return replace(look, told=False) if look.price <= self.budget else steps.LOST
+
+    @property
+    def _largest(self) -> float:
+        """The largest size that a mean can have."""
+        return max(abs(self.clip[0]), abs(self.clip[1]))
+
+    def _within(self, size: float) -> float:
+        """Return the half-width that a mean of this size may have."""
+        half = float(self.half_width)
+        return half / 100 * size if self.relative else half
+
+    def _next(self, history: History, top: Estimator, bottom: Estimator) -> tuple[float, bool]:
+        """Return the half-width to ask for next, of a relative goal; and whether it tells the mean
+        from 0, which else it may do next time.
+        """
+        low, high = self._interval(history, top, bottom)[1:]
+        share, width = float(self.half_width / 100), (high - low) / 2
+        size = abs(low + high) / 2
+        if size <= width:
+            return width / steps.CLOSER, False
+        half = share * (size - width) / (1 + share)
+        return (max(half, width / steps.CLOSER) if size <= 2 * width else half), True
 
     def _asked(
         self,
@@ -159,6 +207,9 @@ class AverageGoal(StepwiseGoal):
     def _enough(self, history: History, top: Estimator, bottom: Estimator) -> bool:
         """Return whether the interval is no longer than was asked for."""
         under = history.estimate(bottom)
+        if self.relative:
+            mean, low, high = self._interval(history, top, bottom)
+            return max(high - mean, mean - low) <= self._within(abs(mean))
         if under <= 0:  # NULL, somewhere in the clip
             return self.clip[1] - self.clip[0] <= 2 * float(self.half_width)
         ratio = float(self.number.shift) + history.estimate(top) / under
@@ -177,6 +228,14 @@ class AverageGoal(StepwiseGoal):
         if top is None or bottom is None:
             one = [each for each in (bottom, top) if each]
             return Answer(math.nan, low, high, 1 - self.delta, *source(one, paid))
+        estimate, low, high = self._interval(history, top, bottom)
+        return Answer(estimate, low, high, 1 - self.delta, *source([bottom, top], paid))
+
+    def _interval(
+        self, history: History, top: Estimator, bottom: Estimator
+    ) -> tuple[float, float, float]:
+        """Return the mean, NaN where it may be of nobody, and the ends of its interval."""
+        low, high = self.clip
         estimate, under = math.nan, history.estimate(bottom)
         if under > 0:
             outside = self._outside(history, top, bottom)
@@ -185,4 +244,4 @@ class AverageGoal(StepwiseGoal):
             low, high = hull_end(outside, middle, low), hull_end(outside, middle, high)
             if under > planning.half_width(bottom, self._delta):  # else it may be of nobody
                 estimate = middle
-        return Answer(estimate, low, high, 1 - self.delta, *source([bottom, top], paid))
+        return estimate, low, high

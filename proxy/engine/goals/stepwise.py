@@ -10,13 +10,14 @@ from proxy.inference import steps
 from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.family import Family
 from proxy.inference.history import Cancellation, History, never_cancel
-from proxy.inference.steps import PILOT_SHARE, Look
+from proxy.inference.steps import Look
 
 
 class StepwiseGoal:
     """What is met in steps: a look at every row says what the next step wants of it."""
 
     budget: float
+    first: float
     delta: float
     steps: int
 
@@ -69,7 +70,7 @@ class StepwiseGoal:
         return list(zip(*columns, strict=True))
 
     def _first(self) -> Look:
-        return steps.first(self.families[0], self.budget * float(PILOT_SHARE), self._delta)
+        return steps.first(self.families[0], self.first, self._delta)
 
     def _look(
         self, history: History, row: int, estimators: RowEstimators, cancellation: Cancellation
