@@ -21,7 +21,7 @@ from proxy.cli.experiment import experiment
 from proxy.cli.options import SQL, USER, UTILITY, WIDE, about_policy, open_engine
 from proxy.cli.passwd import passwd
 from proxy.cli.serve import serve
-from proxy.errors import Error, InsufficientBudgetError
+from proxy.errors import Error, InsufficientBudgetError, PolicyError
 
 WRONG, REFUSED, INTERRUPTED = 2, 3, 130
 
@@ -46,6 +46,10 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         help_of = getattr(getattr(error, "ctx", None), "command_path", "privacy-proxy")
         _complain(error.format_message(), hint=f"{help_of} --help")
+        return WRONG
+    except PolicyError as error:
+        for each in (error, *error.others):
+            _complain(each.message, None, each.hint)
         return WRONG
     except Error as error:
         _complain(error.message, error.detail, error.hint)

@@ -12,6 +12,7 @@ from proxy.steward.changes import (
     upgrade,
 )
 from proxy.steward.inspection import CheckReport, GuardReport, audit, check, guards, verify
+from proxy.steward.loading import loaded
 from proxy.steward.recovery import RestoreReport, backup, restore
 from proxy.steward.snapshots import RebuildReport, open_cube
 
@@ -29,6 +30,7 @@ __all__ = [
     "check",
     "guards",
     "init",
+    "loaded",
     "open_cube",
     "rebuild",
     "restore",

@@ -22,7 +22,8 @@ from proxy.privileges import users_of
 from proxy.protection import protection, upgraded
 from proxy.sql.compile.release_point import space
 from proxy.state import ledger_path, state_folder
-from proxy.steward.changes import arranged, loaded, opened, same_policy
+from proxy.steward.changes import arranged, opened, same_policy
+from proxy.steward.loading import loaded
 from proxy.steward.snapshots import fingerprinted, verify_cube
 
 
@@ -111,7 +112,7 @@ def guards(policy: str | Path, state: str | Path | None = None) -> list[GuardRep
     other, may become certain of a count between L and U to at most 1 - exp(-B (U - L + 1)), B
     what the cell has paid (paper, §5).
     """
-    found = loaded(policy)
+    found = loaded(policy, source=False)
     with opened(found, state_folder(found, state)) as ledger:
         found = arranged(found, ledger)
         same_policy(found, protection(found), ledger)
