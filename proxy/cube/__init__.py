@@ -7,10 +7,21 @@ of the policy meets in the data, ``faults`` what of the policy does not fit it. 
 here is exact, hence as secret as the data; only the engine may call it.
 """
 
-from proxy.cube.building import Report, Rule, build, survey
+from proxy.cube.building import Look, Report, Rule, build, survey
 from proxy.cube.cells import Cube
 from proxy.cube.file import verify
 from proxy.cube.sources.coded import faults
 from proxy.cube.sources.duckdb import fingerprint, recipe
 
-__all__ = ["Cube", "Report", "Rule", "build", "faults", "fingerprint", "recipe", "survey", "verify"]
+__all__ = [
+    "Cube",
+    "Look",
+    "Report",
+    "Rule",
+    "build",
+    "faults",
+    "fingerprint",
+    "recipe",
+    "survey",
+    "verify",
+]

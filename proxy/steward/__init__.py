@@ -1,6 +1,6 @@
 """What a data steward does to a dataset's state, and sees of it."""
 
-from proxy.cube import Report
+from proxy.cube import Report, Rule
 from proxy.steward.changes import (
     ApplyReport,
     apply,
@@ -13,6 +13,7 @@ from proxy.steward.changes import (
 )
 from proxy.steward.inspection import CheckReport, GuardReport, audit, check, guards, verify
 from proxy.steward.loading import loaded
+from proxy.steward.prices import Price
 from proxy.steward.recovery import RestoreReport, backup, restore
 from proxy.steward.snapshots import RebuildReport, open_cube
 
@@ -20,9 +21,11 @@ __all__ = [
     "ApplyReport",
     "CheckReport",
     "GuardReport",
+    "Price",
     "RebuildReport",
     "Report",
     "RestoreReport",
+    "Rule",
     "apply",
     "arranged",
     "audit",

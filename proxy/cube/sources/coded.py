@@ -1,10 +1,11 @@
 """The SQL of ``coded``: a row for each row of the source, its values as codes and quanta.
 
 Columns: for attribute i its code c<i> (see ``coding``); for measure k its quanta q<k> (NULL where
-it has no value) and what it met, m<k>: INSIDE, CLIPPED, UNREADABLE or NO_VALUE; the privacy
-``unit``, and ``mix``, which orders the rows of a unit by their content.  Four selects, one in the
-other: the policy's expressions (e), the values they are read as (k, x), what those that cannot be
-read are (d, f: a DOUBLE; z, y: whether NULL), codes and quanta.
+it has no value) and what it met, m<k>: INSIDE, CLIPPED, UNREADABLE or NO_VALUE; l<j> for each of
+them, what a value that is not read looks like (see ``looks``); the privacy ``unit``, and ``mix``,
+which orders the rows of a unit by their content. Four selects, one in the other: the policy's
+expressions (e), the values they are read as (k, x), what those that cannot be read are (d, f: a
+DOUBLE; z, y: whether NULL), codes and quanta.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import duckdb
 
-from proxy.cube.sources import coding
+from proxy.cube.sources import coding, looks
 from proxy.cube.sources.duckdb import (
     RECORDS,
     columns,
@@ -34,6 +35,8 @@ from proxy.sql.source_expressions import expression
 from proxy.sql.source_expressions import identifier as name
 
 UNIT = "privacy.unit.column"
+MISSING = "the source has no column"
+SOME = 30  # columns that a message names
 INSIDE, CLIPPED, UNREADABLE, NO_VALUE = range(4)
 
 
@@ -56,12 +59,18 @@ def coded(policy: Policy, connection: duckdb.DuckDBPyConnection) -> str:
         typed += [f"e{i}", f"{coding.key(axis, f'e{i}', kinds[i])} AS k{i}"]
         told += [f"{far} AS d{i}", f"{coding.null(f'e{i}', kinds[i], f'k{i}', axis.type)} AS z{i}"]
         out.append(f"CAST({_code(connection, i, axis, joins)} AS INTEGER) AS c{i}")
+        found = looks.look(f"e{i}", kinds[i], f"c{i}", axis.type, axis)
+        out.append(f"CAST({found} AS VARCHAR) AS l{i}")
     for k, measure in enumerate(measures):
         e, kind = f"e{len(axes) + k}", kinds[len(axes) + k]
         typed += [e, f"{coding.number(e, kind, coding.quanta(measure)[0])} AS x{k}"]
         told += [f"{coding.double(e, kind, f'x{k}')} AS f{k}"]
         told += [f"{coding.null(e, kind, f'x{k}', 'decimal')} AS y{k}"]
         out += _measured(k, measure)
+        found = looks.look(
+            e, kind, f"CASE WHEN m{k} = {UNREADABLE} THEN {coding.UNREADABLE} END", "decimal"
+        )
+        out.append(f"CAST({found} AS VARCHAR) AS l{len(axes) + k}")
     rows = f'SELECT {", ".join(given)} FROM {RECORDS} AS "a record"'
     rows = f"SELECT {', '.join(told)} FROM (SELECT {', '.join(typed)} FROM ({rows}))"
     rows = f"SELECT {', '.join(out)} FROM ({rows}) AS t {' '.join(joins)}"
@@ -85,14 +94,22 @@ def faults(policy: Policy, sources: Mapping[str, str]) -> list[Error]:
                 except (PolicyError, SourceError) as error:
                     words = error.message.removeprefix(f"{key}: ")
                     placed = isinstance(error, PolicyError) and error.file
-                    found.append(error if placed else fault(policy, key, words, error.hint))
+                    hint = error.hint or (_columns(known) if MISSING in words else None)
+                    found.append(error if placed else fault(policy, key, words, hint))
             if missing := _no_unit(policy, known):
-                found.append(fault(policy, UNIT, missing))
+                found.append(fault(policy, UNIT, missing, _columns(known)))
     except PolicyError as error:
         found.append(error)
     except SourceError as error:
         found.append(fault(policy, "source", error.message, error.hint))
     return found
+
+
+def _columns(known: Mapping[str, str]) -> str:
+    """Return the source's columns in words, with the blanks around their names."""
+    names = [name if name == name.strip() else f"'{name}' with blanks around it" for name in known]
+    more = f" and {len(names) - SOME} more" if len(names) > SOME else ""
+    return f"its columns are {', '.join(names[:SOME])}{more}"
 
 
 def _coding(part: Attribute | Measure | None) -> None:
