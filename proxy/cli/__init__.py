@@ -21,6 +21,7 @@ from proxy.cli.experiment import experiment
 from proxy.cli.options import SQL, USER, UTILITY, WIDE, about_policy, open_engine
 from proxy.cli.passwd import passwd
 from proxy.cli.serve import serve
+from proxy.cli.users import users
 from proxy.errors import Error, InsufficientBudgetError, PolicyError
 
 WRONG, REFUSED, INTERRUPTED = 2, 3, 130
@@ -89,19 +90,29 @@ def demo() -> None:
 @SQL
 @UTILITY
 @USER
+@click.option(
+    "--csv", "as_csv", is_flag=True, help="Print CSV; the ends of intervals beside numbers."
+)
 def query(
     policy: str,
     sql: str,
     state: str | None,
     as_json: bool,
+    as_csv: bool,
     utility: tuple[float, float] | str | None,
     user: str | None,
 ) -> None:
     """Answer one SQL statement; SQL may be - for standard input."""
     from proxy.cli import show
 
+    if as_json and as_csv:
+        raise click.UsageError("--json or --csv, not both")
     with closing(open_engine(policy, state)) as engine:
-        show.result(engine.session(user=user, utility=utility).execute(sql), as_json)
+        result = engine.session(user=user, utility=utility).execute(sql)
+    if as_csv:
+        show.csv(result)
+    else:
+        show.result(result, as_json)
 
 
 @commands.command()
@@ -148,5 +159,5 @@ def history(policy: str, state: str | None, as_json: bool, wide: bool, user: str
         show.history(engine.history(user), as_json, wide)
 
 
-for _command in (draft, experiment, passwd, serve, *steward.COMMANDS):
+for _command in (draft, experiment, passwd, serve, users, *steward.COMMANDS):
     commands.add_command(_command)

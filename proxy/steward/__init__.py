@@ -13,6 +13,7 @@ from proxy.steward.changes import (
 )
 from proxy.steward.inspection import CheckReport, GuardReport, audit, check, guards, verify
 from proxy.steward.loading import loaded
+from proxy.steward.people import Person, people
 from proxy.steward.prices import Price
 from proxy.steward.recovery import RestoreReport, backup, restore
 from proxy.steward.snapshots import RebuildReport, open_cube
@@ -21,6 +22,7 @@ __all__ = [
     "ApplyReport",
     "CheckReport",
     "GuardReport",
+    "Person",
     "Price",
     "RebuildReport",
     "Report",
@@ -35,6 +37,7 @@ __all__ = [
     "init",
     "loaded",
     "open_cube",
+    "people",
     "rebuild",
     "restore",
     "same_policy",
