@@ -22,9 +22,9 @@ class Unread(Exception):
 class Faults:
     """The faults noted so far of a file, and of what belongs to it."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, errors: Iterable[Error] = ()) -> None:
         self.file = file
-        self.errors: list[Error] = []
+        self.errors: list[Error] = list(errors)
 
     def add(self, error: Error) -> None:
         """Note a fault, or all that one exception carries; each once."""

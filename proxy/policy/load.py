@@ -93,7 +93,8 @@ def read(path: str | os.PathLike[str]) -> Reading:
         lines=_lines(item),
     )
     keys.explain(faults.errors)
-    return Reading(policy, faults, _sources(item), _lacking(item, axes))
+    sources, lacking = _sources(item), _lacking(item, axes)
+    return Reading(policy, Faults(faults.file, faults.errors), sources, lacking)
 
 
 def _lacking(item: Item, axes: Domain) -> frozenset[str]:
