@@ -113,7 +113,8 @@ class Record(Kind):
         for name, child in item.value.items():
             if name not in names:
                 near = nearest(name, names)
-                child.report(f"unknown key{near}; allowed: {', '.join(names)}")
+                allowed = ", ".join(key.name for key in self.keys if not key.later)
+                child.report(f"unknown key{near}; allowed: {allowed}")
                 meant |= dict.fromkeys(near_names(name, names), child.unread())
         read = {}
         for key in self.keys:

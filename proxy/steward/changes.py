@@ -237,7 +237,7 @@ def apply(
     Raises:
         StateError: it protects less than the one in force, and that was not accepted.
     """
-    new = loaded(policy)
+    new = loaded(policy, absent=True)  # only other cells need it
     folder = state_folder(new, state)
     with opened(new, folder) as ledger:
         new = arranged(new, ledger)

@@ -18,8 +18,10 @@ from proxy.sql.conditions import region
 from proxy.sql.evaluator.evaluator import Evaluator
 
 
-def loaded(policy: str | Path, source: bool = True) -> Policy:
+def loaded(policy: str | Path, source: bool = True, absent: bool = False) -> Policy:
     """Return a policy whose every key is right and supported, with the source that it fits.
+
+    Without ``source`` nobody looks whether it does; with ``absent`` only where the source is there.
 
     Raises:
         PolicyError: it is wrong, or has a key that is not supported yet; all its faults.
@@ -32,7 +34,8 @@ def loaded(policy: str | Path, source: bool = True) -> Policy:
                 if not _names(cell.where, lacking):
                     faults.tried(_condition, cell, found, evaluator)
     faults.tried(users_of, found)
-    if source and found.source.engine == "duckdb" and found.source.path:
+    path = found.source.path
+    if source and found.source.engine == "duckdb" and path and (path.exists() or not absent):
         for error in cubes.faults(found, sources):
             faults.add(error)
     keys.explain(faults.errors)

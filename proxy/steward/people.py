@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import proxy.policy as policies
+from proxy.files import enter
 from proxy.inference.accounting import UNIT
 from proxy.policy.weaker import UNLISTED
 from proxy.privileges import access, users_of
@@ -42,8 +43,9 @@ def people(policy: str | Path, state: str | Path | None = None) -> list[Person]:
         PolicyError: the policy or the users file is wrong.
     """
     found = policies.load(policy)
-    now = access(found, users_of(found))
     folder = state_folder(found, state)
+    enter(folder)
+    now = access(found, users_of(found))
     if not ledger_path(folder).exists():
         return [
             _person(name, each, True, 0, None) for name, each in now.items() if name != UNLISTED

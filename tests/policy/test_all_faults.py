@@ -16,7 +16,7 @@ from proxy.errors import PolicyError
 from proxy.policy import keys, scram_verifier
 from proxy.policy.kinds import Boolean, Choice, Date, Kind, Number, Secret, Text, Value
 from proxy.policy.table import Either, Many, Named, Record
-from proxy.steward import loaded
+from proxy.steward import apply, init, loaded, rebuild
 from tests.searches import share
 
 POLICY = yaml.safe_load("""
@@ -257,3 +257,22 @@ def test_every_command_tells_them_all(tmp_path, capsys, command):
     assert len(errors) == of_file_only.get(command, 5), lines
     assert all(re.match(r"error: .*(policy|users)\.yaml:\d+: ", line) for line in errors)
     assert len(lines) >= 2 * len(errors) or command == "serve"
+
+
+def test_a_budget_can_be_changed_while_the_source_is_away(tmp_path):
+    """
+    `apply` needs the source for other cells only; `init` and `rebuild` say that it is missing.
+    """
+    policy = planted(tmp_path, [])
+    init(policy)
+    policy.write_text(policy.read_text().replace("  floor: 0.001", "  floor: 0.002"))
+    (tmp_path / "values.csv").write_text(DATA)
+    text = policy.read_text()
+    text = text.replace("path: people.csv\n      column", "path: values.csv\n      column")
+    policy.write_text(text.replace("towns:\n    path: people.csv", "towns:\n    path: values.csv"))
+    apply(policy)
+    (tmp_path / "people.csv").unlink()
+    policy.write_text(policy.read_text().replace("  floor: 0.002", "  floor: 0.003"))
+    assert apply(policy).applied
+    with pytest.raises(PolicyError, match=r"policy.yaml:\d+: source: .* does not exist"):
+        rebuild(policy)
