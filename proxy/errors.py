@@ -272,9 +272,13 @@ class InsufficientBudgetError(OperationalError):
 
 
 class PolicyError(ProgrammingError):
-    """A policy file is wrong; ``file``, ``line`` (1-based) and ``key`` say where."""
+    """A policy file is wrong; ``file``, ``line`` (1-based) and ``key`` say where.
+
+    ``others`` are the further faults that were found with it, which ``detail`` names.
+    """
 
     sqlstate = "F0000"  # config_file_error
+    others: tuple[Error, ...] = ()
 
     def __init__(
         self,

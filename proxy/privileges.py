@@ -215,11 +215,15 @@ def require_supported(policy: Policy) -> None:
     """
     if policy.partition is not None:
         raise PolicyError(
-            "partitions are not supported yet", file=str(policy.path), key="partition"
+            "partitions are not supported yet",
+            file=str(policy.path),
+            line=policy.lines.get("partition"),
+            key="partition",
         )
     if policy.source.engine != "duckdb":
         raise PolicyError(
             f"the engine {policy.source.engine} is not supported yet; duckdb is",
             file=str(policy.path),
+            line=policy.lines.get("source"),
             key="source.engine",
         )

@@ -1,5 +1,6 @@
 """The command line: what people see, what programs read, and how each error ends."""
 
+import csv
 import datetime
 import io
 import json
@@ -373,3 +374,42 @@ def test_a_reader_that_has_had_enough_is_no_error(tmp_path):
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 1
+
+
+def test_csv_tells_null_from_an_empty_text(tmp_path, capsys):
+    """
+    And quotes what needs it; a table shows the three apart, with no more digits than are known.
+    """
+    (tmp_path / "people.csv").write_text('t,m\n"",1\n"a,""b",2\n,3\nNULL,4\n')
+    policy = tmp_path / "people.yaml"
+    policy.write_text(
+        "dataset: people\nsource: {engine: duckdb, path: people.csv}\nmax_records: 1000\n"
+        "outside: drop\nnulls: group\nattributes:\n  t: {values: ['', 'a,\"b', 'NULL']}\n"
+        "measures: {m: {clip: [0, 9], quantum: 0.001, column: m}}\n"
+        "privacy: {budget: 100, unit: row}\n"
+    )
+    sql = "SELECT t, COUNT(*) AS n, SUM(m) AS s FROM people GROUP BY t ORDER BY t"
+    utility = ["--utility", "3, 0.05; m 40, 0.05"]
+    assert run(["init", str(policy)]) == 0
+    capsys.readouterr()
+    assert run(["query", str(policy), sql, *utility, "--csv"]) == 0
+    captured = capsys.readouterr()
+    rows = list(csv.reader(io.StringIO(captured.out)))
+    assert rows[0] == ["t", "n", "n_low", "n_high", "n_source", "s", "s_low", "s_high", "s_source"]
+    assert [line.split(",")[0] for line in captured.out.splitlines()[1:]] == [
+        '""',
+        "NULL",
+        '"a',
+        "",
+    ]
+    assert [row[0] for row in rows[1:]] == ["", "NULL", 'a,"b', ""]
+    assert all(float(row[2]) < float(row[3]) for row in rows[1:])
+    assert any(len(row[5].partition(".")[2]) > 1 for row in rows[1:])
+    assert captured.err.startswith("cost ")
+
+    assert run(["query", str(policy), sql, *utility]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:-1]
+    assert [line.split("  ")[0].strip() for line in lines] == ["''", "'NULL'", 'a,"b', "NULL"]
+    for line in lines:  # a sum within 40, of measures in thousandths
+        assert re.search(r"\s-?\d+  \[\d+, \d+\] 95%  inferred  free$", line), line
+    assert run(["query", str(policy), sql, "--csv", "--json"]) == 2

@@ -269,7 +269,7 @@ def test_check_shows_the_difference_to_what_is_in_force(small, told):
         small.policy.read_text().replace("dataset: people", "dataset: folk")
     )
     lines = told("check", "people.yaml")
-    assert lines[0] == "people: 20 cells; state: changed since it was applied"
+    assert lines[0] == "people: 20 cells, 17 of them empty; state: changed since it was applied"
     assert lines[-2].startswith("protects less than before: the guard COUNT(*) BETWEEN 0 AND 5")
     assert lines[-1] == (
         "the same source has another budget: folk.yaml (folk); what both spend adds up"

@@ -1,101 +1,33 @@
-"""README.md tells the truth: its commands are run in order, and their outputs are those it shows.
+"""README.md tells the truth: its commands run in order, and have the outputs that it shows."""
 
-The noise moves an estimate and its interval, `n [low, high]`, and the clock moves times; these are
-compared by their pattern, everything else word by word.
-"""
-
-import os
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import documents
+from tests.documents import NUMBER, as_shown
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-NUMBER = r"-?[\d,]+(?:\.\d+)?"
-VARIES = [
-    (rf"{NUMBER}\s+\[{NUMBER}, {NUMBER}\]", "# [#, #]"),
-    (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d", "<time>"),
-    (r'"(estimate|low|high)": -?[\d.]+', r'"\1": #'),
-    (r'("rows": \[\s*\[\s*)-?\d+', r"\1#"),
-]
 
 
 def blocks(*languages):
-    """Each fenced block of the languages, as (language, text), in order."""
-    found = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-    return [(language, text) for language, text in found if language in languages]
-
-
-def commands(text):
-    """The commands of a console block, each with the output that is shown below it."""
-    parts = re.split(r"^\$ (.*)\n", text, flags=re.MULTILINE)
-    return list(zip(parts[1::2], parts[2::2], strict=True))
-
-
-def pattern(output):
-    """What must be equal: the words of an output, without what the noise and the clock move."""
-    for varying, fixed in VARIES:
-        output = re.sub(varying, fixed, output)
-    return [line.split() for line in output.splitlines() if line.strip()]
-
-
-def run_tour(folder, length=None):
-    """Run the commands of the tour in one shell, or the first ones; return (command, output shown,
-    real output) of each.
-    """
-    for name in ("policies", "examples"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns(".*"))
-    (folder / "bin").mkdir()
-    command = folder / "bin" / "privacy-proxy"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m proxy "$@"\n')
-    command.chmod(0o755)
-    steps = []
-    for number, (language, text) in enumerate(blocks("console", "python", "text")):
-        if language == "console":
-            steps += commands(text)
-        elif language == "python":
-            (folder / f"{number}.py").write_text(text)
-            steps.append((f'"{sys.executable}" {number}.py', ""))
-        else:
-            steps[-1] = (steps[-1][0], text)  # the output of the Python above
-    steps = steps[:length]
-    script = "".join(f"{step}\nstatus=$?; printf '\\0'; (exit $status)\n" for step, _ in steps)
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PRIVACY_PROXY")}
-    environment |= {"PATH": f"{folder}/bin:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        ["bash", "-c", script],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    outputs = done.stdout.split("\0")[:-1]
-    return [(*step, output) for step, output in zip(steps, outputs, strict=True)]
+    """The README's fenced blocks of some languages."""
+    return documents.blocks(README, *languages)
 
 
 @pytest.fixture(scope="module")
 def tour(tmp_path_factory):
     """The tour, run once."""
-    return run_tour(tmp_path_factory.mktemp("tour"))
-
-
-def as_shown(steps):
-    """Check that each command has the output that stands below it."""
-    for command, shown, real in steps:
-        assert pattern(real) == pattern(shown), f"$ {command}\n{real}"
+    return documents.run(tmp_path_factory.mktemp("tour"), README)
 
 
 def test_the_tour_begins_as_a_reader_will_see(tmp_path):
     """
     A policy is drafted, a state is made, a number and groups are measured, a number is inferred.
     """
-    as_shown(run_tour(tmp_path, 5))
+    as_shown(documents.run(tmp_path, README, 5))
 
 
 @pytest.mark.slow
@@ -164,7 +96,20 @@ def test_every_link_leads_to_a_file():
     """
     Relative links, in all the READMEs.
     """
-    for readme in ("README.md", "proxy/README.md", "examples/README.md", "CHANGELOG.md"):
-        path = ROOT / readme
+    documents = [
+        p
+        for p in ROOT.rglob("*.md")
+        if not any(part[0] == "." for part in p.parts[len(ROOT.parts) :])
+    ]
+    assert len(documents) >= 10
+    for path in documents:
+        readme = path.relative_to(ROOT)
         for link in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
             assert link.startswith("https://") or (path.parent / link).exists(), f"{readme}: {link}"
+
+
+def test_the_readme_is_short():
+    """
+    What it leads to is in documents of their own.
+    """
+    assert README.count("\n") < 250

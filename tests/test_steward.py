@@ -360,7 +360,7 @@ def test_a_rebuild_that_fails_changes_nothing(small):
     engine = small.made()
     count(engine)
     os.unlink(small.folder / "people.csv")
-    with pytest.raises(SourceError):
+    with pytest.raises(PolicyError, match=r"yaml:\d+: source: .*people\.csv does not exist"):
         rebuild(small.policy)
     assert [path.name for path in small.state.glob("*cube*")] == ["cube-1.duckdb"]
     assert count(engine, "age < 5").rows == [(5,)]

@@ -30,7 +30,8 @@ from proxy.cli.options import (
 )
 from proxy.cli.passwd import passwd
 from proxy.cli.serve import serve
-from proxy.errors import Error, InsufficientBudgetError
+from proxy.cli.users import users
+from proxy.errors import Error, InsufficientBudgetError, PolicyError
 
 WRONG, REFUSED, INTERRUPTED = 2, 3, 130
 
@@ -55,6 +56,10 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         help_of = getattr(getattr(error, "ctx", None), "command_path", "privacy-proxy")
         _complain(error.format_message(), hint=f"{help_of} --help")
+        return WRONG
+    except PolicyError as error:
+        for each in (error, *error.others):
+            _complain(each.message, None, each.hint)
         return WRONG
     except Error as error:
         _complain(error.message, error.detail, error.hint)
@@ -95,11 +100,15 @@ def demo() -> None:
 @UTILITY
 @MAX_COST
 @USER
+@click.option(
+    "--csv", "as_csv", is_flag=True, help="Print CSV; the ends of intervals beside numbers."
+)
 def query(
     policy: str,
     sql: str,
     state: str | None,
     as_json: bool,
+    as_csv: bool,
     utility: tuple[float, float] | str | None,
     max_cost: float | None,
     user: str | None,
@@ -107,8 +116,14 @@ def query(
     """Answer one SQL statement; SQL may be - for standard input."""
     from proxy.cli import show
 
+    if as_json and as_csv:
+        raise click.UsageError("--json or --csv, not both")
     with closing(open_engine(policy, state)) as engine:
-        show.result(open_session(engine, user, utility, max_cost).execute(sql), as_json)
+        result = open_session(engine, user, utility, max_cost).execute(sql)
+    if as_csv:
+        show.csv(result)
+    else:
+        show.result(result, as_json)
 
 
 @commands.command()
@@ -157,5 +172,5 @@ def history(policy: str, state: str | None, as_json: bool, wide: bool, user: str
         show.history(engine.history(user), as_json, wide)
 
 
-for _command in (draft, experiment, passwd, serve, *steward.COMMANDS):
+for _command in (draft, experiment, passwd, serve, users, *steward.COMMANDS):
     commands.add_command(_command)

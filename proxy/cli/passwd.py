@@ -81,12 +81,22 @@ def write(path: Path, user: str, verifier: str, roles: tuple[str, ...]) -> bool:
         PolicyError: the file would be wrong, whether it was before or not.
         StateError: it belongs to somebody else.
     """
-    from proxy.policy import load_users
-
     path = path.resolve()  # a link stays one
     require_own(path)
     old = path.read_bytes().decode() if path.exists() else ""
     text, new = edited(old, user, verifier, roles)
+    replace_file(path, text)
+    return new
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Put a text in the place of a users file at once, once it is seen to be right.
+
+    Raises:
+        PolicyError: it would be wrong; the file is as it was.
+    """
+    from proxy.policy import load_users
+
     draft = path.with_name(f".{path.name}-{token_hex(4)}")
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
     descriptor = create(draft, path if path.exists() else path.parent)
@@ -100,25 +110,21 @@ def write(path: Path, user: str, verifier: str, roles: tuple[str, ...]) -> bool:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
-    return new
 
 
 def edited(text: str, user: str, verifier: str, roles: tuple[str, ...]) -> tuple[str, bool]:
     """Return the text of a users file with a verifier in it, and whether its user is new."""
     import yaml
 
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        raise ProgrammingError(f"the users file is no YAML: {str(error).splitlines()[0]}") from None
-    listed = _under(root, "users")
+    root = composed(text)
+    listed = under(root, "users")
     if listed is None and (root is None or isinstance(root, yaml.MappingNode)):
         before = text if not text or text.endswith("\n") else text + "\n"
         return f"{before}users:\n  {_entry(user, verifier, roles, '  ')}", True
     if not isinstance(listed, yaml.MappingNode) or not listed.value:
         raise ProgrammingError("the users file has no mapping of users")
-    known = _under(listed, user)
-    password = _under(known, "password")
+    known = under(listed, user)
+    password = under(known, "password")
     if password is not None:
         start, end = password.start_mark.index, password.end_mark.index
         return text[:start] + verifier + text[end:], False
@@ -133,7 +139,18 @@ def edited(text: str, user: str, verifier: str, roles: tuple[str, ...]) -> tuple
     return text[: first.index] + entry + text[first.index :], True
 
 
-def _under(node: yaml.Node | None, name: str) -> yaml.Node | None:
+def composed(text: str) -> yaml.Node | None:
+    """Return the nodes of a users file."""
+    import yaml
+
+    try:
+        root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        raise ProgrammingError(f"the users file is no YAML: {str(error).splitlines()[0]}") from None
+    return root
+
+
+def under(node: yaml.Node | None, name: str) -> yaml.Node | None:
     """Return what stands under a key of a mapping."""
     import yaml
 

@@ -222,7 +222,7 @@ def _check_files(policies: Sequence[str], state: Path | None) -> None:
     """Raise if the next start would not serve all the policies that there are here."""
     if not policies:
         return  # the server is on another machine, perhaps
-    from proxy.server.registry import problems
+    from proxy.server.health import problems
 
     if wrong := problems(policies, state):
         for each in wrong[:-1]:

@@ -14,12 +14,15 @@ if TYPE_CHECKING:
         ApplyReport,
         CheckReport,
         GuardReport,
+        Price,
         RebuildReport,
         Report,
         RestoreReport,
+        Rule,
     )
 
 UNIT = 2**40  # charges per alpha
+UNREADABLE = 0.01  # of the records: more of a column is worth a warning
 
 
 def made(report: Report | RebuildReport, as_json: bool) -> None:
@@ -35,8 +38,8 @@ def made(report: Report | RebuildReport, as_json: bool) -> None:
     out = console()
     out.print(_kept(report))
     for rule in (*report.attributes, *report.measures):
-        if rule.unreadable:
-            out.print(f"{rule.name}: {rule.unreadable:,} cannot be read, see `check`.")
+        if rule.unreadable > UNREADABLE * report.rows:
+            out.print(f"warning: {_unread(rule, report)}; see `check`")
     out.print("The ledger is empty: the whole budget is there.")
 
 
@@ -46,19 +49,66 @@ def check(report: CheckReport, as_json: bool) -> None:
         print_json(report)
         return
     out = console()
-    survey = report.survey
-    out.print(f"{report.dataset}: {report.cells:,} cells; state: {report.state}")
-    out.print(f"{_kept(survey)}  These counts are exact: not for analysts.")
-    counts = ("nulls", "outside", "unreadable", "clipped", "dropped")
-    headers = [("rule", False), *((name, True) for name in counts)]
-    rules = (*survey.attributes, *survey.measures)
-    out.print(table(headers, [[r.name, *(f"{getattr(r, c):,}" for c in counts)] for r in rules]))
+    survey, empty = report.survey, report.survey.cells.empty if report.survey.cells else 0
+    out.print(
+        f"{report.dataset}: {report.cells:,} cells, {empty:,} of them empty; state: {report.state}"
+    )
+    out.print(_kept(survey))
+    out.print("This has read the data and counts exactly: for you alone, not for analysts.")
+    _columns(survey)
+    for said in survey.headers:
+        out.print(said)
+    for rule in (*survey.attributes, *survey.measures):
+        if rule.unreadable or any(look.column == rule.name for look in survey.looks):
+            out.print(_unread(rule, survey))
+    _prices(report.prices)
     if report.moved:
         out.print("The source has changed since the cube was built: `rebuild` reads it again.")
     for change in report.changes:
         out.print(f"protects less than before: {change}")
     for twin in report.twins:
         out.print(f"the same source has another budget: {twin}; what both spend adds up")
+
+
+def _columns(survey: Report) -> None:
+    """Print what each column's rules meet, a line each."""
+    counts = ("nulls", "outside", "unreadable", "clipped", "dropped")
+    headers = [("column", False), *((name, True) for name in counts)]
+    cells = survey.cells.columns if survey.cells else {}
+    lines = []
+    for rule in (*survey.attributes, *survey.measures):
+        of_cells = [f"{n:,}" for n in cells.get(rule.name, ())] or ["", ""]
+        lines.append([rule.name, *(f"{getattr(rule, c):,}" for c in counts), *of_cells])
+    console().print(table([*headers, ("cells", True), ("empty", True)], lines))
+
+
+def _unread(rule: Rule, survey: Report) -> str:
+    """Return how many values of a column are not read, and what they look like."""
+    looks = [look for look in survey.looks if look.column == rule.name]
+    like = ", ".join(f"{look.records:,} {look.kind}" for look in looks)
+    if not rule.unreadable:
+        return f"{rule.name}: of what is outside have {like}"
+    share = rule.unreadable / max(survey.rows, 1)
+    return f"{rule.name}: {rule.unreadable:,} ({share:.1%}) cannot be read: {like}"
+
+
+def _prices(prices: Sequence[Price]) -> None:
+    """Print what typical questions would cost, were nothing known yet."""
+    headers = [("question", False), ("within", True), ("confidence", True)]
+    headers += [("cost", True), ("the budget buys", True)]
+    lines = [
+        [
+            price.question,
+            f"±{price.half_width:,.10g}",
+            f"{1 - price.delta:.4g}",
+            amount(price.cost),
+            f"{price.times:,}",
+        ]
+        for price in prices
+    ]
+    out = console()
+    out.print(table(headers, lines))
+    out.print("All groups of a GROUP BY cost what one does; what follows from answers is free.")
 
 
 def applied(report: ApplyReport, as_json: bool) -> None:

@@ -30,7 +30,10 @@ def init(policy: str, state: str | None, as_json: bool) -> None:
 @click.command()
 @about_policy
 def check(policy: str, state: str | None, as_json: bool) -> None:
-    """Check POLICY against the data; for stewards, not private."""
+    """Check POLICY against the data, and price typical questions.
+
+    For stewards alone: it reads the data, and its counts are exact.
+    """
     from proxy.cli import show_state
     from proxy.steward import check as check_policy
 

@@ -3,13 +3,25 @@
 ``build`` reads a policy's source once and writes a cube: one row for each non-empty cell, with its
 count of records and its exact sums of quanta.  ``Cube`` opens it and answers families of linear
 queries, exactly; ``verify`` reads it to its end.  ``survey`` tells the data steward what each rule
-of the policy meets in the data.  What comes out of here is exact, hence as secret as the data; only
-the engine may call it.
+of the policy meets in the data, ``faults`` what of the policy does not fit it.  What comes out of
+here is exact, hence as secret as the data; only the engine may call it.
 """
 
-from proxy.cube.building import Report, Rule, build, survey
+from proxy.cube.building import Look, Report, Rule, build, survey
 from proxy.cube.cells import Cube
 from proxy.cube.file import verify
+from proxy.cube.sources.coded import faults
 from proxy.cube.sources.duckdb import fingerprint, recipe
 
-__all__ = ["Cube", "Report", "Rule", "build", "fingerprint", "recipe", "survey", "verify"]
+__all__ = [
+    "Cube",
+    "Look",
+    "Report",
+    "Rule",
+    "build",
+    "faults",
+    "fingerprint",
+    "recipe",
+    "survey",
+    "verify",
+]

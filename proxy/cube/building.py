@@ -10,8 +10,8 @@ from __future__ import annotations
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import duckdb
@@ -19,7 +19,7 @@ import duckdb
 from proxy.cube.file import FORMAT, digest, flush
 from proxy.cube.sources import coding
 from proxy.cube.sources.coded import CLIPPED, NO_VALUE, UNREADABLE, coded
-from proxy.cube.sources.duckdb import connected, text
+from proxy.cube.sources.duckdb import connected, headers, text
 from proxy.domain import Attribute, Measure
 from proxy.errors import PolicyError, SourceError
 from proxy.files import give
@@ -43,6 +43,24 @@ class Rule:
 
 
 @dataclass(frozen=True)
+class Look:
+    """How some of a column's values look that its type, or its list, does not have."""
+
+    column: str
+    kind: str  # of ``sources.looks``
+    records: int
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of a cube, and how many of them have no record."""
+
+    all: int
+    empty: int
+    columns: Mapping[str, tuple[int, int]]  # by attribute: its values, and those without a record
+
+
+@dataclass(frozen=True)
 class Report:
     """The effect of a policy on its source, in exact counts: for the data steward only."""
 
@@ -52,6 +70,9 @@ class Report:
     beyond: int  # rows beyond max_rows of their unit, dropped
     attributes: tuple[Rule, ...]
     measures: tuple[Rule, ...]
+    looks: tuple[Look, ...] = ()
+    cells: Cells | None = None  # of a survey
+    headers: tuple[str, ...] = ()  # what was made of the names in the file's first line
 
 
 def build(
@@ -100,7 +121,8 @@ def survey(policy: Policy, progress: Progress | None = None) -> Report:
         PolicyError: an expression or the query is not row by row, or does not fit its columns.
     """
     with tempfile.TemporaryDirectory() as folder, connected(policy, Path(folder)) as connection:
-        report = _Work(policy, connection, progress).code()
+        work = _Work(policy, connection, progress)
+        report = replace(work.code(), cells=work.cells(), headers=headers(policy))
     if progress:
         progress(1.0)
     return report
@@ -134,7 +156,28 @@ class _Work:
         sums = [Rule(m.name, *(next(found) for _ in range(5))) for m in self.measures]
         (kept,) = self._one("SELECT count(*) FROM temp.main.kept")
         (good,) = self._one(f"SELECT count(*) FILTER ({self._keep()}) FROM temp.main.coded")
-        return Report(rows, kept, unitless, good - kept, tuple(rules), tuple(sums))
+        looks = tuple(self._looks())
+        return Report(rows, kept, unitless, good - kept, tuple(rules), tuple(sums), looks)
+
+    def _looks(self) -> Iterator[Look]:
+        """Yield how values look that are not read, the most frequent first."""
+        names = [axis.name for axis in self.axes] + [measure.name for measure in self.measures]
+        for i, column in enumerate(names):
+            counts = f"SELECT l{i}, count(*) FROM temp.main.coded WHERE l{i} IS NOT NULL"
+            found = self.connection.execute(f"{counts} GROUP BY 1 ORDER BY 2 DESC, 1").fetchall()
+            yield from (Look(column, look, records) for look, records in found)
+
+    def cells(self) -> Cells:
+        """Count the cells that the records of ``kept`` are in."""
+        codes = [f"{_final(i, axis)} AS c{i}" for i, axis in enumerate(self.axes)]
+        distinct = f"SELECT DISTINCT {', '.join(codes)} FROM temp.main.kept"
+        counts = [f"count(DISTINCT c{i})" for i in range(len(self.axes))]
+        filled, *by_axis = self._one(f"SELECT count(*), {', '.join(counts)} FROM ({distinct})")
+        columns = {
+            axis.name: (axis.size, axis.size - some)
+            for axis, some in zip(self.axes, by_axis, strict=True)
+        }
+        return Cells(self.policy.domain.cells, self.policy.domain.cells - filled, columns)
 
     def refuse_errors(self) -> None:
         """Refuse a source in which a rule that says ``error`` is met."""

@@ -2,12 +2,13 @@
 
 ``keys`` is the one table of keys: the reader, the documentation and the JSON Schema of editors
 come from it.  ``document`` reads YAML with lines, ``kinds`` the values, ``axes`` the domain,
-``load`` the rest; ``model`` is what everyone else sees.  ``weaker`` compares two
+``spending`` the budgets, ``load`` the rest; ``faults`` keeps what is wrong until all is read;
+``model`` is what everyone else sees.  ``weaker`` compares two
 policies; ``users`` reads who may connect.
 """
 
 from proxy.policy.keys import describe, json_schema
-from proxy.policy.load import load
+from proxy.policy.load import Reading, load, read
 from proxy.policy.model import (
     Analyst,
     CellBudget,
@@ -31,6 +32,7 @@ __all__ = [
     "Policy",
     "Privacy",
     "PublicTable",
+    "Reading",
     "Source",
     "Unit",
     "User",
@@ -41,6 +43,7 @@ __all__ = [
     "json_schema",
     "load",
     "load_users",
+    "read",
     "saslprep",
     "scram_verifier",
     "weaker",

@@ -15,9 +15,11 @@ from typing import Any
 
 from proxy.domain import Attribute, Domain, Measure, Value
 from proxy.policy.document import Item
+from proxy.policy.faults import Unread
 from proxy.policy.kinds import INT64, decimal, nearest
 from proxy.policy.values import MAX_CELLS, column, inferred, typed
 
+RECORDS = "max_records"
 MAX_CUBE = 2**62  # of all: a cell's number fits a BIGINT
 FORMS = ("range", "edges", "values", "from")
 ORDERED = ("integer", "decimal", "date", "timestamp")
@@ -26,21 +28,29 @@ ORDERED = ("integer", "decimal", "date", "timestamp")
 def domain(policy: Item, folder: Path) -> Domain:
     """Return the domain of a policy, whose relative paths begin at ``folder``.
 
-    Raises:
-        PolicyError: a key is missing, contradicts another, or makes a cube that is too large.
+    Columns that cannot be made are left out, and their faults noted: a key is missing, contradicts
+    another, or makes a cube that is too large.
     """
-    attributes = policy.value["attributes"].value
-    measures = policy.value["measures"].value
-    axes = tuple(_attribute(name, item, policy, folder) for name, item in attributes.items())
-    sums = tuple(_measure(name, item, policy) for name, item in measures.items())
-    _distinct(list(_names(attributes)) + list(measures.items()))
-    built = Domain(axes, sums)
+    attributes, measures = listed(policy, "attributes"), listed(policy, "measures")
+    tried = policy.faults.tried
+    axes = [tried(_attribute, name, item, policy, folder) for name, item in attributes.items()]
+    sums = [tried(_measure, name, item, policy) for name, item in measures.items()]
+    _distinct([*names(attributes), *measures.items()])
+    built = Domain(
+        tuple(axis for axis in axes if axis is not None),
+        tuple(measure for measure in sums if measure is not None),
+    )
     if built.cells > MAX_CUBE:
-        raise policy.value["attributes"].error(
+        policy.value["attributes"].report(
             f"the cube would have {built.cells:.2e} cells, at most 2^62 can be numbered; use fewer "
             "or coarser attributes"
         )
     return built
+
+
+def listed(policy: Item, key: str) -> dict[str, Item]:
+    """Return a mapping of the policy by name; nothing where it could not be read."""
+    return policy.faults.tried(policy.get, key) or {}
 
 
 def period_start(day: datetime.date, grain: str) -> datetime.date:
@@ -64,29 +74,29 @@ def next_start(start: datetime.date, grain: str) -> datetime.date:
     return period_start(start + datetime.timedelta(days=longest), grain)
 
 
-def _names(attributes: dict[str, Item]) -> Iterator[tuple[str, Item]]:
+def names(attributes: dict[str, Item]) -> Iterator[tuple[str, Item]]:
     """Yield the names of attributes and of their levels."""
     for name, item in attributes.items():
         yield name, item
-        yield from (item.get("levels") or {}).items()
+        yield from (item.faults.tried(item.get, "levels") or {}).items()
 
 
-def _distinct(names: list[tuple[str, Item]]) -> None:
+def _distinct(columns: list[tuple[str, Item]]) -> None:
     """Refuse two columns whose names differ in case only."""
     seen: dict[str, Item] = {}
-    for name, item in names:
+    for name, item in columns:
         first = seen.setdefault(name.lower(), item)
         if first is not item:
-            raise item.error(
+            item.report(
                 f"the name is taken by {first.key} in line {first.line}; names of attributes, "
                 "levels and measures differ in more than case"
             )
 
 
-def _source(name: str, item: Item) -> str:
+def source(name: str, item: Item) -> str:
     """Return the SQL expression over the source's columns."""
     if item.get("column") and item.get("expression"):
-        raise item.value["expression"].error("column is there too; keep one of the two")
+        item.value["expression"].report("column is there too; keep one of the two")
     column = (item.get("column") or name).replace('"', '""')
     return item.get("expression") or f'"{column}"'
 
@@ -98,35 +108,39 @@ def _measure(name: str, item: Item, policy: Item) -> Measure:
     for end in clip.value:
         if end.value % quantum:
             near = round(end.value / quantum) * quantum
-            raise end.error(
+            end.report(
                 f"{decimal(end.value)} is not a multiple of the quantum {decimal(quantum)}; the "
                 f"nearest is {decimal(near)}"
             )
     if low >= high:
         raise clip.error(f"the pair is [low, high], low < high; got {_pair(low, high)}")
-    largest = max(abs(low), abs(high)) / quantum * policy.get("max_records")
+    largest = max(abs(low), abs(high)) / quantum * (policy.faults.tried(policy.get, RECORDS) or 1)
     if largest > INT64:
         raise clip.error(
             "the sum of max_records such values may pass 2^63 quanta; use a coarser quantum (about "
             f"{float(quantum * largest / INT64):.1g}) or a narrower clip"
         )
-    nulls = item.get("nulls") or policy.get("nulls")
-    return Measure(name, low, high, quantum, nulls, _source(name, item))
+    return Measure(name, low, high, quantum, _rule("nulls", item, policy), source(name, item))
+
+
+def _rule(key: str, item: Item, policy: Item) -> str:
+    """Return what a column does with a value, as it says or else the policy."""
+    rule: str | None = item.get(key) or policy.faults.tried(policy.get, key)
+    return rule or "group"
 
 
 def _attribute(name: str, item: Item, policy: Item, folder: Path) -> Attribute:
     """Return one axis."""
     kind, values, edges = _cells(item, folder)
-    outside = item.get("outside") or policy.get("outside")
-    nulls = item.get("nulls") or policy.get("nulls")
-    listed = "values" in item.value or kind == "boolean"
-    if outside == "clamp" and listed:
-        raise item.value.get("outside", item).error(
+    outside = _rule("outside", item, policy)
+    values_listed = "values" in item.value or kind == "boolean"
+    if outside == "clamp" and values_listed:
+        item.value.get("outside", item).report(
             "outside: clamp needs range, edges or from/to; for a list of values use group, drop or "
             "error"
         )
     if edges is None and "cut" in item.value:
-        raise item.value["cut"].error(
+        item.value["cut"].report(
             "each cell is one value, no predicate can cut it; leave cut out, or use edges or a bin"
         )
     return Attribute(
@@ -134,10 +148,10 @@ def _attribute(name: str, item: Item, policy: Item, folder: Path) -> Attribute:
         kind,
         values,
         edges,
-        nulls,
+        _rule("nulls", item, policy),
         outside,
         item.get("cut") or "refuse",
-        _source(name, item),
+        source(name, item),
         _levels(item, kind, values),
     )
 
@@ -177,9 +191,7 @@ def _range(item: Item, kind: str | None) -> Cells:
     pair = item.value["range"]
     low, high = (end.value for end in pair.value)
     if kind not in (None, "integer"):
-        raise item.value["type"].error(
-            f"range is for integers; {kind} needs edges, values or from/to"
-        )
+        item.value["type"].report(f"range is for integers; {kind} needs edges, values or from/to")
     if low > high:
         raise pair.error(f"the pair is [low, high], low ≤ high; got {_pair(low, high)}")
     _bound(pair, high - low + 1)
@@ -212,14 +224,20 @@ def _listed(item: Item, kind: str | None, folder: Path) -> Cells:
     stated = kind is not None
     kind = kind or inferred(values.value)
     seen: dict[Value, Item] = {}
+    read_all = True
     for each in values.value:
         if not stated and each.value.tag in ("bool", "timestamp"):
             say = "boolean" if each.value.tag == "bool" else "date"
-            raise each.error(f"{each.value.trap}, or say type: {say}")
-        value = typed(each, kind)
-        if value in seen:
-            raise each.error(f"{each.value} is there twice")
-        seen[value] = each
+            each.report(f"{each.value.trap}, or say type: {say}")
+            read_all = False
+        elif (found := item.faults.tried(typed, each, kind)) is None:
+            read_all = False
+        elif found in seen:
+            each.report(f"{each.value} is there twice")
+        else:
+            seen[found] = each
+    if not read_all:
+        raise Unread
     _bound(values, len(seen))
     return kind, tuple(seen), None
 
@@ -228,7 +246,8 @@ def _dates(item: Item, kind: str | None) -> Cells:
     """Return one cell for each period from one date to another; days of dates are exact."""
     kind = kind or "date"
     if kind not in ("date", "timestamp"):
-        raise item.value["type"].error(f"from/to are for date and timestamp, not {kind}")
+        item.value["type"].report(f"from/to are for date and timestamp, not {kind}")
+        kind = "date"
     grain = item.get("bin") or "day"
     first, last = item.get("from"), item.get("to")
     if last < first:
@@ -237,12 +256,12 @@ def _dates(item: Item, kind: str | None) -> Cells:
         raise item.value["to"].error(f"years from {datetime.MINYEAR + 1} to {datetime.MAXYEAR - 1}")
     end = last + datetime.timedelta(days=1)
     if (start := period_start(first, grain)) != first:
-        raise item.value["from"].error(
+        item.value["from"].report(
             f"not the first day of a {grain}; nearest are {start} and {next_start(start, grain)}"
         )
     if (start := period_start(end, grain)) != end:
         day = datetime.timedelta(days=1)
-        raise item.value["to"].error(
+        item.value["to"].report(
             f"not the last day of a {grain}; nearest are {start - day} and "
             f"{next_start(start, grain) - day}"
         )
@@ -260,28 +279,41 @@ def _levels(item: Item, kind: str, values: tuple[Value, ...]) -> Any:
     """Return the coarser columns: each a partition of the values."""
     if "levels" not in item.value:
         return None
+    made = {
+        level: item.faults.tried(_level, labels, kind, values)
+        for level, labels in item.value["levels"].value.items()
+    }
+    if None in made.values():
+        raise Unread
+    return made
+
+
+def _level(labels: Item, kind: str, values: tuple[Value, ...]) -> dict[str, tuple[Value, ...]]:
+    """Return the labels of one level, each with its values."""
     known = set(values)
-    levels: dict[str, dict[str, tuple[Value, ...]]] = {}
-    for level, labels in item.value["levels"].value.items():
-        owner: dict[Value, str] = {}
-        for label, members in labels.value.items():
-            for member in members.value:
-                value = typed(member, kind)
-                if value not in known:
-                    near = nearest(str(value), [str(v) for v in values[:1000]])
-                    raise member.error(f"{member.value} is no value of the attribute{near}")
-                if value in owner:
-                    raise member.error(f"{member.value} is under {owner[value]} too")
+    owner: dict[Value, str] = {}
+    read_all = True
+    for label, members in labels.value.items():
+        for member in members.value:
+            value = labels.faults.tried(typed, member, kind)
+            read_all &= value in known
+            if value is None:
+                continue
+            if value not in known:
+                near = nearest(str(value), [str(v) for v in values[:1000]])
+                member.report(f"{member.value} is no value of the attribute{near}")
+            elif value in owner:
+                member.report(f"{member.value} is under {owner[value]} too")
+            else:
                 owner[value] = label
-        missing = [str(value) for value in values if value not in owner]
-        if missing:
-            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-            raise labels.error(f"no label has {', '.join(missing[:3])}{more}")
-        levels[level] = {
-            label: tuple(value for value, at in owner.items() if at == label)
-            for label in labels.value
-        }
-    return levels
+    if not read_all:
+        raise Unread
+    if missing := [str(value) for value in values if value not in owner]:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise labels.error(f"no label has {', '.join(missing[:3])}{more}")
+    return {
+        label: tuple(value for value, at in owner.items() if at == label) for label in labels.value
+    }
 
 
 def _bound(item: Item, cells: int) -> None:

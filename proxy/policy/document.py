@@ -8,13 +8,14 @@ merge keys, tags of programming languages and duplicate keys do not.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
 from proxy.errors import PolicyError
+from proxy.policy.faults import Faults, Unread
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 32
@@ -32,14 +33,32 @@ class Item:
     line: int
     key: str  # privacy.cells[0].budget
     file: str
+    faults: Faults = field(repr=False, compare=False)
 
     def error(self, message: str) -> PolicyError:
         """Return the error that this item is wrong."""
         return _fault(message, self.file, self.line, self.key)
 
+    def report(self, message: str) -> None:
+        """Note that this item is wrong, and go on."""
+        self.faults.add(self.error(message))
+
+    def unread(self) -> Item:
+        """Return what stands in the place of this item when it cannot be read."""
+        return _Unread(None, self.line, self.key, self.file, self.faults)
+
     def get(self, name: str) -> Any:
         """Return the value under a key of a mapping; None where it is absent."""
         return self.value[name].value if name in self.value else None
+
+
+class _Unread(Item):
+    """An item without a value, for a fault that has been noted."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "value":
+            raise Unread
+        return super().__getattribute__(name)
 
 
 class Scalar(NamedTuple):
@@ -108,12 +127,21 @@ class _Loader(yaml.SafeLoader):
 
 
 def read(path: Path) -> Item:
-    """Return the mapping in a YAML file.
+    """Return the mapping in a YAML file; its faults are begun.
 
     Raises:
         PolicyError: the file is not there, too large, not UTF-8, not YAML, or not a mapping.
     """
     file = str(path)
+    try:
+        return _read(path, file)
+    except PolicyError as error:
+        error.hint = error.hint or "more can be said of the file once this is put right"
+        raise
+
+
+def _read(path: Path, file: str) -> Item:
+    """Return the mapping in a file."""
     root = _compose(_text(path, file), file)
     if root is None:
         raise PolicyError("the file is empty; a mapping of keys is expected", file=file, line=1)
@@ -186,15 +214,17 @@ class _Walk:
 
     def __init__(self, file: str) -> None:
         self.file = file
+        self.faults = Faults(file)
         self.seen: set[int] = set()
         self.repeated = 0
+        self.over = False  # past a limit: nothing more is walked
 
     def item(self, node: yaml.Node, line: int, key: str, depth: int) -> Item:
         """Return a node and all below it."""
         self.repeated += id(node) in self.seen
         self.seen.add(id(node))
         if depth > MAX_DEPTH or self.repeated > MAX_REPEATED:
-            top = re.split(r"[.\[]", key)[0]
+            self.over, top = True, re.split(r"[.\[]", key)[0]
             raise self._error(node, top, "aliases (*name) expand to too much; write less with them")
         value: object
         if isinstance(node, yaml.ScalarNode) and node.tag.removeprefix(TAG) in SCALARS:
@@ -203,14 +233,24 @@ class _Walk:
                 raise self._error(node, "", "an escape that is no character: half of a pair")
         elif isinstance(node, yaml.SequenceNode) and node.tag == TAG + "seq":
             value = [
-                self.item(child, child.start_mark.line + 1, f"{key}[{i}]", depth + 1)
+                self._child(child, child.start_mark.line + 1, f"{key}[{i}]", depth + 1)
                 for i, child in enumerate(node.value)
             ]
         elif isinstance(node, yaml.MappingNode) and node.tag == TAG + "map":
             value = self._mapping(node, key, depth)
         else:
             raise self._error(node, key, "tags are not allowed; text that begins with ! is quoted")
-        return Item(value, line, key, self.file)
+        return Item(value, line, key, self.file, self.faults)
+
+    def _child(self, node: yaml.Node, line: int, key: str, depth: int) -> Item:
+        """Return a node inside another; where it is wrong, that is noted."""
+        try:
+            return self.item(node, line, key, depth)
+        except PolicyError as error:
+            if self.over:
+                raise
+            self.faults.add(error)
+        return Item(None, line, key, self.file, self.faults).unread()
 
     def _mapping(self, node: yaml.MappingNode, key: str, depth: int) -> dict[str, Item]:
         """Return the items of a mapping by name; each bears the line of its key."""
@@ -223,12 +263,15 @@ class _Walk:
             path = f"{key}.{name.text}" if key else name.text
             if name.tag == "merge":
                 raise self._error(name_node, path, "merge keys are not read; write the keys out")
-            if name.trap:
-                raise self._error(name_node, path, name.trap)
             if name.text in items:
                 first = items[name.text].line
-                raise self._error(name_node, path, f"the key is there twice, first in line {first}")
-            items[name.text] = self.item(child, line, path, depth + 1)
+                fault = f"the key is there twice, first in line {first}"
+                self.faults.add(self._error(name_node, path, fault))
+                continue
+            items[name.text] = self._child(child, line, path, depth + 1)
+            if name.trap:
+                self.faults.add(self._error(name_node, path, name.trap))
+                items[name.text] = items[name.text].unread()
         return items
 
     def _error(self, node: yaml.Node, key: str, message: str) -> PolicyError:

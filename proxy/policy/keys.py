@@ -6,10 +6,12 @@ come from it.  What concerns several keys at once is checked in ``load``, ``axes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Any
 
+from proxy.errors import Error, PolicyError
 from proxy.policy.kinds import (
     INT64,
     Boolean,
@@ -215,6 +217,34 @@ def describe(record: Record = POLICY) -> str:
         for path, key in _flat(record, "")
     ]
     return "\n".join(["| key | allowed | default | meaning |", "| --- | --- | --- | --- |", *rows])
+
+
+def explain(errors: Iterable[Error], record: Record = POLICY) -> None:
+    """Give each error at a key the key's meaning as a hint, where it has no other."""
+    for error in errors:
+        if isinstance(error, PolicyError) and not error.hint:
+            error.hint = _meaning(error.key or "", record) or "all keys: policies/README.md"
+
+
+def _meaning(path: str, record: Record) -> str | None:
+    """Return what the key at a path is for, or else the nearest one around it."""
+    said: str | None = None
+    kind: Kind = record
+    for part in re.findall(r"[^.\[\]]+", path):
+        while isinstance(kind, Either):
+            kind = next((k for k in kind.kinds if isinstance(k, Record | Named)), kind.kinds[0])
+        if isinstance(kind, Many | Named):
+            kind = kind.of
+            continue
+        key = (
+            next((k for k in kind.keys if k.name == part), None)
+            if isinstance(kind, Record)
+            else None
+        )
+        if key is None:
+            break
+        said, kind = f"{key.name}: {key.help}", key.kind
+    return said
 
 
 def _flat(kind: Kind, path: str) -> Iterator[tuple[str, Key]]:

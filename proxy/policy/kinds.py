@@ -15,7 +15,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from proxy.errors import PolicyError
 from proxy.policy.document import Item, Scalar
+from proxy.policy.faults import Unread
 
 NAME = r"(?=.*\S)[^\x00-\x1f\x7f-\x9f]{1,63}"  # of what SQL names, and 63 bytes at most
 NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][-+]\d{1,2})?")
@@ -269,11 +271,27 @@ class Value(Kind):
         return {"type": ["string", "number", "boolean"]}
 
 
+def attempt(kind: Kind, item: Item) -> Item:
+    """Return what a kind reads of an item; where it is wrong, that is noted."""
+    try:
+        return kind.read(item)
+    except PolicyError as error:
+        item.faults.add(error)
+    except Unread:
+        pass
+    return item.unread()
+
+
+def near_names(name: str, names: Iterable[str]) -> list[str]:
+    """Return the names that a wrong one may stand for, the nearest first."""
+    by_case = {known.lower(): known for known in names}
+    return [by_case[n] for n in difflib.get_close_matches(name.lower(), by_case, n=2, cutoff=0.6)]
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return the near names, to be put behind a message; empty if none is near."""
-    by_case = {known.lower(): known for known in names}
-    near = difflib.get_close_matches(name.lower(), by_case, n=2, cutoff=0.6)
-    return f", did you mean {' or '.join(by_case[n] for n in near)}?" if near else ""
+    near = near_names(name, names)
+    return f", did you mean {' or '.join(near)}?" if near else ""
 
 
 def decimal(number: Fraction | int) -> str:

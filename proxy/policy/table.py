@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from proxy.policy.document import Item, Scalar
-from proxy.policy.kinds import NAME, Kind, name_fault, nearest
+from proxy.policy.kinds import NAME, Kind, attempt, name_fault, near_names, nearest
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Many(Kind):
             got = f"{len(item.value)} entries" if item.value else "an empty list"
             least = f" with at least {self.low}" if self.high is None else ""
             raise item.error(f"{got}; expected {self.words}{least}")
-        return replace(item, value=[self.of.read(child) for child in item.value])
+        return replace(item, value=[attempt(self.of, child) for child in item.value])
 
     def schema(self) -> dict[str, Any]:
         """Return an array."""
@@ -59,12 +59,14 @@ class Named(Kind):
             raise self.wrong(item)
         if len(item.value) < self.low:
             raise item.error(f"no {self.what} is named; at least {self.low} is needed")
+        read = {name: attempt(self.of, child) for name, child in item.value.items()}
         for name, child in item.value.items():
             if fault := name_fault(name):
                 error = child.error(fault)
                 error.hint = f"name the {self.what} in 1 to 63 bytes, in one line"
-                raise error
-        return replace(item, value={n: self.of.read(c) for n, c in item.value.items()})
+                item.faults.add(error)
+                read[name] = child.unread()
+        return replace(item, value=read)
 
     def schema(self) -> dict[str, Any]:
         """Return an object with free names."""
@@ -108,17 +110,24 @@ class Record(Kind):
         if not isinstance(item.value, dict):
             raise self.wrong(item)
         names = [key.name for key in self.keys]
+        meant: dict[str, Item] = {}  # keys that misspelt ones may stand for: they are not missing
         for name, child in item.value.items():
             if name not in names:
                 near = nearest(name, names)
-                raise child.error(f"unknown key{near}; allowed: {', '.join(names)}")
+                allowed = ", ".join(key.name for key in self.keys if not key.later)
+                child.report(f"unknown key{near}; allowed: {allowed}")
+                meant |= dict.fromkeys(near_names(name, names), child.unread())
         read = {}
         for key in self.keys:
             where = f"{item.key}.{key.name}" if item.key else key.name
             if key.name in item.value:
-                read[key.name] = key.kind.read(item.value[key.name])
+                read[key.name] = attempt(key.kind, item.value[key.name])
+            elif key.name in meant:
+                read[key.name] = meant[key.name]
             elif key.required:
-                raise replace(item, key=where).error(f"missing; expected {key.kind.words}")
+                absent = replace(item, value=None, key=where)
+                absent.report(f"missing; expected {key.kind.words}")
+                read[key.name] = absent.unread()
             elif key.default is not None:
                 read[key.name] = replace(item, value=key.default, key=where)
         there = [name for name in self.one_of if name in read]

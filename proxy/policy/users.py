@@ -25,7 +25,9 @@ from pathlib import Path
 from unicodedata import ucd_3_2_0
 
 from proxy.policy import document, keys
+from proxy.policy.axes import listed
 from proxy.policy.document import Item
+from proxy.policy.faults import Unread
 from proxy.policy.load import utility
 from proxy.policy.model import Utility
 
@@ -116,38 +118,50 @@ def load_users(path: str | os.PathLike[str]) -> Users:
     """Return the users in a file.
 
     Raises:
-        PolicyError: the file is wrong; with its line and key, and what is allowed.
+        PolicyError: the file is wrong; all of its faults, each with line and key, and what is
+            allowed.
     """
     path = Path(path)
     item = keys.USERS.read(document.read(path))
-    listed: dict[str, Item] = item.value["users"].value
-    for name, each in listed.items():
+    users = {}
+    for name, each in listed(item, "users").items():
+        users[name] = item.faults.tried(_user, name, each)
         if name in RESERVED or name.startswith(RESERVED_PREFIX):
             error = each.error(f'the name "{name}" is reserved: PostgreSQL has no such users')
             error.hint = 'choose another name; "public", "none", "privacy_proxy" and those that '
             error.hint += 'begin with "pg_" cannot be users'
-            raise error
-    return Users(path.absolute(), {name: _user(name, each) for name, each in listed.items()})
+            item.faults.add(error)
+    keys.explain(item.faults.errors, keys.USERS)
+    item.faults.finish()
+    return Users(path.absolute(), {name: user for name, user in users.items() if user is not None})
 
 
 def _user(name: str, item: Item) -> User:
     """Return one user; the only password is a verifier."""
-    password = item.value["password"]
-    try:
-        verifier = Verifier.parse(password.value)
-    except ValueError as error:
-        raise password.error(
-            f"no SCRAM-SHA-256 verifier ({error}); a plain password is never kept, "
-            "`privacy-proxy passwd` prints its verifier"
-        ) from None
+    tried = item.faults.tried
+    verifier = tried(_verifier, item.value["password"])
+    wish = tried(utility, item.value["utility"]) if "utility" in item.value else None
+    if verifier is None:
+        raise Unread
     return User(
         name=name,
         password=verifier,
         roles=frozenset(role.value for role in item.get("roles")),
         groups=tuple(group.value for group in item.get("groups")),
         datasets=tuple(d.value for d in item.get("datasets")) if "datasets" in item.value else None,
-        utility=utility(item.value["utility"]) if "utility" in item.value else None,
+        utility=wish,
     )
+
+
+def _verifier(password: Item) -> Verifier:
+    """Return what stands for a password."""
+    try:
+        return Verifier.parse(password.value)
+    except ValueError as error:
+        raise password.error(
+            f"no SCRAM-SHA-256 verifier ({error}); a plain password is never kept, "
+            "`privacy-proxy passwd` prints its verifier"
+        ) from None
 
 
 def scram_verifier(password: str, iterations: int = 4096, salt: bytes | None = None) -> str:

@@ -93,7 +93,7 @@ def column(item: Item, kind: str, folder: Path) -> tuple[Value, ...]:
                     f"{path.name} has no column {name}{nearest(name, names)}"
                 )
             for row in rows:
-                at = Item(_csv_scalar(row[name], kind), rows.line_num, name, str(path))
+                at = Item(_csv_scalar(row[name], kind), rows.line_num, name, str(path), item.faults)
                 seen[typed(at, kind)] = None
                 if len(seen) > MAX_CELLS:
                     break

@@ -16,17 +16,19 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 from proxy.engine import Engine
-from proxy.errors import Error, IntegrityError
+from proxy.errors import Error, IntegrityError, PolicyError
 from proxy.ledger.probe import lost, unwritable
+from proxy.policy import load_users
 from proxy.server.metrics import Metrics
-from proxy.server.registry import Registry
+from proxy.server.registry import USERS, Registry, fits, opened, policies
 from proxy.state import anchor_path, ledger_path, state_folder
-from proxy.steward import open_cube
+from proxy.steward import loaded, open_cube
 
 PARTS = ("policy", "ledger", "cube", "disk", "mirror")
 OK = "ok"
@@ -166,3 +168,31 @@ def notify(state: str) -> None:
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
         channel.connect(f"\0{path[1:]}" if path.startswith("@") else path)
         channel.send(state.encode())
+
+
+def problems(named: Sequence[str | Path], state: Path | None) -> list[str]:
+    """Return what is wrong with the policies and users in these files, as a start would find it."""
+    faults: list[str] = []
+    engines: dict[str, Engine] = {}
+    with ExitStack() as closing:
+        paths = policies(named)
+        try:
+            load_users(paths[0].absolute().parent / USERS)
+        except Error as error:
+            faults += _words(error)
+        for path in paths:
+            try:
+                loaded(path.absolute(), source=False)  # it finds more at once
+                engine = opened(path.absolute(), state, sandbox=False)
+                closing.callback(engine.close)
+                fits(engine, engines)
+                engines[engine.policy.dataset] = engine
+            except Error as error:
+                faults += _words(error)
+    return list(dict.fromkeys(faults))
+
+
+def _words(error: Error) -> Iterator[str]:
+    """Yield what is wrong, and what to do about it."""
+    for each in (error, *(error.others if isinstance(error, PolicyError) else ())):
+        yield f"{each.message} ({each.hint})" if each.hint else each.message

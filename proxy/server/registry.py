@@ -13,7 +13,7 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -249,7 +249,7 @@ class Registry:
                         engine = opened(path, self.state)
                         fingerprint = _files([path, *_public_files(engine)])
                     assert engine is not None
-                    _fits(engine, served)
+                    fits(engine, served)
                     engine.read_users()
                     fingerprints[path] = fingerprint
                 except Error as error:
@@ -414,32 +414,6 @@ def opened(path: Path, state: Path | None, sandbox: bool = True) -> Engine:
     return engine
 
 
-def problems(named: Sequence[str | Path], state: Path | None) -> list[str]:
-    """Return what is wrong with the policies and users in these files, as a start would find it."""
-    faults: list[str] = []
-    engines: dict[str, Engine] = {}
-    with ExitStack() as closing:
-        paths = policies(named)
-        try:
-            load_users(paths[0].parent / USERS)
-        except Error as error:
-            faults.append(_words(error))
-        for path in paths:
-            try:
-                engine = opened(path.absolute(), state, sandbox=False)
-                closing.callback(engine.close)
-                _fits(engine, engines)
-                engines[engine.policy.dataset] = engine
-            except Error as error:
-                faults.append(_words(error))
-    return faults
-
-
-def _words(error: Error) -> str:
-    """Return what is wrong, and what to do about it."""
-    return f"{error.message} ({error.hint})" if error.hint else error.message
-
-
 def described(error: Error, path: Path | None = None) -> dict[str, object]:
     """Return what a log line says of an error in a file."""
     fields = {
@@ -453,7 +427,7 @@ def described(error: Error, path: Path | None = None) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _fits(engine: Engine, beside: Mapping[str, Engine]) -> None:
+def fits(engine: Engine, beside: Mapping[str, Engine]) -> None:
     """Refuse a second policy of a dataset, and a public table with the name of a dataset."""
     mine, file = engine.policy, str(engine.policy.path)
     if mine.dataset in beside:

@@ -1,6 +1,6 @@
 """What a data steward does to a dataset's state, and sees of it."""
 
-from proxy.cube import Report
+from proxy.cube import Report, Rule
 from proxy.steward.changes import (
     ApplyReport,
     apply,
@@ -12,6 +12,9 @@ from proxy.steward.changes import (
     upgrade,
 )
 from proxy.steward.inspection import CheckReport, GuardReport, audit, check, guards, verify
+from proxy.steward.loading import loaded
+from proxy.steward.people import Person, people
+from proxy.steward.prices import Price
 from proxy.steward.recovery import RestoreReport, backup, restore
 from proxy.steward.snapshots import RebuildReport, open_cube
 
@@ -19,9 +22,12 @@ __all__ = [
     "ApplyReport",
     "CheckReport",
     "GuardReport",
+    "Person",
+    "Price",
     "RebuildReport",
     "Report",
     "RestoreReport",
+    "Rule",
     "apply",
     "arranged",
     "audit",
@@ -29,7 +35,9 @@ __all__ = [
     "check",
     "guards",
     "init",
+    "loaded",
     "open_cube",
+    "people",
     "rebuild",
     "restore",
     "same_policy",

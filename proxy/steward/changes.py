@@ -12,13 +12,12 @@ import getpass
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
 
 import proxy.policy as policies
-from proxy.budgets import limits
 from proxy.cube import Report
 from proxy.errors import IntegrityError, StateError
 from proxy.files import enter
@@ -27,9 +26,8 @@ from proxy.ledger.anchor import sync_folder
 from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy import Policy, Users
 from proxy.policy.weaker import gains
-from proxy.privileges import access, require_supported, users_of
+from proxy.privileges import access, users_of
 from proxy.protection import coding, digest, first_version, protection, upgraded, without_rows
-from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.state import (
     anchor_path,
     cube_path,
@@ -38,6 +36,7 @@ from proxy.state import (
     near,
     state_folder,
 )
+from proxy.steward.loading import loaded
 from proxy.steward.snapshots import (
     Progress,
     RebuildReport,
@@ -66,19 +65,6 @@ def me() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return "unknown"
-
-
-def loaded(policy: str | Path) -> Policy:
-    """Return a policy whose every key is supported.
-
-    Raises:
-        PolicyError: it is wrong, or has a key that is not supported yet.
-    """
-    found = policies.load(policy)
-    require_supported(found)
-    with closing(Evaluator(found.domain)) as evaluator:
-        limits(found, evaluator)  # what does not compile fails here, not later
-    return found
 
 
 def init(
@@ -257,7 +243,7 @@ def apply(
     Raises:
         StateError: it protects less than the one in force, and that was not accepted.
     """
-    new = loaded(policy)
+    new = loaded(policy, absent=True)  # only other cells need it
     folder = state_folder(new, state)
     with opened(new, folder) as ledger:
         new = arranged(new, ledger)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import proxy.policy as policies
@@ -22,7 +22,9 @@ from proxy.privileges import users_of
 from proxy.protection import protection, upgraded
 from proxy.sql.compile.release_point import space
 from proxy.state import ledger_path, state_folder
-from proxy.steward.changes import arranged, loaded, opened, same_policy
+from proxy.steward.changes import arranged, opened, same_policy
+from proxy.steward.loading import loaded
+from proxy.steward.prices import Price, prices
 from proxy.steward.snapshots import fingerprinted, verify_cube
 
 
@@ -37,6 +39,7 @@ class CheckReport:
     changes: tuple[str, ...] = ()  # how the policy protects less than the ledger was told
     twins: tuple[str, ...] = ()  # policies in the same folder that spend on the same source
     moved: bool | None = None  # whether the source has changed since the cube; None: who knows
+    prices: tuple[Price, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,16 +61,23 @@ def check(policy: str | Path, state: str | Path | None = None) -> CheckReport:
     found = loaded(policy)
     folder = state_folder(found, state)
     enter(folder)
-    read, cells, twins = survey(found), found.domain.cells, tuple(_twins(found))
+    begun = CheckReport(
+        found.dataset,
+        found.domain.cells,
+        survey(found),
+        "not made yet",
+        twins=tuple(_twins(found)),
+        prices=prices(found),
+    )
     if not ledger_path(folder).exists():
-        return CheckReport(found.dataset, cells, read, "not made yet", (), twins)
+        return begun
     with opened(found, folder) as ledger:
         known, meant = ledger.protection(), protection(found, users=users_of(found))
         changes = policies.weaker(upgraded(known.protection), meant.protection)
         now = "in force" if known.digest == meant.digest else "changed since it was applied"
         built, source = ledger.snapshot().fingerprint, fingerprinted(found, folder)
         moved = built != source if built.split(":")[0] == source.split(":")[0] else None
-        return CheckReport(found.dataset, cells, read, now, tuple(changes), twins, moved)
+        return replace(begun, state=now, changes=tuple(changes), moved=moved)
 
 
 def _twins(policy: Policy) -> Iterator[str]:
@@ -111,7 +121,7 @@ def guards(policy: str | Path, state: str | Path | None = None) -> list[GuardRep
     other, may become certain of a count between L and U to at most 1 - exp(-B (U - L + 1)), B
     what the cell has paid (paper, §5).
     """
-    found = loaded(policy)
+    found = loaded(policy, source=False)
     with opened(found, state_folder(found, state)) as ledger:
         found = arranged(found, ledger)
         same_policy(found, protection(found), ledger)

@@ -27,7 +27,8 @@ from proxy.state import (
     near,
     state_folder,
 )
-from proxy.steward.changes import arranged, loaded, me, opened, same_policy, upgrade, with_users
+from proxy.steward.changes import arranged, me, opened, same_policy, upgrade, with_users
+from proxy.steward.loading import loaded
 from proxy.steward.snapshots import (
     Progress,
     RebuildReport,
@@ -86,7 +87,7 @@ def restore(
         IntegrityError: the backup does not verify, or is not of the history that the anchor saw.
         OperationalError: the ledger is in use.
     """
-    found = loaded(policy)
+    found = loaded(policy, source=False)
     folder = state_folder(found, state)
     state_files.enter(folder)
     if not source.exists():

@@ -12,7 +12,8 @@ import duckdb
 from proxy.cube import Cube, Report, build
 from proxy.domain import Attribute, Domain, Measure
 from proxy.inference.space import Box, Space
-from proxy.policy import Policy, Privacy, Rows, Source, Unit
+from proxy.policy import Policy, Privacy, Source, Unit
+from proxy.policy.model import HistorySize
 
 ROOT = Path(__file__).parent.parent.parent
 ROW = Unit()
@@ -30,7 +31,7 @@ def a_policy(
 ) -> Policy:
     """Return a policy over folder/path."""
     privacy = Privacy(
-        Fraction(1), unit, (), (), Fraction(1, 10**4), Rows(10, 10), {}, "topup", "shared"
+        Fraction(1), unit, (), (), Fraction(1, 10**4), HistorySize(10, 10), {}, "topup", "shared"
     )
     return Policy(
         folder / "policy.yaml", "data", "", Source("duckdb", folder / path, **source), max_records,

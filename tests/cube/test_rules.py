@@ -6,6 +6,7 @@ import bisect
 import csv
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -49,7 +50,7 @@ def test_the_report_counts_what_each_rule_meets(tmp_path: Path) -> None:
         {"name": "b", "nulls": 0, "outside": 1, "unreadable": 0, "clipped": 1, "dropped": 0},
         {"name": "m", "nulls": 1, "outside": 1, "unreadable": 1, "clipped": 1, "dropped": 2},
     ]
-    assert survey(policy) == report
+    assert replace(survey(policy), cells=None) == report
     total = LinearQuery.of(space(policy.domain), Fraction(1), {sum_part(0): Term.of(1, ())})
     assert cube.answer(Family(total)) == [5 + 8 + 10]
 

@@ -245,8 +245,10 @@ def test_a_wrong_policy_says_where_and_why(policy, old, new, line, key, message)
     error = caught.value
     assert (error.line, error.key) == (line, key)
     assert error.file.endswith("people.yaml")
-    assert str(error).startswith(f"{error.file}:{line}: ")
-    assert "\n" not in str(error).partition("\nHINT: ")[0]
+    for each in (error, *error.others):
+        assert each.message.startswith(f"{each.file}:{each.line}: ")
+        assert "\n" not in each.message
+        assert each.hint
 
 
 @pytest.mark.parametrize(
@@ -346,6 +348,6 @@ def test_no_text_breaks_the_reader(tmp_path_factory, text, place):
     except PolicyError as caught:
         error = caught
     if error:
-        assert len(str(error).splitlines()) == 1
+        assert all(len(each.message.splitlines()) == 1 for each in (error, *error.others))
         assert error.line is not None
         assert 1 <= error.line <= GOOD.count("\n") + len(text) + 1

@@ -95,6 +95,7 @@ class Doubles:
 
         self._replace(proxy.cube.build, self.build)
         self._replace(proxy.cube.recipe, recipe)
+        self._replace(proxy.cube.faults, lambda policy, sources: [])
         self._replace(proxy.cube.Cube, Cube)
         self._replace(Evaluator, self.evaluator)
         self._replace(proxy.policy.document.read, self.document)

