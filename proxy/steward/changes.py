@@ -42,7 +42,6 @@ from proxy.steward.snapshots import (
     Progress,
     RebuildReport,
     built,
-    cubes,
     new_snapshot,
     open_cube,
     recover_cube,
@@ -107,11 +106,6 @@ def init(
             meant = protection(found, users=users_of(found))
             same_policy(found, meant, ledger)
             return recover_cube(found, meant, folder, ledger, me(), progress)
-    if cubes(folder):
-        raise StateError(
-            f"the ledger in {folder} is gone, and with it what was spent of {found.dataset}",
-            hint="put a backup in its place: privacy-proxy ledger restore",
-        )
     SQLiteLedger.require_none(ledger_path(folder), anchor_path(folder))
     make_folder(folder)
     _clear(folder)
