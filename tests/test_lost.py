@@ -3,12 +3,13 @@
 import shutil
 from contextlib import closing
 
+import duckdb
 import pytest
 
 from proxy.cli import run
-from proxy.errors import InsufficientBudgetError
-from proxy.steward import audit, backup, restore
-from tests.small import Small
+from proxy.errors import InsufficientBudgetError, StateError
+from proxy.steward import apply, audit, backup, check, init, restore
+from tests.small import DOMAIN, PRIVACY, Small
 
 SQL = "SELECT COUNT(*) FROM people WITH UTILITY (4, 0.05)"
 LEAVES = ("anchor", "cube-1.duckdb", "ledger.sqlite.notes", "ledger.sqlite-wal")
@@ -86,3 +87,95 @@ def test_a_ledger_that_was_made_since_gives_way_to_a_backup(small, capsys):
             engine.session().execute(SQL)
         assert run(["audit", str(small.policy), "--verify"]) == 0
         capsys.readouterr()
+
+
+FOLK = DOMAIN.replace("dataset: people", "dataset: folk")
+SAME = {  # how the other dataset comes by the same people
+    "the name": lambda world: FOLK,
+    "a copy": lambda world: copied(world, FOLK),
+    "its data have grown": lambda world: grown(world, FOLK),
+    "a query": lambda world: FOLK.replace(
+        "path: people.csv", 'path: people.csv, query: "SELECT * FROM source"'
+    ),
+    "its ledger is gone": lambda world: gone(world, FOLK),
+    "its ledger is damaged": lambda world: damaged(world, FOLK),
+}
+
+
+def copied(world, text):
+    shutil.copy(world.folder / "people.csv", world.folder / "copy.csv")
+    return text.replace("people.csv", "copy.csv")
+
+
+def grown(world, text):
+    world.data((0, "a", 9), (1, "b", 8))
+    return text
+
+
+def gone(world, text):
+    (world.folder / ".privacy-proxy/people/ledger.sqlite").unlink()
+    return text
+
+
+def damaged(world, text):
+    for path in (world.folder / ".privacy-proxy/people").glob("ledger.sqlite*"):
+        shutil.rmtree(path) if path.is_dir() else path.write_bytes(b"damaged" * 1000)
+    return text
+
+
+@pytest.mark.parametrize("how", SAME)
+def test_a_renamed_dataset_has_no_second_budget_unless_that_is_accepted(small, capsys, how):
+    """
+    Nor does another policy over the same file, or a copy; it is refused, `check` tells, and what is
+    accepted is in the audit log.
+    """
+    small.made().close()
+    small.write(domain=SAME[how](small))
+    assert any("people" in twin for twin in check(small.policy).twins)
+    with pytest.raises(StateError, match="second budget") as refused:
+        init(small.policy)
+    assert "--accept-second-budget" in refused.value.hint
+    assert not small.state.exists()
+    assert run(["init", str(small.policy), "--accept-second-budget"]) == 0
+    capsys.readouterr()
+    assert audit(small.policy)[0].detail["second_budget_beside"] == ["people"]
+
+
+@pytest.mark.parametrize("other", ["file", "table"])
+def test_other_people_have_a_budget_of_their_own(small, other):
+    """
+    Another file, or another table of the same database, is another source.
+    """
+    domain, mine = FOLK, DOMAIN
+    if other == "file":
+        (small.folder / "folk.csv").write_text("age,town,unit\n1,a,u\n")
+        domain = FOLK.replace("people.csv", "folk.csv")
+    else:
+        with duckdb.connect(str(small.folder / "all.duckdb")) as connection:
+            for table in ("people", "folk"):
+                connection.execute(f"CREATE TABLE {table} AS SELECT 1 AS age, 'a' AS town")
+        mine, domain = (
+            text.replace("path: people.csv", f"path: all.duckdb, table: {table}")
+            for text, table in ((DOMAIN, "people"), (FOLK, "folk"))
+        )
+    small.made(domain=mine).close()
+    small.write(domain=domain)
+    assert check(small.policy).twins == ()
+    init(small.policy)
+    assert "second_budget_beside" not in audit(small.policy)[0].detail
+
+
+def test_a_policy_that_turns_to_the_source_of_another_protects_less(small):
+    """
+    As it is applied it would give the other's people a second budget.
+    """
+    small.made().close()
+    (small.folder / "folk.csv").write_text("age,town,unit\n1,a,u\n")
+    small.made(domain=FOLK.replace("people.csv", "folk.csv")).close()
+    small.write(PRIVACY, domain=FOLK)
+    with pytest.raises(StateError, match="protects less") as refused:
+        apply(small.policy)
+    assert "people of people" in refused.value.detail
+    assert apply(small.policy, accept_weaker=True).applied
+    weaker = [line.detail["weaker"] for line in audit(small.policy) if "weaker" in line.detail]
+    assert "people of people" in weaker[-1][0]

@@ -102,10 +102,11 @@ class SQLiteLedger(SQLiteReads):
         coding: str = "",
         id: str = "",
         user: str = "",
+        detail: Mapping[str, Any] | None = None,
         timeout: float = TIMEOUT,
         clock: Clock = now,
     ) -> SQLiteLedger:
-        """Make a new ledger: a full budget.
+        """Make a new ledger: a full budget.  ``detail`` goes into its first audit line.
 
         Raises:
             StateError: there is a ledger already, or there was one: its anchor is still there.
@@ -116,7 +117,7 @@ class SQLiteLedger(SQLiteReads):
         try:
             ledger = cls(draft, anchor, timeout, clock)
             first: tuple[Any, ...] = (fingerprint, {}, None, layout, coding)
-            mark = ledger._initialise(id, dataset, protection, digest, first, user)
+            mark = ledger._initialise(id, dataset, protection, digest, first, user, detail)
             ledger.close()
             ledger._witness.advance(mark)
             os.link(draft, path)  # fails where another was faster
@@ -275,6 +276,7 @@ class SQLiteLedger(SQLiteReads):
         digest: str,
         first: tuple[Any, ...],
         user: str,
+        detail: Mapping[str, Any] | None,
     ) -> Mark:
         with self._connections.transaction() as connection:
             moment = self._clock()
@@ -285,7 +287,8 @@ class SQLiteLedger(SQLiteReads):
             transaction = SQLiteTransaction(connection, self.id, self._clock, None)
             transaction.apply_policy(digest, protection)
             transaction.new_snapshot(*first)
-            transaction.audit("init", user, detail={"dataset": dataset})
+            detail = {"dataset": dataset} | dict(detail or {})
+            transaction.audit("init", user, detail=detail)
             return transaction.finish()
 
     def _attach(self, dataset: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import getpass
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,6 +47,7 @@ from proxy.steward.snapshots import (
     recover_cube,
     unchanged,
 )
+from proxy.steward.twins import twins
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,11 @@ def loaded(policy: str | Path) -> Policy:
 
 
 def init(
-    policy: str | Path, state: str | Path | None = None, progress: Progress | None = None
+    policy: str | Path,
+    state: str | Path | None = None,
+    progress: Progress | None = None,
+    *,
+    accept_second_budget: bool = False,
 ) -> Report | RebuildReport:
     """Make the state of a policy: the cube built from the data, and an empty ledger.
 
@@ -89,7 +94,8 @@ def init(
     that was spent is forgotten.
 
     Raises:
-        StateError: it has been made already, or another policy is in force.
+        StateError: it has been made already, or another policy is in force, or another state beside
+            it is over the same source, which was not accepted.
     """
     found = loaded(policy)
     folder = state_folder(found, state)
@@ -107,6 +113,9 @@ def init(
             same_policy(found, meant, ledger)
             return recover_cube(found, meant, folder, ledger, me(), progress)
     SQLiteLedger.require_none(ledger_path(folder), anchor_path(folder))
+    others = dict(twins(found, folder))
+    if others and not accept_second_budget:
+        raise _second_budget(found, others)
     make_folder(folder)
     _clear(folder)
     meant = protection(found, users=users_of(found))
@@ -124,12 +133,23 @@ def init(
             id=id,
             anchor=anchor_path(folder),
             user=me(),
+            detail={"second_budget_beside": sorted(others)} if others else {},
         ).close()
         draft.replace(cube_path(folder))
         sync_folder(folder)
     finally:
         draft.unlink(missing_ok=True)
     return made.report
+
+
+def _second_budget(policy: Policy, others: Mapping[str, str]) -> StateError:
+    """Return the error for a state whose people have another budget already."""
+    return StateError(
+        f"{policy.dataset} would have a second budget: {'; '.join(others.values())}",
+        hint=f"a dataset keeps its name ({', '.join(others)}), and its budget with it; to let "
+        "people lose both budgets all the same: privacy-proxy init --accept-second-budget "
+        f"{near(policy)}",
+    )
 
 
 def _clear(folder: Path) -> None:
@@ -258,6 +278,11 @@ def apply(
         known, meant = ledger.protection(), protection(new, users=users_of(new))
         before = upgraded(known.protection)
         changes = tuple(policies.weaker(before, meant.protection))
+        if before["source"] != meant.protection["source"]:
+            others = twins(new, folder)
+            changes += tuple(
+                f"the people of {name} have a budget there: {how}" for name, how in others
+            )
         users, fits = before["users"], _fits(new, meant, folder, ledger)
         listed = all(users.get(n) == each for n, each in meant.protection["users"].items())
         if known.digest == meant.digest and listed and fits:

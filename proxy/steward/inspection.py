@@ -24,6 +24,7 @@ from proxy.sql.compile.release_point import space
 from proxy.state import ledger_path, state_folder
 from proxy.steward.changes import arranged, loaded, opened, same_policy
 from proxy.steward.snapshots import fingerprinted, verify_cube
+from proxy.steward.twins import twins as twins_of
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def check(policy: str | Path, state: str | Path | None = None) -> CheckReport:
     found = loaded(policy)
     folder = state_folder(found, state)
     enter(folder)
-    read, cells, twins = survey(found), found.domain.cells, tuple(_twins(found))
+    read, cells, twins = survey(found), found.domain.cells, _all_twins(found, folder)
     if not ledger_path(folder).exists():
         return CheckReport(found.dataset, cells, read, "not made yet", (), twins)
     with opened(found, folder) as ledger:
@@ -70,8 +71,16 @@ def check(policy: str | Path, state: str | Path | None = None) -> CheckReport:
         return CheckReport(found.dataset, cells, read, now, tuple(changes), twins, moved)
 
 
-def _twins(policy: Policy) -> Iterator[str]:
-    """Yield the policies beside this one that have a budget of their own on the same source."""
+def _all_twins(policy: Policy, folder: Path) -> tuple[str, ...]:
+    """Return who else has a budget on a policy's source, by the files and the states beside it."""
+    files = list(_twins(policy))
+    named = {name for name, _ in files}
+    states = [f"{name}, {how}" for name, how in twins_of(policy, folder) if name not in named]
+    return (*(f"{file} ({name})" for name, file in files), *states)
+
+
+def _twins(policy: Policy) -> Iterator[tuple[str, str]]:
+    """Yield dataset and file of the policies beside this one that are over the same source."""
     for path in sorted({*policy.path.parent.glob("*.yaml"), *policy.path.parent.glob("*.yml")}):
         try:
             other = policies.load(path)
@@ -81,7 +90,7 @@ def _twins(policy: Policy) -> Iterator[str]:
         places = [(s.engine, s.path and s.path.resolve(), s.dsn) for s in (source, its)]
         tables = {s.table for s in (source, its) if not s.query}
         if other.dataset != policy.dataset and places[0] == places[1] and len(tables) < 2:
-            yield f"{path.name} ({other.dataset})"
+            yield other.dataset, path.name
 
 
 def audit(policy: str | Path, state: str | Path | None = None) -> list[AuditLine]:
