@@ -112,7 +112,9 @@ def _files(backup: Path, draft: Path) -> dict[str, bytes]:
     try:
         return take_files(draft)
     except sqlite3.DatabaseError as error:
-        raise StateError(f"{backup} is no whole backup of a ledger: {error}") from error
+        raise files.no_room(draft.parent) or StateError(
+            f"{backup} is no whole backup of a ledger: {error}"
+        ) from error
 
 
 @dataclass(frozen=True)

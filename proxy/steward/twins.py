@@ -13,7 +13,7 @@ from typing import Any
 
 from proxy.cube import fingerprint
 from proxy.errors import Error
-from proxy.files import read
+from proxy.files import no_room, read
 from proxy.ledger.connections import Connections
 from proxy.ledger.sqlite import remains
 from proxy.ledger.transaction import SQLiteReader
@@ -42,6 +42,8 @@ def twins(policy: Policy, folder: Path) -> Iterator[tuple[str, str]]:
             elif remains(path, anchor_path(other)):
                 yield other.name, f"the ledger in {other} is gone, so its source is not known"
         except Error as error:
+            if why := no_room(folder.parent):
+                raise why from None
             yield other.name, f"what its source is cannot be read: {error.message}"
 
 
