@@ -3,6 +3,7 @@
 from proxy.cube import Report
 from proxy.steward.changes import (
     ApplyReport,
+    ChangedPolicyError,
     apply,
     arranged,
     init,
@@ -11,12 +12,21 @@ from proxy.steward.changes import (
     take_users,
     upgrade,
 )
-from proxy.steward.inspection import CheckReport, GuardReport, audit, check, guards, verify
+from proxy.steward.inspection import (
+    CheckReport,
+    GuardReport,
+    audit,
+    check,
+    guards,
+    ledger_in_force,
+    verify,
+)
 from proxy.steward.recovery import RestoreReport, backup, restore
 from proxy.steward.snapshots import RebuildReport, open_cube
 
 __all__ = [
     "ApplyReport",
+    "ChangedPolicyError",
     "CheckReport",
     "GuardReport",
     "RebuildReport",
@@ -29,6 +39,7 @@ __all__ = [
     "check",
     "guards",
     "init",
+    "ledger_in_force",
     "open_cube",
     "rebuild",
     "restore",

@@ -60,6 +60,10 @@ class ApplyReport:
     rebuilt: RebuildReport | None = None
 
 
+class ChangedPolicyError(StateError):
+    """A policy's file, or the users file, is not what is in force."""
+
+
 def me() -> str:
     """Return the name that the steward's acts are audited under."""
     try:
@@ -215,16 +219,17 @@ def same_policy(policy: Policy, meant: Protection, reads: Reads) -> None:
     """Refuse a policy that is not the one in force.
 
     Raises:
-        StateError: it is not; with what it protects less.
+        ChangedPolicyError: it is not; with what it protects less.
     """
     known = reads.protection()
     if known.digest == meant.digest:
         return
     changes = policies.weaker(upgraded(known.protection), meant.protection)
-    raise StateError(
+    weaker = "--accept-weaker " if changes else ""
+    raise ChangedPolicyError(
         f"{near(policy)} has changed since it was applied to the state of {policy.dataset}",
         detail="it protects less: " + "; ".join(changes) if changes else "it protects no less",
-        hint=f"undo the change, or apply it: privacy-proxy apply {near(policy)}",
+        hint=f"undo the change, or apply it: privacy-proxy apply {weaker}{near(policy)}",
     )
 
 
@@ -232,14 +237,14 @@ def take_users(policy: Policy, users: Users | None, ledger: Ledger) -> None:
     """Take over a users file that gives nobody more than before, and audit what it changes.
 
     Raises:
-        StateError: it gives somebody more.
+        ChangedPolicyError: it gives somebody more.
     """
     known = ledger.protection()
     now, before = access(policy, users), known.protection.get("users")
     if before is None or all(before.get(name) == each for name, each in now.items()):
         return
     if gained := gains(before, now):
-        raise StateError(
+        raise ChangedPolicyError(
             f"users.yaml gives more than was accepted for {policy.dataset}",
             detail="; ".join(gained),
             hint="undo the change, or accept it: privacy-proxy apply --accept-weaker "

@@ -6,8 +6,9 @@ None of it is for analysts.  Invariant: nothing here changes the state.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import proxy.policy as policies
@@ -16,7 +17,7 @@ from proxy.cube import Report, survey
 from proxy.errors import Error, PolicyError
 from proxy.files import enter
 from proxy.inference.accounting import UNIT, Account
-from proxy.ledger import AuditLine
+from proxy.ledger import AuditLine, Ledger
 from proxy.policy import Policy
 from proxy.privileges import users_of
 from proxy.protection import protection, upgraded
@@ -38,6 +39,7 @@ class CheckReport:
     changes: tuple[str, ...] = ()  # how the policy protects less than the ledger was told
     twins: tuple[str, ...] = ()  # policies in the same folder that spend on the same source
     moved: bool | None = None  # whether the source has changed since the cube; None: who knows
+    spent: Mapping[str, float] = field(default_factory=dict)  # alpha at most, by history
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ def check(policy: str | Path, state: str | Path | None = None) -> CheckReport:
         now = "in force" if known.digest == meant.digest else "changed since it was applied"
         built, source = ledger.snapshot().fingerprint, fingerprinted(found, folder)
         moved = built != source if built.split(":")[0] == source.split(":")[0] else None
-        return CheckReport(found.dataset, cells, read, now, tuple(changes), twins, moved)
+        spent = {name: value / UNIT for name, value in ledger.spent().items()}
+        return CheckReport(found.dataset, cells, read, now, tuple(changes), twins, moved, spent)
 
 
 def _all_twins(policy: Policy, folder: Path) -> tuple[str, ...]:
@@ -91,6 +94,14 @@ def _twins(policy: Policy) -> Iterator[tuple[str, str]]:
         tables = {s.table for s in (source, its) if not s.query}
         if other.dataset != policy.dataset and places[0] == places[1] and len(tables) < 2:
             yield other.dataset, path.name
+
+
+@contextmanager
+def ledger_in_force(policy: str | Path, state: str | Path | None = None) -> Iterator[Ledger]:
+    """Open the ledger of a policy for reading, whatever has become of its file meanwhile."""
+    found = policies.load(policy)
+    with opened(found, state_folder(found, state)) as ledger:
+        yield ledger
 
 
 def audit(policy: str | Path, state: str | Path | None = None) -> list[AuditLine]:
