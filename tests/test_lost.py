@@ -73,8 +73,8 @@ def test_a_ledger_that_was_made_since_gives_way_to_a_backup(small, capsys):
         shutil.rmtree(small.state)
         engine = small.made()
         if spend:
-            for _ in range(3):
-                engine.session().execute(SQL)
+            for width in (60, 50, 40, 30):
+                engine.session().execute(SQL.replace("(4", f"({width}"))
         engine.close()
         assert run(["ledger", "restore", str(small.policy), str(copy)]) == 2
         error = capsys.readouterr().err
