@@ -11,6 +11,7 @@ import errno
 import logging
 import os
 import pwd
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -126,6 +127,48 @@ def refused(*paths: Path) -> OperationalError | None:
         read_only = os.statvfs(there).f_flag & os.ST_RDONLY
         if not visible or (there == path and not allowed and not read_only):
             return denied(path)
+    return None
+
+
+BLOCK = 2**16
+ROOM = 2**20  # bytes that a folder should take
+FULL = {  # errno -> what it says of a folder, and what to do
+    errno.ENOSPC: ("the disk that {} is on is full", "make room there"),
+    errno.EDQUOT: ("the disk quota for {} is used up", "make room there, or raise the quota"),
+    errno.EFBIG: (
+        "files in {} may not grow further: this process has a limit on the size of a file",
+        "raise it (`ulimit -f`, or LimitFSIZE= of the service)",
+    ),
+    errno.EROFS: ("the file system that {} is on is read-only", "mount it read-write"),
+}
+
+
+def no_room(folder: Path) -> OperationalError | None:
+    """Return the error for a folder in which nothing more can be written; SQLite does not say why.
+
+    A file without a name is written there, and is gone again.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+            for _ in range(ROOM // BLOCK):
+                file.write(bytes(BLOCK))
+            os.fsync(file.fileno())
+    except OSError as error:
+        return full(folder, error)
+    return None
+
+
+def full(folder: Path, error: OSError | str) -> OperationalError | None:
+    """Return the error for a folder that takes nothing more, if that is what an error says.
+
+    ``error`` may be the text of one of DuckDB's, which ends with what the system said.
+    """
+    for code, (what, do) in FULL.items():
+        if os.strerror(code) in error if isinstance(error, str) else error.errno == code:
+            return OperationalError(
+                what.format(folder),
+                hint=f"{do}, and do it again; nothing was charged and nothing was released",
+            )
     return None
 
 

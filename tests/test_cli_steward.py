@@ -170,7 +170,7 @@ def test_audit_verifies_the_ledger(small, told, capsys):
     assert found == {"problems": ["measurements 1: the row was changed"]}
     os.replace(small.state / "ledger.sqlite", small.folder / "aside")
     assert run(["audit", "people.yaml", "--verify"]) == 2
-    assert "there is no ledger" in capsys.readouterr().err
+    assert "is gone, and with it what was spent" in capsys.readouterr().err
 
 
 def test_apply_says_what_protects_less_and_what_was_rebuilt(small, told, capsys):

@@ -338,7 +338,7 @@ def test_a_ledger_is_never_made_twice(ledger, tmp_path):
     measure(ledger)
     ledger.close()
     (tmp_path / "ledger").unlink()
-    with pytest.raises(StateError, match="remembers what was spent"):
+    with pytest.raises(StateError, match="with it what was spent"):
         create(tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["anchor"]
 

@@ -155,9 +155,16 @@ def explain(
 def budget(policy: str, state: str | None, as_json: bool, user: str | None) -> None:
     """Show what is spent of the budget, and what is left."""
     from proxy.cli import show
+    from proxy.engine import reports
+    from proxy.steward import ChangedPolicyError, ledger_in_force
 
-    with closing(open_engine(policy, state)) as engine:
-        show.budget(engine.budget(user or ""), as_json)
+    try:
+        with closing(open_engine(policy, state)) as engine:
+            show.budget(engine.budget(user or ""), as_json)
+    except ChangedPolicyError as error:
+        with ledger_in_force(policy, state) as ledger:
+            show.budget(reports.in_force(ledger, user), as_json)
+        _still_in_force(error)
 
 
 @commands.command()
@@ -167,9 +174,22 @@ def budget(policy: str, state: str | None, as_json: bool, user: str | None) -> N
 def history(policy: str, state: str | None, as_json: bool, wide: bool, user: str | None) -> None:
     """List the statements that were paid for."""
     from proxy.cli import show
+    from proxy.engine import reports
+    from proxy.steward import ChangedPolicyError, ledger_in_force
 
-    with closing(open_engine(policy, state)) as engine:
-        show.history(engine.history(user), as_json, wide)
+    try:
+        with closing(open_engine(policy, state)) as engine:
+            show.history(engine.history(user), as_json, wide)
+    except ChangedPolicyError as error:
+        with ledger_in_force(policy, state) as ledger:
+            show.history(reports.history(ledger, user), as_json, wide)
+        _still_in_force(error)
+
+
+def _still_in_force(error: Error) -> None:
+    """Say that what was shown is not of the policy's file as it is now."""
+    click.echo(f"notice: shown is the policy in force; {error.message}: {error.detail}", err=True)
+    click.echo(f"hint: {error.hint}", err=True)
 
 
 for _command in (draft, experiment, passwd, serve, users, *steward.COMMANDS):

@@ -64,6 +64,9 @@ def check(report: CheckReport, as_json: bool) -> None:
     _prices(report.prices)
     if report.moved:
         out.print("The source has changed since the cube was built: `rebuild` reads it again.")
+    if report.state != "in force" and report.spent:
+        paid = _by_history(report.spent) or "nothing"
+        out.print(f"Paid by the dearest cell under the policy in force, at most: {paid}.")
     for change in report.changes:
         out.print(f"protects less than before: {change}")
     for twin in report.twins:

@@ -17,13 +17,23 @@ DISAGREES = 2
 
 @click.command()
 @about_policy
-def init(policy: str, state: str | None, as_json: bool) -> None:
-    """Make the state of POLICY: the cube and an empty ledger."""
+@click.option(
+    "--accept-second-budget",
+    is_flag=True,
+    help="Make it even where another dataset beside it has a budget on the same source.",
+)
+def init(policy: str, state: str | None, as_json: bool, accept_second_budget: bool) -> None:
+    """Make the state of POLICY: the cube and an empty ledger.
+
+    Where another state in the same folder is over the same source, as after a dataset was
+    renamed, the people in it would lose both budgets: it says so and makes nothing, unless you
+    accept that.
+    """
     from proxy.cli import show, show_state
     from proxy.steward import init as make
 
     with show.progress("building the cube") as progress:
-        report = make(policy, state, progress)
+        report = make(policy, state, progress, accept_second_budget=accept_second_budget)
     show_state.made(report, as_json)
 
 

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from proxy.accountant import Accountant
+from proxy.budgets import CELLS
 from proxy.engine.allowances import Allowance
 from proxy.engine.answers import Answer
 from proxy.engine.bill import Bill
@@ -23,7 +24,11 @@ from proxy.engine.progress import Progress
 from proxy.inference.accounting import UNIT
 from proxy.inference.plan import AccuracyTarget, Plan
 from proxy.inference.query import Term
+from proxy.ledger import SHARED, Ledger
 from proxy.policy.kinds import decimal
+from proxy.policy.weaker import UNLISTED
+from proxy.privileges import OWN
+from proxy.protection import shares, upgraded
 from proxy.sql import Column, Program, privacy_schema
 
 
@@ -75,6 +80,27 @@ def budget(dataset: str, accountant: Accountant, allowances: Sequence[Allowance]
     return BudgetReport(
         dataset, tuple(lines), len(accountant.history.blocks), len(accountant.history)
     )
+
+
+def in_force(ledger: Ledger, user: str | None = None) -> BudgetReport:
+    """Return what each history has spent at most, of the policy in force, as the ledger says alone.
+
+    Of a user, only the history that serves them.
+    """
+    known, paid = upgraded(ledger.protection().protection), ledger.spent()
+    users = known["users"]
+    serves = users.get(user, users[UNLISTED])["history"]
+    serves = f"{OWN}{user}" if serves == "own" else serves
+    lines = []
+    for name, share in shares(known).items():
+        if user is not None and name != serves:
+            continue
+        spent = paid.get(name, 0) / UNIT
+        rule = CELLS if name == SHARED else f"{CELLS}, {name}"
+        lines.append(RuleReport(rule, float(share), spent, max(float(share) - spent, 0.0), False))
+    rows = [row for row in ledger.measurements() if row.snapshot == ledger.snapshot().id]
+    numbers = sum(row.family.size for row in rows)
+    return BudgetReport(ledger.dataset, tuple(lines), len(rows), numbers)
 
 
 def history(ledger: Any, user: str | None = None) -> list[HistoryLine]:

@@ -152,6 +152,8 @@ class Connections:
             return self._busy()
         if code in UNREADABLE and (why := files.refused(*map(Path, self._names))):
             return why
+        if code in (sqlite3.SQLITE_FULL, *UNREADABLE) and (why := files.no_room(self.path.parent)):
+            return why
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return IntegrityError(
                 f"{self.path}: {error}",
@@ -198,6 +200,7 @@ def copy(
 
     Raises:
         StateError: the file exists, or cannot be made.
+        OperationalError: its disk is full.
     """
     try:
         os.close(files.create(path, like))
@@ -217,8 +220,11 @@ def copy(
         finally:
             os.close(file)
         sync_folder(path.parent)
-    except BaseException:
+    except BaseException as error:
+        why = files.no_room(path.parent) if isinstance(error, sqlite3.Error | OSError) else None
         path.unlink(missing_ok=True)
+        if why:
+            raise why from error
         raise
 
 

@@ -106,7 +106,7 @@ class Notes:
             self._begin()  # what follows a torn line would be lost with it
             if isinstance(error, PermissionError):
                 raise files.denied(self.folder / self._name) from None
-            raise OperationalError(
+            raise files.full(self.folder, error) or OperationalError(
                 f"{self.folder}: the audit file cannot be written: {error.strerror}"
             ) from error
 

@@ -47,7 +47,8 @@ def restore(
     """Put a backup in the place of a ledger, which is kept beside it, and charge the gap.
 
     What ``charge`` makes of the backup (by history, in 2**-40 alpha) is charged where it is more
-    than the anchor says; it must be the whole budget where the anchor is lost too.  ``in_force``
+    than the anchor says; it must be the whole budget where the anchor is lost too, or is that of a
+    ledger that was made since: then nothing more can be charged, in either.  ``in_force``
     gets the digest of the policy that the anchor saw, and returns what must be applied again.
     Returned with the ledger is what else was in the backup, by name, and whether it was older.
 
@@ -72,11 +73,12 @@ def restore(
         notes = {name: beside.pop(name) for name in list(beside) if name.startswith(FOLDER)}
         there = {name.removeprefix(FOLDER) for name in notes}
         there |= {file.name for file in paths(folder)}
-        missed = _missed(draft, mark)  # before a migration adds a line
+        missed = _missed(draft, mark, charge is not None)  # before a migration adds a line
         ledger = SQLiteLedger.open(draft, dataset=dataset, timeout=timeout, clock=clock)
         try:
             spent = charge(ledger) if charge else {}
-            held = in_force(ledger, mark.policy) if in_force and mark and missed else None
+            same = mark is not None and missed and mark.ledger == ledger.id
+            held = in_force(ledger, mark.policy) if in_force and mark and same else None
             gap = _Gap(mark, missed, spent, held, there)
             new = _charge(ledger, ledger._connections, clock, gap, user)
         finally:
@@ -110,7 +112,9 @@ def _files(backup: Path, draft: Path) -> dict[str, bytes]:
     try:
         return take_files(draft)
     except sqlite3.DatabaseError as error:
-        raise StateError(f"{backup} is no whole backup of a ledger: {error}") from error
+        raise files.no_room(draft.parent) or StateError(
+            f"{backup} is no whole backup of a ledger: {error}"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,7 @@ def _charge(
     if problems:
         raise IntegrityError(f"the backup does not verify: {problems[0]}")
     head, before = ledger.sequence(), ledger.spent()
-    last = mark.sequence if mark and missed else head
+    last = max(mark.sequence, head) if mark and missed else head
     lost_costs = mark.total - ledger.total(0, head) if mark and missed else 0
     lost = sorted({str(json.loads(text)[0]) for (text,) in chained} - set(gap.notes))
     charged = dict(before)
@@ -168,8 +172,12 @@ def _charge(
         return transaction.finish()
 
 
-def _missed(draft: Path, mark: Mark | None) -> bool:
-    """Whether the anchor saw lines that the copy of the backup does not have."""
+def _missed(draft: Path, mark: Mark | None, charged: bool) -> bool:
+    """Whether the anchor saw lines that the copy of the backup does not have.
+
+    Raises:
+        IntegrityError: it saw another history, or another ledger and not all is ``charged``.
+    """
     if mark is None:
         return False
     with closing(sqlite3.connect(draft)) as connection:
@@ -180,7 +188,14 @@ def _missed(draft: Path, mark: Mark | None) -> bool:
         except (sqlite3.DatabaseError, ValueError):
             return True  # opening it says what it is
     if mark.ledger != id:
-        raise IntegrityError("the anchor belongs to another ledger than the backup")
+        if charged:
+            return True
+        known = "" if any(mark.spent.values()) else "put back the anchor of the lost one, or "
+        raise IntegrityError(
+            "the anchor belongs to another ledger than the backup",
+            hint=f"if that one was made since (init) for the same data: {known}charge the whole "
+            "budget of each history: --charge-all; the ledger that is there is kept beside it",
+        )
     if mark.sequence > head:
         return True
     if not lines or lines[0][1].hex() != mark.hash:

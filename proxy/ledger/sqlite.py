@@ -42,6 +42,33 @@ PAGE = 1000  # audit lines read at once
 Clock = Callable[[], int]  # microseconds since 1970, UTC
 
 
+def remains(path: Path, anchor: Path | Anchor | None) -> list[str]:
+    """Return the names of what a ledger leaves when its own file is lost, in its folder."""
+    old = Witness(anchor).read()
+    names = ["anchor"] if old and old[0].sequence > 1 else []  # an init that failed leaves 1
+    for pattern in (f"{path.name}-wal", f"{path.name}.notes", f"{path.name}.replaced-*", "cube-*"):
+        names += sorted(file.name for file in path.parent.glob(pattern))
+    return names
+
+
+def _lost(path: Path, left: list[str]) -> StateError:
+    """Return the error for a ledger that is not there: `init` is no way to get one back."""
+    back = "put a backup in its place: privacy-proxy ledger restore POLICY BACKUP"
+    if left:
+        return StateError(
+            f"the ledger {path} is gone, and with it what was spent; of it there is still "
+            f"{', '.join(left[:3])}{', ...' if left[3:] else ''}",
+            hint=f"bring the file back, or {back}",
+        )
+    others = sorted({file.parent.name for file in path.parent.parent.glob(f"*/{path.name}")})
+    beside = f" Beside it are the states of {', '.join(others)}: was it renamed?" if others else ""
+    return StateError(
+        f"there is no ledger {path}",
+        hint=f"if there was one, mount its disk, name its folder (--state), or {back}.{beside} "
+        "Only a dataset that never had a ledger begins with privacy-proxy init POLICY",
+    )
+
+
 def now() -> int:
     """Return the time in microseconds since 1970, UTC."""
     return time.time_ns() // 1000
@@ -75,10 +102,11 @@ class SQLiteLedger(SQLiteReads):
         coding: str = "",
         id: str = "",
         user: str = "",
+        detail: Mapping[str, Any] | None = None,
         timeout: float = TIMEOUT,
         clock: Clock = now,
     ) -> SQLiteLedger:
-        """Make a new ledger: a full budget.
+        """Make a new ledger: a full budget.  ``detail`` goes into its first audit line.
 
         Raises:
             StateError: there is a ledger already, or there was one: its anchor is still there.
@@ -89,7 +117,7 @@ class SQLiteLedger(SQLiteReads):
         try:
             ledger = cls(draft, anchor, timeout, clock)
             first: tuple[Any, ...] = (fingerprint, {}, None, layout, coding)
-            mark = ledger._initialise(id, dataset, protection, digest, first, user)
+            mark = ledger._initialise(id, dataset, protection, digest, first, user, detail)
             ledger.close()
             ledger._witness.advance(mark)
             os.link(draft, path)  # fails where another was faster
@@ -105,16 +133,13 @@ class SQLiteLedger(SQLiteReads):
         """Refuse to begin a ledger where there is one, or was one.
 
         Raises:
-            StateError: there is a ledger already, or its anchor is still there.
+            StateError: there is a ledger already, or something that it has left.
         """
-        old = Witness(anchor).read()
+        left = remains(path, anchor)
         if path.exists():
             raise StateError(f"{path} exists already")
-        if old and old[0].sequence > 1:
-            raise StateError(
-                f"the ledger {path} is gone, but its anchor remembers what was spent",
-                hint="Put a backup in its place: privacy-proxy ledger restore.",
-            )
+        if left:
+            raise _lost(path, left)
 
     @classmethod
     def open(
@@ -133,9 +158,7 @@ class SQLiteLedger(SQLiteReads):
             IntegrityError: it is behind its anchor, or the chain is broken at its head.
         """
         if not path.exists():
-            raise StateError(
-                f"there is no ledger {path}", hint="Make one: privacy-proxy init POLICY."
-            )
+            raise _lost(path, remains(path, anchor))
         ledger = cls(path, anchor, timeout, clock)
         try:
             ledger._attach(dataset)
@@ -253,6 +276,7 @@ class SQLiteLedger(SQLiteReads):
         digest: str,
         first: tuple[Any, ...],
         user: str,
+        detail: Mapping[str, Any] | None,
     ) -> Mark:
         with self._connections.transaction() as connection:
             moment = self._clock()
@@ -263,7 +287,8 @@ class SQLiteLedger(SQLiteReads):
             transaction = SQLiteTransaction(connection, self.id, self._clock, None)
             transaction.apply_policy(digest, protection)
             transaction.new_snapshot(*first)
-            transaction.audit("init", user, detail={"dataset": dataset})
+            detail = {"dataset": dataset} | dict(detail or {})
+            transaction.audit("init", user, detail=detail)
             return transaction.finish()
 
     def _attach(self, dataset: str) -> None:

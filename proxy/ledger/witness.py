@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import proxy.files as files
 from proxy.errors import IntegrityError, OperationalError
 from proxy.ledger.anchor import Anchor, FileAnchor, Mark
 from proxy.ledger.chain import parsed
@@ -110,4 +111,5 @@ def _faults(hint: str) -> Iterator[None]:
         yield
     except OSError as error:
         message = f"the anchor cannot be written: {error.strerror}"
-        raise OperationalError(message, hint=hint) from error
+        _, do = files.FULL.get(error.errno or 0, ("", ""))
+        raise OperationalError(message, hint=f"{hint} To do: {do}." if do else hint) from error

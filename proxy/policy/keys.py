@@ -25,7 +25,7 @@ from proxy.policy.kinds import (
     Value,
     decimal,
 )
-from proxy.policy.promise import HALF
+from proxy.policy.promise import HALF, LEAST, MOST
 from proxy.policy.table import Either, Key, Many, Named, Record
 
 GRAINS = ("day", "week", "month", "quarter", "year")
@@ -33,7 +33,7 @@ HISTORY = Choice(("shared", "own"))
 NULLS = Choice(("group", "drop", "error"))
 OUTSIDE = Choice(("group", "drop", "clamp", "error"))
 TYPE = Choice(("integer", "text", "boolean", "decimal", "date", "timestamp"))
-ALPHA = Number(low=0, high=2**20, open_low=True)  # charges of 2⁻⁴⁰ fit 63 bits
+ALPHA = Number(low=0, high=1_000_000, open_low=True)  # sums of charges of 2⁻⁴⁰ fit 63 bits
 PROBABILITY = Number(low=0, high=1, open_low=True, open_high=True)
 COUNT = Number(low=1, high=INT64, whole=True)
 INTEGER = Number(low=-INT64, high=INT64, whole=True)
@@ -43,13 +43,13 @@ SQL = Text("SQL text")
 
 # fmt: off
 UTILITY = Record((
-    Key("half_width", Number(low=0, open_low=True),
+    Key("half_width", Number(low=0, open_low=True, least=LEAST, most=Fraction(MOST)),
         "The credible interval may be twice this long, in units of the answer.",
         otherwise="percent is there instead"),
-    Key("percent", Number(low=0, open_low=True),
+    Key("percent", Number(low=0, open_low=True, least=LEAST, most=Fraction(MOST)),
         "Or so many per cent of the answer, as PERCENT in a query.",
         otherwise="half_width is there instead"),
-    Key("delta", Number(low=0, high=1, open_low=True, open_high=True, most=HALF),
+    Key("delta", Number(low=0, high=1, open_low=True, open_high=True, least=LEAST, most=HALF),
         "The interval's confidence is 1 − delta: for 95% write 0.05.", required=True),
 ), ("half_width", "percent"))
 

@@ -16,7 +16,6 @@ from proxy.policy.model import Analyst, CellBudget, Guard, HistorySize, Privacy,
 from proxy.policy.promise import HALF
 
 CLAIM = re.compile(r"\s*COUNT\s*\(\s*\*\s*\)\s+BETWEEN\s+(\d[\d_]*)\s+AND\s+(\d[\d_]*)\s*", re.I)
-LARGEST = 1_000_000  # alpha; sums of charges stop a little above it
 NOTHING = Privacy(  # in the place of what could not be read
     Fraction(2**21), Unit(), (), (), Fraction(1), HistorySize(1, 1), {}, "topup", "shared"
 )
@@ -53,8 +52,6 @@ def _budget(item: Item) -> Fraction:
     budget: Fraction = item.get("budget")
     if budget * 2**40 < 1:
         raise item.value["budget"].error("less than the smallest charge, 2^-40")
-    if budget > LARGEST:
-        raise item.value["budget"].error(f"more than {LARGEST:,}, up to which charges are counted")
     return budget
 
 

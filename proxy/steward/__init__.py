@@ -3,6 +3,7 @@
 from proxy.cube import Report, Rule
 from proxy.steward.changes import (
     ApplyReport,
+    ChangedPolicyError,
     apply,
     arranged,
     init,
@@ -11,7 +12,15 @@ from proxy.steward.changes import (
     take_users,
     upgrade,
 )
-from proxy.steward.inspection import CheckReport, GuardReport, audit, check, guards, verify
+from proxy.steward.inspection import (
+    CheckReport,
+    GuardReport,
+    audit,
+    check,
+    guards,
+    ledger_in_force,
+    verify,
+)
 from proxy.steward.loading import loaded
 from proxy.steward.people import Person, people
 from proxy.steward.prices import Price
@@ -20,6 +29,7 @@ from proxy.steward.snapshots import RebuildReport, open_cube
 
 __all__ = [
     "ApplyReport",
+    "ChangedPolicyError",
     "CheckReport",
     "GuardReport",
     "Person",
@@ -35,6 +45,7 @@ __all__ = [
     "check",
     "guards",
     "init",
+    "ledger_in_force",
     "loaded",
     "open_cube",
     "people",

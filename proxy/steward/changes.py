@@ -11,7 +11,7 @@ from __future__ import annotations
 import getpass
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,12 +41,12 @@ from proxy.steward.snapshots import (
     Progress,
     RebuildReport,
     built,
-    cubes,
     new_snapshot,
     open_cube,
     recover_cube,
     unchanged,
 )
+from proxy.steward.twins import twins
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,10 @@ class ApplyReport:
     rebuilt: RebuildReport | None = None
 
 
+class ChangedPolicyError(StateError):
+    """A policy's file, or the users file, is not what is in force."""
+
+
 def me() -> str:
     """Return the name that the steward's acts are audited under."""
     try:
@@ -68,7 +72,11 @@ def me() -> str:
 
 
 def init(
-    policy: str | Path, state: str | Path | None = None, progress: Progress | None = None
+    policy: str | Path,
+    state: str | Path | None = None,
+    progress: Progress | None = None,
+    *,
+    accept_second_budget: bool = False,
 ) -> Report | RebuildReport:
     """Make the state of a policy: the cube built from the data, and an empty ledger.
 
@@ -76,7 +84,8 @@ def init(
     that was spent is forgotten.
 
     Raises:
-        StateError: it has been made already, or another policy is in force.
+        StateError: it has been made already, or another policy is in force, or another state beside
+            it is over the same source, which was not accepted.
     """
     found = loaded(policy)
     folder = state_folder(found, state)
@@ -93,12 +102,10 @@ def init(
             meant = protection(found, users=users_of(found))
             same_policy(found, meant, ledger)
             return recover_cube(found, meant, folder, ledger, me(), progress)
-    if cubes(folder):
-        raise StateError(
-            f"the ledger in {folder} is gone, and with it what was spent of {found.dataset}",
-            hint="put a backup in its place: privacy-proxy ledger restore",
-        )
     SQLiteLedger.require_none(ledger_path(folder), anchor_path(folder))
+    others = dict(twins(found, folder))
+    if others and not accept_second_budget:
+        raise _second_budget(found, others)
     make_folder(folder)
     _clear(folder)
     meant = protection(found, users=users_of(found))
@@ -116,12 +123,23 @@ def init(
             id=id,
             anchor=anchor_path(folder),
             user=me(),
+            detail={"second_budget_beside": sorted(others)} if others else {},
         ).close()
         draft.replace(cube_path(folder))
         sync_folder(folder)
     finally:
         draft.unlink(missing_ok=True)
     return made.report
+
+
+def _second_budget(policy: Policy, others: Mapping[str, str]) -> StateError:
+    """Return the error for a state whose people have another budget already."""
+    return StateError(
+        f"{policy.dataset} would have a second budget: {'; '.join(others.values())}",
+        hint=f"a dataset keeps its name ({', '.join(others)}), and its budget with it; to let "
+        "people lose both budgets all the same: privacy-proxy init --accept-second-budget "
+        f"{near(policy)}",
+    )
 
 
 def _clear(folder: Path) -> None:
@@ -187,16 +205,17 @@ def same_policy(policy: Policy, meant: Protection, reads: Reads) -> None:
     """Refuse a policy that is not the one in force.
 
     Raises:
-        StateError: it is not; with what it protects less.
+        ChangedPolicyError: it is not; with what it protects less.
     """
     known = reads.protection()
     if known.digest == meant.digest:
         return
     changes = policies.weaker(upgraded(known.protection), meant.protection)
-    raise StateError(
+    weaker = "--accept-weaker " if changes else ""
+    raise ChangedPolicyError(
         f"{near(policy)} has changed since it was applied to the state of {policy.dataset}",
         detail="it protects less: " + "; ".join(changes) if changes else "it protects no less",
-        hint=f"undo the change, or apply it: privacy-proxy apply {near(policy)}",
+        hint=f"undo the change, or apply it: privacy-proxy apply {weaker}{near(policy)}",
     )
 
 
@@ -204,14 +223,14 @@ def take_users(policy: Policy, users: Users | None, ledger: Ledger) -> None:
     """Take over a users file that gives nobody more than before, and audit what it changes.
 
     Raises:
-        StateError: it gives somebody more.
+        ChangedPolicyError: it gives somebody more.
     """
     known = ledger.protection()
     now, before = access(policy, users), known.protection.get("users")
     if before is None or all(before.get(name) == each for name, each in now.items()):
         return
     if gained := gains(before, now):
-        raise StateError(
+        raise ChangedPolicyError(
             f"users.yaml gives more than was accepted for {policy.dataset}",
             detail="; ".join(gained),
             hint="undo the change, or accept it: privacy-proxy apply --accept-weaker "
@@ -250,6 +269,11 @@ def apply(
         known, meant = ledger.protection(), protection(new, users=users_of(new))
         before = upgraded(known.protection)
         changes = tuple(policies.weaker(before, meant.protection))
+        if before["source"] != meant.protection["source"]:
+            others = twins(new, folder)
+            changes += tuple(
+                f"the people of {name} have a budget there: {how}" for name, how in others
+            )
         users, fits = before["users"], _fits(new, meant, folder, ledger)
         listed = all(users.get(n) == each for n, each in meant.protection["users"].items())
         if known.digest == meant.digest and listed and fits:

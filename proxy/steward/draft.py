@@ -114,7 +114,10 @@ def draft(
         with tempfile.TemporaryDirectory() as own:
             stub = Path(own) / "stub.yaml"
             stub.write_text(_yaml(dataset, path.absolute(), table, "", Rows(10, 1), []), "utf-8")
-            with connected(policies.load(stub), Path(own)) as connection, guarded(path):
+            with (
+                connected(policies.load(stub), Path(own)) as connection,
+                guarded(path, folder=Path(own)),
+            ):
                 _refuse(list(columns(connection)), unit, path)
                 seen = Profiler(connection, unit)
                 counted, reserved = seen.rows(), seen.reserved()

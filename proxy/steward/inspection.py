@@ -6,8 +6,9 @@ None of it is for analysts.  Invariant: nothing here changes the state.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import proxy.policy as policies
@@ -16,7 +17,7 @@ from proxy.cube import Report, survey
 from proxy.errors import Error, PolicyError
 from proxy.files import enter
 from proxy.inference.accounting import UNIT, Account
-from proxy.ledger import AuditLine
+from proxy.ledger import AuditLine, Ledger
 from proxy.policy import Policy
 from proxy.privileges import users_of
 from proxy.protection import protection, upgraded
@@ -26,6 +27,7 @@ from proxy.steward.changes import arranged, opened, same_policy
 from proxy.steward.loading import loaded
 from proxy.steward.prices import Price, prices
 from proxy.steward.snapshots import fingerprinted, verify_cube
+from proxy.steward.twins import twins as twins_of
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class CheckReport:
     twins: tuple[str, ...] = ()  # policies in the same folder that spend on the same source
     moved: bool | None = None  # whether the source has changed since the cube; None: who knows
     prices: tuple[Price, ...] = ()
+    spent: Mapping[str, float] = field(default_factory=dict)  # alpha at most, by history
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def check(policy: str | Path, state: str | Path | None = None) -> CheckReport:
         found.domain.cells,
         survey(found),
         "not made yet",
-        twins=tuple(_twins(found)),
+        twins=_all_twins(found, folder),
         prices=prices(found),
     )
     if not ledger_path(folder).exists():
@@ -77,11 +80,20 @@ def check(policy: str | Path, state: str | Path | None = None) -> CheckReport:
         now = "in force" if known.digest == meant.digest else "changed since it was applied"
         built, source = ledger.snapshot().fingerprint, fingerprinted(found, folder)
         moved = built != source if built.split(":")[0] == source.split(":")[0] else None
-        return replace(begun, state=now, changes=tuple(changes), moved=moved)
+        spent = {name: value / UNIT for name, value in ledger.spent().items()}
+        return replace(begun, state=now, changes=tuple(changes), moved=moved, spent=spent)
 
 
-def _twins(policy: Policy) -> Iterator[str]:
-    """Yield the policies beside this one that have a budget of their own on the same source."""
+def _all_twins(policy: Policy, folder: Path) -> tuple[str, ...]:
+    """Return who else has a budget on a policy's source, by the files and the states beside it."""
+    files = list(_twins(policy))
+    named = {name for name, _ in files}
+    states = [f"{name}, {how}" for name, how in twins_of(policy, folder) if name not in named]
+    return (*(f"{file} ({name})" for name, file in files), *states)
+
+
+def _twins(policy: Policy) -> Iterator[tuple[str, str]]:
+    """Yield dataset and file of the policies beside this one that are over the same source."""
     for path in sorted({*policy.path.parent.glob("*.yaml"), *policy.path.parent.glob("*.yml")}):
         try:
             other = policies.load(path)
@@ -91,7 +103,15 @@ def _twins(policy: Policy) -> Iterator[str]:
         places = [(s.engine, s.path and s.path.resolve(), s.dsn) for s in (source, its)]
         tables = {s.table for s in (source, its) if not s.query}
         if other.dataset != policy.dataset and places[0] == places[1] and len(tables) < 2:
-            yield f"{path.name} ({other.dataset})"
+            yield other.dataset, path.name
+
+
+@contextmanager
+def ledger_in_force(policy: str | Path, state: str | Path | None = None) -> Iterator[Ledger]:
+    """Open the ledger of a policy for reading, whatever has become of its file meanwhile."""
+    found = policies.load(policy)
+    with opened(found, state_folder(found, state)) as ledger:
+        yield ledger
 
 
 def audit(policy: str | Path, state: str | Path | None = None) -> list[AuditLine]:

@@ -340,7 +340,7 @@ def test_the_documentation_has_every_key_once():
     rows = describe().splitlines()
 
     assert (
-        "| `privacy.budget` | a number more than 0 and at most 1048576 | required |"
+        "| `privacy.budget` | a number more than 0 and at most 1000000 | required |"
         in rows[[row.startswith("| `privacy.budget`") for row in rows].index(True)]
     )
     assert len(rows) == len(set(rows))

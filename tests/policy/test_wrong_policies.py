@@ -177,7 +177,7 @@ WRONG = [
     ("budget: 0.1\n", "budget: -1\n", 15, "privacy.budget", "more than 0"),
     ("budget: 0.1\n", "budget: .nan\n", 15, "privacy.budget", ".nan is not allowed"),
     ("budget: 0.1\n", "budget: 1.0e-30\n", 15, "privacy.budget", "the smallest charge"),
-    ("budget: 0.1\n", "budget: 1_000_001\n", 15, "privacy.budget", "more than 1,000,000"),
+    ("budget: 0.1\n", "budget: 1_000_001\n", 15, "privacy.budget", "at most 1000000"),
     ("unit: row", "unit:", 16, "privacy.unit", "nothing is there; expected row"),
     ("unit: row", "unit: person", 16, "privacy.unit", "person is not allowed; expected row"),
     ("unit: row", "unit: {column: person}", 16, "privacy.unit.max_rows", "missing"),

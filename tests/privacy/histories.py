@@ -339,14 +339,29 @@ class World:
         """Make the state; on an empty folder that is a new budget, as everybody is told."""
         empty = not any((self.state / n).exists() for n in ("ledger.sqlite", "anchor"))
         empty = empty and not list(self.state.glob("cube-*"))
+        people, accepted = self._same_people(), False
         try:
             steward.init(self.policy)
+        except StateError as error:
+            if "second budget" not in error.message or rng.random() < 0.6:
+                raise
+            steward.init(self.policy, accept_second_budget=True)
+            accepted = True
         finally:
             if empty and (self.state / "ledger.sqlite").exists():
-                self.accounts[self.state] = Account()
+                self.accounts[self.state] = Account() if accepted or not people else people
                 self.account.accept(self.force())
         self.account.accept(self.force())
         return "a new budget" if empty else "goes on"
+
+    def _same_people(self):
+        """Return the account of another state beside this one that has read the same file."""
+        for state, account in self.accounts.items():
+            paths = [force.document["source"]["path"] for force in account.accepted]
+            beside = state.parent == self.state.parent and (state / "ledger.sqlite").exists()
+            if state != self.state and beside and self.document["source"]["path"] in paths:
+                return account
+        return None
 
     def apply(self, rng):
         """Apply the policy; where it is weaker, agree or put it back."""

@@ -40,6 +40,7 @@ TURNS = (  # a step may name what: edit:KEY, lose:WHAT; one in two of those with
     (1, ("drain", "copy_cube", "move?", "rebuild", "copy_cube", "drain", "restart", "drain")),
     (1, ("backup", "drain", "edit", "apply", "rebuild", "drain", *2 * ("restore", "drain"))),
     (1, ("backup", "copy_state", "drain", "drain", "old_state", "drain", "restore", "drain")),
+    (2, ("drain", "edit:dataset", "init", "apply?", "drain", "edit:dataset", "drain")),
     (1, ("drain:ann", "users_gone", "drain:ann", "users_gone", "drain:ann")),
 )  # fmt: skip
 

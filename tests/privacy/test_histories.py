@@ -166,6 +166,11 @@ def another_source(monkeypatch):
     monkeypatch.setattr(snapshots, "fingerprinted", lambda policy, folder: "the source")
 
 
+def by_name(monkeypatch):
+    """Another name is other people."""
+    monkeypatch.setattr(changes, "twins", lambda policy, folder: [])
+
+
 PLANTED = [  # the fault, and a turn that meets it
     (by_position, ("drain", "edit:attributes", "apply", "rebuild", "drain")),
     (by_text, ("drain", "edit:attributes.<attribute>.levels", "apply", "drain")),
@@ -175,6 +180,7 @@ PLANTED = [  # the fault, and a turn that meets it
         budget_of_the_file,
         ("backup", "drain", "lose:anchor", "edit:privacy.budget", "restore", "undo", "drain"),
     ),
+    (by_name, ("drain", "edit:dataset", "init", "drain")),
     (another_source, ("drain", "lose:cube", "move", "init", "drain")),
 ]
 

@@ -163,3 +163,16 @@ def test_ledger_and_anchor_put_back_together_are_believed(tmp_path):
     assert engine.budget().rules[0].spent == 0
     assert engine.ledger.verify() == []
     engine.close()
+
+
+def test_a_copy_of_a_state_is_a_second_budget(tmp_path):
+    """
+    Both verify, and each spends the whole budget on the same people.
+    """
+    policy, state = made(tmp_path / "a", [PERSON])
+    shutil.copytree(state, tmp_path / "copy")
+    for each in (state, tmp_path / "copy"):
+        engine = Engine.open(policy, each)
+        assert engine.session().execute(COUNT).cost > 0.5
+        assert engine.ledger.verify() == []
+        engine.close()

@@ -34,6 +34,7 @@ from proxy.errors import (
     UndefinedColumnError,
     UndefinedTableError,
 )
+from proxy.files import full
 from proxy.policy import Policy
 from proxy.sql.source_expressions import identifier as name
 from proxy.sql.source_queries import Table, records, shortest
@@ -65,8 +66,12 @@ def connected(policy: Policy, folder: Path) -> Iterator[duckdb.DuckDBPyConnectio
         "temp_directory": str(folder / "spill"),
         "preserve_insertion_order": "false",
     }
-    connection = duckdb.connect(str(folder / "cells.duckdb"), config=config)
-    with contextlib.closing(connection), guarded(path):
+    with (
+        guarded(path, folder=folder),
+        contextlib.closing(
+            duckdb.connect(str(folder / "cells.duckdb"), config=config)
+        ) as connection,
+    ):
         try:
             connection.execute(f"SET TimeZone = {text(policy.timezone)}")
         except duckdb.Error:
@@ -94,8 +99,11 @@ def columns(connection: duckdb.DuckDBPyConnection, relation: str = RECORDS) -> d
 
 
 @contextlib.contextmanager
-def guarded(path: Path, key: str = "source") -> Iterator[None]:
-    """Turn DuckDB's errors into ours, without their text, which may hold data."""
+def guarded(path: Path, key: str = "source", folder: Path | None = None) -> Iterator[None]:
+    """Turn DuckDB's errors into ours, without their text, which may hold data.
+
+    What it writes is in ``folder``, a temporary one in that which may be full.
+    """
     try:
         yield
     except duckdb.OutOfMemoryException:
@@ -111,6 +119,9 @@ def guarded(path: Path, key: str = "source") -> Iterator[None]:
     except duckdb.Error as error:
         if isinstance(error, duckdb.InvalidInputException) and not DAMAGE.search(str(error)):
             raise _failed() from None
+        text = str(error) if isinstance(error, duckdb.IOException | duckdb.FatalException) else ""
+        if folder and (why := full(folder.parent, text)):
+            raise why from None
         raise SourceError(
             f"{path} cannot be read to its end: it is damaged, or a line has not as many fields "
             "as the header, or it is not UTF-8, or another process has it open, or the disk is full"

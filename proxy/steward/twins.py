@@ -1,0 +1,93 @@
+"""Other states over the same source: a dataset under another name is the same people again.
+
+Every budget holds for itself, so what two states over one source spend adds up.  A state says of
+its source: where each policy that was ever in force reads it, and, under a key of its own, the
+fingerprint of what its cube holds, so that a copy of a file elsewhere is found too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from proxy.cube import fingerprint
+from proxy.errors import Error
+from proxy.files import no_room, read
+from proxy.ledger.connections import Connections
+from proxy.ledger.sqlite import remains
+from proxy.ledger.transaction import SQLiteReader
+from proxy.policy import Policy
+from proxy.protection import upgraded
+from proxy.state import anchor_path, key_path, ledger_path
+
+WAIT = 5.0  # seconds for another process's lock
+FILES = ("", ".csv", ".gz", ".parquet")  # of which the whole is the source
+
+Source = Mapping[str, Any]  # of a protection
+
+
+def twins(policy: Policy, folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield the datasets whose states beside a folder are, or may be, over a policy's source.
+
+    Each with what says so, in words.
+    """
+    for other in sorted(folder.parent.iterdir()) if folder.parent.is_dir() else ():
+        if not other.is_dir() or other.name == folder.name:
+            continue
+        path = ledger_path(other)
+        try:
+            if path.exists():
+                yield from _twin(policy, other)
+            elif remains(path, anchor_path(other)):
+                yield other.name, f"the ledger in {other} is gone, so its source is not known"
+        except Error as error:
+            if why := no_room(folder.parent):
+                raise why from None
+            yield other.name, f"what its source is cannot be read: {error.message}"
+
+
+def _twin(policy: Policy, other: Path) -> Iterator[tuple[str, str]]:
+    """Yield the dataset of a state, if it is over a policy's source."""
+    connections = Connections(ledger_path(other), WAIT)
+    try:
+        with connections.use() as connection:
+            reads = SQLiteReader(connection)
+            _, dataset, _ = reads.identity()
+            known = [upgraded(each.protection)["source"] for each in reads.protections()]
+            built = reads.snapshot().fingerprint
+    finally:
+        connections.close()
+    now = policy.protection()["source"]
+    if any(same_place(now, source) for source in known):
+        yield dataset, f"{other} is over the same source"
+    elif _comparable(policy, now, known) and built == _fingerprint(policy, key_path(other), built):
+        yield dataset, f"{other} is over a copy of the same source"
+
+
+def _fingerprint(policy: Policy, key: Path, built: str) -> str:
+    """Return the fingerprint of a policy's source under the key of another state, after its name.
+
+    A state without a key was never built from what can be compared.
+    """
+    name = built.partition(":")[0]
+    return f"{name}:{fingerprint(policy, read(key))}" if key.exists() else ""
+
+
+def same_place(one: Source, two: Source) -> bool:
+    """Whether two sources may have records in common, by where they are read.
+
+    Two tables of one database have none; a query may read any table.
+    """
+    tables = {source["table"] for source in (one, two) if not source["query"]}
+    place = [(source["engine"], source["path"]) for source in (one, two)]
+    return place[0] == place[1] and len(tables) < 2
+
+
+def _comparable(policy: Policy, now: Source, known: list[Source]) -> bool:
+    """Whether equal records would have equal fingerprints: of files, or as one table or query."""
+    path = policy.source.path
+    if policy.source.engine != "duckdb" or path is None:
+        return False
+    texts = [(source["table"], source["query"]) for source in (now, known[-1])]
+    return path.suffix in FILES or texts[0] == texts[1]
