@@ -172,3 +172,20 @@ def test_the_remote_door_waits_for_no_inference():
     assert done.returncode == 0, done.stderr
     unwanted = {"scipy", "opendp", "proxy.inference.history", "proxy.engine.engine"}
     assert not unwanted & set(done.stdout.split())
+
+
+def test_files_functions_and_folders_are_small():
+    """
+    No file of more than 470 lines, no function of more than 60, no folder of more than 21 modules.
+    """
+    large = []
+    for path in ROOT.glob("proxy/**/*.py"):
+        text = path.read_text()
+        large += [str(path)] * (len(text.splitlines()) > 470)
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                long = node.end_lineno - node.lineno + 1 > 60
+                large += [f"{path}: {node.name}"] * long
+        modules = [each for each in path.parent.glob("*.py") if each.name != "__init__.py"]
+        large += [f"{path.parent}"] * (len(modules) > 21)
+    assert sorted(set(large)) == []

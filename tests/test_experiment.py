@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from proxy.cli import run
 from proxy.experiment import study, timings
+from proxy.experiment.blue import blue
 from proxy.experiment.systems import Baseline, Improved, Inference, Product, enough, usual_alpha
 from proxy.experiment.workload import (
     STAND_INS,
@@ -22,7 +23,6 @@ from proxy.experiment.workload import (
     trace,
     tree,
 )
-from proxy.inference.blue import blue
 from proxy.inference.family import Family
 from proxy.inference.query import Factor, LinearQuery
 from proxy.inference.space import Space

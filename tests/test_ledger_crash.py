@@ -261,7 +261,7 @@ def test_an_audit_file_that_cannot_be_written_fails_the_statement(tmp_path, monk
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(os, "write", write)
-        with pytest.raises(OperationalError, match="No space left"):
+        with pytest.raises(OperationalError, match="is full"):
             ledger.note("inferred", "ann", "SELECT 2")
         monkeypatch.undo()
         ledger.note("inferred", "ann", "SELECT 3")

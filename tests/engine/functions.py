@@ -12,7 +12,7 @@ import numpy as np
 from proxy.engine.answers import Answer
 from proxy.engine.functions.cells import computed
 from proxy.engine.functions.numbers import Numbers
-from proxy.engine.linear_goals import AbsoluteGoal
+from proxy.engine.goals.linear import AbsoluteGoal
 from proxy.engine.outcomes import Outcome
 from proxy.engine.result import shown
 from proxy.inference.history import History

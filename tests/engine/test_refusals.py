@@ -111,7 +111,7 @@ def test_missing_files_are_named(tmp_path):
     with pytest.raises(errors.PolicyError, match=r"nowhere\.yaml"):
         Engine.open(tmp_path / "nowhere.yaml")
     policy = policy_with(tmp_path, "cps1988", ("cps1988.csv.gz", "gone.csv.gz"))
-    with pytest.raises(errors.SourceError, match=r"gone\.csv\.gz"):
+    with pytest.raises(errors.PolicyError, match=r"gone\.csv\.gz"):
         init(policy, tmp_path / "state")
 
 

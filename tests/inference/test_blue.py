@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import proxy.inference.history as history_module
-from proxy.inference.blue import blue
+from proxy.experiment.blue import blue
 from proxy.inference.estimator import omega
 from proxy.inference.family import Family
 from proxy.inference.history import History

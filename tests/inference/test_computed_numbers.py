@@ -204,9 +204,10 @@ def test_the_image_of_an_interval_is_the_least_that_holds_all_values(low, length
     values = function(
         np.append(np.linspace(low, low + length, 201), [0.0] * (low <= 0 <= low + length))
     )
-    assert found[0] <= values.min() + 1e-9
-    assert found[1] >= values.max() - 1e-9
-    assert found == pytest.approx((values.min(), values.max()), abs=0.11)
+    rounding = 1e-9 + 1e-12 * float(np.abs(values).max())
+    assert found[0] <= values.min() + rounding
+    assert found[1] >= values.max() - rounding
+    assert found == pytest.approx((values.min(), values.max()), abs=0.11, rel=1e-12)
     wide = image((-math.inf, math.inf), [step])
     assert wide[0] <= values.min()
     assert wide[1] >= values.max()

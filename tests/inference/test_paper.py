@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from proxy.inference.blue import blue
+from proxy.experiment.blue import blue
 from proxy.inference.laplace import LaplaceSum
 from tests.inference.test_blue import WEIGHTS, A, H, Y
 

@@ -42,7 +42,7 @@ privacy:
   cells: [{where: age < 20, budget: 0.5}, {where: area = 'up', budget: 0.25}]
   guards: [{claim: COUNT(*) BETWEEN 0 AND 5, for_each: [age, region], confidence: 0.95}]
   floor: 0.001
-  rows: {total: 100, analyst: 50}
+  history_size: {total: 100, analyst: 50}
   per: {day: 0.1, week: 0.2}
   allocation: topup
   history: shared
@@ -90,7 +90,7 @@ TOGETHER = [
     ("policy", "privacy.guards[0].confidence", ("privacy", "guards", 0, "confidence"), 0.05),
     ("policy", "privacy.floor", ("privacy", "floor"), 2),
     ("policy", "privacy.per.day", ("privacy", "per", "day"), 0.5),
-    ("policy", "privacy.rows.analyst", ("privacy", "rows", "analyst"), 1000),
+    ("policy", "privacy.history_size.analyst", ("privacy", "history_size", "analyst"), 1000),
     ("policy", "analysts.alice.budget", ("analysts", "alice", "budget"), 3),
     ("policy", "timezone", ("timezone",), "Europe/Berln"),
     ("policy", "public.towns.path", ("public", "towns", "path"), "no.csv"),

@@ -36,6 +36,12 @@ PLACES = {  # a numeric key -> what is put over the base; a key without one fail
         "measures": {"pay": MEASURE | {"utility": {"half_width": HERE, "delta": 0.1}}}},
     "measures.<measure>.utility.delta": {
         "measures": {"pay": MEASURE | {"utility": {"half_width": 9, "delta": HERE}}}},
+    "measures.<measure>.utility.percent": {
+        "measures": {"pay": MEASURE | {"utility": {"percent": HERE, "delta": 0.1}}}},
+    "utility.percent": {"utility": {"percent": HERE, "delta": 0.1}},
+    "utilities.<number>.half_width": {"utilities": {"AVG(*)": {"half_width": HERE, "delta": 0.1}}},
+    "utilities.<number>.percent": {"utilities": {"AVG(*)": {"percent": HERE, "delta": 0.1}}},
+    "utilities.<number>.delta": {"utilities": {"AVG(*)": {"half_width": 9, "delta": HERE}}},
     "utility.half_width": {"utility": {"half_width": HERE, "delta": 0.1}},
     "utility.delta": {"utility": {"half_width": 9, "delta": HERE}},
     "privacy.budget": {"privacy": {"budget": HERE, "unit": "row"}},

@@ -716,12 +716,12 @@ class Slow:
         engine = running.server.registry.current.engines["cps1988"]
         original = engine._answer
 
-        def answer(accountant, goals, text, session):
+        def answer(accountant, goals, text, session, spend):
             self.session = session
             self.entered.set()
             while not self.go_on.wait(0.01):
                 session.check_canceled()
-            return original(accountant, goals, text, session)
+            return original(accountant, goals, text, session, spend)
 
         engine._answer = answer
 

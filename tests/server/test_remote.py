@@ -360,7 +360,7 @@ def test_a_limit_on_the_cost_holds_over_the_wire(server):
             connection.execute("SET privacy.max_cost = -1")
         connection.execute("SET privacy.max_cost = 0.0000001")
         with pytest.raises(InsufficientBudgetError, match=r"privacy\.max_cost") as caught:
-            connection.execute(text.format(2))
+            connection.execute(text.format("2 AND parttime = 'yes' AND smsa = 'no'"))
         assert "the widest request that says anything" in caught.value.hint
     with server.connect(options="-c privacy.max_cost=0.004 -c privacy.answers=on") as connection:
         said = []
