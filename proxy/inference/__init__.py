@@ -6,7 +6,6 @@ posterior.  Source: Xiao & Xiong, Bayesian Inference under Differential Privacy.
 
     query, family     LinearQuery: exact integer coefficients; Family: the rows of one GROUP BY
     history           History: rows, weights, answers, and the best linear unbiased estimate
-    blue              the same for plain matrices, as the paper has it
     laplace, mass     LaplaceSum: the paper's continuous posterior; its Monte Carlo and PC methods
     geometric         GeometricSum: the posterior of the noise that is drawn, never overstated
     accounting        Account: what every cell has paid, exactly
