@@ -36,7 +36,10 @@ HISTORY = [  # what was measured before: the numbers themselves, and what shares
     "SELECT COUNT(*) FROM d",
 ]
 DELTA = 0.1
-RUNS = 2000  # at each size of noise
+RUNS = [  # at each of two sizes of noise
+    pytest.param(500, marks=pytest.mark.slow),
+    pytest.param(2000, marks=pytest.mark.audit),
+]
 N = "(SELECT g, COUNT(*) AS n FROM d GROUP BY g) t"
 
 
@@ -126,7 +129,7 @@ def statement(text):
     return f"{text} ORDER BY g" if text.startswith("SELECT g") else text
 
 
-def holds(public, text, scale, over=None, runs=RUNS):
+def holds(public, text, scale, over=None, *, runs):
     """Return, of each row, how many intervals held the truth, how many there were; and sources."""
     program = compile_statement(statement(text), *public)
     made = world(public, scale)
@@ -144,27 +147,27 @@ def holds(public, text, scale, over=None, runs=RUNS):
     return held[places], seen[places], sources
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("runs", RUNS)
 @pytest.mark.parametrize("kind", EXACT)
-def test_exact_intervals_hold_the_truth(public, kind):
+def test_exact_intervals_hold_the_truth(public, kind, runs):
     """
     Of all runs as often as they say, and in each group.
     """
-    found = [holds(public, EXACT[kind], scale) for scale in (3.0, 12.0)]
+    found = [holds(public, EXACT[kind], scale, runs=runs) for scale in (3.0, 12.0)]
     assert set().union(*(sources for *_, sources in found)) <= {"derived", "unknown"}
     held, seen = (np.array(each) for each in zip(*((h, s) for h, s, _ in found), strict=True))
     for h, n in ((held.sum(), seen.sum()), *zip(held.ravel(), seen.ravel(), strict=True)):
         assert h / n >= 1 - DELTA - 4.75 * math.sqrt(DELTA * (1 - DELTA) / n), (held, seen)
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("runs", RUNS)
 @pytest.mark.parametrize("kind", APPROXIMATE)
-def test_approximate_intervals_hold_the_truth_nearly_as_often(public, kind):
+def test_approximate_intervals_hold_the_truth_nearly_as_often(public, kind, runs):
     """
     Of all runs within 3% of what they say, but for what chance allows.
     """
     text, over = APPROXIMATE[kind]
-    found = [holds(public, text, scale, over) for scale in (3.0, 12.0)]
+    found = [holds(public, text, scale, over, runs=runs) for scale in (3.0, 12.0)]
     sources = set().union(*(sources for *_, sources in found))
     assert {"approximate"} <= sources <= {"approximate", "unknown"}
     held, seen = (sum(float(each[k].sum()) for each in found) for k in (0, 1))
