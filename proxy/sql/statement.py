@@ -168,11 +168,11 @@ def _statement(text: str, source: Source) -> Program | Command:
     if (command := commands.command(text, tokens)) is not None:
         return _with_program(command, source)
     text, tokens = grammar.to_postgres(text, tokens, source.language)
+    without_marks(text)
     try:
         tree = _query(grammar.parse(text, tokens))
         for rewrite in REWRITES:  # fold the clock, expand quantifiers
             rewrite(tree, source)
-        _require_no_marks(tree)
         binder = Binder(
             source.policy, source.evaluator, text, source.hides_empty, released=source.released
         )
@@ -186,14 +186,6 @@ def _statement(text: str, source: Source) -> Program | Command:
         if source.language != "postgres":
             error.position = None  # a position in the translated text
         raise
-
-
-def _require_no_marks(tree: exp.Expr) -> None:
-    """Refuse a text with NUL, as PostgreSQL does."""
-    for node in tree.walk():
-        for value in node.args.values():
-            if isinstance(value, str):
-                without_marks(value)
 
 
 def _with_program(command: Command, source: Source) -> Command:

@@ -17,6 +17,7 @@ from proxy.errors import (
     StatementTooComplexError,
 )
 from proxy.sql import Command, Evaluator, Program, compile_statement, postprocess, split
+from proxy.sql.bind.query import Binder
 from proxy.sql.evaluator.sandbox import Here
 from proxy.sql.parse import grammar
 from tests.searches import share
@@ -582,3 +583,33 @@ def test_a_number_past_its_type_is_an_error(expression, kind):
     with pytest.raises(DataError) as caught:
         run(f"SELECT {expression} FROM survey")
     assert (caught.value.sqlstate, caught.value.message) == ("22003", f"{kind} out of range")
+
+
+def test_results_upon_results_are_bound_no_more_often_than_they_stand_there(monkeypatch):
+    """
+    Of results that choose rows, one within another, and of WITH queries, each of which may read
+    those before: neither doubles the work.
+    """
+    bound = []
+    real = Binder.query
+
+    def query(self, node, scope):
+        bound.append(node)
+        return real(self, node, scope)
+
+    monkeypatch.setattr(Binder, "query", query)
+    inner = "(SELECT AVG(age) FROM survey)"
+    for _ in range(11):
+        inner = f"(SELECT AVG(age) FROM survey WHERE age > {inner})"
+    compile_statement(
+        f"SELECT COUNT(*) FROM survey WHERE age > {inner}", policy(), evaluator(), released={}
+    )
+    assert len(bound) < 12**2
+    withs = ["a0 AS (SELECT region, COUNT(*) AS n FROM survey GROUP BY region)"]
+    withs += [f"a{i} AS (SELECT region, n FROM a{i - 1})" for i in range(1, 40)]
+    text = f"WITH {', '.join(withs)} SELECT COUNT(*) FROM survey WHERE region IN ({{}})"
+    bound.clear()
+    text = text.format("SELECT region FROM a39 LIMIT 1")
+    (first,) = compile_statement(text, policy(), evaluator(), released={}).first
+    assert len(bound) < 10
+    assert len(first[1].releases) == 1

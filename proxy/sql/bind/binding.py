@@ -43,6 +43,14 @@ class Mark(NamedTuple):
     reads_protected: int
 
 
+class Chosen(NamedTuple):
+    """A result that chooses rows, as constants; what must be released for it first."""
+
+    bound: BoundQuery
+    first: dict[str, tuple[Binding, BoundQuery]]
+    max_cost: Fraction | None
+
+
 @dataclass
 class Binding(ABC):
     """One statement being bound: its release points, and the WITH definitions of its SQL."""
@@ -62,6 +70,7 @@ class Binding(ABC):
     constants: int = 0  # constant expressions evaluated so far
     released: Mapping[str, Sequence[Sequence[Cell]]] | None = None  # results that choose rows
     first: dict[str, tuple[Binding, BoundQuery]] = field(default_factory=dict)  # to be released
+    chosen: dict[str, Chosen] = field(default_factory=dict)  # by key, of the whole statement
     ctes: list[Cte] = field(default_factory=list)  # that are bound
 
     @abstractmethod

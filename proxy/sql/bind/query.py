@@ -51,6 +51,7 @@ class Binder(Binding):
             self.hide_empty,
             max_cost=self.max_cost,
             released=self.released,
+            chosen=self.chosen,
         )
 
     # --- queries -----------------------------------------------------------------------------

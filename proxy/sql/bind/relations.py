@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import blake2b
 
 from sqlglot import exp
 
@@ -12,7 +14,7 @@ from proxy.sql.bind.names import Names
 from proxy.sql.expression.faces import beside, drawn, shown, twofold
 from proxy.sql.expression.faces import key as row_key
 from proxy.sql.expression.typed import Form, TypedSql
-from proxy.sql.parse.tree import position
+from proxy.sql.parse.tree import as_sql, position
 from proxy.sql.program import Request
 
 
@@ -69,6 +71,13 @@ class Cte:
     env: Env
     relation: Relation | None = None
     request: Request | None = None  # of a view with a hint
+
+    @cached_property
+    def meaning(self) -> str:
+        """A digest of the query and of all that it may read."""
+        env = sorted((name, cte.meaning) for name, cte in self.env.items())
+        whole = repr((as_sql(self.node), self.columns, self.request, env))
+        return blake2b(whole.encode(), digest_size=16).hexdigest()
 
 
 Env = Mapping[str, Cte]

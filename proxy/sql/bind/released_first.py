@@ -14,8 +14,9 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError, StatementTooComplexError
 from proxy.sql import types
-from proxy.sql.bind.binding import Binding
-from proxy.sql.bind.relations import BoundQuery, Env, Output, Scope
+from proxy.sql.bind.binding import Binding, Chosen
+from proxy.sql.bind.relations import BoundQuery, Cte, Env, Output, Scope
+from proxy.sql.expression.faces import without_marks
 from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.tree import as_sql, position
 from proxy.sql.program import Cell
@@ -35,33 +36,43 @@ def released_first(binding: Binding, query: exp.Expr, scope: Scope) -> BoundQuer
             "rows are not selected by a result of the protected dataset here",
             position=position(query),
         )
-    apart = binding.apart()
-    bound = apart.query(query.copy(), Scope(_unbound(scope.env), scope.request))
-    binding.limit(apart.max_cost)
     key = _key(query, scope)
-    rows = binding.released.get(key)
-    if apart.first:
-        binding.first.update(apart.first)
-    elif rows is None:
-        binding.first[key] = apart, bound
+    if key not in binding.chosen:
+        binding.chosen[key] = _chosen(binding, query, scope, key)
+    chosen = binding.chosen[key]
+    binding.limit(chosen.max_cost)
+    binding.first.update(chosen.first)
+    return chosen.bound
+
+
+def _chosen(binding: Binding, query: exp.Expr, scope: Scope, key: str) -> Chosen:
+    apart = binding.apart()
+    bound = apart.query(query.copy(), Scope(_unbound(scope.env, {}), scope.request))
+    rows = (binding.released or {}).get(key)
+    first = dict(apart.first)
+    if not first and rows is None:
+        first[key] = apart, bound
     if rows is not None and len(rows) > MAX_ROWS:
         raise StatementTooComplexError(
             f"a result that chooses rows has {len(rows):,} rows; {MAX_ROWS:,} are allowed",
             hint="ORDER BY and LIMIT take the first of them",
             position=position(query),
         )
-    return _constants(bound.outputs, rows or ())
+    return Chosen(_constants(bound.outputs, rows or ()), first, apart.max_cost)
 
 
 def _key(query: exp.Expr, scope: Scope) -> str:
     """Return what tells a query from the statement's others: its text, and what it may read."""
-    env = {name: (as_sql(cte.node), *cte.columns, cte.request) for name, cte in scope.env.items()}
-    return repr((as_sql(query), scope.request, sorted(env.items())))
+    env = sorted((name, cte.meaning) for name, cte in scope.env.items())
+    return repr((as_sql(query), scope.request, env))
 
 
-def _unbound(env: Env) -> Env:
-    """Return the same WITH queries for another binding."""
-    return {name: replace(cte, env=_unbound(cte.env), relation=None) for name, cte in env.items()}
+def _unbound(env: Env, made: dict[int, Cte]) -> Env:
+    """Return the same WITH queries for another binding; ``made`` has those that are, by id."""
+    for cte in env.values():
+        if id(cte) not in made:
+            made[id(cte)] = replace(cte, env=_unbound(cte.env, made), relation=None)
+    return {name: made[id(cte)] for name, cte in env.items()}
 
 
 def _constants(outputs: Sequence[Output], rows: Sequence[Sequence[Cell]]) -> BoundQuery:
@@ -81,4 +92,4 @@ def _constants(outputs: Sequence[Output], rows: Sequence[Sequence[Cell]]) -> Bou
         Output(output.name, TypedSql(f"c{i}", kind, width=output.typed.width))
         for i, (output, kind) in enumerate(zip(outputs, kinds, strict=True))
     ]
-    return BoundQuery(text, tuple(columns), public=True)
+    return BoundQuery(without_marks(text), tuple(columns), public=True)

@@ -48,3 +48,6 @@ SELECT region, COUNT(*) AS n FROM (SELECT region, age FROM survey WHERE age > (S
 
 -- beside a public table
 SELECT p.place, COUNT(*) AS n FROM survey s JOIN places p ON s.region = p.place WHERE s.age > (SELECT AVG(age) FROM survey) GROUP BY p.place
+
+-- two WITH queries of one text, that read others of one name
+WITH a AS (SELECT age FROM survey WHERE age < 18 GROUP BY age), b AS (SELECT MAX(age) AS m FROM a) SELECT x.n AS one, y.n AS two FROM (WITH a AS (SELECT age FROM survey GROUP BY age) SELECT COUNT(*) AS n FROM survey WHERE age >= (SELECT m FROM b)) AS x CROSS JOIN (WITH a AS (SELECT age FROM survey GROUP BY age), b AS (SELECT MAX(age) AS m FROM a) SELECT COUNT(*) AS n FROM survey WHERE age >= (SELECT m FROM b)) AS y
