@@ -1,5 +1,6 @@
 """A dataset with its state, and samplers that tests may inject."""
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -70,6 +71,18 @@ class Memory:
 
     def close(self):
         pass
+
+
+def begin_anew(engine):
+    """Give an engine a ledger of its own, which is empty."""
+    engine.ledger, engine._accountants = Memory(engine.ledger.protection()), {}
+
+
+@pytest.fixture(scope="module")
+def silent(policy):
+    """An engine of the module's policy without noise: what is told of nobody is sure."""
+    with contextlib.closing(Engine.open(policy, sampler=Silent())) as engine:
+        yield engine
 
 
 def policy_with(folder, name, *changes):

@@ -9,7 +9,7 @@ import pytest
 from proxy.engine import Engine, init
 from proxy.engine.digits import ends
 from proxy.inference.derived import Counts, interval
-from tests.engine.conftest import Memory, Silent
+from tests.engine.conftest import begin_anew
 
 POLICY = """
 dataset: d
@@ -68,17 +68,9 @@ def engine(policy):
     engine.close()
 
 
-@pytest.fixture(scope="module")
-def silent(policy):
-    """An engine without noise, so that what is told of nobody is sure to be nothing."""
-    engine = Engine.open(policy, sampler=Silent())
-    yield engine
-    engine.close()
-
-
 def ask(engine, *texts):
     """Run statements on a ledger of their own; return the last one's result."""
-    engine.ledger, engine._accountants = Memory(engine.ledger.protection()), {}
+    begin_anew(engine)
     session = engine.session()
     for text in texts:
         result = session.execute(text)

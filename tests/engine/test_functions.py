@@ -9,7 +9,7 @@ from proxy.engine import Engine, init
 from proxy.engine.digits import ends
 from proxy.engine.functions import cells, drawing
 from proxy.inference.steps import STEPS
-from tests.engine.conftest import Memory, Silent
+from tests.engine.conftest import begin_anew
 
 POLICY = """
 dataset: d
@@ -54,17 +54,9 @@ def engine(policy):
     engine.close()
 
 
-@pytest.fixture(scope="module")
-def silent(policy):
-    """An engine without noise."""
-    engine = Engine.open(policy, sampler=Silent())
-    yield engine
-    engine.close()
-
-
 def session(engine):
     """A session on a ledger of its own."""
-    engine.ledger, engine._accountants = Memory(engine.ledger.protection()), {}
+    begin_anew(engine)
     return engine.session()
 
 

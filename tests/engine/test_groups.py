@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.engine import Engine, init
-from tests.engine.conftest import Memory, Silent
+from tests.engine.conftest import Silent, begin_anew
 from tests.searches import share
 
 SIZES = (0, 1, 2, 5, 20, 60, 150, 400, 1000, 3000, 5000)
@@ -42,7 +42,7 @@ def made(folder, sizes, values, *, outside="drop", nulls="drop", budget=1, cells
 
 def by_group(engine, number, where="true", utility=None):
     """Ask a number of every group, on a ledger of its own; return the result and its groups."""
-    engine.ledger, engine._accountants = Memory(engine.ledger.protection()), {}
+    begin_anew(engine)
     text = f"SELECT g, {number} FROM d WHERE {where} GROUP BY g WITH UTILITY "
     result = engine.session().execute(text + (utility or NUMBERS[number]))
     pairs = zip(result.rows, result.answers, strict=True)
@@ -132,7 +132,7 @@ def test_asked_again_nothing_changes_for_nothing(engine):
     After groups of which some are met, some not and some NULL: the same rows, free.
     """
     for number, utility in NUMBERS.items():
-        engine.ledger, engine._accountants = Memory(engine.ledger.protection()), {}
+        begin_anew(engine)
         text = f"SELECT g, {number} FROM d GROUP BY g WITH UTILITY {utility}"
         first, again = (engine.session().execute(text) for _ in range(2))
         assert first.cost > 0
@@ -162,7 +162,7 @@ def test_beside_a_count_that_must_be_met_a_mean_is_left_out(engine):
     A count within a half_width is met or refused; the means of the same groups are met as far as
     the budget goes.
     """
-    engine.ledger, engine._accountants = Memory(engine.ledger.protection()), {}
+    begin_anew(engine)
     text = "SELECT g, COUNT(*) AS n, AVG(x) FROM d GROUP BY g WITH UTILITY (5, 0.05), n (50, 0.05)"
     result = engine.session().execute(text)
     for (_, n, mean), (count, average) in zip(result.rows, result.answers, strict=True):

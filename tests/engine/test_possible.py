@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.engine import Engine, init
-from tests.engine.conftest import Memory
+from tests.engine.conftest import begin_anew
 
 POLICY = """
 dataset: d
@@ -60,7 +60,7 @@ def engine(tmp_path_factory):
 
 def ask(engine, text, noise):
     """Ask on a ledger of its own, with that noise; return the row and the answers."""
-    engine.ledger, engine._accountants = Memory(engine.ledger.protection()), {}
+    begin_anew(engine)
     engine._curator._sampler.noise = noise
     result = engine.session().execute(text)
     return result.rows[0], result.answers[0]
@@ -130,7 +130,7 @@ def test_columns_beside_show_the_interval(engine):
     """
     privacy.columns shows the ends of the interval, not those around the estimate.
     """
-    engine.ledger, engine._accountants = Memory(engine.ledger.protection()), {}
+    begin_anew(engine)
     engine._curator._sampler.noise = -5000
     session = engine.session()
     session.execute("SET privacy.columns = on")
@@ -143,7 +143,7 @@ def test_groups_have_ends_of_their_own(engine):
     """
     SUM(k) by k: of the records of k = -2 it is at most 0, of k = 0 it is 0.
     """
-    engine.ledger, engine._accountants = Memory(engine.ledger.protection()), {}
+    begin_anew(engine)
     engine._curator._sampler.noise = 4000
     result = engine.session().execute("SELECT k, SUM(k) FROM d GROUP BY k WITH UTILITY (90, 0.1)")
     for (k, _), (answer,) in zip(result.rows, result.answers, strict=True):

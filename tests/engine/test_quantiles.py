@@ -9,7 +9,7 @@ import proxy.policy as policies
 from proxy.engine import Engine, init
 from proxy.errors import InsufficientBudgetError
 from proxy.settings import defaults
-from tests.engine.conftest import Memory
+from tests.engine.conftest import Memory, begin_anew
 
 POLICY = """\
 dataset: d
@@ -96,7 +96,7 @@ def test_what_is_nearer_costs_more_and_a_wide_one_little(engine):
     """
     costs = []
     for half in (12, 1.5, 0.5):
-        engine.ledger, engine._accountants = Memory(engine.ledger.known), {}
+        begin_anew(engine)
         costs.append(ask(engine, f"SELECT MEDIAN(k) FROM d WITH UTILITY ({half}, 0.1)").cost)
     assert 0 < costs[0] <= costs[1] < costs[2] <= 4
     assert costs[0] < 0.1
@@ -108,7 +108,7 @@ def test_a_group_of_nobody_is_null_and_costs_the_others_nothing(engine):
     """
     costs = []
     for where in ("true", "g <> 'c'"):
-        engine.ledger, engine._accountants = Memory(engine.ledger.known), {}
+        begin_anew(engine)
         text = f"SELECT g, MEDIAN(k) FROM d WHERE {where} GROUP BY g WITH UTILITY (3, 0.05)"
         result = ask(engine, text)
         costs.append(result.cost)

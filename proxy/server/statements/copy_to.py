@@ -19,8 +19,9 @@ from proxy.errors import (
     UndefinedParameterError,
     WrongObjectTypeError,
 )
+from proxy.policy.promise import FOLD
 from proxy.server.statements import parameters
-from proxy.sql.parse.identifiers import FOLD, quoted
+from proxy.sql.parse.identifiers import quoted
 
 HINT = "let the client write the file: COPY (SELECT …) TO STDOUT, or \\copy in psql"
 

@@ -16,12 +16,13 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from proxy.errors import Error, InsufficientPrivilegeError, NotSupportedError, SQLSyntaxError
+from proxy.policy.promise import FOLD, folded
 from proxy.server.statements import parameters
 from proxy.server.statements.allowed_statements import not_one_statement, refused
 from proxy.server.statements.copy_to import take_apart
 from proxy.settings import Settings
 from proxy.sql.parse import grammar
-from proxy.sql.parse.identifiers import FOLD, name_of
+from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.views import SCHEMA as TEMPORARY
 from proxy.sql.parse.views import Drop, reads
 
@@ -247,11 +248,11 @@ def _prepared(word: str, text: str) -> Decision:
         match = EXECUTE.match(text, _start(text))
         if not match:
             return ToMirror(text)
-        return ExecutePrepared(fold(match[1]), arguments(match[2] or ""), text)
+        return ExecutePrepared(folded(match[1]), arguments(match[2] or ""), text)
     if DEALLOCATE_ALL.match(text, _start(text)):
         return Deallocate(None, text)
     match = DEALLOCATE.match(text, _start(text))
-    return Deallocate(fold(match[1]), text) if match else ToMirror(text)
+    return Deallocate(folded(match[1]), text) if match else ToMirror(text)
 
 
 def _named(tokens: Sequence[Token], datasets: Sequence[str]) -> list[str]:
@@ -342,7 +343,7 @@ def _touching(
         return replace(routed, declares=cursor[1] if cursor else "")
     if word == "PREPARE" and (match := PREPARE.match(text, start)):
         body = text[match.end() :]
-        named = fold(match[1]), match[2] or ""
+        named = folded(match[1]), match[2] or ""
         return ToEngine(dataset, body, _plain(body), match.end(), match[0], "PREPARE", named)
     hint = f"ask for counts or sums, for example SELECT COUNT(*) FROM {dataset}"
     if word == "COPY":
@@ -441,11 +442,6 @@ def _clause_end(tokens: Sequence[Token], at: int) -> int | None:
         last, at = min(at, len(tokens) - 1), at + 1
     after = tokens[at].text.upper() if at < len(tokens) else ""
     return None if after == "AS" else last
-
-
-def fold(name: str) -> str:
-    """Return a name as PostgreSQL folds it."""
-    return name[1:-1].replace('""', '"') if name.startswith('"') else name.translate(FOLD)
 
 
 def arguments(text: str) -> tuple[str, ...]:

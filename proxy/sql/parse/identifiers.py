@@ -7,8 +7,7 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
-FOLD = str.maketrans({chr(c): chr(c + 32) for c in range(ord("A"), ord("Z") + 1)})
-
+from proxy.policy.promise import FOLD
 
 WORDS = (  # of PostgreSQL that are no names without quotes
     "all analyse analyze and any array as asc asymmetric authorization binary both case cast check "

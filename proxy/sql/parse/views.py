@@ -25,8 +25,9 @@ from proxy.errors import (
     StatementTooComplexError,
     UndefinedTableError,
 )
+from proxy.policy.promise import FOLD
 from proxy.sql.parse import grammar
-from proxy.sql.parse.identifiers import FOLD, name_of, output_name
+from proxy.sql.parse.identifiers import name_of, output_name
 from proxy.sql.program import Column
 
 MOST, LONGEST = 20, 200_000  # views of a session, and characters of them all
