@@ -9,7 +9,7 @@ import proxy.policy as policies
 from proxy.engine import Engine, init
 from proxy.errors import InsufficientBudgetError
 from proxy.settings import defaults
-from tests.engine.conftest import Memory, begin_anew
+from tests.engine.conftest import Memory, Silent, begin_anew
 
 POLICY = """\
 dataset: d
@@ -40,7 +40,7 @@ def opened(tmp_path_factory):
     (folder / "d.csv").write_text("\n".join(["g,k,e", *lines]) + "\n")
     (folder / "d.yaml").write_text(POLICY)
     init(folder / "d.yaml")
-    engine = Engine.open(folder / "d.yaml")
+    engine = Engine.open(folder / "d.yaml", sampler=Silent())
     ledger = engine.ledger
     yield engine
     engine.ledger = ledger
@@ -49,7 +49,7 @@ def opened(tmp_path_factory):
 
 @pytest.fixture
 def engine(opened):
-    """The engine with the real noise, on a ledger of its own."""
+    """An engine without noise, on a ledger of its own; coverage is tested over many draws."""
     opened.ledger, opened._accountants = Memory(opened.protection_of_ledger), {}
     return opened
 
@@ -75,7 +75,6 @@ NUMBERS = {
 def test_a_quantile_is_within_its_half_width(engine, number, request_):
     """
     In the units of its column, or in per cent of itself; asked again it is the same, for nothing.
-    With 99.9% confidence, so that the noise of one run hardly ever fails it.
     """
     text = f"SELECT g, {number} FROM d WHERE g <> 'c' GROUP BY g WITH UTILITY ({request_})"
     first, again = (ask(engine, text) for _ in range(2))

@@ -171,7 +171,7 @@ def test_an_address_full_of_stalled_connections_leaves_room(server):
         time.sleep(1.2)  # their least time
         assert received(wires[0])[0] == b"R"
         with contextlib.suppress(ConnectionError):
-            wires[0].settimeout(2)
+            wires[0].settimeout(20)  # it is at once, but where the machine is full
             assert wires[0].recv(1) == b""
         assert guess(server, password("alice"), source=ELSEWHERE)[0] is None
         assert guess(server, password("alice"))[0] is None
