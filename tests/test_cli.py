@@ -411,5 +411,5 @@ def test_csv_tells_null_from_an_empty_text(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()[1:-1]
     assert [line.split("  ")[0].strip() for line in lines] == ["''", "'NULL'", 'a,"b', "NULL"]
     for line in lines:  # a sum within 40, of measures in thousandths
-        assert re.search(r"\s-?\d+  \[\d+, \d+\] 95%  inferred  free$", line), line
+        assert re.search(r"\s-?\d+  \[\d+, \d+\] 95% +inferred  free$", line), line
     assert run(["query", str(policy), sql, "--csv", "--json"]) == 2

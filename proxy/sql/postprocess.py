@@ -17,10 +17,11 @@ import numpy as np
 
 from proxy.errors import DataError, NotSupportedError, OperationalError
 from proxy.sql import privacy_schema, types
-from proxy.sql.evaluator.evaluator import decimal_type
+from proxy.sql.evaluator.evaluator import MAX_ROWS, decimal_type
 from proxy.sql.program import (
     Cell,
     GroupColumn,
+    Listing,
     Number,
     Origin,
     Place,
@@ -111,6 +112,8 @@ def postprocess(
     """
     if program.probe:
         return Rows(program.columns, (), ())
+    if program.listing is not None and program.releases[0].rows <= MAX_ROWS:
+        return _listed(program, program.listing, values[0])
     given = parameters(program, values, companions, systems)
     table = evaluator.rows(program.sql, given)
     places = {release.index: r for r, release in enumerate(program.releases)}
@@ -131,6 +134,28 @@ def postprocess(
         else (),
         [row[program.wide.key] for row in table] if program.wide else (),
         _linear(program, evaluator, given),
+    )
+
+
+def _listed(
+    program: Program, listing: Listing, values: Sequence[Sequence[int | float | None]]
+) -> Rows:
+    """Return the rows of a statement that lists one release."""
+    (release,) = program.releases
+    columns: list[Sequence[Cell]] = []
+    for what, k in listing.columns:
+        if what == "g":
+            columns.append(release.groups[k].values)
+            continue
+        number = release.numbers[k]
+        kind = round if number.type == "bigint" else float
+        cells = [value if value is None else kind(value) for value in _checked(number, values[k])]
+        columns.append([_trimmed(cell, number.type) for cell in cells])
+    places = [k if what == "n" else None for what, k in listing.columns]
+    return Rows(
+        program.columns,
+        [tuple(column[i] for column in columns) for i in listing.order],
+        [tuple(None if k is None else (0, k, i) for k in places) for i in listing.order],
     )
 
 

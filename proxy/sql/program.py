@@ -168,6 +168,16 @@ class Wide:
     drawn: str
 
 
+@dataclass(frozen=True)
+class Listing:
+    """The groups ("g") and numbers ("n") of a release that are the columns of a result as they
+    stand, by place, and its rows in order.
+    """
+
+    columns: tuple[tuple[str, int], ...]
+    order: Sequence[int]
+
+
 @dataclass(frozen=True, eq=False)
 class Program:
     """A statement that answers with rows."""
@@ -185,6 +195,7 @@ class Program:
     wide: Wide | None = None
     first: tuple[tuple[str, Program], ...] = ()  # results to be released before it is compiled
     max_cost: Fraction | None = None  # alpha that it may take from a cell, over all its steps
+    listing: Listing | None = None  # where the SQL only lists one release
 
 
 @dataclass(frozen=True, eq=False)

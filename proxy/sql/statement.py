@@ -27,6 +27,7 @@ from proxy.sql.bind.relations import BoundQuery, Cte, Env, Scope
 from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.sql.expression.faces import keyed, narrow, wide, without_marks
 from proxy.sql.expression.typed import HIDDEN, JUMPS, Form
+from proxy.sql.listing import listing
 from proxy.sql.parse import clock, commands, grammar, quantifiers, utility_clause
 from proxy.sql.parse.deep_stack import deeply
 from proxy.sql.parse.identifiers import quoted
@@ -250,9 +251,10 @@ def _program(binder: Binding, bound: BoundQuery, limit: Fraction | None = None) 
     above = (*binder.systems.values(), *binder.withs)
     form = keyed if traces else narrow
     withs, sql = [*map(relation, releases), *map(form, above)], form(bound.sql)
+    measured = tuple(release for release in releases if release.rows)
     return Program(
         binder.text,
-        tuple(release for release in releases if release.rows),
+        measured,
         columns,
         f"WITH {', '.join(withs)} {sql}" if withs else sql,
         provenances,
@@ -263,6 +265,7 @@ def _program(binder: Binding, bound: BoundQuery, limit: Fraction | None = None) 
         wide=_wide(bound, releases, above, traces) if traces else None,
         first=first,
         max_cost=binder.max_cost,
+        listing=None if traces or binder.derived else listing(sql, bound.outputs, measured),
     )
 
 
