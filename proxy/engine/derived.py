@@ -13,9 +13,10 @@ import numpy as np
 
 from proxy.engine.answers import Answer
 from proxy.engine.outcomes import Reach
-from proxy.inference.derived import Counts, Ends, Floats, after, guess, interval
+from proxy.inference.derived import Counts, Ends, after, guess, interval
 from proxy.sql import Program, Release, Rows
-from proxy.sql.program import Cell, Derived, Quantile
+from proxy.sql.program import Cell, Derived
+from proxy.sql.types import NUMBERS
 
 SOURCE = "derived"
 NOTHING = Answer(math.nan, 0.0, 0.0, 1.0, SOURCE, 0.0)
@@ -32,7 +33,8 @@ def intervals(
     found, notices = [], []
     for derived in program.derived:
         if derived.counts not in names:  # no value is possible
-            found.append([NOTHING] * sum(each.rows for each in program.releases))
+            none = NOTHING if derived.kind != "distinct" else replace(NOTHING, estimate=0.0)
+            found.append([none] * sum(each.rows for each in program.releases))
             continue
         at = names.index(derived.counts)
         counts, base = program.releases[at], program.releases[names.index(derived.release)]
@@ -59,16 +61,17 @@ def _column(
 ) -> Iterator[Answer]:
     """Yield a derived number in each row of its release; its estimate is the row's own."""
     *keys, values = (group.values for group in counts.groups)
+    ordered = counts.groups[-1].type in NUMBERS
     places: dict[tuple[Cell, ...], list[int]] = {}
     for i, key in enumerate(zip(*keys, strict=True) if keys else [()] * counts.rows):
         if values[i] is not None:
             places.setdefault(key, []).append(i)
     for row in range(base.rows):
         chosen = places.get(tuple(group.values[row] for group in base.groups), [])
-        chosen.sort(key=lambda i: float(values[i]))  # type: ignore[arg-type]  # numbers
-        known = _counts(derived, [float(str(values[i])) for i in chosen], chosen, answers, reach)
-        discrete = derived.quantile is not None and derived.quantile.discrete
-        ends = interval(derived.kind, derived.detail, known, discrete)
+        each = {i: float(str(values[i])) if ordered else float(i) for i in chosen}
+        chosen.sort(key=each.__getitem__)
+        known = _counts(derived, [each[i] for i in chosen], chosen, answers, reach)
+        ends = interval(derived.kind, derived.detail, known, derived.discrete)
         confidence = min((answers[i].confidence for i in chosen), default=1.0)
         cost = max((answers[i].cost for i in chosen), default=0.0)
         low, high = ends or _anything(derived, known)
@@ -94,17 +97,11 @@ def _counts(
         np.array([answers[i].estimate for i in chosen]),
         near,
         far,
-        _highs(derived.quantile, values),
+        np.array([after(derived.edges, low) for low in values]) if derived.edges else None,
         [reach.estimators[i] for i in chosen] if reach.estimators else (),
         reach.delta,
+        derived.whole,
     )
-
-
-def _highs(quantile: Quantile | None, lows: Sequence[float]) -> Floats | None:
-    """Return the upper edges of bins, given their lower ones."""
-    if quantile is None or not quantile.edges:
-        return None
-    return np.array([after(quantile.edges, low) for low in lows])
 
 
 def _anything(derived: Derived, counts: Counts) -> Ends:
@@ -115,7 +112,7 @@ def _anything(derived: Derived, counts: Counts) -> Ends:
     if counts.highs is not None:
         high = float(counts.highs[-1])
     if derived.kind == "distinct":
-        return 0.0, float(counts.values.size)
+        return 0.0, float(counts.inside.sum())
     if derived.kind == "spread":
         half = (high - low) / 2
         return 0.0, half if derived.detail.startswith("stddev") else half**2

@@ -12,6 +12,9 @@ given; else it is within √Σ (g · near)².  No data is read.
 - A value is there for sure where n - far > 0, and may be where n + far ≥ 1: so COUNT(DISTINCT) lies
   between the sizes of the two sets, and so does what is the most frequent.
 - A variance is smooth in the counts: its half-width is that of its differential.
+- Of bins, the ends are those of all values that their records may have.  Their deviation is that
+  of the lower edges, but for the deviation of their distances from these at most (Minkowski), and
+  this is half of the widest bin at most (Popoviciu).
 
 The result is None where noise drowns it: it may be all that it can be whatever the data.
 Source: for quantiles, Woodruff 1952; for variances, the delta method.
@@ -42,7 +45,8 @@ GRAIN = 10**6  # the largest denominator of a weight
 class Counts:
     """The counts of the values of one group, in ascending order of value: all [m].
 
-    ``highs`` are the upper edges, where the values are bins.
+    ``highs`` are the upper edges, where the values are those of bins, whose records may have any
+    value from one to the other, or any ``whole`` number below it.
     """
 
     values: Floats
@@ -52,6 +56,7 @@ class Counts:
     highs: Floats | None = None
     estimators: Sequence[Estimator] = ()
     delta: float = 0.0  # with which a sum of the estimators may be farther off
+    whole: bool = False
 
     def excludes(self, weights: Floats, distance: float) -> bool:
         """Return whether the noise of Σ weight · n is less than a distance, but for delta.
@@ -109,6 +114,13 @@ class Counts:
         return float(self.values[0]), float(self.values[-1])
 
     @property
+    def inside(self) -> Floats:
+        """[m] How many values a bin may have; 1 where values are no bins."""
+        if self.highs is None:
+            return np.ones(self.values.size)
+        return self.highs - self.values if self.whole else np.full(self.values.size, np.inf)
+
+    @property
     def sure(self) -> NDArray[np.bool_]:
         """Whether each value is certainly present."""
         return np.asarray(self.counts - self.far > 0)
@@ -124,6 +136,8 @@ def interval(kind: str, detail: str, counts: Counts, discrete: bool = False) -> 
 
     ``detail`` is the part of a percentile, and of a spread PostgreSQL's name of it.
     """
+    if not counts.values.size and kind == "distinct":
+        return 0.0, 0.0
     if not counts.values.size or not np.isfinite(counts.far).all():
         return None
     if kind in ("min", "max"):
@@ -135,8 +149,9 @@ def interval(kind: str, detail: str, counts: Counts, discrete: bool = False) -> 
     if kind == "spread":
         return _spread(counts, detail)
     if kind == "distinct":
-        ends = float(counts.sure.sum()), float(counts.possible.sum())
-        return None if ends == (0, counts.values.size) else ends
+        most = np.minimum(counts.inside, np.floor(counts.counts + counts.far))
+        ends = float(counts.sure.sum()), float(most[counts.possible].sum())
+        return None if ends == (0, counts.inside.sum()) else ends
     if not counts.sure.any():
         return None
     top = (counts.counts - counts.far).max()
@@ -240,9 +255,11 @@ def _extreme(counts: Counts, largest: bool) -> Ends:
         ),
         0,
     )
-    values = counts.values[::-1] if largest else counts.values
-    ends = float(values[first]), float(values[max(first, last)])
-    return ends[::-1] if largest else ends
+    last = max(first, last)
+    highs = counts.values if counts.highs is None else counts.highs
+    if largest:
+        return float(counts.values[size - 1 - last]), float(highs[size - 1 - first])
+    return float(counts.values[first]), float(highs[last])
 
 
 def _spread(counts: Counts, name: str) -> Ends | None:
@@ -256,8 +273,11 @@ def _spread(counts: Counts, name: str) -> Ends | None:
     reach = math.sqrt(float(np.square((squares - variance) / total * counts.near).sum()))
     # the mean is off by some too, which enters squared
     reach += float(np.square((counts.values - middle) / total * counts.near).sum())
-    most = (counts.ends[1] - counts.ends[0]) ** 2 / 4
-    low, high = max(variance - reach, 0.0), min(max(variance, 0.0) + reach, most)
+    highs = counts.values if counts.highs is None else counts.highs
+    most = (float(highs[-1]) - counts.ends[0]) ** 2 / 4
+    low, high = max(variance - reach, 0.0), max(variance, 0.0) + reach
+    off = float((highs - counts.values)[counts.possible].max(initial=0.0)) / 2
+    low, high = max(math.sqrt(low) - off, 0.0) ** 2, min((math.sqrt(high) + off) ** 2, most)
     if low == 0 and high == most:
         return None
     low, high = low * total / below, high * total / below

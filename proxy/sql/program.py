@@ -132,7 +132,9 @@ class Derived:
     number: int
     kind: str  # min | max | distinct | mode | percentile | spread
     detail: str = ""  # the part of a percentile, PostgreSQL's name of a spread
-    quantile: Quantile | None = None
+    discrete: bool = False  # PERCENTILE_DISC
+    edges: tuple[float, ...] = ()  # of the bins, where the values are their lower edges
+    whole: bool = False  # all that lies within the bins are whole numbers
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.inference import plan as planning
 from proxy.inference.derived import Counts, guess, interval
@@ -138,3 +140,40 @@ def test_a_quantile_of_bins_is_interpolated_within_its_bin(part):
     assert low <= value <= high
     assert {low, high} <= set(edges.tolist())
     assert np.searchsorted(edges, high) - np.searchsorted(edges, low) == 1
+
+
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=5),
+    st.lists(st.integers(0, 44), min_size=3, max_size=30),
+    st.booleans(),
+)
+def test_of_bins_the_truth_of_their_records_is_inside(widths, records, whole):
+    """
+    Whatever lies within the bins: extremes, distinct values, variances and deviations.
+    """
+    edges = np.concatenate([[-3], -3 + np.cumsum(widths)]).astype(float)
+    within = 0 if whole else np.linspace(0, 0.9, len(records))
+    values = -3 + np.array(records) % sum(widths) + within
+    exact = np.histogram(values, edges)[0].astype(float)
+    near = np.full(len(widths), 1e-6)
+    estimators = [
+        Estimator(Fraction(1), np.array([i]), np.array([1.0]), np.array([40.0]))
+        for i in range(len(widths))
+    ]
+    known = Counts(edges[:-1], exact, near, near, edges[1:], estimators, 0.01, whole)
+    truths = {
+        ("min", ""): values.min(),
+        ("max", ""): values.max(),
+        ("distinct", ""): len(np.unique(values)),
+        ("spread", "var_pop"): values.var(),
+        ("spread", "var_samp"): values.var(ddof=1),
+        ("spread", "stddev_pop"): values.std(),
+        ("spread", "stddev_samp"): values.std(ddof=1),
+    }
+    for kind, value in truths.items():
+        ends = interval(*kind, known)
+        assert ends is None or ends[0] - 1e-5 <= value <= ends[1] + 1e-5, kind
+        assert ends is not None or kind[0] != "distinct"
+    if whole and len(set(widths)) == 1 and widths[0] == 1:  # then bins are values
+        assert interval("max", "", known) == (values.max(), values.max() + 1)
+        assert interval("distinct", "", known) == (truths["distinct", ""],) * 2

@@ -79,7 +79,8 @@ class Marginals:
         lower = self.binding.coefficients.lower
         typed = lower(resolved)
         typed = coerce(typed, "text") if typed.type == "unknown" else typed
-        quantile = self._quantile(call, resolved)
+        edges, whole = self._bins(resolved)
+        quantile = self._quantile(call, edges)
         key = (typed.sql, str(quantile), *(lower(condition).sql for condition in conditions))
         if key not in self.marginals:
             self.marginals[key] = self._marginal(
@@ -91,13 +92,15 @@ class Marginals:
         where = f" WHERE {' AND '.join(same)}" if same else ""
         attributes = self.binding.policy.domain.attributes
         binned = [attributes[axis] for axis in typed.axes if attributes[axis].edges]
-        known = not binned or (quantile is not None and quantile.edges)  # else values are unknown
-        exact = aggregate and marginal.kind in types.NUMBERS and known
+        known = (edges and aggregate != "mode") or not binned  # else the values may be any
+        exact = aggregate and known and (marginal.kind in types.NUMBERS or aggregate == "distinct")
         counts, number = marginal.number
         part = detail[0] if detail else ""
-        derived = Derived(shown, self.relation, f"r{counts}", number, aggregate, part, quantile)
-        if aggregate in ("spread", "percentile"):
-            self._announce_bins(shown, aggregate, binned)
+        discrete = quantile is not None and quantile.discrete
+        derived = Derived(
+            shown, self.relation, f"r{counts}", number, aggregate, part, discrete, edges, whole
+        )
+        self._announce_bins(shown, aggregate, binned)
         provenance = self._provenance(derived) if exact else None
         return TypedSql(
             f"(SELECT {text} FROM {marginal.name} AS q{where})",
@@ -109,7 +112,19 @@ class Marginals:
             form=forms.number(provenance) if provenance else None,
         )
 
-    def _quantile(self, call: exp.Expr, resolved: exp.Expr) -> Quantile | None:
+    def _bins(self, resolved: exp.Expr) -> tuple[tuple[float, ...], bool]:
+        """Return the edges of a column of bins that are numbers, and whether its values are whole;
+        no edges of anything else.
+        """
+        if isinstance(resolved, Axis):
+            (axis,) = self.binding.coefficients.lower(resolved).axes
+            attribute = self.binding.policy.domain.attributes[axis]
+            if attribute.edges and attribute.type in BINNED:
+                edges = tuple(float(str(each)) for each in attribute.edges)
+                return edges, attribute.type == "integer"
+        return (), False
+
+    def _quantile(self, call: exp.Expr, edges: tuple[float, ...]) -> Quantile | None:
         """Return the quantile that a call is, if it is one."""
         argument = call.this if isinstance(call, exp.Median) else None
         part, discrete = "0.5", False
@@ -121,17 +136,11 @@ class Marginals:
         if not isinstance(argument, exp.Expr):
             return None
         column = name_of(argument.this) if isinstance(argument, exp.Column) else ""
-        edges: tuple[float, ...] = ()
-        if isinstance(resolved, Axis):
-            (axis,) = self.binding.coefficients.lower(resolved).axes
-            attribute = self.binding.policy.domain.attributes[axis]
-            if attribute.edges and attribute.type in BINNED:
-                edges = tuple(float(str(each)) for each in attribute.edges)
         return Quantile(part, discrete, column, edges)
 
     def _announce_bins(self, shown: str, aggregate: str, binned: Sequence[Attribute]) -> None:
         """Add the notice of what it costs that values within a bin are not known."""
-        for attribute in binned:
+        for attribute in binned if aggregate else ():
             if attribute.type not in BINNED:
                 continue
             edges = [float(str(edge)) for edge in attribute.edges or ()]
@@ -141,6 +150,11 @@ class Marginals:
                 "up to its width, is not in it",
                 "percentile": "is as if the values lay evenly within each bin, and no nearer than "
                 "its bin",
+                "min": "is the lower edge of its bin: the value may be any within it",
+                "max": "is the lower edge of its bin: the value may be any within it",
+                "distinct": "counts bins: how many values lie within one is not known",
+                "mode": "is the lower edge of the bin of most records: the most frequent value may "
+                "lie in another",
             }[aggregate]
             self.binding.notices.append(
                 f"{shown} {what} (the widest of {attribute.name} is {widest:g})"
