@@ -44,6 +44,7 @@ DENSE_FAMILY = 128  # a larger family is used alone
 DENSE_CELLS = 2**22  # coefficients of all its rows: so is one of more
 MAX_CACHED_ESTIMATORS = 10_000  # estimators that were good enough
 STEPS = 5  # of refinement
+FINEST, COARSEST = 2.0**-47, 2.0**-30  # of the bias, per record: enough, and the most there may be
 MAX_CACHED_QUERIES = 10_000  # queries whose estimators are kept while the history is as it is
 
 
@@ -391,12 +392,24 @@ class History:
             own, others, residual = found
             correction = self._triangle.solve(residual)
             error = 2 * float(np.abs(correction) @ reach)
-            if error <= 2.0**-47 * (float(np.abs(own) @ reach) + beside) or not rank:
+            size = float(np.abs(own) @ reach) + beside
+            if error <= FINEST * size or not rank:
                 return own, others, error
             if not error <= last / 4:  # also where it is NaN
-                return None
+                settled = error <= COARSEST * size and self._solved(residual, correction)
+                return (own, others, error) if settled else None
             own, last = own + correction, error
         return None
+
+    def _solved(self, residual: Floats, correction: Floats) -> bool:
+        """Return whether G⁻¹ · residual is known well: solving for what is left gives far less.
+
+        Then a multiple of 2⁻ᵏ is as near as there is, and the correction says how near.
+        """
+        rank = len(residual)
+        left = residual - self._dense.gram.real[:rank, :rank] @ correction
+        second = self._triangle.solve(left)
+        return bool(np.abs(second).max() <= np.abs(correction).max() / 8)
 
     def _residual(
         self, column: Products, own: Floats, others: Floats
@@ -412,14 +425,17 @@ class History:
             size += float(self._norms[dense.others] @ np.abs(others))
         size = size * float(norms.max(initial=0.0)) + float(np.abs(column.real).max(initial=0.0))
         doubt = size * (rank + count + 4) * 2.0**-52
-        largest = float(max(np.abs(own).max(initial=0.0), np.abs(others).max(initial=0.0)))
         reach = float(np.abs(rough).max(initial=0.0)) + 2 * doubt
-        k = _fixed_point(largest, reach)
-        if k is None:
+        k = _fixed_point(float(np.abs(own).max(initial=0.0)), reach)
+        beside = _fixed_point(float(np.abs(others).max(initial=0.0)), 0.0)
+        if k is None or beside is None:
             return None
-        a, d = np.rint(np.ldexp(own, k)), np.rint(np.ldexp(others, k))
+        beside = min(k, beside)  # a_D may be larger than a_B, and then is on a coarser grid
+        a, d = np.rint(np.ldexp(own, k)), np.rint(np.ldexp(others, beside))
         total = np.einsum("ij,j->i", gram.wrapped[:rank, :rank], a.astype(np.int64))
         if count:
-            total += np.einsum("ij,j->i", cross.wrapped[:rank, :count], d.astype(np.int64))
+            whole = d.astype(np.int64) * wrap(1 << k - beside)
+            total += np.einsum("ij,j->i", cross.wrapped[:rank, :count], whole)
         exact_residual = column.wrapped * wrap(1 << k) - total
-        return np.ldexp(a, -k), np.ldexp(d, -k), np.ldexp(exact_residual.astype(np.float64), -k)
+        own, others = np.ldexp(a, -k), np.ldexp(d, -beside)
+        return own, others, np.ldexp(exact_residual.astype(np.float64), -k)

@@ -189,39 +189,41 @@ def plan(
         missing = [i for i, estimator in enumerate(inferred[-1]) if estimator is None]
         if missing:
             part = target.family.subset(missing)
-            scale = _scale(history, part, target, allocation, cancellation)
+            scale = _append(history, part, target, allocation, cancellation)
             planned.append(PlannedMeasurement(part, scale, place))
-            history.append(part, scale)
     return Plan(tuple(planned), tuple(inferred))
 
 
-def _scale(
+def _append(
     history: History,
     part: Family,
     target: AccuracyTarget,
     allocation: Allocation,
     cancellation: Cancellation,
 ) -> float:
-    """Return the largest noise scale with which every row of ``part`` will be good enough."""
+    """Append ``part`` with the largest noise scale with which every row of it is good enough.
+
+    Where that rests on the history, the estimators are remembered: floats may not find them again
+    once it is longer.
+    """
     half, delta = target.half_width, target.delta
     floor = allocation.floor / part.sensitivity
-    if not allocation.topup:
-        return scale_of(max(paper_rate(half, delta, part.grid), floor))
-    single_row_rate = max(least_rate(half, delta, part.grid), floor)
-    if part.rows > MAX_ROWS_TOPPED_UP:
-        return scale_of(single_row_rate)
-    rates = []
-    for row in map(part.row, range(part.rows)):
-        known = history.estimators(row, cancellation)
-        rates.append(_top_up_rate(known, part.grid, target, single_row_rate))
-    scale = scale_of(max(*rates, floor))
-    if scale <= scale_of(single_row_rate):
-        return scale
-    blocks = len(history.blocks)  # less than the new row alone needs: see that it is enough
-    history.append(part, scale)
-    enough = None not in estimators(history, AccuracyTarget(part, half, delta), cancellation)
-    history.truncate(blocks)
-    return scale if enough else scale_of(single_row_rate)
+    least = least_rate if allocation.topup else paper_rate
+    single_row_rate = max(least(half, delta, part.grid), floor)
+    alone = scale_of(single_row_rate)
+    if allocation.topup and part.rows <= MAX_ROWS_TOPPED_UP:
+        rates = []
+        for row in map(part.row, range(part.rows)):
+            known = history.estimators(row, cancellation)
+            rates.append(_top_up_rate(known, part.grid, target, single_row_rate))
+        scale, blocks = scale_of(max(*rates, floor)), len(history.blocks)
+        if scale > alone:  # less than the new row alone needs: see that it is enough
+            history.append(part, scale)
+            if None not in estimators(history, AccuracyTarget(part, half, delta), cancellation):
+                return scale
+            history.truncate(blocks)
+    history.append(part, alone)
+    return alone
 
 
 def _top_up_rate(

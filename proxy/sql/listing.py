@@ -67,8 +67,8 @@ def _plain(group: GroupColumn) -> bool:
     return group.type in PLAIN and set(map(type, group.values)) <= {PLAIN[group.type], type(None)}
 
 
-def _order(text: str, release: Release) -> Sequence[int] | None:
-    """Return the rows in the order of an ORDER BY, if groups alone decide it."""
+def _order(text: str, release: Release) -> tuple[int, ...] | None:
+    """Return the rows in the order of an ORDER BY, if groups alone decide it; none: as they are."""
     rows = list(range(release.rows))
     *keys, last = text.split(", ")
     if last != f"{release.name}.i":
@@ -83,4 +83,4 @@ def _order(text: str, release: Release) -> Sequence[int] | None:
         nulls = [i for i in rows if values[i] is None]
         named = [i for _, i in present]
         rows = nulls + named if down else named + nulls
-    return range(release.rows) if rows == sorted(rows) else tuple(rows)
+    return () if rows == sorted(rows) else tuple(rows)

@@ -151,11 +151,12 @@ def _listed(
         kind = round if number.type == "bigint" else float
         cells = [value if value is None else kind(value) for value in _checked(number, values[k])]
         columns.append([_trimmed(cell, number.type) for cell in cells])
+    order = listing.order or range(release.rows)
     places = [k if what == "n" else None for what, k in listing.columns]
     return Rows(
         program.columns,
-        [tuple(column[i] for column in columns) for i in listing.order],
-        [tuple(None if k is None else (0, k, i) for k in places) for i in listing.order],
+        [tuple(column[i] for column in columns) for i in order],
+        [tuple(None if k is None else (0, k, i) for k in places) for i in order],
     )
 
 

@@ -173,11 +173,11 @@ class Wide:
 @dataclass(frozen=True)
 class Listing:
     """The groups ("g") and numbers ("n") of a release that are the columns of a result as they
-    stand, by place, and its rows in order.
+    stand, by place, and the order of its rows: their own where there is none.
     """
 
     columns: tuple[tuple[str, int], ...]
-    order: Sequence[int]
+    order: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

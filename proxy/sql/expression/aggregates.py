@@ -160,6 +160,8 @@ def _call(node: exp.Expr, lower: Callable[[exp.Expr], TypedSql]) -> tuple[str, s
             position=position(node),
         )
     if isinstance(node, exp.GroupConcat):
+        if node.args.get("on_overflow"):  # a third argument
+            raise UndefinedFunctionError("string_agg takes two arguments", position=position(node))
         return _listed(node, lower)
     if isinstance(node, exp.RegrCount):
         values = [_number("regr_count", lower(each)) for each in both_arguments(node)]

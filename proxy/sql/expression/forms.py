@@ -185,11 +185,13 @@ def replaced(values: Sequence[TypedSql]) -> Form | None:
 
 
 def bounded(name: str, values: Sequence[TypedSql]) -> Form | None:
-    """Return the form of GREATEST or LEAST of one value and constants."""
+    """Return the form of GREATEST or LEAST of one value and constants, if there are any."""
     moved = [value for value in values if value.chance != STILL]
     constants = [value.constant for value in values if value.chance == STILL]
     if len(moved) != 1 or None in constants:
         return None
+    if not constants:
+        return moved[0].form
     best = (max if name == "greatest" else min)(c for c in constants if c is not None)
     return stepped(moved[0], name, best)
 

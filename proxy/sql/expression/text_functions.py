@@ -127,10 +127,11 @@ def _split_part(lowering: Lowering, node: exp.Expr) -> TypedSql:
 
 
 def _concat(lowering: Lowering, node: exp.Expr) -> TypedSql:
-    values = [_shown(value) for value in arguments(lowering, node, "expressions")]
-    if not values:
-        raise wrong("concat", values)
     name = "concat_ws" if isinstance(node, exp.ConcatWs) else "concat"
+    given = arguments(lowering, node, "expressions")
+    if not given or (name == "concat_ws" and given[0].type not in (TEXT, "unknown")):
+        raise wrong(name, given)
+    values = [_shown(value) for value in given]
     width = sum(value.width for value in values) + len(values) * values[0].width
     return combine(f"{name}({', '.join(v.sql for v in values)})", TEXT, *values, width=width)
 

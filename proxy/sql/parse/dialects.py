@@ -6,6 +6,7 @@ The clause is ``WITH UTILITY (half_width [PERCENT], delta) [, name (half_width, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -77,6 +78,22 @@ def _date_bin(args: list[Any]) -> exp.Expr:
     return exp.DateBin(**parts)
 
 
+MOST_ARGUMENTS = {"MOD": 2, "DIV": 2, "LTRIM": 2, "RTRIM": 2, "BTRIM": 2, "INITCAP": 1}
+
+
+def _at_most(name: str, most: int, build: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """Return how a function is built; with more arguments, which sqlglot would drop, or take for
+    something else, it is one that nobody knows.
+    """
+
+    def built(args: list[Any]) -> Any:
+        if len(args) > most:
+            return exp.Anonymous(this=name.lower(), expressions=args)
+        return build(args)
+
+    return built
+
+
 def extended(name: str) -> Dialect:
     """Return one of sqlglot's dialects with the utility clause."""
     base: Any = type(Dialect.get_or_raise(name))
@@ -85,7 +102,9 @@ def extended(name: str) -> Dialect:
     functions = base.parser_class.FUNCTIONS | {"EVERY": exp.LogicalAnd.from_arg_list}
     if name == "postgres":
         functions |= {"TO_CHAR": ToChar.from_arg_list, "DATE_BIN": _date_bin}
-    own = {"SET_OP_MODIFIERS": modifiers, "FUNCTIONS": functions}
+        functions |= {n: _at_most(n, k, functions[n]) for n, k in MOST_ARGUMENTS.items()}
+    parsers = {k: each for k, each in base.parser_class.FUNCTION_PARSERS.items() if k != "INITCAP"}
+    own = {"SET_OP_MODIFIERS": modifiers, "FUNCTIONS": functions, "FUNCTION_PARSERS": parsers}
     parser = type("Parser", (UtilityParser, base.parser_class), own)
     dialect: Dialect = type(f"Proxy{base.__name__}", (base,), {"Parser": parser})()
     return dialect

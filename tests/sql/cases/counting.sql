@@ -122,6 +122,9 @@ SELECT ROUND(100.0 * COUNT(*) FILTER (WHERE married) / COUNT(*), 2) AS percent F
 -- functions of a count
 SELECT ABS(COUNT(*) - 700), GREATEST(COUNT(*), 1000), SIGN(COUNT(*)) FROM survey
 
+-- functions of many arguments, of one, and of NULL
+SELECT GREATEST(COUNT(*)) AS a, LEAST(SUM(age)) AS b, COALESCE(COUNT(*)) AS c, GREATEST(1) AS d, GREATEST(COUNT(*), NULL) AS e, LEAST(COUNT(*), NULL, 7) AS f, GREATEST(COUNT(*), SUM(age)) AS g, CONCAT(COUNT(*)) AS h, COALESCE(NULL, COUNT(*)) AS i FROM survey
+
 -- the square root of a count
 SELECT SQRT(COUNT(*)) AS root FROM survey
 
