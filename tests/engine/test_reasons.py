@@ -123,7 +123,8 @@ def test_sums_of_whole_measures_are_whole(engine):
     assert [column.type for column in found.columns] == [
         "bigint", "bigint", "numeric", "numeric", "numeric", "double precision",
     ]  # fmt: skip
-    assert [float(cell) for cell in found.rows[0]] == [4900, 1633, 2450, 24.5, 4900, 19950]
+    numbers = [float(cell) for cell in found.rows[0]]
+    assert numbers == pytest.approx([4900, 1633, 2450, 24.5, 4900, 19950], rel=1e-12)
     assert found.places == [[0, 1, 2, 3, 4, 5]]
     assert [answer.source for answer in found.answers[0]][1] == "derived"  # the quotient
     with pytest.raises(Exception, match="divided without remainder"):
