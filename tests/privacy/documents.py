@@ -89,8 +89,8 @@ def either(one, two):
 
 def remarked(one, two):
     """One or the other, with a remark between that ends with its line; and all in one line."""
-    text = f"{one} -- as before\n OR {two}"
-    more, less = Where(text, either(one, two).truth), Where(" ".join(text.split()), one.truth)
+    text = f"{one} -- as before\n OR {two}"  # blanks in values stay as they are
+    more, less = Where(text, either(one, two).truth), Where(text.replace("\n", " "), one.truth)
     more.other, less.other = less, more
     return more, less
 

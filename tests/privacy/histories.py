@@ -229,7 +229,10 @@ class World:
         force = self.force()
         people = self.sources[self.document["source"]["path"]]
         row = people[self.victim % len(people)] if rng.random() < 0.7 else rng.choice(people)
-        limits = [limit for limit in (force.limit(row), force.user_limit(user)) if limit]
+        try:
+            limits = [limit for limit in (force.limit(row), force.user_limit(user)) if limit]
+        except KeyError:  # no table that a condition reads
+            limits = [force.whole]
         width = 2.75 / (min(limits) * rng.choice((0.1, 0.4, 0.8, 0.8, 0.8))) + 0.2
         what = "COUNT(*)"
         if self.document["measures"] and rng.random() < 0.2:
