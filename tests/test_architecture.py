@@ -163,6 +163,7 @@ def test_every_file_is_utf_8_and_ends_with_a_newline():
         assert "\r" not in text, path
 
 
+@pytest.mark.slow
 def test_the_remote_door_waits_for_no_inference():
     """
     A client of a server imports neither SciPy nor the noise, nor the engine's own modules.
@@ -174,6 +175,7 @@ def test_the_remote_door_waits_for_no_inference():
     assert not unwanted & set(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_files_functions_and_folders_are_small():
     """
     No file of more than 470 lines, no function of more than 60, no folder of more than 21 modules.

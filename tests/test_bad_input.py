@@ -133,6 +133,7 @@ def test_a_wrong_policy(wrong, folder, name, command):
     assert re.search(message, error), error
 
 
+@pytest.mark.slow
 def test_no_init_yet(wrong):
     """
     The message says which command makes the state; asking makes none.
@@ -151,6 +152,7 @@ def test_no_init_yet(wrong):
         assert not Path("backup").exists()
 
 
+@pytest.mark.slow
 def test_a_restore_of_what_is_no_backup(wrong, capsys):
     """
     A missing file, one that is no ledger, and none of this dataset: the ledger stays.
@@ -175,6 +177,7 @@ def test_init_twice(wrong):
     assert "already" in error
 
 
+@pytest.mark.slow
 def test_the_state_of_another_policy(wrong, folder):
     """
     A policy that was changed is not applied silently, nor another dataset's state taken.

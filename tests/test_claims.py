@@ -38,6 +38,7 @@ def claims(end):
     }
 
 
+@pytest.mark.slow
 @given(
     st.fractions(Fraction(1, 100), 100, max_denominator=100).filter(bool),
     st.sampled_from([0.5, 2.0, 9.0]),
@@ -68,6 +69,7 @@ def test_claims_have_the_law_s_probability(grid, scale, answer, factor, shift, s
     assert found[">"] + found["="] + found["<"] == pytest.approx(1, abs=1e-8)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.integers(-3, 3), st.integers(2, 6), st.fractions(-2, 2, max_denominator=2))
 def test_claims_about_means_leave_the_end_out_or_not(over, under, end):

@@ -319,6 +319,7 @@ def test_help_lists_the_commands(capsys, arguments):
     assert commands == sorted(commands)
 
 
+@pytest.mark.slow
 def test_the_demo_tells_its_story_and_leaves_nothing_behind(capsys, tmp_path, monkeypatch):
     """
     Measured; again, and free; measured; a new one inferred, free; a tighter one paid; groups;

@@ -123,6 +123,7 @@ def test_audit_lists_acts_and_statements_and_free_ones(small, told):
     assert datetime.datetime.fromisoformat(whole[0]["time"]).tzinfo
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("screen", share(2, [None, 100, 80, 200]))
 def test_a_long_statement_takes_one_line(small, capsys, monkeypatch, screen):
     """
@@ -173,6 +174,7 @@ def test_audit_verifies_the_ledger(small, told, capsys):
     assert "is gone, and with it what was spent" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_apply_says_what_protects_less_and_what_was_rebuilt(small, told, capsys):
     """
     First it refuses, then it does it, then there is nothing to do.
@@ -207,6 +209,7 @@ def test_apply_says_what_protects_less_and_what_was_rebuilt(small, told, capsys)
     }
 
 
+@pytest.mark.slow
 def test_rebuild_says_what_every_cell_starts_with(small, told):
     """
     By history, where there are several; or that cells go on.

@@ -29,6 +29,7 @@ def sources(folder):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_output_is_what_a_reader_will_see(tmp_path, name):
     """

@@ -53,6 +53,7 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cps1988", "meps1996"])
 def test_a_draft_is_near_to_the_policy_that_a_person_wrote(here, capsys, name):
     """
@@ -78,6 +79,7 @@ def test_a_draft_is_near_to_the_policy_that_a_person_wrote(here, capsys, name):
     assert report.cells <= 10**7
 
 
+@pytest.mark.slow
 def test_what_a_draft_chooses(here):
     """
     An attribute of each type, bins with a measure, and why the rest is left out.
@@ -191,6 +193,7 @@ def test_the_cube_keeps_its_size(here):
     policies.load(policy)
 
 
+@pytest.mark.slow
 def test_a_unit_pays_for_its_rows(here):
     """
     max_rows is what most units have; what few units have does not show, though many rows have it.
@@ -219,6 +222,7 @@ SECRETS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None, phases=WHOLE)
 @given(secrets=SECRETS, seed=st.integers(0, 2**32), unit=st.booleans())
 def test_what_few_have_is_never_told(tmp_path_factory, secrets, seed, unit):
@@ -329,6 +333,7 @@ def drafted(tmp_path_factory, data, seed):
         assert report.rows == rows
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None, phases=WHOLE)
 @given(seed=st.integers(0, 2**32), rows=st.sampled_from([1, 3, 20]))
 def test_a_sum_costs_about_a_hundredth_of_the_budget(tmp_path_factory, seed, rows):
@@ -403,6 +408,7 @@ def test_what_is_asked_wrongly_says_what_to_do(here, capsys, arguments, said):
     assert not list(here.glob("*.yaml"))
 
 
+@pytest.mark.slow
 def test_a_table_of_a_database_is_drafted(here):
     """
     By its name, which is the dataset's; a table of the same name as ours is in nobody's way.

@@ -167,6 +167,7 @@ def test_a_fork_shares_nothing(tmp_path):
         assert ledger.verify() == []
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # threads of xdist
 def test_a_child_that_leaves_the_parents_transaction_ends_nothing(tmp_path):
     """

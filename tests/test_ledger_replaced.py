@@ -75,6 +75,7 @@ def folder(tmp_path):
     return tmp_path / "state"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_nothing_is_told_once_a_file_is_gone(folder, way):
     """

@@ -153,6 +153,7 @@ def opened(folder):
         measure(ledger)
 
 
+@pytest.mark.slow
 def test_two_processes_migrate_once(tmp_path):
     """
     Whoever comes second finds the work done.

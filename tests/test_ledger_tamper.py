@@ -73,6 +73,7 @@ def test_the_database_itself_refuses_changes(ledger, tmp_path):
     assert ledger.verify() == []
 
 
+@pytest.mark.slow
 def test_every_changed_field_is_found(tmp_path):
     """
     Each column of each table, changed in the first row, is a problem that ``verify`` names.

@@ -62,6 +62,7 @@ def test_where_a_ledger_is_lost_the_way_back_is_a_backup(small, capsys, left):
             assert error.index("ledger restore") < error.index("Only a dataset that never had")
 
 
+@pytest.mark.slow
 def test_a_ledger_that_was_made_since_gives_way_to_a_backup(small, capsys):
     """
     Whether it has spent or not: the refusal says how, and then the whole budget is charged.
@@ -123,6 +124,7 @@ def damaged(world, text):
     return text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", SAME)
 def test_a_renamed_dataset_has_no_second_budget_unless_that_is_accepted(small, capsys, how):
     """
@@ -141,6 +143,7 @@ def test_a_renamed_dataset_has_no_second_budget_unless_that_is_accepted(small, c
     assert audit(small.policy)[0].detail["second_budget_beside"] == ["people"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", ["file", "table"])
 def test_other_people_have_a_budget_of_their_own(small, other):
     """
@@ -165,6 +168,7 @@ def test_other_people_have_a_budget_of_their_own(small, other):
     assert "second_budget_beside" not in audit(small.policy)[0].detail
 
 
+@pytest.mark.slow
 def test_a_policy_that_turns_to_the_source_of_another_protects_less(small):
     """
     As it is applied it would give the other's people a second budget.

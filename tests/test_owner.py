@@ -145,6 +145,7 @@ def test_every_command_is_tried():
     assert set(names(commands)) == STATELESS | set(COMMANDS) - {"query again", "audit --verify"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", share(6, sorted(COMMANDS, key=FIRST.__contains__, reverse=True)))
 def test_what_root_does_leaves_everything_to_the_owner(small, name, capfd):
     """
@@ -190,6 +191,7 @@ def test_somebody_else_is_told_who_must_run_it(small, name, capfd):
     assert content(small.folder) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", [None, "elsewhere/state"])
 def test_a_state_that_root_makes_belongs_to_whom_its_place_does(small, state, capfd):
     """
@@ -259,6 +261,7 @@ def test_what_may_not_be_read_is_never_called_damaged(small, name, capfd):
         given(small.folder, OWNER)
 
 
+@pytest.mark.slow
 def test_what_a_server_of_roots_makes(small):
     """
     The key of the logins and the notes of its mirrors.

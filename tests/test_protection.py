@@ -222,6 +222,7 @@ def dense(product):
     return whole
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(regions, regions)
 def test_containment_is_that_of_the_cells(outer, inner):
@@ -244,6 +245,7 @@ def test_cells_of_a_changed_axis_are_not_compared(region):
     assert not contains(found, found, {sorted(axes)[0]})
 
 
+@pytest.mark.slow
 def test_long_regions_are_held_by_their_hash():
     """
     Equal ones contain one another, others cannot be shown to.

@@ -92,6 +92,7 @@ def test_the_two_commands_of_a_newcomer_begin_alike_and_end_with_demo_and_tests(
     assert second.endswith(".venv/bin/python -m pytest -q -n auto -m 'not slow'\n")
 
 
+@pytest.mark.slow
 def test_every_link_leads_to_a_file():
     """
     Relative links, in all the READMEs.

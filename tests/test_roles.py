@@ -68,6 +68,7 @@ def test_cells_have_smaller_budgets_where_the_condition_is_true(small):
     assert names == ["the budget of the cells", "the budget of the cells where age < 2"]
 
 
+@pytest.mark.slow
 def test_a_cell_that_is_past_a_newer_budget_stops_only_what_charges_it(small):
     """
     After a steward has lowered the budget of some cells below what they paid.
@@ -95,6 +96,7 @@ def test_guards_cap_every_cell(small):
     assert error.left == pytest.approx(0.49928871 - 2 * COST)
 
 
+@pytest.mark.slow
 def test_unit_max_rows_divides_what_a_row_may_cost(small):
     """
     A unit of up to 4 rows pays four times: of the budget, of a cap, of a day.
@@ -467,6 +469,7 @@ def told(engine, user, before=lambda: None):
     return re.sub(r"datetime\([^)]*\)", "<time>", repr(found))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rules", RULES)
 @pytest.mark.parametrize(("user", "others"), share(1, [("ann", ("bob", "cat")), ("bob", ("ann",))]))
 def test_a_history_shows_nothing_of_the_others(small, rules, user, others):
@@ -538,6 +541,7 @@ def test_a_running_engine_refuses_after_another_policy_was_applied(small):
     assert small.engine().budget().rules[0].budget * UNIT == UNIT / 2
 
 
+@pytest.mark.slow
 def test_a_large_group_by_does_not_fill_the_history(small):
     """
     Its groups are one family: 5,836 of them take some 0.6 MB; a refusal says in numbers what was

@@ -81,6 +81,7 @@ def test_init_never_starts_a_second_budget(small):
 # --- apply ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_weaker_policy_is_applied_only_if_that_is_accepted(small):
     """
     Said in words, audited with them; what was spent stays spent.
@@ -110,6 +111,7 @@ def test_a_stricter_policy_needs_no_accepting(small):
     assert count(small.engine()).cost == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "people"),
     [
@@ -188,6 +190,7 @@ def test_an_own_budget_that_is_lowered_gives_the_others_what_is_left(small):
     assert left(engine) == pytest.approx(1 - COST)
 
 
+@pytest.mark.slow
 def test_cell_budgets_hold_over_all_histories(small):
     """
     After a rebuild every cell has paid what the dearest had: her part of 0.5 is gone with it,
@@ -210,6 +213,7 @@ def test_cell_budgets_hold_over_all_histories(small):
 # --- rebuild -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_in_a_new_snapshot_every_cell_starts_with_the_most_that_any_has_paid(small):
     """
     In running engines too, which read the new data and infer nothing from older answers.
@@ -234,6 +238,7 @@ def test_in_a_new_snapshot_every_cell_starts_with_the_most_that_any_has_paid(sma
     assert kinds(small) == ["init", *["measured"] * 3, "rebuild", "measured"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rest", [OWN, OWN + IMMUTABLE])
 def test_own_histories_start_with_their_own_most(small, rest):
     """
@@ -248,6 +253,7 @@ def test_own_histories_start_with_their_own_most(small, rest):
         assert (left(engine, "ann"), left(engine)) == before
 
 
+@pytest.mark.slow
 def test_where_records_never_change_every_cell_goes_on(small):
     """
     With `unit: row` and `records: immutable`; answers are not inferred from all the same.
@@ -269,6 +275,7 @@ def test_where_records_never_change_every_cell_goes_on(small):
     assert left(small.engine()) == left(engine)
 
 
+@pytest.mark.slow
 def test_another_way_to_read_records_ends_cell_by_cell(small, monkeypatch):
     """
     Where expressions of policies have come to mean something else, records may be in other cells.
@@ -281,6 +288,7 @@ def test_another_way_to_read_records_ends_cell_by_cell(small, monkeypatch):
     assert rebuild(small.policy).carried
 
 
+@pytest.mark.slow
 def test_what_was_carried_cell_by_cell_is_in_the_base_of_a_snapshot_that_is_not(small):
     """
     Two snapshots of records that never change, then they do.
@@ -316,6 +324,7 @@ def test_units_do_not_go_on_cell_by_cell(small):
     assert left(engine) == pytest.approx(0.5 - COST)
 
 
+@pytest.mark.slow
 def test_two_at_once_do_not_share_a_snapshot(small, monkeypatch):
     """
     The slower one changes nothing, though it read the same data.
@@ -384,6 +393,7 @@ else:
 STEPS = ("build", "sync_folder", "RebuildReport")  # and what has come before them
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("act", share(1, ["apply", "rebuild"]))
 def test_killed_at_any_step_it_gives_no_budget_back(small, act, step):
@@ -464,6 +474,7 @@ def test_a_backup_as_new_as_the_ledger_charges_nothing(small):
     assert count(small.engine()).cost == 0
 
 
+@pytest.mark.slow
 def test_a_backup_from_before_a_rebuild_gets_the_newest_cube(small):
     """
     The people of the newest data, and no budget back.
@@ -499,6 +510,7 @@ def test_a_source_that_changes_while_it_is_read_gives_no_cube(small, monkeypatch
     assert count(small.engine()).rows == [(16,)]
 
 
+@pytest.mark.slow
 def test_a_restore_without_a_source_says_what_to_do(small):
     """
     And that can be done: `init`, with what was charged.
@@ -518,6 +530,7 @@ def test_a_restore_without_a_source_says_what_to_do(small):
     assert left(small.engine()) == 0
 
 
+@pytest.mark.slow
 def test_a_history_that_the_backup_does_not_know_keeps_its_base(small):
     """
     Her first answer was lost with the ledger, but not what it cost: after a rebuild neither.
@@ -567,6 +580,7 @@ def test_a_ledger_in_use_is_not_replaced(small):
 # --- what it is shown ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_check_says_what_has_changed_and_who_else_spends_on_the_source(small):
     """
     The same file under another name has a budget of its own, and people pay both.
@@ -586,6 +600,7 @@ def test_check_says_what_has_changed_and_who_else_spends_on_the_source(small):
     assert check(small.policy).twins == ("folk.yaml (folk)",)
 
 
+@pytest.mark.slow
 def test_check_says_whether_the_source_is_the_one_that_the_cube_holds(small):
     """
     The ledger keeps a keyed fingerprint of the source, of each snapshot; without its key, which

@@ -93,6 +93,7 @@ def test_what_an_older_version_built_is_never_carried_on_cell_by_cell(folder):
     assert rebuild(folder / "people.yaml", folder / "state").carried
 
 
+@pytest.mark.slow
 def test_an_older_backup_is_restored(folder):
     """
     In the place of its state, and on an empty disk with the whole budget charged.

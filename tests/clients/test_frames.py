@@ -45,6 +45,7 @@ def test_connectorx(url, protocol):
     check(table.to_pylist())
 
 
+@pytest.mark.slow
 def test_connectorx_by_default(url):
     """
     ``read_sql`` as it stands gives a frame of pandas; parts, a probe and a refusal are as they are.

@@ -163,6 +163,7 @@ def test_psql_completes(terminal):
     terminal(f"WHERE edu{TABULATOR}", "WHERE education ")
 
 
+@pytest.mark.slow
 def test_psql_watches(terminal):
     r"""
     \watch measures in its first round, and from the second on what it shows is free and the same.
@@ -184,6 +185,7 @@ SLOW = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whose", SLOW)
 def test_psql_is_stopped_by_the_interrupt_key(terminal, whose):
     """
@@ -197,6 +199,7 @@ def test_psql_is_stopped_by_the_interrupt_key(terminal, whose):
     terminal("SELECT 6 * 7;\n", "42", "=> ")
 
 
+@pytest.mark.slow
 def test_jdbc(server, tmp_path):
     """
     pgJDBC: metadata, statements, prepared ones past the fifth use, fetch sizes, isValid.
@@ -248,6 +251,7 @@ def test_odbc(server):
     connection.close()
 
 
+@pytest.mark.slow
 def test_r(server):
     """
     R's DBI, and dbplyr, whose pipelines become SQL; a look at rows is refused with the way out.

@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.clients
 def test_the_server_in_the_readme(tmp_path):
     """

@@ -100,6 +100,7 @@ def test_measures_have_looks_as_columns_of_numbers_have(tmp_path):
     assert sum(look.records for look in report.looks) == report.measures[0].unreadable
 
 
+@pytest.mark.slow
 def test_check_and_init_tell_the_looks_and_no_value(tmp_path, capsys):
     """
     `init` warns where more than one in a hundred cannot be read, and of nothing less.

@@ -161,6 +161,7 @@ def reference_quanta(measure: Measure, field: str) -> int | None:
     return int((Decimal(inside.numerator) / inside.denominator).quantize(1, ROUND_HALF_UP))
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_the_cube_equals_plain_python(tmp_path_factory: Any, data: st.DataObject) -> None:
@@ -219,6 +220,7 @@ def test_a_unit_keeps_at_most_max_rows(tmp_path: Path) -> None:
     assert report.beyond == sum(max(0, person % 6 - 2) for person in range(12))
 
 
+@pytest.mark.slow
 @settings(max_examples=5, deadline=None)
 @given(st.permutations(PEOPLE), st.integers(0, 11))
 def test_which_rows_a_unit_keeps_depends_on_its_own_rows_alone(

@@ -45,6 +45,7 @@ def from_database(folder: Path, unit: Unit = ROW, **source: Any) -> Policy:
     return a_policy(folder, [texts("x", "y")], path="data.duckdb", unit=unit, **source)
 
 
+@pytest.mark.slow
 def test_csv_gz_parquet_and_tables_give_one_cube(database: Path) -> None:
     """The same rows in every form of source give the same cells."""
     rows = "a,k\nx,1\ny,2\nx,3\n,4\n"

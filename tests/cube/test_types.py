@@ -236,6 +236,7 @@ print([t.codes(t.in_tokyo(folder, axis), folder) for axis in axes])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, expected", share(1, [("TIMESTAMPTZ", 2), ("VARCHAR", 1)]))
 def test_the_time_zone_of_the_machine_does_not_matter(
     tmp_path: Path, kind: str, expected: int

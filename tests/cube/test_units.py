@@ -134,6 +134,7 @@ def without(rows: Rows, gone: int, units: Mapping[str, str | None]) -> Rows:
     return left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("queries", share(1, [300, 1000]))
 def test_a_source_that_is_accepted_keeps_units_apart(
     source: duckdb.DuckDBPyConnection, queries: int

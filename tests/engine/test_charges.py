@@ -77,6 +77,7 @@ def paid(engine):
     return total
 
 
+@pytest.mark.slow
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(STATEMENTS, min_size=1, max_size=5))
 def test_every_charge_is_told(master, texts):
@@ -212,6 +213,7 @@ ASKED = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(limits=st.sampled_from(LIMITS), asked=st.lists(ASKED, min_size=1, max_size=8))
 def test_what_costs_no_more_than_is_left_is_not_refused(master, limits, asked):
@@ -266,6 +268,7 @@ def test_left_says_of_what(master, capsys):
         (master.folder / "users.yaml").unlink()
 
 
+@pytest.mark.slow
 def test_the_ends_of_intervals_have_the_digits_that_they_support(master, capsys):
     """
     As columns, printed by the command, and beforehand: rounded outwards to two digits of the

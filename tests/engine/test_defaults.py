@@ -395,6 +395,7 @@ def test_a_mean_within_a_percentage_is_that_near(engine, number, percent):
     assert again.rows == first.rows
 
 
+@pytest.mark.slow
 def test_a_mean_of_nothing_has_no_percentage_and_costs_the_others_nothing(tmp_path):
     """
     Its interval stays, with a notice of how many groups; the others are met, at the price that they

@@ -106,6 +106,7 @@ def test_intervals_of_derived_numbers_hold_the_truth(engine, half_width, before)
     assert sum(misses.values()) <= share * runs * len(misses)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half_width", [1, 8, 40, 3000])
 def test_every_derived_number_has_an_interval_or_is_null(silent, half_width):
     """
@@ -133,6 +134,7 @@ def test_every_derived_number_has_an_interval_or_is_null(silent, half_width):
     assert all(("3" if half_width == 3000 else "1") + " of 3 groups" in n for n in noticed)
 
 
+@pytest.mark.slow
 def test_asked_again_the_interval_is_the_same(engine):
     """
     For nothing, through subqueries, UNION and privacy.columns too.

@@ -85,6 +85,7 @@ def compare(session, text, stepwise):
     return "in steps"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", share(1, range(6)))
 def test_a_statement_does_what_was_explained(engine, seed):
     """

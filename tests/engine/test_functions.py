@@ -314,6 +314,7 @@ def test_a_number_of_which_nothing_can_be_said_says_why(engine):
     assert [notice.split(" ")[0] for notice in said] == ["top", "spread"]
 
 
+@pytest.mark.slow
 def test_a_number_that_rests_on_one_left_out_is_unknown(tmp_path):
     """
     The cells of a group have not the budget for it: what is computed from others has its interval.

@@ -56,6 +56,7 @@ def engine(request, tmp_path_factory):
     return made(tmp_path_factory.mktemp("d"), sizes, sizes, budget=request.param)
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(chosen=st.sets(st.sampled_from(SIZES), min_size=1), number=st.sampled_from(sorted(NUMBERS)))
 def test_what_cannot_be_met_costs_the_others_nothing(engine, chosen, number):
@@ -90,6 +91,7 @@ def good(number, value, answer):
     return half <= share * abs(answer.estimate) * (1 + 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "values, rules",
     [

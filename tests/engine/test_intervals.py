@@ -81,6 +81,7 @@ def test_an_average_is_within_its_half_width(people):
     assert answer.high - answer.low <= 10
 
 
+@pytest.mark.slow
 def test_ends_on_a_coarse_grid_are_not_rounded_inwards(people):
     """
     SUM(x * 0.1) on its grid of 0.1: when the noise is five steps, the end is the truth itself.

@@ -70,6 +70,7 @@ NUMBERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("request_", ["4, 0.001", "1, 0.001", "15 PERCENT, 0.001"])
 def test_a_quantile_is_within_its_half_width(engine, number, request_):

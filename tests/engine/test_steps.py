@@ -204,6 +204,7 @@ def test_an_average_within_less_than_a_step_of_the_lattice_is_met(tmp_path, peop
     engine.close()
 
 
+@pytest.mark.slow
 def test_a_notice_says_that_asking_again_helps_only_where_it_does(tmp_path):
     """
     Whatever is asked of whatever group, a statement that was free twice does not say so.

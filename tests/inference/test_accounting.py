@@ -126,6 +126,7 @@ def test_thousands_of_large_charges_do_not_wrap_round():
     assert account.spent().value >= 2**60
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_elimination_over_three_to_six_attributes(data):
     """

@@ -93,6 +93,7 @@ def test_the_history_is_the_dense_solution(rows, data):
         assert best.slack < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", share(1, [8, 1]))
 def test_a_longer_history_is_the_dense_solution_too(every):
     """

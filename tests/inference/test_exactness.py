@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,6 +46,7 @@ def test_a_row_that_is_the_query_is_used_as_it_stands(grid, answer, factor, scal
         assert estimator.slack == 0
 
 
+@pytest.mark.slow
 @given(grids, grids, vectors.filter(any), st.tuples(answers, answers), factors, factors)
 def test_rational_combinations_of_rows_are_exact(one, two, vector, values, a, b):
     """

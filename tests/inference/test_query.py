@@ -88,6 +88,7 @@ def test_too_many_coefficients_are_refused():
         one + two
 
 
+@pytest.mark.slow
 @given(queries(), queries())
 def test_arithmetic_is_that_of_the_dense_vectors(one, two):
     """

@@ -173,6 +173,7 @@ def test_versions_that_do_not_fit_are_a_callers_fault(policy):
 number = st.integers(1, 100).map(lambda n: f"{n / 1000}")
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(st.tuples(number, number), st.tuples(st.integers(1, 9), st.integers(1, 9)))
 def test_silence_in_both_directions_is_equality(policy, budgets, rows):

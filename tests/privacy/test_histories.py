@@ -86,6 +86,7 @@ def test_a_life_is_alike_again(lives):
 # --- what the search rests on --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", share(1, range(4)))
 def test_the_reference_puts_records_where_the_cube_does(part, tmp_path):
     """

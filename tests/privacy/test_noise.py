@@ -81,6 +81,7 @@ def test_draws_have_the_law_of_their_weight(weight, count):
     assert alarm(draws, weight) > ALARM / len(WEIGHTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", share(2, ["halved", "one-sided", "shifted", "rounded Laplace"]))
 def test_wrong_laws_are_found(fault):
     """
@@ -107,6 +108,7 @@ class Nothing:
         return [0] * family.rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number, width",
     share(

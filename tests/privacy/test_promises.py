@@ -102,6 +102,7 @@ def place(tmp_path):
     return place
 
 
+@pytest.mark.slow
 def test_the_order_of_attributes_moves_no_charge(place):
     """
     Whoever paid as a = 'x' has paid, when the lines of the attributes change places.
@@ -119,6 +120,7 @@ def test_the_order_of_attributes_moves_no_charge(place):
     assert place.counted("a = 'y' AND b = 'q'", 20) > 0  # and those who have not may be counted
 
 
+@pytest.mark.slow
 def test_the_order_of_attributes_moves_no_answer(place):
     """
     What is known of a is not said of b: 24 have x, and 12 of those q.
@@ -148,6 +150,7 @@ RULE = '{budget: 1, unit: row, cells: [{where: "%s", budget: 0.1}]}'
 PUBLIC = "public: {frail: {path: frail.csv}}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rebuilt", share(1, [True, False]))
 @pytest.mark.parametrize("what", ["levels", "public", "path"])
 def test_a_condition_means_its_cells(place, what, rebuilt):
@@ -177,6 +180,7 @@ def test_a_condition_means_its_cells(place, what, rebuilt):
     assert place.lost <= 1
 
 
+@pytest.mark.slow
 def test_a_public_table_with_the_same_meaning_is_no_change(place):
     """
     More rows that name no cell, or the same in another order.
@@ -190,6 +194,7 @@ def test_a_public_table_with_the_same_meaning_is_no_change(place):
     assert place.counted("a = 'x'") == 0
 
 
+@pytest.mark.slow
 def test_a_time_zone_decides_cells(place):
     """
     Seen at 20:00 UTC on the first, which is the second in Tokyo: the same people.
@@ -226,6 +231,7 @@ MOVES = {  # from, to, and where whoever was in x is then
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("move", share(3, MOVES))
 def test_what_decides_a_cell_ends_cell_by_cell(place, move):
     """
@@ -270,6 +276,7 @@ def _narrowed(place, old, new):
     assert place.lost <= 0.1
 
 
+@pytest.mark.slow
 def test_a_condition_in_other_words_is_no_change(place):
     """
     What compiles to the same cells protects the same.
@@ -301,6 +308,7 @@ def test_a_condition_cannot_read_the_clock(place, clock):
     steward.init(place.policy)
 
 
+@pytest.mark.slow
 def test_a_restore_charges_the_budget_in_force(place):
     """
     Not that of the file, which may say anything.
@@ -320,6 +328,7 @@ def test_a_restore_charges_the_budget_in_force(place):
     assert place.lost <= 1
 
 
+@pytest.mark.slow
 def test_a_restore_charges_every_history(place):
     """
     Those of the policy in force, though the file has given one up.
@@ -341,6 +350,7 @@ def test_a_restore_charges_every_history(place):
     assert place.lost <= 1
 
 
+@pytest.mark.slow
 def test_who_had_no_history_gains_one_by_agreement_only(place):
     """
     history: own gave bob nothing; a line that gives him the shared one is weaker.
@@ -381,6 +391,7 @@ def test_units_instead_of_rows_are_weaker(place):
     assert steward.apply(place.policy, accept_weaker=True).changes
 
 
+@pytest.mark.slow
 def test_fewer_rows_of_a_unit_pay_on(place):
     """
     A house of two rows lost 0.8 by 0.4 a row; of one row that is kept, it has 0.2 left.
@@ -397,6 +408,7 @@ def test_fewer_rows_of_a_unit_pay_on(place):
     assert place.lost <= 1
 
 
+@pytest.mark.slow
 def test_who_is_in_a_group_is_part_of_the_promise(place):
     """
     Ann had nothing; that she is put into a group which has the shared history is weaker.
@@ -433,6 +445,7 @@ def test_whom_a_cap_binds_is_audited(place):
     assert [line for line in lines if line.kind not in ("measured", "inferred", "refused")]
 
 
+@pytest.mark.slow
 def test_a_state_that_is_gone_is_restored(place):
     """
     Ledger, anchor, cube and folder: from a backup all is charged, and nothing is a fresh budget.
@@ -456,6 +469,7 @@ def test_a_state_that_is_gone_is_restored(place):
     engine.close()
 
 
+@pytest.mark.slow
 def test_init_takes_no_weaker_policy(place, capsys):
     """
     Nor says that the whole budget is there where it is not: what a restore charged is a charge.
@@ -475,6 +489,7 @@ def test_init_takes_no_weaker_policy(place, capsys):
     assert place.lost <= 1
 
 
+@pytest.mark.slow
 def test_a_new_snapshot_of_immutable_records_is_carried(place):
     """
     Where nothing but new people come, each cell goes on with its own.
@@ -488,6 +503,7 @@ def test_a_new_snapshot_of_immutable_records_is_carried(place):
     assert place.counted("a = 'y'") > DEAR
 
 
+@pytest.mark.slow
 def test_records_are_immutable_from_when_it_was_said(place):
     """
     They moved before: the first rebuild after that charges every cell what the dearest paid.
@@ -505,6 +521,7 @@ def test_records_are_immutable_from_when_it_was_said(place):
     assert place.lost <= 1
 
 
+@pytest.mark.slow
 def test_a_lost_cube_is_built_of_the_same_source(place, capsys):
     """
     Then all is as it was: the answers, and what was paid.
@@ -518,6 +535,7 @@ def test_a_lost_cube_is_built_of_the_same_source(place, capsys):
     assert place.counted("a = 'y'") > DEAR
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("also", share(1, ["source.key", ""]))
 def test_a_lost_cube_of_another_source_is_a_new_snapshot(place, also, capsys):
     """
@@ -539,6 +557,7 @@ def test_a_lost_cube_of_another_source_is_a_new_snapshot(place, also, capsys):
     assert "rebuild" in [line.kind for line in steward.audit(place.policy)][len(before) :]
 
 
+@pytest.mark.slow
 def test_a_backup_verifies_on_a_new_disk(place):
     """
     Free and refused statements are in it, or known to be left out.

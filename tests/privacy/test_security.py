@@ -135,6 +135,7 @@ def test_a_person_of_three_rows_pays_one_and_loses_three(worlds, tmp_path):
     assert result.cost * UNIT < (losses[1] - losses[0]) * UNIT / 2
 
 
+@pytest.mark.slow
 def test_two_policies_over_one_source_are_two_budgets(tmp_path):
     """
     What one has spent the other does not know.

@@ -123,6 +123,7 @@ def sides(worlds, runs, sampler):
 
 # So many runs tell so much: in a simulation of 300 such tests the least that is asserted is five
 # standard deviations or more from the mean of what is found.
+@pytest.mark.slow
 @pytest.mark.parametrize(("runs", "least"), share(1, [(200, -math.inf), (2000, 0.3)]))
 def test_what_is_seen_is_worth_no_more_than_was_paid(runs, least, audited):
     """
@@ -133,6 +134,7 @@ def test_what_is_seen_is_worth_no_more_than_was_paid(runs, least, audited):
     assert least * paid < loss(one, two) <= paid
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("runs", "noise"), share(1, [(400, 1 / 4), (2000, 1 / 2)]))
 def test_too_little_noise_is_refuted(runs, noise, audited):
     """

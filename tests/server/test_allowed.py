@@ -118,6 +118,7 @@ PIECES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_a_text_is_split_as_postgresql_splits_it(server, seed):
     """
@@ -163,6 +164,7 @@ VOLATILE = """
 GONE = {"pg_timezone_abbrevs"}  # of versions before the embedded one
 
 
+@pytest.mark.slow
 def test_every_function_is_on_the_list_or_refused(connection):
     """
     Of all functions that there are, a user may call what is pure by its kind, and the list.
@@ -292,6 +294,7 @@ def done(connection, text):
             cursor.execute(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_what_one_user_does_no_other_sees(connection, other, seed):
     """
@@ -320,6 +323,7 @@ def test_what_one_user_does_no_other_sees(connection, other, seed):
         assert str(connection.info.backend_pid) not in rows
 
 
+@pytest.mark.slow
 def test_no_catalog_lists_the_other_users(connection, other):
     """
     The names of co-users are in nothing that a user can read; their own is.
@@ -342,6 +346,7 @@ def test_names_of_users_can_be_found_by_their_numbers(connection, other):
     assert connection.execute(asked, (number, number)).fetchone() == ("bob", "bob")
 
 
+@pytest.mark.slow
 def test_what_a_role_was_given_ends_with_a_reload(tmp_path):
     """
     Settings of a role that are not ours go when the files are read again, and at each start.

@@ -153,6 +153,7 @@ def drip(wire, data):
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_who_says_nothing_or_says_it_slowly_is_cut_off(tmp_path, monkeypatch):
     """
     Half-open connections, and those that send a byte now and then, end when logging in takes too
@@ -314,6 +315,7 @@ HOARDS = {
 SLOW = {"statements": pytest.mark.slow}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sent", [pytest.param(sent, id=name, marks=SLOW.get(name, ())) for name, sent in HOARDS.items()]
 )

@@ -75,6 +75,7 @@ def checked(running, folder):
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", share(1, BREAKS))
 def test_one_broken_policy_takes_down_itself_alone(folder, kind):
     """

@@ -85,6 +85,7 @@ def test_an_engine_refuses_once_another_policy_is_applied(folder):
         assert connection.execute("SHOW BUDGET").fetchone()[1] == 1
 
 
+@pytest.mark.slow
 def test_the_server_takes_over_a_policy_once_it_is_applied(folder):
     """
     An edit alone changes nothing; once applied, open sessions go on under the new policy.
@@ -103,6 +104,7 @@ def test_the_server_takes_over_a_policy_once_it_is_applied(folder):
             connection.execute("SELECT COUNT(*) FROM cps1988 WITH UTILITY (2, 0.05)")
 
 
+@pytest.mark.slow
 def test_until_the_new_policy_is_read_nothing_is_answered_under_the_old_one(folder):
     """
     Where it cannot be read (the users file is broken), the server refuses with 55000; mended, it
@@ -173,6 +175,7 @@ def test_a_cube_that_was_rebuilt_is_read_from_then_on(folder):
         assert embedded.execute(COUNT).cost == 0
 
 
+@pytest.mark.slow
 def test_users_come_change_and_go(folder):
     """
     A new user, a new password, other datasets and a user who has gone count from the next look on.
@@ -201,6 +204,7 @@ def test_users_come_change_and_go(folder):
             other.execute("SELECT 1")  # but not one who is no user any more
 
 
+@pytest.mark.slow
 def test_a_role_that_was_taken_away_is_gone_from_the_next_statement_on(folder):
     """
     A session of an analyst who is none any more is refused, and nothing is measured.
@@ -266,6 +270,7 @@ def test_a_mirror_that_died_is_made_anew(folder):
         assert not os.path.exists(note["folder"])
 
 
+@pytest.mark.slow
 def test_a_backend_of_the_mirror_that_crashed_takes_its_session_along(folder):
     """
     The client is told that what is behind its session has ended, and can connect again.
@@ -282,6 +287,7 @@ def test_a_backend_of_the_mirror_that_crashed_takes_its_session_along(folder):
         until(lambda: answers(running, NEW.format("%s"), [3]))
 
 
+@pytest.mark.slow
 def test_a_reload_that_fails_leaves_what_is_served_as_it_was(folder, monkeypatch):
     """
     Where a new policy is well and something behind it is not, statements are answered as before.

@@ -106,6 +106,7 @@ def test_what_wants_more_is_refused_or_stopped(server, text, sqlstate):
         assert resident(server) < before + 200
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_is_replaced(server):
     """
     After kill -9 of the workers, or of their template, between statements or during one, the next
@@ -138,6 +139,7 @@ def kill_all(processes):
         os.kill(process, signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", share(1, [signal.SIGKILL, signal.SIGTERM]))
 def test_workers_end_with_their_server(tmp_path, number):
     """

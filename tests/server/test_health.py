@@ -94,6 +94,7 @@ def test_a_part_that_fails_is_named_and_the_server_lives(folder):
         assert well_again(running)
 
 
+@pytest.mark.slow
 def test_a_mirror_of_ones_own_that_ended_is_named(folder):
     """
     Nobody makes that one anew: it stays so.
@@ -108,6 +109,7 @@ def test_a_mirror_of_ones_own_that_ended_is_named(folder):
         outside.stop()
 
 
+@pytest.mark.slow
 def test_a_check_says_what_ready_says(folder):
     """
     By part alone to whoever connects, by dataset and part where the metrics' port is given.
@@ -128,6 +130,7 @@ def asked(running):
     return asyncio.run_coroutine_threadsafe(server.health.datasets(), running.loop).result(60)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_named(folder):
     """
     Less left than there must be.
@@ -141,6 +144,7 @@ def test_a_full_disk_is_named(folder):
         }
 
 
+@pytest.mark.slow
 def test_a_probe_that_hangs_is_named_and_not_begun_again(folder, monkeypatch):
     """
     A disk that does not answer takes one thread, whoever asks, and no time of the others.
@@ -158,6 +162,7 @@ def test_a_probe_that_hangs_is_named_and_not_begun_again(folder, monkeypatch):
             time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_all_who_ask_within_a_second_are_one(folder, monkeypatch):
     """
     Strangers may ask as often as they like.
@@ -185,6 +190,7 @@ def test_what_is_served_as_before_is_ready_and_what_is_not_served_is_not():
         assert not health.ready({"a": WELL | {part: "it timed out"}})
 
 
+@pytest.mark.slow
 def test_a_broken_policy_is_named(folder):
     """
     Before and after it was served.

@@ -45,6 +45,7 @@ def mirrors(folder):
     return [json.loads(p.read_text()) for p in (folder / "state" / "mirrors").glob("*.json")]
 
 
+@pytest.mark.slow
 def test_a_stop_just_as_files_are_read_again_ends(folder):
     """
     A signal to read everything again and one to stop, in the same turn of the loop: it stops.
@@ -59,6 +60,7 @@ def test_a_stop_just_as_files_are_read_again_ends(folder):
         asyncio.run_coroutine_threadsafe(stopping, running.loop).result(30)
 
 
+@pytest.mark.slow
 def test_a_stop_leaves_nothing_behind(folder):
     """
     SIGTERM ends idle sessions with 57P01, the mirror and its folder; a statement that runs ends.
@@ -99,6 +101,7 @@ def test_what_a_crash_left_is_found_and_ended_at_the_next_start(folder):
             assert connection.execute(COUNT).fetchall() == rows
 
 
+@pytest.mark.slow
 def test_a_mirror_without_an_owner_is_ended(tmp_path):
     """
     A PostgreSQL whose note names a process that is no more is ended, and its folder removed.
@@ -155,6 +158,7 @@ def test_metrics_tell_what_an_operator_needs(folder):
     assert found["statement_duration_seconds_bucket", "+Inf"] == 4
 
 
+@pytest.mark.slow
 def test_numbers_are_counted_by_user_and_source_in_log_and_metrics(folder):
     """
     The line of a statement says how many of its numbers were measured and how many inferred, shown
@@ -248,6 +252,7 @@ UNITS = {"ms", "milliseconds", "minutes", "hours", "days", "percent", "kb", "mb"
 ENDS = ("_bucket", "_sum", "_count", "_total", "_info", "_created")
 
 
+@pytest.mark.slow
 def test_a_page_passes_what_promtool_checks(folder):
     """
     Help, a type and a name in snake case for each family; base units; no type in a name and no name
@@ -308,6 +313,7 @@ def test_gauges_of_a_dataset_that_is_served_no_more_are_gone():
     assert found["cost_nats_total", "old"] == 0.5
 
 
+@pytest.mark.slow
 def test_a_mirror_that_is_not_there_is_an_error_of_the_operator(folder):
     """
     Two lines, no traceback.
@@ -321,6 +327,7 @@ def test_a_mirror_that_is_not_there_is_an_error_of_the_operator(folder):
     assert hint.startswith("hint: --mirror names a PostgreSQL")
 
 
+@pytest.mark.slow
 def test_a_server_without_its_packages_says_which():
     """
     Without the extra, `serve` says what to install.
@@ -336,6 +343,7 @@ def test_a_server_without_its_packages_says_which():
 MARK = "Zanzibar"
 
 
+@pytest.mark.slow
 def test_no_log_has_a_literal(folder, monkeypatch):
     """
     After a session of answers, errors, probes and refusals of every kind, the log has the user and
@@ -424,6 +432,7 @@ def literal(random):
     return chosen, number if number in chosen else mark
 
 
+@pytest.mark.slow
 def test_no_planted_literal_occurs_in_a_log_or_a_page(folder):
     """
     Random literals and names in random statements, in both protocols, as parameters too.
@@ -452,6 +461,7 @@ def test_no_planted_literal_occurs_in_a_log_or_a_page(folder):
     assert [mark for mark in marks if mark.lower() in told.lower()] == []
 
 
+@pytest.mark.slow
 def test_many_statements_do_not_make_many_lines(folder):
     """
     A message of a thousand statements is one line with their number; so is a series up to a Sync,
@@ -731,6 +741,7 @@ def spent(running):
     return running.server.registry.current.engines["cps1988"].history()
 
 
+@pytest.mark.slow
 def test_a_statement_that_runs_at_the_stop_is_charged_and_told_or_neither(folder):
     """
     SIGTERM while clients measure: each answer that a client has is in the ledger, which verifies;
@@ -766,6 +777,7 @@ def test_a_statement_that_runs_at_the_stop_is_charged_and_told_or_neither(folder
         assert connection.execute("SELECT spent FROM privacy.budget").fetchall() == before
 
 
+@pytest.mark.slow
 def test_a_statement_that_does_not_end_is_cancelled_at_the_stop(folder, monkeypatch):
     """
     What still runs when the grace is over is cancelled, and has cost nothing.

@@ -73,6 +73,7 @@ def without_proof(running, *messages):
     return told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", share(1, WAYS))
 def test_only_the_right_password_lets_in(way, tmp_path, monkeypatch):
     """
@@ -111,6 +112,7 @@ def test_only_the_right_password_lets_in(way, tmp_path, monkeypatch):
                         connection.execute(text.format(other))
 
 
+@pytest.mark.slow
 def test_a_mirror_that_lets_no_role_in_is_found_at_the_start(tmp_path, monkeypatch):
     """
     The start fails, and says which file of the mirror to look at.
@@ -126,6 +128,7 @@ def test_a_mirror_that_lets_no_role_in_is_found_at_the_start(tmp_path, monkeypat
     assert "pg_hba.conf" in caught.value.hint
 
 
+@pytest.mark.slow
 def test_a_role_that_the_mirror_has_changed_is_made_anew(tmp_path, monkeypatch):
     """
     Where the mirror lets a role in no more, a login is put off, and the next one succeeds.
@@ -261,6 +264,7 @@ def test_before_a_login_no_number_is_believed(server):
     assert "internal error" not in "".join(server.log)
 
 
+@pytest.mark.slow
 def test_a_verifier_of_another_shape_logs_in(tmp_path):
     """
     Iterations and salts as other tools make them, and passwords that SASLprep changes.

@@ -159,6 +159,7 @@ def test_stalled_connections_shut_nobody_out(server, source, count):
     assert sum("login failed" in line for line in server.log[lines:]) < 100
 
 
+@pytest.mark.slow
 def test_an_address_full_of_stalled_connections_leaves_room(server):
     """
     From an address that holds all that it may, and stalls, a login takes the place of the oldest
@@ -208,6 +209,7 @@ def inside(tmp_path_factory):
         yield running
 
 
+@pytest.mark.slow
 def test_a_byte_now_and_then_buys_no_time(inside, monkeypatch):
     """
     Each message has its seconds, however it drips in, and all of them together have theirs.
@@ -227,6 +229,7 @@ def test_a_byte_now_and_then_buys_no_time(inside, monkeypatch):
     assert guess(inside, password("alice"))[0] is None
 
 
+@pytest.mark.slow
 def test_failures_of_others_cost_who_has_logged_in_here_nothing(inside, monkeypatch):
     """
     Where an address has failed often, a right proof of a user who has logged in from it is taken at
@@ -263,6 +266,7 @@ def test_checks_of_health_are_one(inside, monkeypatch):
     assert 1 <= len(asked) <= 1 + (time.monotonic() - began) / health.FRESH
 
 
+@pytest.mark.slow
 def test_guesses_wait_longer_and_longer(server):
     """
     Wrong passwords of a user from an address wait before they are looked at, all of them one after

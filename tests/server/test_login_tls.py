@@ -194,6 +194,7 @@ def test_hiding_the_offer_is_found(server):
     assert b"C08P01\0" in said(server, b"p=tls-server-end-point,,", plus, encrypted=False)[1]
 
 
+@pytest.mark.slow
 def test_a_renewed_certificate_is_served(server):
     """
     After SIGHUP, or a moment after the files have changed, new connections see the new certificate
@@ -215,6 +216,7 @@ def test_a_renewed_certificate_is_served(server):
             assert before.execute("SELECT 1").fetchone() == (1,)
 
 
+@pytest.mark.slow
 def test_a_certificate_that_is_of_no_use_leaves_the_old_one(server):
     """
     A key that does not fit, or no PEM, is logged once, and the old certificate is served on.

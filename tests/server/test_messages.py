@@ -216,6 +216,7 @@ def ends():
         yield bytes([kind]) + long(length) + b"abcd"
 
 
+@pytest.mark.slow
 def test_a_message_without_an_end_ends_its_session(server):
     """
     A length that cannot be right, or a type that there is not, ends the session with an error that

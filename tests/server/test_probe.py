@@ -82,6 +82,7 @@ def test_no_probe(text):
     assert not gives_no_row(text)
 
 
+@pytest.mark.slow
 def test_a_probe_gives_no_row_in_postgresql(postgres):
     """
     Of all combinations of lists, conditions, groupings and what is put around them, those that are

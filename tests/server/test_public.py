@@ -257,6 +257,7 @@ def test_a_mirror_of_ones_own_has_a_database_for_each_dataset(tmp_path):
         outside.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.clients
 def test_psql_lists_the_tables_of_one_dataset(tmp_path):
     r"""
@@ -307,6 +308,7 @@ def test_decimals_and_long_numbers_of_a_parquet_file(tmp_path):
         serving.spawned(tmp_path).__enter__()
 
 
+@pytest.mark.slow
 def test_a_table_that_changes_is_read_again(tmp_path):
     """
     What is known of a statement goes with the public table that it was worked out of: after the

@@ -233,6 +233,7 @@ def fields(diagnosis):
     return {name: value.encode() for name, value in zip("RCM", values, strict=True)}
 
 
+@pytest.mark.slow
 def test_the_mirror_refuses_whatever_the_plan(tmp_path):
     """
     With no proxy before it, each statement fails before there is a plan: probes and EXPLAIN too,

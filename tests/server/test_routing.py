@@ -207,6 +207,7 @@ def test_positions_are_those_of_the_text_with_its_parameters():
     assert bound.original(1) == 1
 
 
+@pytest.mark.slow
 def test_a_message_has_so_many_statements():
     """
     More of them, or more tokens than a statement may have, are refused by name, not handed on.

@@ -53,6 +53,7 @@ def taken():
         listening.shutdown(socket.SHUT_RDWR)
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_found_before_anything_else():
     """
     Before the policies, which are not there, and by the flag that named it.
@@ -68,6 +69,7 @@ def test_a_port_that_is_taken_is_found_before_anything_else():
     assert said.startswith("error: --listen 192.0.2.1:5439: ")
 
 
+@pytest.mark.slow
 def test_a_mirror_that_is_none_is_found_before_anything_else(tmp_path):
     """
     Unknown, refusing, no PostgreSQL, no such service: a line that says so, without the password.
@@ -166,6 +168,7 @@ def test_a_mirrors_own_words_are_passed_on(mirror):
     assert {"connect_timeout=7", "keepalives=0"} <= set(kept.conninfo().split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", share(2, ["require", "verify-full", "prefer", "verify-ca"]))
 def test_sessions_reach_a_mirror_under_tls_as_its_dsn_says(tmp_path, under_tls, mode):
     """

@@ -119,6 +119,7 @@ def test_one_user_takes_a_gigabyte_and_no_more(server):
     assert "57P02" not in said  # no backend has crashed
 
 
+@pytest.mark.slow
 def test_a_postgresql_of_the_operators_holds_the_lists_but_no_memory_limit(tmp_path, monkeypatch):
     """
     Functions and settings are refused there as in ours; its processes are left as they are.

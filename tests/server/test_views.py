@@ -255,6 +255,7 @@ LOOKS = ("SELECT * FROM u", "SELECT * FROM v")
 OTHER = "CREATE OR REPLACE TEMP VIEW u AS SELECT 2 AS a"
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @example([U, V, "BEGIN", "DROP VIEW u CASCADE", *LOOKS, "ROLLBACK", *LOOKS])
 @example([U, "BEGIN", V, "SAVEPOINT s", "DROP VIEW v", "ROLLBACK TO s", *LOOKS, "COMMIT", *LOOKS])

@@ -91,6 +91,7 @@ def test_a_worker_compiles_as_this_process_does(pool, lease, part):
         assert here == there, text
 
 
+@pytest.mark.slow
 def test_a_program_means_the_same_in_every_worker(tmp_path):
     """
     What one worker has compiled another one runs, whichever public tables each has met, and in
@@ -139,6 +140,7 @@ def test_nothing_gets_out_of_a_worker(pool, lease, call, arguments):
         lease.call(call, *arguments)
 
 
+@pytest.mark.slow
 def test_memory_has_a_bound_and_goes_back(pool, lease):
     """
     What takes too much fails alone, and a worker that has grown is replaced.
@@ -196,6 +198,7 @@ def canceled(lease, moment):
     work_on(lease)
 
 
+@pytest.mark.slow
 def test_what_is_cancelled_ends_at_once(pool):
     """
     At any moment of a long call a cancellation ends it within a second, and what was to follow;

@@ -59,6 +59,7 @@ def test_refused(keys, text):
         assert caught.value.position == text.index(keys["at"]) + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [str.lower, str.upper])
 def test_the_case_of_words_says_nothing(how):
     """

@@ -249,6 +249,7 @@ def reference(postgres, text):
 UNICODE_16 = {0x19B, 0x264, 0x1C89, 0x1C8A, *range(0xA7CB, 0xA7DD), *range(0x10D50, 0x10D86)}
 
 
+@pytest.mark.slow
 def test_capitals_and_small_letters_are_postgresqls(postgres):
     """
     Of every letter that has one, but for those whose counterpart is newer than our Unicode.
@@ -263,6 +264,7 @@ def test_capitals_and_small_letters_are_postgresqls(postgres):
         assert sorted(run(text).rows) == sorted(theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("argument", share(1, ["'a'", "1", "1.5", "NULL", "DATE '2020-01-02'"]))
 def test_any_number_of_arguments_is_computed_or_refused(postgres, argument):
     """

@@ -38,6 +38,7 @@ def both(text, rng, settings=None):
     return True
 
 
+@pytest.mark.slow
 def test_all_statements_that_list_a_release():
     """
     Of all accepted cases and of 300 random statements.

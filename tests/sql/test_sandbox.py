@@ -301,6 +301,7 @@ def test_memory_is_bounded(shared, sql):
     assert shared.rows(SUM, {}, 10) == [(7,)]
 
 
+@pytest.mark.slow
 def test_memory_is_not_lent_by_the_disk(here, tmp_path, monkeypatch):
     """
     In this process DuckDB's own bound holds for what it can put aside: no answer is written.
@@ -311,6 +312,7 @@ def test_memory_is_not_lent_by_the_disk(here, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sql",
     [
@@ -354,6 +356,7 @@ def test_time_is_bounded_here_too():
     here.close()
 
 
+@pytest.mark.slow
 def test_what_does_not_stop_is_killed(child):
     """
     A call that is deaf to interrupts ends with its process; the next one has another.
@@ -417,6 +420,7 @@ def test_messages_are_bounded(monkeypatch, shared):
 # --- what becomes of it --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_child_that_was_killed_is_replaced(child):
     """
     Kill -9 between calls is not noticed; during a call, that call fails.
@@ -436,6 +440,7 @@ def test_a_child_that_was_killed_is_replaced(child):
     assert gone(second)
 
 
+@pytest.mark.slow
 def test_another_thread_stops_the_call_that_runs(child):
     """
     An interrupt ends the call that runs when it comes, and neither the process nor a later call.
@@ -469,6 +474,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sql", share(1, [DEAF, "", LONG]))
 def test_a_child_ends_with_its_parent(sql):
     """
@@ -521,6 +527,7 @@ def test_one_that_is_forgotten_is_ended():
 # --- the evaluator with one ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_evaluator_says_what_happened(monkeypatch, child):
     """
     Memory and a lost process are 54001, time and a cancellation 57014, no process 58000.
@@ -553,6 +560,7 @@ def test_the_axes_are_there_again(child):
     assert (before.array != after.array).all()
 
 
+@pytest.mark.slow
 def test_a_thread_s_call_is_interrupted_and_no_other_s():
     """
     An interrupt is for the thread whose call runs; one for another thread passes by.
@@ -593,6 +601,7 @@ def test_what_is_kept_is_bounded():
     asked.close()
 
 
+@pytest.mark.slow
 def test_a_session_cancels_what_its_engine_evaluates(tmp_path):
     """
     With a child, a statement is cancelled while it is evaluated; the engine goes on, and closing
@@ -661,6 +670,7 @@ WAYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way, status", share(1, reversed(WAYS.values())), ids=reversed(WAYS))
 def test_no_thread_is_in_duckdb_when_the_process_ends(way, status):
     """
@@ -731,6 +741,7 @@ except duckdb.InterruptException:
 """
 
 
+@pytest.mark.slow
 def test_time_is_bounded_after_a_fork():
     """
     The thread that watches does not live on in a forked process, whatever it has locked; the next

@@ -405,6 +405,7 @@ def test_thousands_of_levels_are_refused(text):
     assert time.perf_counter() - begun < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     share(
@@ -585,6 +586,7 @@ def test_a_number_past_its_type_is_an_error(expression, kind):
     assert (caught.value.sqlstate, caught.value.message) == ("22003", f"{kind} out of range")
 
 
+@pytest.mark.slow
 def test_results_upon_results_are_bound_no_more_often_than_they_stand_there(monkeypatch):
     """
     Of results that choose rows, one within another, and of WITH queries, each of which may read

@@ -140,6 +140,7 @@ def difference(postgres, text):
     return None if found == value else f"{text}: {found}, PostgreSQL has {value}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", share(1, range(2)))
 def test_constants_have_postgresql_s_types_and_ranges(postgres, seed):
     """
@@ -150,6 +151,7 @@ def test_constants_have_postgresql_s_types_and_ranges(postgres, seed):
     assert [bad for text in texts if (bad := difference(postgres, text))] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", share(1, range(2)))
 def test_aggregates_have_postgresql_s_types_and_ranges(postgres, seed):
     """
@@ -160,6 +162,7 @@ def test_aggregates_have_postgresql_s_types_and_ranges(postgres, seed):
     assert [bad for text in texts if (bad := difference(postgres, text))] == []
 
 
+@pytest.mark.slow
 def test_aggregates_of_results_have_postgresql_s_types(postgres):
     """
     Each aggregate and window over a column of each type.
@@ -186,6 +189,7 @@ def test_aggregates_of_results_have_postgresql_s_types(postgres):
     assert [bad for text in texts if (bad := difference(postgres, text))] == []
 
 
+@pytest.mark.slow
 def test_casts_and_operators_at_the_ends_of_ranges(postgres):
     """
     Value or SQLSTATE, of constants.
