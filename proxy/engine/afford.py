@@ -59,14 +59,16 @@ def widened(
     low = min((price for price in lowest if price), default=0.0)
     if not 0 < low < high:
         return None
-    probe = start if low < start < high else low
-    if fits(at(probe)):
-        low = probe
-    elif probe == low or not fits(at(low)):
+    known = False  # whether the lowest price is seen to fit
+    for probe in (start, start / max(len(targets), 1)):  # of one number; of all, in the same cells
+        if low < probe < high:
+            if fits(at(probe)):
+                low, known = probe, True
+                break
+            high = probe
+    if not known and not fits(at(low)):
         return None
-    else:
-        high = probe
-    probe = low * NEAR if low == start else math.sqrt(low * high)
+    probe = low * NEAR if known else math.sqrt(low * high)
     for _ in range(TRIES):
         if high <= low * NEAR:
             break

@@ -41,7 +41,8 @@ from proxy.inference.space import Space
 
 DENSE_ROWS = 2000  # rows in the dense system
 DENSE_FAMILY = 128  # a larger family is used alone
-DENSE_CELLS = 2**22  # coefficients of all its rows: so is one of more
+DENSE_CELLS = 2**22  # coefficients of a row: so is one of more
+FAMILY_CELLS = 2**19  # coefficients of all rows of a family: more would take seconds
 MAX_CACHED_ESTIMATORS = 10_000  # estimators that were good enough
 STEPS = 5  # of refinement
 FINEST, COARSEST = 2.0**-47, 2.0**-30  # of the bias, per record: enough, and the most there may be
@@ -114,7 +115,9 @@ class History:
         cells = family.labels.size + sum(f.array.size for term in terms for f in term.factors)
         if family.rows > DENSE_FAMILY or len(self._dense.number) + family.rows > DENSE_ROWS:
             return False
-        if family.rows * cells > DENSE_CELLS or self._held + family.rows * cells > 8 * DENSE_CELLS:
+        if family.rows * cells > (FAMILY_CELLS if family.rows > 1 else DENSE_CELLS):
+            return False
+        if self._held + family.rows * cells > 8 * DENSE_CELLS:
             return False
         self.blocks[-1].cells = family.rows * cells
         self._held += family.rows * cells

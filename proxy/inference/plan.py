@@ -119,15 +119,18 @@ def estimators(
     if family.rows > MAX_ROWS_INFERRED:
         return [None] * family.rows
     if family.rows > MAX_ROWS_BEST:
-        return list(_first_enough(history, target))
+        return list(_first_enough(history, target, cancellation))
     rows = map(family.row, range(family.rows))
     return [best(history, row, half_width, delta, cancellation) for row in rows]
 
 
-def _first_enough(history: History, target: AccuracyTarget) -> Iterator[Estimator | None]:
+def _first_enough(
+    history: History, target: AccuracyTarget, cancellation: Cancellation
+) -> Iterator[Estimator | None]:
     """Yield for each row of a large family the first estimator from one row or block, if enough."""
     enough: dict[tuple[Fraction, float, bytes, bytes], bool] = {}  # by law, which rows share
     for index in range(target.family.rows):
+        cancellation()
         for estimator in history.singles.estimators(target.family.row(index)):
             law = estimator.coefficients.tobytes(), estimator.rates.tobytes()
             key = (estimator.unit, estimator.slack, *law)
