@@ -64,6 +64,15 @@ def test_groups_of_every_type_in_every_order(order):
     assert (found > 40) is (order != "ORDER BY 3" and "NULLS" not in order)
 
 
+@pytest.mark.parametrize("day", ["month", "joined + 1", "date_trunc('month', joined)::date"])
+def test_groups_that_are_computed_dates(day):
+    """
+    They are dates, as a column's are.
+    """
+    text = f"SELECT {day} AS d, COUNT(*) AS n FROM survey GROUP BY 1 ORDER BY 1 DESC"
+    assert both(text, random.Random(3))
+
+
 @pytest.mark.parametrize(
     "text",
     [

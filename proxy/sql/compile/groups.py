@@ -112,15 +112,21 @@ def _codes(
     codes = np.full(present.shape, len(kinds), dtype=np.int64)
     codes[present] = inverse
     null: list[Cell] = [] if present.all() else [None]
-    return values.axes, codes, [*(_cell(kind, values) for kind in kinds.tolist()), *null]
+    return (
+        values.axes,
+        codes,
+        [*(_cell(kind, values, key.typed.type) for kind in kinds.tolist()), *null],
+    )
 
 
-def _cell(value: Any, values: Values) -> Cell:
+def _cell(value: Any, values: Values, kind: str) -> Cell:
     if values.scale:
         return Decimal(round(value * 10**values.scale)).scaleb(-values.scale)
     if values.decimal:
         return Decimal(round(value))
-    return value  # type: ignore[no-any-return]  # numpy has made a date or a datetime of it
+    if kind == "date":
+        return value.date()  # type: ignore[no-any-return]  # numpy has made a datetime of it
+    return value  # type: ignore[no-any-return]
 
 
 def _allowed(
