@@ -83,6 +83,19 @@ class Family:
         return self.bound.largest
 
     @cached_property
+    def cells(self) -> int:
+        """How many coefficients its rows have, each as a query of its own.
+
+        In a row the labels join the factors whose axes they share.
+        """
+        own, space, cells = set(self.axes), self.query.space, 0
+        for term in self.query.parts.values():
+            joined = [factor.axes for factor in term.factors if own & set(factor.axes)]
+            cells += space.cells(own.union(*joined))
+            cells += sum(f.array.size for f in term.factors if not own & set(f.axes))
+        return self.rows * cells
+
+    @cached_property
     def size(self) -> int:
         """Roughly the bytes that a history holds of it, and what it costs to be read again."""
         factors = {id(f): f for term in self.query.parts.values() for f in term.factors}

@@ -111,16 +111,15 @@ class History:
 
     def _fits(self, family: Family) -> bool:
         """Return whether the rows of a family are to enter the dense system, one by one."""
-        terms = family.query.parts.values()
-        cells = family.labels.size + sum(f.array.size for term in terms for f in term.factors)
+        cells = family.cells
         if family.rows > DENSE_FAMILY or len(self._dense.number) + family.rows > DENSE_ROWS:
             return False
-        if family.rows * cells > (FAMILY_CELLS if family.rows > 1 else DENSE_CELLS):
+        if cells > (FAMILY_CELLS if family.rows > 1 else DENSE_CELLS):
             return False
-        if self._held + family.rows * cells > 8 * DENSE_CELLS:
+        if self._held + cells > 8 * DENSE_CELLS:
             return False
-        self.blocks[-1].cells = family.rows * cells
-        self._held += family.rows * cells
+        self.blocks[-1].cells = cells
+        self._held += cells
         return True
 
     def set_answers(self, block: MeasuredFamily, answers: Sequence[int]) -> None:

@@ -16,8 +16,9 @@ from functools import cached_property
 from sqlglot import exp
 
 from proxy.domain import Domain
-from proxy.errors import DataError, NotSupportedError
+from proxy.errors import DataError, NotSupportedError, StatementTooComplexError
 from proxy.inference.family import Family
+from proxy.inference.plan import MAX_ROWS_INFERRED
 from proxy.inference.query import Factor, LinearQuery, Term
 from proxy.inference.space import Box, Space
 from proxy.sql import types
@@ -29,6 +30,7 @@ from proxy.sql.compile.moments import Moments, has_measure, moments, present, se
 from proxy.sql.parse.tree import conjuncts, position
 from proxy.sql.program import Companion, GroupColumn, Number, Release, Request
 
+MAX_LOOKED_THROUGH = 2**26  # coefficients of all rows of a release
 DIGITS = 38  # of the largest number, as of DuckDB's decimals
 LARGEST = Fraction(10**DIGITS)
 
@@ -254,7 +256,23 @@ class ReleasePoint:
         return low, high
 
     def release(self) -> Release:
-        """Return the finished release."""
+        """Return the finished release.
+
+        Raises:
+            StatementTooComplexError: its rows have more coefficients than can be looked through,
+                row by row, while others wait.
+        """
+        families = {n.family.key: n.family for n in self.numbers if n.family.axes}.values()
+        looked_through = sum(
+            each.cells - each.rows * each.labels.size * len(each.query.parts)  # beside the labels
+            for each in families
+            if each.rows <= MAX_ROWS_INFERRED
+        )
+        if looked_through > MAX_LOOKED_THROUGH:
+            raise StatementTooComplexError(
+                f"its condition ties too many columns together for {self.rows:,} groups",
+                hint="group by fewer columns, or split conditions into parts joined by AND",
+            )
         shown = self.groups.values if self.keys else ()
         columns = tuple(
             GroupColumn(key.name, key.typed.type, values)

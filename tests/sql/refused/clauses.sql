@@ -117,6 +117,11 @@ SELECT * FROM (VALUES (1, 2), (3)) AS v(a, b)
 -- says: GROUP BY makes 482,400 groups; 100,000 are allowed
 SELECT joined, age, children, score, region, COUNT(*) FROM survey GROUP BY joined, age, children, score, region
 
+-- rows whose coefficients are too many together: each would take a third of a second
+-- error: StatementTooComplexError
+-- says: its condition ties too many columns together for 60 groups
+SELECT "Job Title", income, CASE WHEN married THEN 'a' WHEN age > 30 THEN 'b' ELSE 'c' END AS k, COUNT(region) AS n FROM survey WHERE score <= 0 OR children <> age / 6 OR age = 28 OR (EXTRACT(month FROM joined) >= 3 AND income < 50) GROUP BY 1, 2, 3
+
 -- too many columns tied by OR
 -- error: StatementTooComplexError
 -- says: a condition ties age, income, region, Job Title, children, score, joined, month, seen together: 347,328,000 cells, and 16,777,216 are allowed
