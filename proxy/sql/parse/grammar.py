@@ -104,6 +104,8 @@ def split(text: str) -> list[str]:
     return [piece for piece in pieces if piece.strip()] or [text]
 
 
+SLIPS = (ValueError, TypeError, AttributeError, LookupError, AssertionError)  # of sqlglot's
+
 # as sqlglot writes the formats of other languages: no letter in them is one of PostgreSQL's words
 TIME_FORMAT = re.compile(r"(?:%-?[YymdHIMSfjpaAbB]|[-/.,: ])+")
 
@@ -172,7 +174,7 @@ def parse(text: str, tokens: Sequence[Token], name: str = "postgres") -> exp.Exp
         trees = language(name).parser().parse(list(tokens), text)
     except ParseError as error:
         raise _syntax_error(text, error) from None
-    except (SqlglotError, ValueError, TypeError, AttributeError, LookupError) as error:
+    except (SqlglotError, *SLIPS) as error:
         # sqlglot's own slips on half a statement; what it meant to say is the same
         raise SQLSyntaxError("the text does not parse") from error
     if len(trees) != 1 or trees[0] is None:
