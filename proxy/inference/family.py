@@ -29,6 +29,7 @@ from proxy.inference.query import (
 )
 
 Labels = NDArray[np.int32]
+MAX_ROWS_INFERRED = 4000  # a larger family is inferred only if it was measured as it stands
 PAIRS = 256  # cells that are looked at before all are
 LEAST_SIZE, ROW_SIZE = 20_000, 100  # bytes; small ones cost time rather than memory
 

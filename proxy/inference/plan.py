@@ -21,13 +21,12 @@ from functools import lru_cache
 import numpy as np
 
 from proxy.inference.estimator import Estimator
-from proxy.inference.family import Family
+from proxy.inference.family import MAX_ROWS_INFERRED, Family
 from proxy.inference.geometric import GeometricSum
 from proxy.inference.history import Cancellation, History, never_cancel
 from proxy.inference.query import LinearQuery
 
 MAX_ROWS_BEST = 200  # in a larger family the first estimator that is enough is taken
-MAX_ROWS_INFERRED = 4000  # a larger family is inferred only if it was measured as it stands
 MAX_ROWS_TOPPED_UP = 8  # a larger family is measured as if nothing were known
 
 

@@ -23,8 +23,8 @@ from proxy.engine.goals.quantiles import QuantileGoal, groups_of
 from proxy.engine.outcomes import Outcome
 from proxy.engine.progress import Expected, PlannedRows, Progress, RowEstimators
 from proxy.errors import NotSupportedError, UtilityError
-from proxy.inference import plan as planning
 from proxy.inference.dense_system import MeasuredFamily
+from proxy.inference.family import MAX_ROWS_INFERRED
 from proxy.inference.history import Cancellation, History, never_cancel
 from proxy.settings import UTILITY, Wishes, checked
 from proxy.sql.program import Companion, Number, Release, Request
@@ -107,11 +107,9 @@ def goal_for(
     request = request or _default(number, asked, default)
     relative = request.relative
     wish = checked(request.half_width, request.delta, relative, number.position)
-    if (
-        number.kind == "avg" or relative or of_values
-    ) and number.family.rows > planning.MAX_ROWS_INFERRED:
+    if (number.kind == "avg" or relative or of_values) and number.family.rows > MAX_ROWS_INFERRED:
         raise NotSupportedError(
-            f"{number.label} is met in steps, which more than {planning.MAX_ROWS_INFERRED} groups "
+            f"{number.label} is met in steps, which more than {MAX_ROWS_INFERRED} groups "
             "are too many for",
             hint="group by fewer columns, or ask for COUNT and SUM with a half_width",
             position=number.position,

@@ -17,8 +17,7 @@ from sqlglot import exp
 
 from proxy.domain import Domain
 from proxy.errors import DataError, NotSupportedError, StatementTooComplexError
-from proxy.inference.family import Family
-from proxy.inference.plan import MAX_ROWS_INFERRED
+from proxy.inference.family import MAX_ROWS_INFERRED, Family
 from proxy.inference.query import Factor, LinearQuery, Term
 from proxy.inference.space import Box, Space
 from proxy.sql import types
