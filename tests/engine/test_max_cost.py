@@ -259,6 +259,7 @@ STATEMENTS = st.builds(
 COSTS = st.sampled_from([1e-7, 1e-4, 0.001, 0.0123, 0.07, 0.3, 0.9])
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

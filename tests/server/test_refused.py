@@ -201,6 +201,7 @@ def at_every_door(world, statements, doors):
     return refused
 
 
+@pytest.mark.slow
 def test_what_the_engine_refuses_is_refused_at_the_server(world):
     """
     Over four hundred statements, each in both protocols, and through one of the doors in turn.
