@@ -94,6 +94,7 @@ def test_the_way_of_a_query_has_ten_steps_through_modules_that_exist():
             assert (ROOT / "proxy" / name).exists(), name
 
 
+@pytest.mark.slow
 def test_a_query_goes_that_way(tmp_path):
     """
     The first modules of the ten steps are entered in their order, and all that are named at all.

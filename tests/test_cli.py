@@ -377,6 +377,7 @@ def test_a_reader_that_has_had_enough_is_no_error(tmp_path):
         assert process.wait() == 1
 
 
+@pytest.mark.slow
 def test_csv_tells_null_from_an_empty_text(tmp_path, capsys):
     """
     And quotes what needs it; a table shows the three apart, with no more digits than are known.

@@ -365,6 +365,7 @@ def test_decisions_do_not_depend_on_the_data_or_the_noise():
     assert some == others
 
 
+@pytest.mark.slow
 def test_without_a_budget_everything_is_answered():
     """
     R_a = 1 for all that allocate; the tree is charged to those that use it.
@@ -484,6 +485,7 @@ def test_a_file_that_holds_no_counts_is_refused(tmp_path, capsys, text):
     assert "counts.txt" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bounded", "unbounded"])
 def test_figures_are_drawn(tmp_path, capsys, name):
     """

@@ -155,6 +155,7 @@ def test_no_damage_crashes(family, data):
             assert len(unpack(bad)) <= len(bad)
 
 
+@pytest.mark.slow
 def test_a_bomb_does_not_fill_the_memory():
     """
     What unpacks to more than its header announces is refused before it is unpacked: 64 MB of

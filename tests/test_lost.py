@@ -33,6 +33,7 @@ def every_command(policy):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", [*LEAVES, "", "state"])
 def test_where_a_ledger_is_lost_the_way_back_is_a_backup(small, capsys, left):
     """

@@ -168,6 +168,7 @@ def test_the_server_answers(served):
         assert listed == [(names["dataset"],)]
 
 
+@pytest.mark.slow
 def test_sqlalchemy_reflects(served):
     """
     Reflection gives the names, and statements built from them are answered.

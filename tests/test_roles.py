@@ -44,6 +44,7 @@ def refused(engine, match, *args, **more):
     return caught.value
 
 
+@pytest.mark.slow
 def test_budget_ends_what_cells_pay(small):
     """
     Two counts fit 0.5, a third does not; one of people who paid once still fits.
@@ -247,6 +248,7 @@ def test_a_cap_of_a_group_is_spent_by_its_members_together(small):
     count(engine, "age < 5", user="eve")
 
 
+@pytest.mark.slow
 def test_an_older_connection_pays_only_under_the_users_file_in_force(small):
     """
     It is refused until it looks at the file again, whatever it has paid before; a session that was
@@ -523,6 +525,7 @@ def test_what_is_not_supported_yet_is_refused(small, old, new, key):
     assert not small.state.exists()
 
 
+@pytest.mark.slow
 def test_a_running_engine_refuses_after_another_policy_was_applied(small):
     """
     Even what it could infer: the policy may be stricter, and cells mean something else.

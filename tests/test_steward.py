@@ -46,6 +46,7 @@ def kinds(small):
 # --- init ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_init_can_be_done_again_after_a_build_that_failed(small):
     """
     There is no ledger before there is a cube, though the policy was wrong and had to be changed.
@@ -62,6 +63,7 @@ def test_init_can_be_done_again_after_a_build_that_failed(small):
     assert kinds(small) == ["init", "measured"]
 
 
+@pytest.mark.slow
 def test_init_never_starts_a_second_budget(small):
     """
     Not over a state that is there, nor where its ledger is gone: with anchor, or with cube only.
@@ -100,6 +102,7 @@ def test_a_weaker_policy_is_applied_only_if_that_is_accepted(small):
     assert not apply(small.policy).applied
 
 
+@pytest.mark.slow
 def test_a_stricter_policy_needs_no_accepting(small):
     """
     And the cube stays.
@@ -139,6 +142,7 @@ def test_where_the_cells_change_the_cube_is_rebuilt(small, old, new, people):
         count(running, "age = 9")
 
 
+@pytest.mark.slow
 def test_a_larger_bound_on_records_leaves_the_cube(small):
     """
     It rebuilds nothing.
@@ -160,6 +164,7 @@ def test_giving_up_an_own_history_gives_no_budget_back(small):
     assert left(engine, "ann") == left(engine) == pytest.approx(1 - COST)
 
 
+@pytest.mark.slow
 def test_a_new_own_history_gets_what_the_shared_one_has_left(small):
     """
     0.87 is spent: of her 0.4 there is 0.13, and for the others nothing.
@@ -304,6 +309,7 @@ def test_what_was_carried_cell_by_cell_is_in_the_base_of_a_snapshot_that_is_not(
     assert left(small.engine()) == pytest.approx(1 - spent)
 
 
+@pytest.mark.slow
 def test_other_cells_do_not_go_on_though_records_never_change(small):
     """
     What a new cell holds may have paid in any of the old ones.
@@ -314,6 +320,7 @@ def test_other_cells_do_not_go_on_though_records_never_change(small):
     assert (report.carried, report.bases) == (False, {"shared": pytest.approx(COST)})
 
 
+@pytest.mark.slow
 def test_units_do_not_go_on_cell_by_cell(small):
     """
     A unit's new rows may be in other cells than its old ones.
@@ -344,6 +351,7 @@ def test_two_at_once_do_not_share_a_snapshot(small, monkeypatch):
     assert count(small.engine()).rows == [(16,)]
 
 
+@pytest.mark.slow
 def test_a_policy_that_is_applied_meanwhile_stops_a_rebuild(small, monkeypatch):
     """
     The cube is of the old one.
@@ -423,6 +431,7 @@ def test_killed_at_any_step_it_gives_no_budget_back(small, act, step):
 # --- backup and restore --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_restored_backup_charges_what_was_spent_since_and_finds_its_cube(small):
     """
     Its snapshot is a new one of the same data.
@@ -440,6 +449,7 @@ def test_a_restored_backup_charges_what_was_spent_since_and_finds_its_cube(small
     assert verify(small.policy) == []
 
 
+@pytest.mark.slow
 def test_a_restore_takes_over_users_who_gain_nothing(small):
     """
     What was taken over of a users file since the backup binds again.
@@ -456,6 +466,7 @@ def test_a_restore_takes_over_users_who_gain_nothing(small):
         small.engine()
 
 
+@pytest.mark.slow
 def test_a_backup_as_new_as_the_ledger_charges_nothing(small):
     """
     Snapshot, cube and answers stay; a cube that a killed rebuild has left is not taken.
@@ -492,6 +503,7 @@ def test_a_backup_from_before_a_rebuild_gets_the_newest_cube(small):
     assert count(engine, within=20).rows == [(2,)]
 
 
+@pytest.mark.slow
 def test_a_source_that_changes_while_it_is_read_gives_no_cube(small, monkeypatch):
     """
     Its fingerprint would be that of other people.
@@ -546,6 +558,7 @@ def test_a_history_that_the_backup_does_not_know_keeps_its_base(small):
     assert left(engine) == pytest.approx(0.6)
 
 
+@pytest.mark.slow
 def test_without_an_anchor_only_the_whole_budget_is_enough(small):
     """
     Of every history; a refusal says so.
@@ -619,6 +632,7 @@ def test_check_says_whether_the_source_is_the_one_that_the_cube_holds(small):
     assert check(small.policy).moved is None
 
 
+@pytest.mark.slow
 def test_guards_say_how_certain_anyone_can_be(small):
     """
     1 - exp(-6 · 0.2187), and over both histories: what the dearest cell has paid in all.
@@ -657,6 +671,7 @@ def test_the_audit_log_has_free_statements_too(small):
     ]
 
 
+@pytest.mark.slow
 def test_a_policy_whose_conditions_do_not_compile_is_never_applied(small):
     """
     Nor made: the error has file and line.

@@ -68,6 +68,7 @@ def test_the_order_of_attributes_and_values_is_that_of_the_state(folder):
     assert (dict(result.rows), result.cost) == ({"b": 5, "a": 4}, 0)
 
 
+@pytest.mark.slow
 def test_a_policy_whose_lines_changed_places_before_begins_a_new_snapshot(folder):
     """
     The older version did not say what its positions stand for; its cube shows that it was another
@@ -82,6 +83,7 @@ def test_a_policy_whose_lines_changed_places_before_begins_a_new_snapshot(folder
     assert opened(folder).session().execute(TOWNS.replace("12", "25")).cost > 0
 
 
+@pytest.mark.slow
 def test_what_an_older_version_built_is_never_carried_on_cell_by_cell(folder):
     """
     What decided the cell of a record then was not written down.

@@ -85,6 +85,7 @@ def test_large_answers_are_exact(small: tuple[Policy, Cube]) -> None:
         assert cube.answer(Family(query, (0,), labels, 2)) == [x * ends[0], y * ends[1]]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data(), st.sampled_from([7, 2**30, 2**45, 2**52]))
 def test_answers_are_exact_at_any_size(

@@ -127,6 +127,7 @@ def test_check_and_init_tell_the_looks_and_no_value(tmp_path, capsys):
     assert "warning" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_names_of_the_first_line_that_need_a_word_get_it(tmp_path, capsys):
     """
     An index without a name, names with blanks around them, doubled names, and no names at all.
@@ -153,6 +154,7 @@ def test_names_of_the_first_line_that_need_a_word_get_it(tmp_path, capsys):
     assert "blanks around it" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["row", "{column: who, max_rows: 3}"])
 def test_prices_are_what_the_engine_asks(tmp_path, capsys, unit):
     """

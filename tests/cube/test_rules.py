@@ -250,6 +250,7 @@ def test_a_row_without_a_unit_is_dropped(tmp_path: Path) -> None:
     assert survey(a_policy(tmp_path, [texts("x")], unit=Unit("p", 5))).unitless == 1
 
 
+@pytest.mark.slow
 def test_the_seed_chooses_the_rows(tmp_path: Path) -> None:
     """Another seed keeps other rows of some unit."""
     kept = [people(tmp_path, PEOPLE, Unit("p", 1, seed)) for seed in "0123"]

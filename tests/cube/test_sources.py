@@ -161,6 +161,7 @@ def test_a_column_of_any_name_means_the_column(tmp_path: Path) -> None:
         assert cells(policy) == {numbers: (1,)}
 
 
+@pytest.mark.slow
 def test_a_unit_allows_joins_and_views(database: Path) -> None:
     """Rows of a unit are bounded after the join, so tables may be joined; windows still not."""
     unit = Unit("k", 1)

@@ -147,6 +147,7 @@ def test_a_number_costs_what_its_dearest_record_paid(master):
         assert young.cost == pytest.approx(old.cost) == pytest.approx(result.cost / 2)
 
 
+@pytest.mark.slow
 def test_steps_are_one_statement(master):
     """
     A relative request by two columns after those by each: no row costs more than the statement,

@@ -129,6 +129,7 @@ def test_a_group_of_nobody_is_null(tmp_path, values, rules, budget):
     engine.close()
 
 
+@pytest.mark.slow
 def test_asked_again_nothing_changes_for_nothing(engine):
     """
     After groups of which some are met, some not and some NULL: the same rows, free.

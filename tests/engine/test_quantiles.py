@@ -90,6 +90,7 @@ def test_a_quantile_is_within_its_half_width(engine, number, request_):
         assert answer.confidence == pytest.approx(0.999)
 
 
+@pytest.mark.slow
 def test_what_is_nearer_costs_more_and_a_wide_one_little(engine):
     """
     The price follows from the records near the quantile, not from a half-width of counts.
@@ -102,6 +103,7 @@ def test_what_is_nearer_costs_more_and_a_wide_one_little(engine):
     assert costs[0] < 0.1
 
 
+@pytest.mark.slow
 def test_a_group_of_nobody_is_null_and_costs_the_others_nothing(engine):
     """
     It is said of how many groups; the others are met.

@@ -63,6 +63,7 @@ def query_of(vector, space):
 matrices = arrays(np.int64, st.tuples(st.integers(1, 9), st.just(5)), elements=st.integers(-3, 3))
 
 
+@pytest.mark.slow
 @given(matrices, st.data())
 def test_the_history_is_the_dense_solution(rows, data):
     """
@@ -119,6 +120,7 @@ def test_a_longer_history_is_the_dense_solution_too(every):
         assert history.estimate(best) == pytest.approx(dense.estimate, rel=1e-9)
 
 
+@pytest.mark.slow
 @given(matrices, st.integers(0, 8), st.data())
 def test_truncating_forgets(rows, keep, data):
     """

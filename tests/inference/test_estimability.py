@@ -71,6 +71,7 @@ def test_limbs_do_not_lose_bits_at_a_thousand_rows():
     assert got.tolist() == [value % basis.prime for value in expected]
 
 
+@pytest.mark.slow
 @given(st.lists(queries(), min_size=1, max_size=6), queries())
 def test_stacked_products_are_the_products(rows, query):
     """

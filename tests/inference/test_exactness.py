@@ -31,6 +31,7 @@ def weighted(grid, vector):
     return LinearQuery.of(SPACE, grid, {0: Term.of(1, (Factor((0,), array),))})
 
 
+@pytest.mark.slow
 @given(grids, answers, factors.filter(bool), st.floats(0.01, 1e6))
 def test_a_row_that_is_the_query_is_used_as_it_stands(grid, answer, factor, scale):
     """

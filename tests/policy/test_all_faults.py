@@ -218,6 +218,7 @@ def test_the_good_files_are_good(tmp_path):
     assert loaded(planted(tmp_path, [])).dataset == "people"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", share(8, range(80)))
 def test_every_fault_is_told_once_and_no_other(tmp_path, seed):
     """
@@ -259,6 +260,7 @@ def test_every_command_tells_them_all(tmp_path, capsys, command):
     assert len(lines) >= 2 * len(errors) or command == "serve"
 
 
+@pytest.mark.slow
 def test_a_budget_can_be_changed_while_the_source_is_away(tmp_path):
     """
     `apply` needs the source for other cells only; `init` and `rebuild` say that it is missing.

@@ -250,6 +250,7 @@ def test_what_decides_a_cell_ends_cell_by_cell(place, move):
     assert place.lost <= 1
 
 
+@pytest.mark.slow
 def test_white_space_in_a_literal_is_another_literal(place):
     """
     People of 'x  y' were promised 0.1; those of 'x y' are others.
@@ -257,6 +258,7 @@ def test_white_space_in_a_literal_is_another_literal(place):
     _narrowed(place, "a = 'x  y'", "a = 'x y'")
 
 
+@pytest.mark.slow
 def test_a_remark_ends_with_its_line(place):
     """
     What stood on the line below it is a remark too when the line break is gone.
@@ -367,6 +369,7 @@ def test_who_had_no_history_gains_one_by_agreement_only(place):
     assert place.counted("a = 'x'", user="bob") > DEAR
 
 
+@pytest.mark.slow
 def test_a_cap_is_not_escaped_by_another_line(place):
     """
     Bob may lose nobody more than 0.1, as an analyst, whichever group he is put into.
@@ -381,6 +384,7 @@ def test_a_cap_is_not_escaped_by_another_line(place):
     assert place.lost <= 0.1
 
 
+@pytest.mark.slow
 def test_units_instead_of_rows_are_weaker(place):
     """
     Of a house, one row is kept: without it another comes, so that a row moves two cells.

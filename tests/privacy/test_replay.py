@@ -123,6 +123,7 @@ def test_attacks_on_the_real_ledger(name, count, audited, tmp_path):
         ledgers.clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", share(2, range(6)))
 def test_an_own_history_sees_nothing_of_the_others(seed, audited):
     """
@@ -216,6 +217,7 @@ def test_noise_halved_after_it_was_drawn_is_caught(audited, monkeypatch):
     caught(audited, "shows the data|other answers|on the neighbour")
 
 
+@pytest.mark.slow
 def test_a_path_without_noise_is_caught(audited, monkeypatch):
     """
     Families of several rows are released as they are.

@@ -365,6 +365,7 @@ def test_what_a_role_was_given_ends_with_a_reload(tmp_path):
                 connection.execute("SHOW my.setting")
 
 
+@pytest.mark.slow
 @given(st.recursive(st.just("1"), lambda inner: st.lists(inner, max_size=8), max_leaves=200))
 def test_what_stands_in_brackets_does_not_hide_what_follows(nested):
     """

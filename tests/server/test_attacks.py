@@ -232,6 +232,7 @@ def test_a_message_that_is_none_ends_the_session(server, data):
         assert other.execute("SELECT 1").fetchone() == (1,)
 
 
+@pytest.mark.slow
 def test_a_thousand_connects_leave_sessions_their_answers(server):
     """
     While a thousand sockets are opened in a second and left half-open, a session keeps answering.

@@ -250,6 +250,7 @@ def refused_at_start(folder, *options):
     return done.stderr
 
 
+@pytest.mark.slow
 def test_half_of_a_certificate_is_an_error_at_the_start(tmp_path):
     """
     A key without a certificate, or the reverse, does not serve in the clear: nothing is served.
@@ -259,6 +260,7 @@ def test_half_of_a_certificate_is_an_error_at_the_start(tmp_path):
         assert "both --tls-cert and --tls-key" in refused_at_start(tmp_path, *half)
 
 
+@pytest.mark.slow
 def test_what_is_no_certificate_with_its_key_is_an_error(tmp_path):
     """
     A key that does not fit, is encrypted or is missing, and a file that is no PEM, are named.

@@ -182,6 +182,7 @@ def test_what_is_read_is_what_was_sent(kind, case, more):
             assert reader.decode(body).encode() == frame(kind, body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", STATES)
 def test_a_message_that_cannot_be_read_fails_alone(server, state):
     """

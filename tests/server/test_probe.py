@@ -104,6 +104,7 @@ def test_a_probe_gives_no_row_in_postgresql(postgres):
         assert taken > 300
 
 
+@pytest.mark.slow
 def test_a_long_or_deep_one_is_read():
     """
     Neither brackets in one another nor a chain of thousands of queries breaks the reading.

@@ -433,6 +433,7 @@ def sequences(fragments):
     return many.map(lambda parts: [message for part in parts for message in part])
 
 
+@pytest.mark.slow
 @given(sequences(FRAGMENTS), st.randoms(use_true_random=False))
 @settings(max_examples=150, deadline=None)
 def test_any_sequence_is_answered_as_by_postgresql(sent, random):

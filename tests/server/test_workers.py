@@ -156,6 +156,7 @@ def test_memory_has_a_bound_and_goes_back(pool, lease):
     assert lease.call(os.getpid) != first
 
 
+@pytest.mark.slow
 def test_time_has_a_bound(pool, monkeypatch):
     """
     A call that takes too long ends with its worker, and says so.
@@ -172,6 +173,7 @@ def tasks_key(text):
     return program_key(text, survey.policy(), {}, {}, "postgres")
 
 
+@pytest.mark.slow
 def test_a_crowd_of_connections_does_not_come_in_the_way(pool):
     """
     Files whose numbers are past 1,024, as of a server with many connections, are as good as others.
@@ -293,6 +295,7 @@ def test_one_user_leaves_room_for_others():
 # --- the cache -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 50), st.floats(0, 10)), max_size=80))
 def test_a_cache_has_bounds(entries):
     """

@@ -110,6 +110,7 @@ parts = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(parts, st.sampled_from(["COUNT(*)", "SUM(n)"]), st.sampled_from(["TRUE", "n > 5"]))
 def test_coefficients_are_those_of_all_rows_of_a_record(parts, number, where):

@@ -91,6 +91,7 @@ def cases():
     return found
 
 
+@pytest.mark.slow
 def test_each_row_has_a_key_of_its_own_in_every_form(cases):
     """
     Also where one row is as another.
@@ -103,6 +104,7 @@ def test_each_row_has_a_key_of_its_own_in_every_form(cases):
             assert sorted(found) == sorted(keys), text
 
 
+@pytest.mark.slow
 def test_the_form_of_a_number_at_the_numbers_is_the_number(cases):
     """
     Linear combinations, ratios and the steps on them, row by row.

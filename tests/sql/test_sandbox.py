@@ -340,6 +340,7 @@ def test_time_is_bounded(child, sql):
     assert gone(process, 0) or pid(child) == process
 
 
+@pytest.mark.slow
 def test_time_is_bounded_here_too():
     """
     In this process, rows, columns and tables that take longer are interrupted.
@@ -369,6 +370,7 @@ def test_what_does_not_stop_is_killed(child):
     assert child.rows(SUM, {}, 10) == [(7,)]
 
 
+@pytest.mark.slow
 def test_a_child_that_hangs_is_killed(child):
     """
     One that was stopped by a signal answers nothing, and is killed when its time is over.
@@ -380,6 +382,7 @@ def test_a_child_that_hangs_is_killed(child):
     assert gone(process)
 
 
+@pytest.mark.slow
 def test_long_texts_are_survived(shared):
     """
     10 MB of text are handed back, 200,000 additions and 10,000 nested parentheses are refused.
@@ -683,6 +686,7 @@ def test_no_thread_is_in_duckdb_when_the_process_ends(way, status):
     assert "terminate" not in done.stderr
 
 
+@pytest.mark.slow
 def test_no_call_starts_a_thread(monkeypatch):
     """
     In this process one thread, that of the first call, watches over all of them; it ends when it
@@ -709,6 +713,7 @@ def test_no_call_starts_a_thread(monkeypatch):
     assert threading.active_count() == before
 
 
+@pytest.mark.slow
 def test_a_child_s_call_leaves_no_thread_behind():
     """
     When a call was stopped, the thread that would have killed its process has ended.
