@@ -77,10 +77,6 @@ def _order(text: str, release: Release) -> tuple[int, ...] | None:
         found = KEY.fullmatch(key)
         if found is None or not _plain(release.groups[int(found[1])]):
             return None
-        down, values = found[2].startswith("DESC"), release.groups[int(found[1])].values
-        present: list[tuple[Any, int]] = [(values[i], i) for i in rows if values[i] is not None]
-        present.sort(key=lambda pair: pair[0], reverse=down)
-        nulls = [i for i in rows if values[i] is None]
-        named = [i for _, i in present]
-        rows = nulls + named if down else named + nulls
+        values: Sequence[Any] = release.groups[int(found[1])].values
+        rows.sort(key=lambda i: (values[i] is None, values[i]), reverse=found[2].startswith("DESC"))
     return () if rows == sorted(rows) else tuple(rows)

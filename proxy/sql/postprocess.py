@@ -17,7 +17,7 @@ import numpy as np
 
 from proxy.errors import DataError, NotSupportedError, OperationalError
 from proxy.sql import privacy_schema, types
-from proxy.sql.evaluator.evaluator import MAX_ROWS, decimal_type
+from proxy.sql.evaluator.evaluator import decimal_type
 from proxy.sql.program import (
     Cell,
     GroupColumn,
@@ -112,7 +112,7 @@ def postprocess(
     """
     if program.probe:
         return Rows(program.columns, (), ())
-    if program.listing is not None and program.releases[0].rows <= MAX_ROWS:
+    if program.listing is not None:
         return _listed(program, program.listing, values[0])
     given = parameters(program, values, companions, systems)
     table = evaluator.rows(program.sql, given)

@@ -70,10 +70,9 @@ def fold(tree: exp.Expr, moment: datetime | None) -> None:
             continue
         if isinstance(node, exp.Anonymous) and node.name.lower() not in NAMES:
             continue
-        if node.expressions or any(value for key, value in node.args.items() if key != "this"):
-            continue
-        if node.args.get("this") and not isinstance(node, exp.Anonymous):
-            continue  # a precision or a zone: refused by name later
+        named = isinstance(node, exp.Anonymous)  # by ``this``, else that is an argument
+        if any(value for key, value in node.args.items() if not (named and key == "this")):
+            continue  # a precision, a zone or anything: refused by name later
         day = isinstance(node, exp.CurrentDate)
         text = str(moment.date() if day else moment)
         literal = exp.cast(exp.Literal.string(text), "date" if day else "timestamp")

@@ -100,10 +100,11 @@ def extended(name: str) -> Dialect:
     modifiers = base.parser_class.SET_OP_MODIFIERS | {"utility"}
     # sqlglot does not know it; it is PostgreSQL's other name of bool_and
     functions = base.parser_class.FUNCTIONS | {"EVERY": exp.LogicalAnd.from_arg_list}
+    parsers = dict(base.parser_class.FUNCTION_PARSERS)
     if name == "postgres":
+        parsers.pop("INITCAP", None)  # which gives it a second argument, and drops a third
         functions |= {"TO_CHAR": ToChar.from_arg_list, "DATE_BIN": _date_bin}
         functions |= {n: _at_most(n, k, functions[n]) for n, k in MOST_ARGUMENTS.items()}
-    parsers = {k: each for k, each in base.parser_class.FUNCTION_PARSERS.items() if k != "INITCAP"}
     own = {"SET_OP_MODIFIERS": modifiers, "FUNCTIONS": functions, "FUNCTION_PARSERS": parsers}
     parser = type("Parser", (UtilityParser, base.parser_class), own)
     dialect: Dialect = type(f"Proxy{base.__name__}", (base,), {"Parser": parser})()
