@@ -14,7 +14,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import TokenType
 
-from proxy.errors import NotSupportedError
+from proxy.errors import NotSupportedError, UndefinedFunctionError
 from proxy.sql.parse.utility_clause import MaxCost, Utility, UtilityItem
 
 
@@ -82,13 +82,13 @@ MOST_ARGUMENTS = {"MOD": 2, "DIV": 2, "LTRIM": 2, "RTRIM": 2, "BTRIM": 2, "INITC
 
 
 def _at_most(name: str, most: int, build: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """Return how a function is built; with more arguments, which sqlglot would drop, or take for
-    something else, it is one that nobody knows.
+    """Return how a function is built; more arguments, which sqlglot would drop, or take for
+    something else, are refused.
     """
 
     def built(args: list[Any]) -> Any:
         if len(args) > most:
-            return exp.Anonymous(this=name.lower(), expressions=args)
+            raise UndefinedFunctionError(f"{name.lower()} takes no more than {most} arguments")
         return build(args)
 
     return built
