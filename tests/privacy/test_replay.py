@@ -51,7 +51,7 @@ def attack(world, seeds, **how):
     return seen, lost / paid
 
 
-@pytest.mark.parametrize("count", share(1, [6, 50]))
+@pytest.mark.parametrize("count", share(1, [12, 50]))
 @pytest.mark.parametrize("name", POLICIES)
 def test_two_hundred_attacks_learn_no_more_than_was_charged(name, count, audited):
     """
