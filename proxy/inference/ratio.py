@@ -2,36 +2,50 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 
-from proxy.inference.estimator import Estimator, whole_multiples
+from proxy.inference.estimator import Estimator, Floats
 
 POINTS = 4  # at which the interval of a ratio is looked for, to either side
 
 
 def difference(left: Estimator, right: Estimator, times: Fraction) -> Estimator:
-    """Return the estimator of left - times · right: the law of one linear query."""
-    coefficients: dict[int, Fraction] = {}
-    rates: dict[int, float] = {}
-    for estimator, factor in ((left, Fraction(1)), (right, -times)):
-        unit = estimator.unit * factor / left.unit
-        for row, a, rate in zip(
-            estimator.rows.tolist(), estimator.coefficients.tolist(), estimator.rates, strict=True
-        ):
-            coefficients[row] = coefficients.get(row, Fraction(0)) + unit * Fraction(a)
-            rates[row] = float(rate)
-    rows = [row for row, a in coefficients.items() if a]
-    step, whole, _ = whole_multiples([coefficients[row] for row in rows])
+    """Return the estimator of left - times · right: the law of one linear query.
+
+    Its coefficients are whole, and exact, where those of both are and ``times`` is short enough.
+    """
+    both = np.concatenate([left.rows, right.rows])
+    rows, places = np.unique(both, return_inverse=True)
+    one, two, rates = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(len(rows))
+    one[places[: len(left.rows)]] = left.coefficients
+    two[places[len(left.rows) :]] = right.coefficients
+    rates[places] = np.concatenate([left.rates, right.rates])
+    ratio = times * right.unit / left.unit
+    step, coefficients = Fraction(1), one - float(ratio) * two
+    below, above = min(ratio.denominator, 2**60), min(abs(ratio.numerator), 2**60)
+    if max(_whole(one) * below, _whole(two) * above) < 2**52:
+        exact = (one * ratio.denominator - two * ratio.numerator).astype(np.int64)
+        common = int(np.gcd.reduce(exact, initial=0)) or 1
+        step, coefficients = Fraction(common, ratio.denominator), (exact // common).astype(float)
+    used = coefficients != 0
     return Estimator(
         left.unit * step,
-        np.array(rows, dtype=np.int64),
-        whole,
-        np.array([rates[row] for row in rows]),
-        (left.slack + float(abs(times) * right.unit / left.unit) * right.slack) / float(step),
+        rows[used],
+        coefficients[used],
+        rates[used],
+        (left.slack + float(abs(ratio)) * right.slack) / float(step),
     )
+
+
+def _whole(values: Floats) -> float:
+    """Return the largest of some whole numbers; infinity where one is none."""
+    if not (values == np.rint(values)).all():
+        return math.inf
+    return float(np.abs(values).max(initial=0.0))
 
 
 def hull_end(outside: Callable[[float], bool], inner: float, outer: float) -> float:

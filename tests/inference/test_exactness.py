@@ -1,5 +1,6 @@
 """What is a whole or rational combination of noisy answers is estimated without any rounding."""
 
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
@@ -7,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.inference.estimator import denominator, whole_multiples
+from proxy.inference.estimator import Estimator, denominator, whole_multiples
 from proxy.inference.family import Family
 from proxy.inference.history import History
 from proxy.inference.query import Factor, LinearQuery, Term
+from proxy.inference.ratio import difference
 from proxy.inference.space import Box, Space
 
 SPACE = Space((3, 2), (Box(-100, 100),))
@@ -83,3 +85,44 @@ def test_what_is_no_small_fraction_is_left_as_it_is():
     """
     assert denominator(np.array([0.5, -1 / 3, 2.0, 1e-14])) == 6
     assert denominator(np.array([0.5, 2**0.5])) is None
+
+
+def estimators(rows):
+    """Estimators of some rows, some whole, some not."""
+    coefficients = st.one_of(st.integers(-50, 50).map(float), st.floats(-50, 50, width=32))
+    pairs = st.lists(
+        st.tuples(rows, coefficients), min_size=1, max_size=5, unique_by=lambda p: p[0]
+    )
+    return st.builds(
+        lambda unit, pairs: Estimator(
+            unit,
+            np.array([row for row, _ in pairs], dtype=np.int64),
+            np.array([a for _, a in pairs]),
+            np.array([1 / (row + 1) for row, _ in pairs]),
+        ),
+        grids,
+        pairs,
+    )
+
+
+@given(estimators(st.integers(0, 6)), estimators(st.integers(0, 6)), factors)
+def test_a_difference_of_estimators_has_the_coefficients_of_both(one, two, times):
+    """
+    Each answer counts for what it says in the one, less what it says in the other: exactly, where
+    all of them are whole.
+    """
+    found = difference(one, two, times)
+    wanted, sizes = Counter(), Counter()
+    for each, factor in ((one, Fraction(1)), (two, -times)):
+        for row, a in zip(each.rows.tolist(), each.coefficients.tolist(), strict=True):
+            wanted[row] += factor * each.unit * Fraction(a)
+            sizes[row] += abs(factor * each.unit * Fraction(a))
+    told = {
+        row: found.unit * Fraction(a)
+        for row, a in zip(found.rows.tolist(), found.coefficients.tolist(), strict=True)
+    }
+    assert (found.rates == 1 / (found.rows + 1)).all()
+    whole = all((each.coefficients % 1 == 0).all() for each in (one, two))
+    for row in wanted.keys() | told.keys():
+        error = abs(told.get(row, 0) - wanted[row])
+        assert error <= (0 if whole else sizes[row] * Fraction(1, 2**50))
