@@ -355,6 +355,7 @@ def test_whoever_is_in_neither_file_is_refused(small):
 # --- histories of one's own ----------------------------------------------------------------------
 
 OWN = "analysts: {ann: {budget: 0.4, history: own}}\n"
+CAPPED = "analysts: {ann: {budget: 0.4}}\n"
 
 
 def test_the_budget_of_an_own_history_is_set_aside(small):
@@ -395,6 +396,32 @@ def test_a_period_is_shared_out(small):
     refused(engine, "this day", "age < 5", user="ann")
     count(engine, user="bob")
     assert refused(engine, "this day", "age < 5").left == pytest.approx(0.36 - COST)
+
+
+@pytest.mark.parametrize(
+    "before, after, payer, asker",
+    [
+        ("", OWN, None, "ann"),  # a part is set aside when all of it has been spent
+        (CAPPED, OWN, "ann", None),  # so it is when she has spent more than that
+        (CAPPED, "", "ann", None),  # she gets a history of her own with nothing in it
+    ],
+)
+def test_a_period_does_not_begin_again_with_another_policy(small, before, after, payer, asker):
+    """
+    Whoever's statements have spent the budget of a day, under shares or histories that were others
+    then: no history spends it again.
+    """
+    from proxy.steward import apply
+
+    small.users(ann="roles: [analyst]")
+    rules = {"per": "{day: 0.3}"}
+    engine = small.made(privacy(**rules), before)
+    assert count(engine, user=payer).cost == pytest.approx(COST)
+    engine.close()
+    small.write(privacy(**rules | ({} if after else {"history": "own"})), after)
+    apply(small.policy, accept_weaker=True)
+    error = refused(small.engine(), "this day", "age < 5", user=asker)
+    assert error.left <= 0.3 - COST + 1e-9
 
 
 def test_a_group_has_one_history_of_its_own(small):

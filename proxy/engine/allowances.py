@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from functools import partial
 
 from proxy.accountant import Accountant
@@ -52,10 +53,25 @@ def spending_allowances(
     for period, budget in privacy.per.items():
         days = today.weekday() if period == "week" else 0
         since = (today - timedelta(days=days)).astimezone(UTC)
-        part = budget / privacy.unit.max_rows * privileges.share
-        spent = privileges.total(partial(reads.spent_by, since=since))
-        spent += 0 if privileges.history == SHARED else reads.spent_unknown(since)
-        yield Allowance(f"this {period}", budget_units(part), spent)
+        yield _of_period(f"this {period}", budget / privacy.unit.max_rows, privileges, reads, since)
+
+
+def _of_period(
+    name: str, budget: Fraction, privileges: Privileges, reads: Reads, since: datetime
+) -> Allowance:
+    """Return what the user's history may spend of a period's budget: its share.
+
+    What other histories have spent beyond theirs, since the policy was another then, is taken from
+    it, as in ``budgets.shared_out``: they can spend no more, so that it does not move.
+    """
+    spent_by = partial(reads.spent_by, since=since)
+    beyond = sum(
+        max(other.total(spent_by) - budget_units(budget * other.share), 0)
+        for other in privileges.others
+    )
+    spent = privileges.served.total(spent_by)
+    spent += 0 if privileges.history == SHARED else reads.spent_unknown(since)
+    return Allowance(name, max(budget_units(budget * privileges.share) - beyond, 0), spent)
 
 
 def _bound(cap: Cap, reads: Reads) -> set[str]:

@@ -118,12 +118,14 @@ class Account:
                         and self.units[unit] > force.unit_limit + SLACK
                     ):
                         self._violated("unit", unit, self.units[unit], force.unit_limit, force)
-            history, cap = force.history(user), force.user_limit(user)
             # a budget of one's own is for what is asked of it; a cap, for whatever one asks
-            lost_by = self.users[user] if history == "shared" else self.own[history]
-            most = max((lost_by[row] for row, more in parts.items() if more), default=0)
-            if cap is not None and most > cap + SLACK:
-                self._violated("user", user, most, cap, force)
+            for cap, lost_by in (
+                (force.user_limit(user), self.users[user]),
+                (force.own_limit(user), self.own[force.history(user)]),
+            ):
+                most = max((lost_by[row] for row, more in parts.items() if more), default=0)
+                if cap is not None and most > cap + SLACK:
+                    self._violated("user", user, most, cap, force)
         for cap, members in self.accepted[-1].together(user):
             for row, more in parts.items():
                 if more and (all_ := sum(self.users[m][row] for m in members)) > cap + SLACK:

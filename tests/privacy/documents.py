@@ -359,20 +359,23 @@ class Force:
         """What any row may lose by one user's statements; None where the policy does not say."""
         if user not in self.users and user not in self.document.get("analysts", {}):
             return None
-        listed = self._listed(user)
-        limits = [spec["budget"] for n, spec in listed if "budget" in spec and self._binds(user, n)]
+        listed, own = self._listed(user), self.history(user)
+        caps = [
+            spec["budget"]
+            for name, spec in listed
+            if "budget" in spec and (own == "shared" or name == user != own.removeprefix("own "))
+        ]
         if any(spec.get("spend") is False for _, spec in listed):
-            limits.append(0)
-        if self.history(user) == f"own {user}" and not listed:
-            limits.append(0)  # nothing is set aside for it
-        return min(limits) / self.most if limits else None
+            caps.append(0)
+        return min(caps) / self.most if caps else None
 
-    def _binds(self, user, name):
-        """Whether a budget is of the history that serves a user, or a cap on what they spend."""
-        history = self.history(user)
-        if history == "shared" or name == user:
-            return True
-        return history == f"own {name}"
+    def own_limit(self, user):
+        """What any row may lose by the history of a user; None where it is the shared one."""
+        own = self.history(user)
+        if own == "shared":
+            return None
+        budgets = [spec["budget"] for name, spec in self._listed(user) if own == f"own {name}"]
+        return (budgets[0] if budgets else 0) / self.most  # 0: nothing is set aside for it
 
     def together(self, user):
         """Yield (cap, members) of the groups of which a user spends in the shared history."""

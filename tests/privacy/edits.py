@@ -70,9 +70,9 @@ def edits(*keys, into=EDITS):
 def toggled(part, key, values, rng):
     """Set a key to one of some values, or leave it out."""
     options = [value for value in values if value != part.get(key)]
-    if key in part and rng.random() < 0.3:
+    if key in part and (not options or rng.random() < 0.3):
         del part[key]
-    else:
+    elif options:
         part[key] = rng.choice(options)
 
 

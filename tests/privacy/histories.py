@@ -187,7 +187,8 @@ class World:
         people = self.sources[self.document["source"]["path"]]
         row = people[self.victim % len(people)]
         try:
-            limits = [self.force().limit(row), self.force().user_limit(user)]
+            force = self.force()
+            limits = [force.limit(row), force.user_limit(user), force.own_limit(user)]
         except KeyError:
             return "no table that a condition reads"
         text, width = self._about(row, 9, rng), 2.75 / (0.95 * min(filter(None, limits)))
@@ -230,7 +231,8 @@ class World:
         people = self.sources[self.document["source"]["path"]]
         row = people[self.victim % len(people)] if rng.random() < 0.7 else rng.choice(people)
         try:
-            limits = [limit for limit in (force.limit(row), force.user_limit(user)) if limit]
+            found = force.limit(row), force.user_limit(user), force.own_limit(user)
+            limits = [limit for limit in found if limit]
         except KeyError:  # no table that a condition reads
             limits = [force.whole]
         width = 2.75 / (min(limits) * rng.choice((0.1, 0.4, 0.8, 0.8, 0.8))) + 0.2
