@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from proxy.inference.estimator import (
     Floats,
@@ -94,8 +95,13 @@ class MeasuredFamily:
     family: Family
     start: int
     scale: float
-    norms: list[int] = field(default_factory=list)  # ⟨h, h⟩ of each row, where used alone
+    norms: NDArray[Any] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # ⟨h, h⟩
     cells: int = 0  # coefficients that its rows hold in the dense system
+
+    @property
+    def large(self) -> bool:
+        """Whether it is a family of several rows that is not in the dense system."""
+        return self.family.rows > 1 and not self.cells
 
     @property
     def rows(self) -> range:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
@@ -15,6 +15,9 @@ from proxy.inference.space import common_grid
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+
+SHARES = 2**16  # of which each estimator of a mixture has some
 
 
 SMALL = 1000  # denominators of coefficients that are looked for
@@ -46,6 +49,34 @@ class Estimator:
     def variance(self) -> float:
         """The variance of θ̂ - θ, in answer units squared."""
         return float(2 * np.sum(self.noise**2))
+
+
+def mixed(one: Estimator, two: Estimator, reach: Callable[[Integers], Floats]) -> Estimator | None:
+    """Return the best mixture of two estimators of a query; None where it is one of the two.
+
+    ``reach`` gives the most that all records together move some rows: for the slack, where the
+    coefficients have to be rounded.
+    """
+    rows, places = np.unique(np.concatenate([one.rows, two.rows]), return_inverse=True)
+    unit = common_grid(one.unit, two.unit)
+    own, rates = np.zeros((2, len(rows))), np.zeros(len(rows))
+    rates[places] = np.concatenate([one.rates, two.rates])
+    times = [float(each.unit / unit) for each in (one, two)]
+    own[0, places[: len(one.rows)]] = one.coefficients * times[0]
+    own[1, places[len(one.rows) :]] = two.coefficients * times[1]
+    noise = own / omega(rates)
+    first, both, second = noise[0] @ noise[0], noise[0] @ noise[1], noise[1] @ noise[1]
+    apart = first + second - 2 * both
+    share = round((second - both) / apart * SHARES) if apart > 0 else 0
+    if not 0 < share < SHARES:
+        return None
+    mixture = own * np.array([[share], [SHARES - share]])
+    coefficients, sizes = mixture.sum(axis=0), np.abs(mixture).sum(axis=0)
+    slack = max(one.slack * times[0], two.slack * times[1])
+    if sizes.max() >= 2**53 or (mixture % 1).any():  # else whole, and exact
+        slack += 2.0**-51 * float(sizes @ reach(rows)) / SHARES
+    used = coefficients != 0
+    return Estimator(unit, rows[used], coefficients[used] / SHARES, rates[used], slack)
 
 
 def correlation(estimators: Sequence[Estimator]) -> float:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,14 +151,20 @@ class Family:
 
     def dots(self, other: LinearQuery) -> list[int]:
         """Return ⟨row, other⟩ of every row exactly, in units of grid · other.grid."""
-        totals = [0] * self.rows
+        totals: list[int] = self.products(other).tolist()
+        return totals
+
+    def products(self, other: LinearQuery) -> NDArray[np.generic]:
+        """Return the same as an array: int64, or object where one may be past 2**62."""
+        totals: NDArray[Any] = np.zeros(self.rows, dtype=np.int64)
         for part, term in self.query.parts.items():
             if part in other.parts:
                 table, times = self._table(term, other.parts[part])
-                values = _by_label(table, self.labels, self.rows).tolist()
-                totals = [
-                    total + times * value for total, value in zip(totals, values, strict=True)
-                ]
+                values: NDArray[Any] = _by_label(table, self.labels, self.rows)
+                most = int(np.abs(values).max(initial=0)) * abs(times)
+                if most + int(np.abs(totals).max(initial=0)) >= 2**62:
+                    values, totals = values.astype(object), totals.astype(object)
+                totals = totals + values * times
         return totals
 
     def squares(self) -> list[int]:

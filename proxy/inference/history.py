@@ -38,6 +38,7 @@ from proxy.inference.products import Products, Stack, Structure, exact, stack, s
 from proxy.inference.query import LinearQuery
 from proxy.inference.singles import Singles
 from proxy.inference.space import Space
+from proxy.inference.together import Together
 
 DENSE_ROWS = 2000  # rows in the dense system
 DENSE_FAMILY = 128  # a larger family is used alone
@@ -70,6 +71,7 @@ class History:
         self._stacks: dict[Structure, Stack] = {}
         self._good_enough: dict[tuple[bytes, Fraction], Estimator] = {}
         self._memory: dict[tuple[bytes, Fraction], list[Estimator]] = {}  # until a row changes
+        self._together = Together(space, records, self.blocks)
         self._dense = Dense()
         self._held = 0  # coefficients of its rows
         self._norms: Floats = np.zeros(0)  # [places] ‖h‖
@@ -95,7 +97,7 @@ class History:
         """
         if not (0 < scale < np.inf):
             raise ValueError(f"need a positive finite scale, not {scale}")
-        self._memory.clear()
+        self._forget()
         block = MeasuredFamily(family, len(self), scale)
         self.blocks.append(block)
         self._rates += [1 / scale] * family.rows
@@ -107,6 +109,7 @@ class History:
             self.singles.add_row(family.row(0), block.start, family.grid)
         else:
             self.singles.add_family(block)
+        self._together.add(block)
         return block
 
     def _fits(self, family: Family) -> bool:
@@ -122,6 +125,11 @@ class History:
         self._held += cells
         return True
 
+    def _forget(self) -> None:
+        """Forget the estimators that were found among the rows as they were."""
+        self._memory.clear()
+        self._together.forget()
+
     def set_answers(self, block: MeasuredFamily, answers: Sequence[int]) -> None:
         """Fill in the answers of a planned block."""
         self.answers[block.start : block.start + block.family.rows] = answers
@@ -130,7 +138,7 @@ class History:
         """Forget the blocks from a number on: what was planned and not measured."""
         if blocks >= len(self.blocks):
             return
-        self._memory.clear()
+        self._forget()
         start = self.blocks[blocks].start
         dense = self._dense
         places = next((i for i, n in enumerate(dense.number) if n >= start), len(dense.number))
@@ -140,6 +148,7 @@ class History:
         for rows in self._stacks.values():
             rows.truncate(places)
         self.singles.truncate(start)
+        self._together.truncate(start)
         self._good_enough = {
             k: e for k, e in self._good_enough.items() if e.rows.max(initial=-1) < start
         }
@@ -151,7 +160,7 @@ class History:
         """Give a block a new scale and answers: a refinement."""
         block.scale = scale
         self._good_enough.clear()
-        self._memory.clear()
+        self._forget()
         for number in block.rows:
             self._rates[number] = 1 / scale
         self.set_answers(block, answers)
@@ -268,9 +277,17 @@ class History:
             cancellation()
             if len(self._memory) > MAX_CACHED_QUERIES:
                 self._memory.clear()
-            found = [self._best(query), self._good_enough.get(key), *self.singles.estimators(query)]
+            known = self._together.known(key)
+            alone = list(self.singles.estimators(query, families=known is None))
+            best = self._best(query)
+            found = [best, self._good_enough.get(key), *alone]
+            found += self._together.estimators(query, key, best, alone)
             self._memory[key] = [estimator for estimator in found if estimator is not None]
         return self._memory[key]
+
+    def prepare(self, family: Family) -> None:
+        """Find at once what the families say together of every row of one."""
+        self._together.prepare(family, _key)
 
     def remember(self, query: LinearQuery, estimator: Estimator) -> None:
         """Remember an estimator that was good enough: the best of a longer history has less

@@ -119,6 +119,7 @@ def estimators(
         return [None] * family.rows
     if family.rows > MAX_ROWS_BEST:
         return list(_first_enough(history, target, cancellation))
+    history.prepare(family)
     rows = map(family.row, range(family.rows))
     return [best(history, row, half_width, delta, cancellation) for row in rows]
 

@@ -8,15 +8,16 @@ orthogonal.  Cost of a query: one look-up, and a look at each family.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from proxy.inference.dense_system import MeasuredFamily
-from proxy.inference.estimator import Estimator, whole_multiples
+from proxy.inference.estimator import Estimator, Integers, whole_multiples
 from proxy.inference.family import Family
 from proxy.inference.query import LinearQuery
 
@@ -30,6 +31,7 @@ class Singles:
     _directions: dict[bytes, list[tuple[int, Fraction]]] = field(default_factory=dict)
     _families: list[MeasuredFamily] = field(default_factory=list)
     _newest: dict[bytes, MeasuredFamily] = field(default_factory=dict)  # of each family
+    _nearest: dict[bytes, MeasuredFamily] = field(default_factory=dict)  # with least noise
 
     def add_row(self, query: LinearQuery, number: int, grid: Fraction) -> None:
         """Add a row whose answer is in units of ``grid``."""
@@ -39,22 +41,29 @@ class Singles:
 
     def add_family(self, block: MeasuredFamily) -> None:
         """Add a family as a whole."""
-        block.norms = [int(norm) for norm in block.family.squares()]
+        block.norms = block.family.products(block.family.query)
         self._families.append(block)
-        self._newest[block.family.key] = block
+        self._index()
 
     def truncate(self, row: int) -> None:
         """Forget the rows from a number on."""
         for known in self._directions.values():
             known[:] = [each for each in known if each[0] < row]
         self._families = [block for block in self._families if block.start < row]
-        self._newest = {block.family.key: block for block in self._families}
+        self._index()
 
-    def estimators(self, query: LinearQuery) -> Iterator[Estimator]:
+    def _index(self) -> None:
+        """Find the newest block of each family, and the one with the least noise."""
+        self._newest = {block.family.key: block for block in self._families}
+        order = sorted(self._families, key=lambda block: -block.scale)
+        self._nearest = {block.family.key: block for block in order}
+
+    def estimators(self, query: LinearQuery, families: bool = True) -> Iterator[Estimator]:
         """Yield the estimators from one row that is a multiple, and from one family."""
         for row in self._directions.get(query.direction, ()):
             yield self._single(query, *row)
-        yield from filter(None, (self._alone(query, block) for block in self._families))
+        if families:
+            yield from filter(None, (self._alone(query, block) for block in self._nearest.values()))
 
     def matching(self, family: Family) -> list[Estimator] | None:
         """Return estimators of all rows of a family that was measured as it stands, if it was."""
@@ -82,21 +91,34 @@ class Singles:
             return None
         if not family.may_span(query):
             return None
-        dots = block.family.dots(query)
-        used = [i for i, dot in enumerate(dots) if dot]
-        kinds = Counter((dots[i], block.norms[i]) for i in used)
-        squares = sum(Fraction(times * d * d, n) for (d, n), times in kinds.items())
+        dots = family.products(query)
+        used = np.flatnonzero(dots)
+        kinds, places, times = _kinds(dots[used], block.norms[used])
+        squares = sum(Fraction(n * d * d, norm) for (d, norm), n in zip(kinds, times, strict=True))
         if squares != query.dot(query):
             return None
         step, values, whole = whole_multiples([Fraction(*kind) for kind in kinds])
-        scaled = dict(zip(kinds, values.tolist(), strict=True))
-        coefficients = [scaled[dots[i], block.norms[i]] for i in used]
-        rounding = 0.0 if whole else sum(abs(a) for a in coefficients) * 2.0**-52
+        coefficients = values[places]
+        rounding = 0.0 if whole else float(np.abs(coefficients).sum()) * 2.0**-52
         slack = rounding * block.family.sensitivity
         return Estimator(
             query.grid * step,
-            np.array([block.start + i for i in used], dtype=np.int64),
-            np.array(coefficients),
+            block.start + used,
+            coefficients,
             np.full(len(used), 1 / block.scale),
             slack * self.records,
         )
+
+
+def _kinds(
+    dots: NDArray[Any], norms: NDArray[Any]
+) -> tuple[list[tuple[int, int]], Integers, list[int]]:
+    """Return the different pairs, the place of each row's pair among them, and how many have it."""
+    one, mine = np.unique(dots, return_inverse=True)
+    two, theirs = np.unique(norms, return_inverse=True)
+    keys, places, times = np.unique(
+        mine * len(two) + theirs, return_inverse=True, return_counts=True
+    )
+    pairs = zip(one[keys // max(len(two), 1)].tolist(), two[keys % max(len(two), 1)].tolist(),
+                strict=True)  # fmt: skip
+    return list(pairs), places, times.tolist()

@@ -165,6 +165,8 @@ def known(
     """Return the narrowest estimator of every row of a family; None where there is none."""
     matched = history.singles.matching(family)
     found: list[Estimator | None] = []
+    if family.rows <= planning.MAX_ROWS_BEST:
+        history.prepare(family)
     for row in range(family.rows):
         query = family.row(row)
         if family.rows <= planning.MAX_ROWS_BEST:

@@ -1,0 +1,392 @@
+"""The best estimate from families of any size together: conjugate gradients over their rows.
+
+The best estimator of q from rows h_i has the least Σ (a_i / ω_i)² with Σ a_i h_i = q.  With a = Ω s
+it is the s of least norm with  M s = Ω b,  M = Ω G Ω,  G = ⟨h, h⟩,  b = ⟨h, q⟩,  which conjugate
+gradients from 0 find, since they stay in the range of M.  G is sparse (two rows have a product
+where they share a cell), and of marginals it has few distinct eigenvalues, so few steps are enough.
+
+Nothing shows beforehand that q is in the span.  Floats choose whole numbers A, with a = A / D; then
+‖D q - Σ A_i h_i‖² = D (D ⟨q, q⟩ - A·b) - A·(D b - G A)  is a whole number, and exact, whatever the
+floats were.  It bounds the coefficient that is missed in any cell, and so the bias: ``slack``.
+
+Families of one key, the same GROUP BY measured again, are one family here, whose weight is the sum
+of theirs.  Which families are solved together is chosen by the query's axes, within bounds.
+
+Shapes: n rows of the chosen families, m queries: G [n, n], b and a [n, m].
+Source: Xiao & Xiong, Theorem 3.1; the method is ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from proxy.inference.dense_system import MeasuredFamily
+from proxy.inference.estimator import Estimator, Floats, Integers, denominator, omega
+from proxy.inference.family import Family
+from proxy.inference.query import Factor, TooLargeError, contract
+from proxy.inference.space import Space
+
+MAX_FAMILIES = 16  # that are solved together, the nearest to the query
+MAX_ROWS = 2**15  # that are solved together
+MAX_PAIRS = 2**21  # of rows that share a cell
+MAX_TABLE = 2**21  # cells over which the products of two families are taken
+MAX_PRODUCTS = 512  # pairs of families whose products are kept
+COLUMNS = 64  # queries that are solved at once
+STEPS = 100  # of conjugate gradients
+ROUNDS = 4  # of refinement, with exact residuals
+NEAR = 2.0**-36  # of ‖q‖: a coefficient that is missed by more shows that q is not in the span
+LIMB = 26  # bits
+
+
+@dataclass(eq=False)
+class Measured:
+    """The blocks of one family, and the signs of their rows beside those of the first."""
+
+    family: Family
+    blocks: list[MeasuredFamily] = field(default_factory=list)
+
+    @property
+    def weights(self) -> Floats:
+        """[blocks] ω² of each."""
+        return omega(np.array([1 / block.scale for block in self.blocks])) ** 2
+
+    def sign(self, block: MeasuredFamily) -> int:
+        """Return 1, or -1 where a block's rows are the negative ones."""
+        return self.family.query.sign * block.family.query.sign
+
+
+@dataclass(eq=False)
+class System:
+    """Families that are solved together, and the inner products of their rows."""
+
+    families: tuple[Measured, ...]
+    gram: sparse.csr_array  # int64, in units of the cells outside of the scope
+    scope: frozenset[int]
+    outside: int  # cells outside of the scope: each product is a multiple of it
+    row_sum: int  # the largest Σ |G_ij| of a row
+
+    @cached_property
+    def real(self) -> sparse.csr_array:
+        """The products as floats."""
+        return self.gram.astype(np.float64)
+
+    @cached_property
+    def parts(self) -> Integers:
+        """[n] The part of every row: rows of different parts have no products, nor by others."""
+        return np.asarray(csgraph.connected_components(self.gram, directed=False)[1])
+
+    @property
+    def omega(self) -> Floats:
+        """[n, 1] ω of every row."""
+        return np.concatenate(
+            [np.full(f.family.rows, math.sqrt(f.weights.sum())) for f in self.families]
+        )[:, None]
+
+
+@dataclass(eq=False)
+class FamilySystem:
+    """The families of a history, solved together."""
+
+    space: Space
+    records: int  # N, the public bound on the number of records
+    _families: dict[bytes, Measured] = field(default_factory=dict)
+    _products: dict[tuple[bytes, bytes], sparse.csr_array | None] = field(default_factory=dict)
+    _systems: dict[tuple[bytes, ...], System | None] = field(default_factory=dict)
+
+    def add(self, block: MeasuredFamily) -> None:
+        """Add a family that was measured, or is to be."""
+        known = self._families.setdefault(block.family.key, Measured(block.family))
+        known.blocks.append(block)
+
+    def truncate(self, row: int) -> None:
+        """Forget the rows from a number on."""
+        for key, known in list(self._families.items()):
+            known.blocks = [block for block in known.blocks if block.start < row]
+            if not known.blocks:
+                del self._families[key]
+
+    def estimators(self, family: Family) -> list[Estimator | None]:
+        """Return the best estimator of every row of a family; None where there is none."""
+        none: list[Estimator | None] = [None] * family.rows
+        scope = _scope(family)
+        chosen = self._chosen(scope)
+        if chosen is None or not scope <= chosen.scope or family.query.zero:
+            return none
+        try:
+            parts = [self._table(known.family, family) for known in chosen.families]
+        except TooLargeError:
+            return none
+        if any(part is None for part in parts):
+            return none
+        right = sparse.csc_array(sparse.vstack([each for each in parts if each is not None]))
+        squares = family.squares()
+        found: list[Estimator | None] = []
+        for first in range(0, family.rows, COLUMNS):
+            last = min(first + COLUMNS, family.rows)
+            found += self._solved(
+                chosen, family, right[:, first:last].toarray(), squares[first:last]
+            )
+        return found
+
+    def _chosen(self, scope: frozenset[int]) -> System | None:
+        """Return the families that are solved together for a query of this scope."""
+        order = sorted(
+            self._families.items(),
+            key=lambda item: (
+                not scope <= _scope(item[1].family),
+                not scope & _scope(item[1].family),
+                item[1].family.rows,
+                -item[1].blocks[-1].start,
+            ),
+        )
+        kept: list[bytes] = []
+        rows = pairs = 0
+        for key, known in order[:MAX_FAMILIES]:
+            if rows + known.family.rows > MAX_ROWS:
+                continue
+            more = [self._pair(other, key) for other in (*kept, key)]
+            size = pairs + sum(part.nnz for part in more if part is not None)
+            if None not in more and size <= MAX_PAIRS:
+                kept.append(key)
+                rows, pairs = rows + known.family.rows, size
+        names = tuple(sorted(kept))
+        if names not in self._systems:
+            if len(self._systems) >= 8:
+                self._systems.clear()
+            self._systems[names] = self._assembled(names)
+        return self._systems[names]
+
+    def _pair(self, one: bytes, two: bytes) -> sparse.csr_array | None:
+        """Return the products of the rows of two families, where there are not too many."""
+        key = (one, two)
+        if key not in self._products:
+            if (two, one) in self._products:
+                other = self._products[two, one]
+                return None if other is None else other.T.tocsr()
+            if len(self._products) >= MAX_PRODUCTS:
+                self._products.clear()
+            try:
+                made = self._table(self._families[one].family, self._families[two].family)
+            except TooLargeError:
+                made = None
+            self._products[key] = made
+        return self._products[key]
+
+    def _assembled(self, names: Sequence[bytes]) -> System | None:
+        if not names:
+            return None
+        parts = [[self._pair(one, two) for two in names] for one in names]
+        gram = sparse.block_array(parts, format="csr")
+        families = tuple(self._families[name] for name in names)
+        scope = frozenset[int]().union(*(_scope(known.family) for known in families))
+        outside = self._outside(scope)
+        gram.data //= outside
+        row_sum = int(abs(gram).sum(axis=1).max(initial=0))
+        return System(families, gram, scope, outside, row_sum)
+
+    def _outside(self, scope: frozenset[int]) -> int:
+        return self.space.cells(set(range(len(self.space.sizes))) - scope)
+
+    def _table(self, one: Family, two: Family) -> sparse.csr_array | None:
+        """Return the inner products of the rows of two families, exactly; None where too many."""
+        axes = tuple(sorted({*one.axes, *two.axes}))
+        if self.space.cells(axes) > MAX_TABLE:
+            return None
+        ones = [Factor((a,), np.ones(self.space.sizes[a], dtype=np.int64)) for a in axes]
+        shape = (one.rows, two.rows)
+        total = np.zeros(tuple(self.space.sizes[a] for a in axes), dtype=np.int64)
+        for part, term in one.query.parts.items():
+            other = two.query.parts.get(part)
+            if other is None:
+                continue
+            used = {*term.axes, *other.axes, *axes}
+            times = term.scale * other.scale * self._outside(frozenset(used))
+            table = contract((*term.factors, *other.factors, *ones), axes)
+            largest = int(np.abs(table).max(initial=0)) * abs(times) * total.size
+            if largest >= 2**61:
+                raise TooLargeError("inner products past 2**61")
+            total = total + table.astype(np.int64) * times
+        first, second = (_over(each, axes, total.shape) for each in (one, two))
+        met = (first >= 0) & (second >= 0) & (total != 0)
+        places = (first[met], second[met])
+        return sparse.coo_array((total[met], places), shape=shape, dtype=np.int64).tocsr()
+
+    # --- solving -----------------------------------------------------------------------------
+
+    def _solved(
+        self, system: System, family: Family, right: Integers, squares: Sequence[int]
+    ) -> list[Estimator | None]:
+        """Return the best estimator of queries with these products with the rows, and squares."""
+        right = right // system.outside
+        norms = [square // system.outside for square in squares]
+        values = _values(system, right)
+        small, below = _small(system, values)
+        missed = _missed(system, small, below, right, norms)
+        rounded = [column for column, each in enumerate(missed) if each]
+        for column in rounded:
+            below[column] = 1 << max(52 - math.frexp(np.abs(values[:, column]).max())[1], 0)
+            small[:, column] = np.rint(values[:, column] * below[column])
+        if rounded:
+            again = [[each[column] for column in rounded] for each in (below, norms)]
+            more = _missed(system, small[:, rounded], again[0], right[:, rounded], again[1])
+            missed = [*missed]
+            for column, each in zip(rounded, more, strict=True):
+                missed[column] = each
+        return [
+            self._estimator(
+                system, family, small[:, i], below[i], missed[i], norms[i], i in rounded
+            )
+            for i in range(len(norms))
+        ]
+
+    def _estimator(
+        self,
+        system: System,
+        family: Family,
+        whole: Floats,
+        below: int,
+        missed: int,
+        norm: int,
+        rounded: bool,
+    ) -> Estimator | None:
+        """Return the estimator with the coefficients ``whole`` / ``below``, if it is one.
+
+        Where these are not ``rounded``, its own are whole.
+        """
+        far = (math.isqrt(missed) + 1 if missed else 0) / below
+        if not far <= NEAR * math.sqrt(norm):
+            return None
+        rows, coefficients, rates, start = [], [], [], 0
+        for known in system.families:
+            own = whole[start : start + known.family.rows]
+            used, start = np.flatnonzero(own), start + known.family.rows
+            rest, shares = own[used], known.weights / known.weights.sum()
+            for place, block in enumerate(known.blocks):
+                last = place == len(known.blocks) - 1
+                part = rest if last else np.rint(own[used] * shares[place])
+                rest = rest - part
+                rows.append(block.start + used)
+                coefficients.append(part * known.sign(block))
+                rates.append(np.full(len(used), 1 / block.scale))
+        merged = np.concatenate(coefficients)
+        kept = merged != 0
+        step = below
+        if not rounded:
+            step = int(np.gcd.reduce(merged[kept].astype(np.int64), initial=0)) or 1
+        parts = {*family.query.parts}.union(
+            *(known.family.query.parts for known in system.families)
+        )
+        reach = sum(self.space.reach(part // 2) if part % 2 else 1 for part in parts)
+        unit = Fraction(step, below)
+        return Estimator(
+            family.grid * unit,
+            np.concatenate(rows)[kept].astype(np.int64),
+            merged[kept] / step,
+            np.concatenate(rates)[kept],
+            self.records * reach * far / float(unit),
+        )
+
+
+def _scope(family: Family) -> frozenset[int]:
+    """Return the axes along which the rows of a family vary."""
+    return frozenset({*family.query.axes, *family.axes})
+
+
+def _over(family: Family, axes: Sequence[int], shape: tuple[int, ...]) -> Integers:
+    """Return the labels of a family over more axes."""
+    own = [family.labels.shape[family.axes.index(a)] if a in family.axes else 1 for a in axes]
+    return np.broadcast_to(family.labels.reshape(own), shape)
+
+
+def _values(system: System, right: Integers) -> Floats:
+    """Return a [n, m] of queries with these products with the rows, as near as floats come.
+
+    Queries that meet different parts of the rows, as the groups of one GROUP BY may, are solved
+    as if they were one.
+    """
+    parts = system.parts
+    owners = np.full((parts.max(initial=0) + 1, 2), -1)
+    rows, columns = np.nonzero(right)
+    np.maximum.at(owners[:, 0], parts[rows], columns)
+    np.maximum.at(owners[:, 1], parts[rows], right.shape[1] - columns)
+    one = ((owners[:, 0] < 0) | (owners.sum(axis=1) == right.shape[1])).all()
+    side = right.sum(axis=1, keepdims=True) if one else right
+    weights, real = system.omega, system.real
+    values = weights * _least(real, weights, weights * side)
+    for _ in range(ROUNDS):
+        below = np.clip(52 - np.frexp(np.abs(values).max(axis=0, initial=0.0))[1], 0, 62)
+        whole = np.rint(np.ldexp(values, below)).astype(np.int64)
+        values = np.ldexp(whole.astype(np.float64), -below)
+        # modulo 2**64, of which a wrong one is found out in the end
+        rest = (side << below) - (system.gram @ whole)
+        if (np.abs(rest) <= system.row_sum).all():
+            break  # no nearer than whole numbers are
+        rest = np.ldexp(rest.astype(np.float64), -below)
+        values = values + weights * _least(real, weights, weights * rest)
+    return values * (owners[parts, :1] == np.arange(right.shape[1])) if one else values
+
+
+def _small(system: System, values: Floats) -> tuple[Floats, list[int]]:
+    """Return whole numbers [n, m] and their denominators, where coefficients may be fractions of
+    small ones; else 0 and 1.
+    """
+    whole, below = np.zeros_like(values), [1] * values.shape[1]
+    if any(len(known.blocks) > 1 for known in system.families):
+        return whole, below  # whose shares are no such fractions
+    for column in range(values.shape[1]):
+        used = np.flatnonzero(np.abs(values[:, column]) > 2.0**-40)
+        found = denominator(values[used, column])
+        if found is not None:
+            below[column] = found
+            whole[used, column] = np.rint(values[used, column] * found)
+    return whole, below
+
+
+def _missed(
+    system: System, whole: Floats, below: Sequence[int], right: Integers, norms: Sequence[int]
+) -> list[int]:
+    """Return ‖D q - Σ A_i h_i‖² of every query, exactly; of whole numbers A below 2**53."""
+    if system.row_sum << LIMB + 1 >= 2**62:
+        raise TooLargeError("inner products that are too large")
+    rows, columns = np.nonzero(whole)
+    numbers = whole[rows, columns].astype(np.int64)
+    found = [scale * scale * norm for scale, norm in zip(below, norms, strict=True)]
+    for limb, shift in ((numbers >> LIMB, LIMB), (numbers & (1 << LIMB) - 1, 0)):
+        image = system.gram @ sparse.csc_array((limb, (rows, columns)), whole.shape)
+        sides = image.toarray()[rows, columns].tolist()
+        for column, a, side in zip(columns.tolist(), numbers.tolist(), sides, strict=True):
+            found[column] += a * (side << shift)
+    for column, a, side in zip(
+        columns.tolist(), numbers.tolist(), right[rows, columns].tolist(), strict=True
+    ):
+        found[column] -= 2 * below[column] * a * side
+    return found
+
+
+def _least(gram: sparse.csr_array, weights: Floats, right: Floats) -> Floats:
+    """Return the s of least norm with Ω G Ω s = right, [n, m], by conjugate gradients from 0."""
+    found, rest = np.zeros_like(right), right.copy()
+    towards, size = rest.copy(), np.sum(rest * rest, axis=0)
+    enough = size * 1e-28
+    for _ in range(STEPS):
+        open_ = size > enough
+        if not open_.any():
+            break
+        image = weights * (gram @ (weights * towards))
+        curve = np.sum(towards * image, axis=0)
+        step = np.divide(size, curve, out=np.zeros_like(size), where=open_ & (curve > 0))
+        found += step * towards
+        rest -= step * image
+        new = np.sum(rest * rest, axis=0)
+        turn = np.divide(new, size, out=np.zeros_like(size), where=open_)
+        towards = rest + turn * towards
+        size = new
+    return found

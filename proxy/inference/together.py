@@ -1,0 +1,119 @@
+"""What families say together, and with the best of all other rows.
+
+A family that is too large for the dense system says by itself what its rows add up to
+(``singles``).  Where several know a query, or none does by itself, they are solved together
+(``family_system``); and the best estimator from them is mixed with the best from the dense system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from proxy.inference.dense_system import MeasuredFamily
+from proxy.inference.estimator import Estimator, Floats, Integers, mixed
+from proxy.inference.family import Family
+from proxy.inference.query import LinearQuery
+from proxy.inference.space import Space
+
+if TYPE_CHECKING:
+    from proxy.inference.family_system import FamilySystem
+
+Key = tuple[bytes, Fraction]
+
+
+@dataclass(eq=False)
+class Together:
+    """The families of a history."""
+
+    space: Space
+    records: int  # N, the public bound on the number of records
+    blocks: Sequence[MeasuredFamily]  # of the history
+    _large: int = 0  # families that are not in the dense system
+    _families: dict[bytes, Family] = field(default_factory=dict)  # each once
+    _known: dict[Key, Estimator | None] = field(default_factory=dict)  # until a row changes
+
+    @cached_property
+    def _system(self) -> FamilySystem:
+        from proxy.inference.family_system import FamilySystem  # scipy's matrices take long
+
+        system = FamilySystem(self.space, self.records)
+        for block in self.blocks:
+            if block.family.rows > 1:
+                system.add(block)
+        return system
+
+    def add(self, block: MeasuredFamily) -> None:
+        """Follow the history: a block was added to it."""
+        if block.family.rows > 1:
+            self._families.setdefault(block.family.key, block.family)
+            self._large += block.large
+            if "_system" in self.__dict__:
+                self._system.add(block)
+
+    def truncate(self, row: int) -> None:
+        """Follow the history: its rows from a number on are forgotten."""
+        self._large = sum(block.large for block in self.blocks)
+        self._families = {
+            block.family.key: block.family for block in self.blocks if block.family.rows > 1
+        }
+        if "_system" in self.__dict__:
+            self._system.truncate(row)
+
+    def forget(self) -> None:
+        """Forget what was found among the rows as they were."""
+        self._known.clear()
+
+    def prepare(self, family: Family, key: Callable[[LinearQuery], Key]) -> None:
+        """Find at once what the families say of every row of one."""
+        if self._large > 1 and family.rows > 1 and self._may_know(family.row(0)):
+            keys = [key(family.row(index)) for index in range(family.rows)]
+            if not self._known.keys() >= {*keys}:
+                self._known.update(zip(keys, self._system.estimators(family), strict=True))
+
+    def known(self, key: Key) -> Estimator | None:
+        """Return what was found of a query already."""
+        return self._known.get(key)
+
+    def estimators(
+        self, query: LinearQuery, key: Key, best: Estimator | None, alone: Sequence[Estimator]
+    ) -> list[Estimator | None]:
+        """Return what the families say together, and with the best of the other rows.
+
+        They are asked where that may be more than each says alone: where several know the query,
+        or none does, or it is a sum of several unknowns.
+        """
+        if not self._large:
+            return []
+        many = (best is None and not alone) or len(alone) > 1 or len(query.parts) > 1
+        if key not in self._known and many and self._may_know(query):
+            self._known[key] = self._system.estimators(Family(query))[0]
+        together = self._known.get(key)
+        other = together or min(alone, key=lambda each: each.variance, default=None)
+        if best is None or other is None:
+            return [together]
+        return [together, mixed(best, other, self._reach)]
+
+    def _may_know(self, query: LinearQuery) -> bool:
+        """Return False where a query varies along axes together that no family has together."""
+        return all(
+            any(
+                part in family.query.parts and needed <= {*family.query.axes, *family.axes}
+                for family in self._families.values()
+            )
+            for part, needed in (
+                (part, {axis for f in term.factors if len(f.axes) == 1 for axis in f.axes})
+                for part, term in query.parts.items()
+            )
+        )
+
+    def _reach(self, rows: Integers) -> Floats:
+        """[rows] The most that all records together move the answers of rows."""
+        starts = [block.start for block in self.blocks]
+        most = np.array([float(block.family.sensitivity) for block in self.blocks])
+        return np.asarray(most[np.searchsorted(starts, rows, side="right") - 1] * self.records)

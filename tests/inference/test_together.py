@@ -1,0 +1,229 @@
+"""Families of any size are solved together as dense linear algebra solves them."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import proxy.inference.history as history_module
+from proxy.experiment.blue import blue
+from proxy.inference.dense_system import MeasuredFamily
+from proxy.inference.estimator import mixed, omega
+from proxy.inference.family import Family
+from proxy.inference.family_system import FamilySystem
+from proxy.inference.history import History
+from proxy.inference.query import Factor, LinearQuery, Term
+from proxy.inference.space import Box, Space
+from tests.inference.test_family import families
+from tests.inference.test_query import SPACE, dense, queries
+from tests.searches import share
+
+RECORDS = 1000
+REACH = {0: 1, 1: 5, 2: 1, 3: 3, 4: 1}  # of one record, by part of SPACE
+LARGE = Space((100, 51, 21), (Box(0, 1000),))
+
+
+def vector(query):
+    """All coefficients of a query, in units of its grid."""
+    return np.array([each / query.grid for each in dense(query).flat], dtype=float)
+
+
+def system_of(measured):
+    """A system of families, their scales given; and rows, weights of the dense solution."""
+    system, number = FamilySystem(SPACE, RECORDS), 0
+    rows, weights = [], []
+    for family, scale in measured:
+        system.add(MeasuredFamily(family, number, scale))
+        number += family.rows
+        for row in range(family.rows):
+            query = family.row(row)
+            rows.append(vector(query) * float(query.grid / family.grid))
+            weights.append(omega(np.array([1 / scale]))[0])
+    return system, np.array(rows), np.array(weights)
+
+
+measured = st.lists(
+    st.tuples(families().filter(lambda f: not f.query.zero), st.floats(0.3, 30)), min_size=1,
+    max_size=5,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("examples", share(1, [25, 1000]))
+def test_families_are_solved_as_the_dense_system_is(examples):
+    """
+    Of random families, repeats and opposite ones included, and random queries, and sums of their
+    rows: the same are known, with the same variance; the bias is no more than it says.
+    """
+
+    @given(measured, queries(), st.data())
+    def check(chosen, query, data):
+        chosen += [(Family(-f.query, f.axes, f.labels, f.rows), 2 * s) for f, s in chosen[:1]]
+        system, rows, weights = system_of(chosen)
+        if data.draw(st.booleans()):  # a query that is known
+            query = LinearQuery(SPACE, Fraction(1), {})
+            for family, _ in data.draw(st.lists(st.sampled_from(chosen), min_size=1, max_size=3)):
+                row = family.row(data.draw(st.integers(0, family.rows - 1)))
+                query = query + row * data.draw(st.integers(-2, 2))
+        if query.zero:
+            return
+        wanted = vector(query)
+        truth = blue(rows, weights, np.zeros(len(rows)), wanted)
+        (found,) = system.estimators(Family(query))
+        assert (found is not None) == truth.estimable
+        if found is None:
+            return
+        unit = float(query.grid) ** 2
+        assert found.variance == pytest.approx(truth.variance * unit, rel=1e-7)
+        assert (np.diff(np.sort(found.rows)) > 0).all()
+        ratio = found.unit / query.grid
+        missed = [Fraction(a).limit_denominator(1) for a in wanted.tolist()]
+        for number, a in zip(found.rows.tolist(), found.coefficients.tolist(), strict=True):
+            times = ratio * Fraction(a)
+            missed = [
+                m - times * Fraction(h) if h else m
+                for m, h in zip(missed, rows[number].tolist(), strict=True)
+            ]
+        cells = np.array(missed, dtype=object).reshape(5, -1)
+        worst = max(
+            sum(abs(cells[part, cell]) * reach for part, reach in REACH.items())
+            for cell in range(cells.shape[1])
+        )
+        assert worst * RECORDS <= Fraction(found.slack) * ratio * (1 + Fraction(1, 10**9))
+
+    settings(max_examples=examples)(check)()
+
+
+@settings(max_examples=25)
+@given(measured, families().filter(lambda f: not f.query.zero))
+def test_the_rows_of_a_family_are_estimated_as_one_by_one(chosen, wanted):
+    """
+    All rows at once, also where they meet different parts of the system: the same is known of each.
+    """
+    system, _, _ = system_of(chosen)
+    for row, found in enumerate(system.estimators(wanted)):
+        query = wanted.row(row)
+        if query.zero:
+            continue
+        (alone,) = system.estimators(Family(query))
+        assert (found is None) == (alone is None)
+        if found is not None and alone is not None:
+            assert found.variance == pytest.approx(alone.variance, rel=1e-9)
+
+
+def grouped(axes, query=None):
+    """Every combination of some axes of the large space."""
+    shape = tuple(LARGE.sizes[axis] for axis in axes)
+    labels = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+    return Family(query or LinearQuery.count(LARGE), axes, labels, labels.size)
+
+
+def above(axis, limit, query=None):
+    """A count of those above a limit."""
+    inside = (np.arange(LARGE.sizes[axis]) > limit).astype(np.int64)
+    return (query or LinearQuery.count(LARGE)).times(Factor((axis,), inside))
+
+
+def test_two_families_of_thousands_of_rows_are_averaged_by_their_precisions():
+    """
+    51 states' counts, which ages by states and states by industries know: 1 / (1 / u + 1 / v).
+    """
+    history = History(LARGE, RECORDS)
+    history.append(grouped((0, 1)), 20.0)
+    history.append(grouped((1, 2)), 12.0)
+    states = grouped((1,))
+    history.prepare(states)
+    one, two = 100 * 2 / omega(np.array([1 / 20])) ** 2, 21 * 2 / omega(np.array([1 / 12])) ** 2
+    for row in (0, 25, 50):
+        best = min(each.variance for each in history.estimators(states.row(row)))
+        assert best == pytest.approx(float(1 / (1 / one + 1 / two)[0]), rel=1e-9)
+
+
+def test_what_two_families_know_only_together_is_inferred():
+    """
+    A sum about the middle of its clip, from sums and from counts; nothing without one of them.
+    """
+    total = LinearQuery.of(LARGE, Fraction(1), {1: Term.of(1, ())})
+    about = LinearQuery.of(LARGE, Fraction(1), {1: Term.of(1, ()), 0: Term.of(-500, ())})
+    history = History(LARGE, RECORDS)
+    history.append(grouped((0, 1), total), 500.0)
+    assert not history.estimators(above(0, 40, about))
+    history.append(grouped((0, 1)), 2.0)
+    (found,) = history.estimators(above(0, 40, about))
+    one, two = (2 / omega(np.array([1 / scale]))[0] ** 2 for scale in (500, 2))
+    assert found.variance == pytest.approx(59 * 51 * (one + 500**2 * two), rel=1e-9)
+    history.truncate(1)
+    assert not history.estimators(above(0, 40, about))
+
+
+def test_all_but_one_cell_is_not_known():
+    """
+    Of more than five million cells: the one would be a bias that nobody reports.
+    """
+    space = Space((200, 200, 130))
+    system = FamilySystem(space, RECORDS)
+    pairs = np.arange(40_000, dtype=np.int32).reshape(200, 200) // 20
+    for number, (axes, labels) in enumerate(
+        (((2,), np.arange(130, dtype=np.int32)), ((0, 1), pairs.astype(np.int32)))
+    ):
+        family = Family(LinearQuery.count(space), axes, labels, int(labels.max()) + 1)
+        system.add(MeasuredFamily(family, 130 * number, 1.0))
+    inside = np.ones((200, 200), dtype=np.int64)
+    inside[3, 5] = 0
+    assert system.estimators(Family(LinearQuery.count(space)))[0] is not None
+    assert system.estimators(Family(LinearQuery.count(space, Factor((0, 1), inside)))) == [None]
+
+
+def test_families_and_single_rows_both_count(monkeypatch):
+    """
+    What a large family and the dense system know, each of them, is mixed: each has weight, and the
+    variance is that of the dense solution.
+    """
+    monkeypatch.setattr(history_module, "DENSE_FAMILY", 10)
+    history = History(LARGE, RECORDS)
+    history.append(grouped((1,)), 12.0)
+    half = [(np.arange(51) % 2 == part).astype(np.int64) for part in range(2)]
+    for part in half:
+        history.append(Family(LinearQuery.count(LARGE, Factor((1,), part))), 30.0)
+    best = min(
+        history.estimators(LinearQuery.count(LARGE)), key=lambda estimator: estimator.variance
+    )
+    assert set(best.rows.tolist()) == set(range(53))
+    one, two = (n * 2 / omega(np.array([1 / s]))[0] ** 2 for n, s in ((51, 12), (2, 30)))
+    assert best.variance == pytest.approx(1 / (1 / one + 1 / two), rel=1e-8)
+    answers = [3] * 51 + [60, 90]
+    history.answers[:] = answers
+    exact = sum(
+        Fraction(a) * answers[row]
+        for row, a in zip(best.rows.tolist(), best.coefficients.tolist(), strict=True)
+    )
+    assert history.exact(best) == best.unit * exact
+
+
+@settings(max_examples=25)
+@given(measured, measured, st.data())
+def test_a_mixture_is_unbiased_and_no_worse(first, second, data):
+    """
+    Of estimators of one query: the coefficients of each row add up as in both, its variance is no
+    more than that of either.
+    """
+    system, rows, _ = system_of([*first, *second])
+    family = data.draw(st.sampled_from([family for family, _ in first]))
+    (one,) = system.estimators(Family(family.row(0)))
+    if one is None or not one.rows.size:
+        return
+    two = one.__class__(
+        one.unit,
+        np.append(one.rows, len(rows)),
+        np.append(one.coefficients, 0.25),
+        np.append(one.rates / 3, 0.5),
+        1e-12,
+    )
+    found = mixed(one, two, lambda numbers: np.full(len(numbers), 10.0))
+    if found is not None:
+        assert found.variance <= min(one.variance, two.variance) * (1 + 1e-9)
+        units = float(found.unit / one.unit)
+        told = dict(zip(found.rows.tolist(), (found.coefficients * units).tolist(), strict=True))
+        for row, a in zip(one.rows.tolist(), one.coefficients.tolist(), strict=True):
+            assert told[row] == pytest.approx(a, rel=1e-12)
