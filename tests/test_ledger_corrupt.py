@@ -9,6 +9,7 @@ import pytest
 
 from proxy.cli import run
 from proxy.errors import Error
+from tests.searches import share
 from tests.small import Small
 
 FREE = "SELECT COUNT(*) AS n FROM people WITH UTILITY (100, 0.1)"
@@ -99,7 +100,7 @@ def corrupt(path, table, column, kind, rng):
     return changed
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", share(2, TABLES))
 @pytest.mark.parametrize("times", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_no_damage_ends_in_a_traceback(small, table, times, capfd):
     """

@@ -38,7 +38,7 @@ MAX_FAMILIES = 16  # that are solved together, the nearest to the query
 MAX_ROWS = 2**15  # that are solved together
 MAX_PAIRS = 2**21  # of rows that share a cell
 MAX_TABLE = 2**21  # cells over which the products of two families are taken
-MAX_PRODUCTS = 512  # pairs of families whose products are kept
+MAX_KEPT = 2**23  # pairs of rows whose products are kept, and looked up again
 COLUMNS = 64  # queries that are solved at once
 STEPS = 100  # of conjugate gradients
 ROUNDS = 4  # of refinement, with exact residuals
@@ -99,6 +99,7 @@ class FamilySystem:
     records: int  # N, the public bound on the number of records
     _families: dict[bytes, Measured] = field(default_factory=dict)
     _products: dict[tuple[bytes, bytes], sparse.csr_array | None] = field(default_factory=dict)
+    _kept: int = 0  # pairs of rows in them, about
     _systems: dict[tuple[bytes, ...], System | None] = field(default_factory=dict)
 
     def add(self, block: MeasuredFamily) -> None:
@@ -113,19 +114,24 @@ class FamilySystem:
             if not known.blocks:
                 del self._families[key]
 
-    def estimators(self, family: Family) -> list[Estimator | None]:
-        """Return the best estimator of every row of a family; None where there is none."""
+    def estimators(self, family: Family) -> tuple[list[Estimator | None], frozenset[bytes]]:
+        """Return the best estimator of every row of a family, None where there is none; and the
+        families, by key, that were solved together for it.
+        """
         none: list[Estimator | None] = [None] * family.rows
         scope = _scope(family)
         chosen = self._chosen(scope)
-        if chosen is None or not scope <= chosen.scope or family.query.zero:
-            return none
+        if chosen is None or family.query.zero:
+            return none, frozenset()
+        solved = frozenset(known.family.key for known in chosen.families)
+        if not scope <= chosen.scope:
+            return none, solved
         try:
             parts = [self._table(known.family, family) for known in chosen.families]
         except TooLargeError:
-            return none
+            return none, frozenset()
         if any(part is None for part in parts):
-            return none
+            return none, frozenset()
         right = sparse.csc_array(sparse.vstack([each for each in parts if each is not None]))
         squares = family.squares()
         found: list[Estimator | None] = []
@@ -134,7 +140,7 @@ class FamilySystem:
             found += self._solved(
                 chosen, family, right[:, first:last].toarray(), squares[first:last]
             )
-        return found
+        return found, solved
 
     def _chosen(self, scope: frozenset[int]) -> System | None:
         """Return the families that are solved together for a query of this scope."""
@@ -171,13 +177,14 @@ class FamilySystem:
             if (two, one) in self._products:
                 other = self._products[two, one]
                 return None if other is None else other.T.tocsr()
-            if len(self._products) >= MAX_PRODUCTS:
-                self._products.clear()
+            if self._kept > MAX_KEPT:
+                self._products, self._kept = {}, 0
             try:
                 made = self._table(self._families[one].family, self._families[two].family)
             except TooLargeError:
                 made = None
             self._products[key] = made
+            self._kept += 100 + (made.nnz if made is not None else 0)
         return self._products[key]
 
     def _assembled(self, names: Sequence[bytes]) -> System | None:

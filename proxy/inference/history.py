@@ -41,6 +41,7 @@ from proxy.inference.space import Space
 from proxy.inference.together import Together
 
 DENSE_ROWS = 2000  # rows in the dense system
+DENSE_FAMILY_ROWS = 600  # of which a family may be the last
 DENSE_FAMILY = 128  # a larger family is used alone
 DENSE_CELLS = 2**22  # coefficients of a row: so is one of more
 FAMILY_CELLS = 2**19  # coefficients of all rows of a family: more would take seconds
@@ -71,6 +72,7 @@ class History:
         self._stacks: dict[Structure, Stack] = {}
         self._good_enough: dict[tuple[bytes, Fraction], Estimator] = {}
         self._memory: dict[tuple[bytes, Fraction], list[Estimator]] = {}  # until a row changes
+        self._alone: dict[tuple[bytes, Fraction], list[Estimator]] = {}  # until then, too
         self._together = Together(space, records, self.blocks)
         self._dense = Dense()
         self._held = 0  # coefficients of its rows
@@ -115,7 +117,8 @@ class History:
     def _fits(self, family: Family) -> bool:
         """Return whether the rows of a family are to enter the dense system, one by one."""
         cells = family.cells
-        if family.rows > DENSE_FAMILY or len(self._dense.number) + family.rows > DENSE_ROWS:
+        most = DENSE_ROWS if family.rows == 1 else DENSE_FAMILY_ROWS
+        if family.rows > DENSE_FAMILY or len(self._dense.number) + family.rows > most:
             return False
         if cells > (FAMILY_CELLS if family.rows > 1 else DENSE_CELLS):
             return False
@@ -128,6 +131,7 @@ class History:
     def _forget(self) -> None:
         """Forget the estimators that were found among the rows as they were."""
         self._memory.clear()
+        self._alone.clear()
         self._together.forget()
 
     def set_answers(self, block: MeasuredFamily, answers: Sequence[int]) -> None:
@@ -277,13 +281,24 @@ class History:
             cancellation()
             if len(self._memory) > MAX_CACHED_QUERIES:
                 self._memory.clear()
-            known = self._together.known(key)
-            alone = list(self.singles.estimators(query, families=known is None))
+            alone = list(self.singles.estimators(query, but=self._together.solved(key)))
             best = self._best(query)
             found = [best, self._good_enough.get(key), *alone]
             found += self._together.estimators(query, key, best, alone)
             self._memory[key] = [estimator for estimator in found if estimator is not None]
         return self._memory[key]
+
+    def alone(
+        self, query: LinearQuery, cancellation: Cancellation = never_cancel
+    ) -> list[Estimator]:
+        """Return the estimators of a query from a single row, and from single large families."""
+        key = _key(query)
+        if key not in self._alone:
+            cancellation()
+            if len(self._alone) > MAX_CACHED_QUERIES:
+                self._alone.clear()
+            self._alone[key] = list(self.singles.estimators(query))
+        return self._alone[key]
 
     def prepare(self, family: Family) -> None:
         """Find at once what the families say together of every row of one."""

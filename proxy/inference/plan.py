@@ -130,8 +130,7 @@ def _first_enough(
     """Yield for each row of a large family the first estimator from one row or block, if enough."""
     enough: dict[tuple[Fraction, float, bytes, bytes], bool] = {}  # by law, which rows share
     for index in range(target.family.rows):
-        cancellation()
-        for estimator in history.singles.estimators(target.family.row(index)):
+        for estimator in history.alone(target.family.row(index), cancellation):
             law = estimator.coefficients.tobytes(), estimator.rates.tobytes()
             key = (estimator.unit, estimator.slack, *law)
             if key not in enough:

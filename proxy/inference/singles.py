@@ -8,7 +8,7 @@ orthogonal.  Cost of a query: one look-up, and a look at each family.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -58,12 +58,14 @@ class Singles:
         order = sorted(self._families, key=lambda block: -block.scale)
         self._nearest = {block.family.key: block for block in order}
 
-    def estimators(self, query: LinearQuery, families: bool = True) -> Iterator[Estimator]:
-        """Yield the estimators from one row that is a multiple, and from one family."""
+    def estimators(self, query: LinearQuery, but: Container[bytes] = ()) -> Iterator[Estimator]:
+        """Yield the estimators from one row that is a multiple, and from one family; ``but``: of
+        which it is known already.
+        """
         for row in self._directions.get(query.direction, ()):
             yield self._single(query, *row)
-        if families:
-            yield from filter(None, (self._alone(query, block) for block in self._nearest.values()))
+        blocks = (block for key, block in self._nearest.items() if key not in but)
+        yield from filter(None, (self._alone(query, block) for block in blocks))
 
     def matching(self, family: Family) -> list[Estimator] | None:
         """Return estimators of all rows of a family that was measured as it stands, if it was."""

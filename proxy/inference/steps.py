@@ -172,7 +172,7 @@ def known(
         if family.rows <= planning.MAX_ROWS_BEST:
             candidates = history.estimators(query, cancellation)
         else:
-            candidates = list(history.singles.estimators(query))
+            candidates = history.alone(query, cancellation)
         if matched is not None:
             candidates = [matched[row], *candidates]
         found.append(_narrowest(candidates, delta))

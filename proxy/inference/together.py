@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from proxy.inference.family_system import FamilySystem
 
 Key = tuple[bytes, Fraction]
+Solved = tuple[Estimator | None, frozenset[bytes]]  # and the families, by key, that were solved
+NONE: frozenset[bytes] = frozenset()
 
 
 @dataclass(eq=False)
@@ -36,7 +38,7 @@ class Together:
     blocks: Sequence[MeasuredFamily]  # of the history
     _large: int = 0  # families that are not in the dense system
     _families: dict[bytes, Family] = field(default_factory=dict)  # each once
-    _known: dict[Key, Estimator | None] = field(default_factory=dict)  # until a row changes
+    _known: dict[Key, Solved] = field(default_factory=dict)  # until a row changes
 
     @cached_property
     def _system(self) -> FamilySystem:
@@ -74,11 +76,14 @@ class Together:
         if self._large > 1 and family.rows > 1 and self._may_know(family.row(0)):
             keys = [key(family.row(index)) for index in range(family.rows)]
             if not self._known.keys() >= {*keys}:
-                self._known.update(zip(keys, self._system.estimators(family), strict=True))
+                found, solved = self._system.estimators(family)
+                self._known.update(
+                    (key, (each, solved)) for key, each in zip(keys, found, strict=True)
+                )
 
-    def known(self, key: Key) -> Estimator | None:
-        """Return what was found of a query already."""
-        return self._known.get(key)
+    def solved(self, key: Key) -> frozenset[bytes]:
+        """Return the families, by key, that were solved together for a query already."""
+        return self._known[key][1] if key in self._known else NONE
 
     def estimators(
         self, query: LinearQuery, key: Key, best: Estimator | None, alone: Sequence[Estimator]
@@ -92,8 +97,9 @@ class Together:
             return []
         many = (best is None and not alone) or len(alone) > 1 or len(query.parts) > 1
         if key not in self._known and many and self._may_know(query):
-            self._known[key] = self._system.estimators(Family(query))[0]
-        together = self._known.get(key)
+            (found,), solved = self._system.estimators(Family(query))
+            self._known[key] = found, solved
+        together = self._known[key][0] if key in self._known else None
         other = together or min(alone, key=lambda each: each.variance, default=None)
         if best is None or other is None:
             return [together]

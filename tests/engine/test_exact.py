@@ -11,6 +11,7 @@ import pytest
 
 from proxy.engine import Engine
 from tests.engine.conftest import ROOT, Silent
+from tests.searches import share
 
 EXPERIENCE = [-5, 0, 5, 10, 20, 30, 40, 64]
 TEXTS = {
@@ -122,7 +123,7 @@ def test_two_thousand_random_statements_are_exact(name, made):
     compare(name, made, 2000)
 
 
-@pytest.mark.parametrize("name", ["cps1988", "meps1996"])
+@pytest.mark.parametrize("name", share(1, ["cps1988", "meps1996"]))
 def test_random_statements_are_exact(name, made):
     """
     Every number of every group equals the exact one; groups without records answer 0, or the

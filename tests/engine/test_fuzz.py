@@ -228,10 +228,10 @@ class Run:
             self.outcomes["canary refused"] += 1
 
 
-@pytest.mark.parametrize("count", share(1, [200, 1000]))
+@pytest.mark.parametrize("count", share(1, [100, 1000]))
 def test_mutated_statements_are_answered_or_refused(world, count):
     """
-    Of 1,000 (200 in the fast run) some are measured, some inferred, most refused; every charge has
+    Of 1,000 (100 in the fast run) some are measured, some inferred, most refused; every charge has
     its answer.
     """
     outcomes = Run(world, 1).statements(count)

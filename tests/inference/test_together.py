@@ -70,7 +70,7 @@ def test_families_are_solved_as_the_dense_system_is(examples):
             return
         wanted = vector(query)
         truth = blue(rows, weights, np.zeros(len(rows)), wanted)
-        (found,) = system.estimators(Family(query))
+        (found,), _ = system.estimators(Family(query))
         assert (found is not None) == truth.estimable
         if found is None:
             return
@@ -102,11 +102,11 @@ def test_the_rows_of_a_family_are_estimated_as_one_by_one(chosen, wanted):
     All rows at once, also where they meet different parts of the system: the same is known of each.
     """
     system, _, _ = system_of(chosen)
-    for row, found in enumerate(system.estimators(wanted)):
+    for row, found in enumerate(system.estimators(wanted)[0]):
         query = wanted.row(row)
         if query.zero:
             continue
-        (alone,) = system.estimators(Family(query))
+        (alone,), _ = system.estimators(Family(query))
         assert (found is None) == (alone is None)
         if found is not None and alone is not None:
             assert found.variance == pytest.approx(alone.variance, rel=1e-9)
@@ -171,8 +171,9 @@ def test_all_but_one_cell_is_not_known():
         system.add(MeasuredFamily(family, 130 * number, 1.0))
     inside = np.ones((200, 200), dtype=np.int64)
     inside[3, 5] = 0
-    assert system.estimators(Family(LinearQuery.count(space)))[0] is not None
-    assert system.estimators(Family(LinearQuery.count(space, Factor((0, 1), inside)))) == [None]
+    assert system.estimators(Family(LinearQuery.count(space)))[0] != [None]
+    part = LinearQuery.count(space, Factor((0, 1), inside))
+    assert system.estimators(Family(part))[0] == [None]
 
 
 def test_families_and_single_rows_both_count(monkeypatch):
@@ -210,7 +211,7 @@ def test_a_mixture_is_unbiased_and_no_worse(first, second, data):
     """
     system, rows, _ = system_of([*first, *second])
     family = data.draw(st.sampled_from([family for family, _ in first]))
-    (one,) = system.estimators(Family(family.row(0)))
+    (one,), _ = system.estimators(Family(family.row(0)))
     if one is None or not one.rows.size:
         return
     two = one.__class__(

@@ -833,7 +833,7 @@ def test_a_cancelled_statement_is_not_charged(folder):
     async def wait(connection):
         await asyncio.sleep(0)
 
-    with serving.running(folder, limits=Limits(seconds=2)) as running:
+    with serving.running(folder, limits=Limits(seconds=1)) as running:
         for end in (cancel, vanish, wait):
             asyncio.run(asyncio.wait_for(attempt(running, end), 20))
             assert spent(running) == []
