@@ -71,7 +71,9 @@ class Account:
                 )
         if weaker:
             if self.accepted and self.accepted[-1].unit != force.unit:
-                self.units.clear()  # what units lost while rows were protected, nobody promised
+                self.units.clear()  # what units lost while rows were protected, nobody promised;
+                # nor that the row that stands in for one of its unit would cost it nothing
+                self.rows = Counter(self.parts)
             self.accepted = [force]
         elif not self.accepted or self.accepted[-1].key != force.key:
             self.accepted.append(force)
