@@ -21,7 +21,7 @@ from proxy.engine.progress import Progress
 from proxy.engine.reports import NEXT_TIME, NO_NEARER, dear, unmet
 from proxy.errors import InsufficientBudgetError
 from proxy.inference import plan as planning
-from proxy.inference.history import Cancellation
+from proxy.inference.estimator import Cancellation
 
 TRIES = 64  # of which rows a step can measure
 

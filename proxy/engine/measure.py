@@ -27,8 +27,7 @@ from proxy.errors import (
 from proxy.inference import plan as planning
 from proxy.inference.accounting import UNIT
 from proxy.inference.dense_system import MeasuredFamily
-from proxy.inference.estimator import Estimator
-from proxy.inference.history import Cancellation
+from proxy.inference.estimator import Cancellation, Estimator
 from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
 from proxy.inference.plan import AccuracyTarget, Allocation, Plan, PlannedMeasurement
 from proxy.inference.query import Term, TooLargeError

@@ -22,7 +22,7 @@ from proxy.engine.functions.cells import computed
 from proxy.engine.functions.numbers import Numbers
 from proxy.engine.outcomes import Inference, Outcome, reaches
 from proxy.inference.accounting import UNIT
-from proxy.inference.history import Cancellation, never_cancel
+from proxy.inference.estimator import Cancellation, never_cancel
 from proxy.inference.query import LinearQuery
 from proxy.settings import COLUMNS, NONNEGATIVE, Settings
 from proxy.sql import Column, Number, Origin, Program, Rows, draw, parameters, postprocess

@@ -16,6 +16,12 @@ from proxy.inference.space import common_grid
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+Cancellation = Callable[[], None]  # raises where the work is to stop; asked before each estimator
+
+
+def never_cancel() -> None:
+    """Stop nothing."""
+
 
 SHARES = 2**16  # of which each estimator of a mixture has some
 

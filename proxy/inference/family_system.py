@@ -29,15 +29,22 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from proxy.inference.dense_system import MeasuredFamily
-from proxy.inference.estimator import Estimator, Floats, Integers, denominator, omega
+from proxy.inference.estimator import (
+    Cancellation,
+    Estimator,
+    Floats,
+    Integers,
+    denominator,
+    never_cancel,
+    omega,
+)
 from proxy.inference.family import Family
 from proxy.inference.query import Factor, TooLargeError, contract
 from proxy.inference.space import Space
 
 MAX_FAMILIES = 16  # that are solved together, the nearest to the query
 MAX_ROWS = 2**15  # that are solved together
-MAX_PAIRS = 2**21  # of rows that share a cell
-MAX_TABLE = 2**21  # cells over which the products of two families are taken
+MAX_PAIRS = 2**19  # cells over which the products of their rows are taken, and so pairs of rows
 MAX_KEPT = 2**23  # pairs of rows whose products are kept, and looked up again
 COLUMNS = 64  # queries that are solved at once
 STEPS = 100  # of conjugate gradients
@@ -114,13 +121,15 @@ class FamilySystem:
             if not known.blocks:
                 del self._families[key]
 
-    def estimators(self, family: Family) -> tuple[list[Estimator | None], frozenset[bytes]]:
+    def estimators(
+        self, family: Family, cancellation: Cancellation = never_cancel
+    ) -> tuple[list[Estimator | None], frozenset[bytes]]:
         """Return the best estimator of every row of a family, None where there is none; and the
         families, by key, that were solved together for it.
         """
         none: list[Estimator | None] = [None] * family.rows
         scope = _scope(family)
-        chosen = self._chosen(scope)
+        chosen = self._chosen(scope, cancellation)
         if chosen is None or family.query.zero:
             return none, frozenset()
         solved = frozenset(known.family.key for known in chosen.families)
@@ -136,13 +145,14 @@ class FamilySystem:
         squares = family.squares()
         found: list[Estimator | None] = []
         for first in range(0, family.rows, COLUMNS):
+            cancellation()
             last = min(first + COLUMNS, family.rows)
             found += self._solved(
                 chosen, family, right[:, first:last].toarray(), squares[first:last]
             )
         return found, solved
 
-    def _chosen(self, scope: frozenset[int]) -> System | None:
+    def _chosen(self, scope: frozenset[int], cancellation: Cancellation) -> System | None:
         """Return the families that are solved together for a query of this scope."""
         order = sorted(
             self._families.items(),
@@ -156,19 +166,24 @@ class FamilySystem:
         kept: list[bytes] = []
         rows = pairs = 0
         for key, known in order[:MAX_FAMILIES]:
-            if rows + known.family.rows > MAX_ROWS:
+            cells = pairs + sum(self._cells(other, key) for other in (*kept, key))
+            if rows + known.family.rows > MAX_ROWS or cells > MAX_PAIRS:
                 continue
-            more = [self._pair(other, key) for other in (*kept, key)]
-            size = pairs + sum(part.nnz for part in more if part is not None)
-            if None not in more and size <= MAX_PAIRS:
+            cancellation()
+            if None not in [self._pair(other, key) for other in (*kept, key)]:
                 kept.append(key)
-                rows, pairs = rows + known.family.rows, size
+                rows, pairs = rows + known.family.rows, cells
         names = tuple(sorted(kept))
         if names not in self._systems:
             if len(self._systems) >= 8:
                 self._systems.clear()
             self._systems[names] = self._assembled(names)
         return self._systems[names]
+
+    def _cells(self, one: bytes, two: bytes) -> int:
+        """Return over how many cells the products of the rows of two families are taken."""
+        axes = {*self._families[one].family.axes, *self._families[two].family.axes}
+        return self.space.cells(axes)
 
     def _pair(self, one: bytes, two: bytes) -> sparse.csr_array | None:
         """Return the products of the rows of two families, where there are not too many."""
@@ -205,7 +220,7 @@ class FamilySystem:
     def _table(self, one: Family, two: Family) -> sparse.csr_array | None:
         """Return the inner products of the rows of two families, exactly; None where too many."""
         axes = tuple(sorted({*one.axes, *two.axes}))
-        if self.space.cells(axes) > MAX_TABLE:
+        if self.space.cells(axes) > MAX_PAIRS:
             return None
         ones = [Factor((a,), np.ones(self.space.sizes[a], dtype=np.int64)) for a in axes]
         shape = (one.rows, two.rows)

@@ -23,7 +23,7 @@ Source: Xiao & Xiong, Theorem 3.1 with the generalized inverse of its footnote (
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from operator import lshift, mul
 
@@ -32,7 +32,15 @@ import numpy as np
 from proxy.inference.cholesky import Cholesky
 from proxy.inference.dense_system import Dense, MeasuredFamily, _fixed_point, _key
 from proxy.inference.estimability import Independence
-from proxy.inference.estimator import Estimator, Floats, denominator, omega, whole_multiples
+from proxy.inference.estimator import (
+    Cancellation,
+    Estimator,
+    Floats,
+    denominator,
+    never_cancel,
+    omega,
+    whole_multiples,
+)
 from proxy.inference.family import Family
 from proxy.inference.products import Products, Stack, Structure, exact, stack, structure, wrap
 from proxy.inference.query import LinearQuery
@@ -49,13 +57,6 @@ MAX_CACHED_ESTIMATORS = 10_000  # estimators that were good enough
 STEPS = 5  # of refinement
 FINEST, COARSEST = 2.0**-47, 2.0**-30  # of the bias, per record: enough, and the most there may be
 MAX_CACHED_QUERIES = 10_000  # queries whose estimators are kept while the history is as it is
-
-
-Cancellation = Callable[[], None]  # raises where the work is to stop; asked before each estimator
-
-
-def never_cancel() -> None:
-    """Stop nothing."""
 
 
 class History:
@@ -284,7 +285,7 @@ class History:
             alone = list(self.singles.estimators(query, but=self._together.solved(key)))
             best = self._best(query)
             found = [best, self._good_enough.get(key), *alone]
-            found += self._together.estimators(query, key, best, alone)
+            found += self._together.estimators(query, key, best, alone, cancellation)
             self._memory[key] = [estimator for estimator in found if estimator is not None]
         return self._memory[key]
 
@@ -300,9 +301,9 @@ class History:
             self._alone[key] = list(self.singles.estimators(query))
         return self._alone[key]
 
-    def prepare(self, family: Family) -> None:
+    def prepare(self, family: Family, cancellation: Cancellation = never_cancel) -> None:
         """Find at once what the families say together of every row of one."""
-        self._together.prepare(family, _key)
+        self._together.prepare(family, _key, cancellation)
 
     def remember(self, query: LinearQuery, estimator: Estimator) -> None:
         """Remember an estimator that was good enough: the best of a longer history has less

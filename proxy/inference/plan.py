@@ -20,10 +20,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from proxy.inference.estimator import Estimator
+from proxy.inference.estimator import Cancellation, Estimator, never_cancel
 from proxy.inference.family import MAX_ROWS_INFERRED, Family
 from proxy.inference.geometric import GeometricSum
-from proxy.inference.history import Cancellation, History, never_cancel
+from proxy.inference.history import History
 from proxy.inference.query import LinearQuery
 
 MAX_ROWS_BEST = 200  # in a larger family the first estimator that is enough is taken
@@ -119,7 +119,7 @@ def estimators(
         return [None] * family.rows
     if family.rows > MAX_ROWS_BEST:
         return list(_first_enough(history, target, cancellation))
-    history.prepare(family)
+    history.prepare(family, cancellation)
     rows = map(family.row, range(family.rows))
     return [best(history, row, half_width, delta, cancellation) for row in rows]
 

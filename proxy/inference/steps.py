@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from proxy.inference import plan as planning
-from proxy.inference.estimator import Estimator
+from proxy.inference.estimator import Cancellation, Estimator, never_cancel
 from proxy.inference.family import Family
-from proxy.inference.history import Cancellation, History, never_cancel
+from proxy.inference.history import History
 from proxy.inference.plan import AccuracyTarget
 
 STEPS = 5  # of a goal
@@ -166,7 +166,7 @@ def known(
     matched = history.singles.matching(family)
     found: list[Estimator | None] = []
     if family.rows <= planning.MAX_ROWS_BEST:
-        history.prepare(family)
+        history.prepare(family, cancellation)
     for row in range(family.rows):
         query = family.row(row)
         if family.rows <= planning.MAX_ROWS_BEST:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from proxy.inference.dense_system import MeasuredFamily
-from proxy.inference.estimator import Estimator, Floats, Integers, mixed
+from proxy.inference.estimator import Cancellation, Estimator, Floats, Integers, mixed
 from proxy.inference.family import Family
 from proxy.inference.query import LinearQuery
 from proxy.inference.space import Space
@@ -71,12 +71,14 @@ class Together:
         """Forget what was found among the rows as they were."""
         self._known.clear()
 
-    def prepare(self, family: Family, key: Callable[[LinearQuery], Key]) -> None:
+    def prepare(
+        self, family: Family, key: Callable[[LinearQuery], Key], cancellation: Cancellation
+    ) -> None:
         """Find at once what the families say of every row of one."""
         if self._large > 1 and family.rows > 1 and self._may_know(family.row(0)):
             keys = [key(family.row(index)) for index in range(family.rows)]
             if not self._known.keys() >= {*keys}:
-                found, solved = self._system.estimators(family)
+                found, solved = self._system.estimators(family, cancellation)
                 self._known.update(
                     (key, (each, solved)) for key, each in zip(keys, found, strict=True)
                 )
@@ -86,7 +88,12 @@ class Together:
         return self._known[key][1] if key in self._known else NONE
 
     def estimators(
-        self, query: LinearQuery, key: Key, best: Estimator | None, alone: Sequence[Estimator]
+        self,
+        query: LinearQuery,
+        key: Key,
+        best: Estimator | None,
+        alone: Sequence[Estimator],
+        cancellation: Cancellation,
     ) -> list[Estimator | None]:
         """Return what the families say together, and with the best of the other rows.
 
@@ -97,7 +104,7 @@ class Together:
             return []
         many = (best is None and not alone) or len(alone) > 1 or len(query.parts) > 1
         if key not in self._known and many and self._may_know(query):
-            (found,), solved = self._system.estimators(Family(query))
+            (found,), solved = self._system.estimators(Family(query), cancellation)
             self._known[key] = found, solved
         together = self._known[key][0] if key in self._known else None
         other = together or min(alone, key=lambda each: each.variance, default=None)

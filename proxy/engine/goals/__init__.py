@@ -24,8 +24,9 @@ from proxy.engine.outcomes import Outcome
 from proxy.engine.progress import Expected, PlannedRows, Progress, RowEstimators
 from proxy.errors import NotSupportedError, UtilityError
 from proxy.inference.dense_system import MeasuredFamily
+from proxy.inference.estimator import Cancellation, never_cancel
 from proxy.inference.family import MAX_ROWS_INFERRED
-from proxy.inference.history import Cancellation, History, never_cancel
+from proxy.inference.history import History
 from proxy.settings import UTILITY, Wishes, checked
 from proxy.sql.program import Companion, Number, Release, Request
 

@@ -20,9 +20,9 @@ from proxy.engine.progress import RowEstimators, rather
 from proxy.inference import plan as planning
 from proxy.inference import steps
 from proxy.inference.dense_system import MeasuredFamily
-from proxy.inference.estimator import Estimator
+from proxy.inference.estimator import Cancellation, Estimator
 from proxy.inference.family import Family
-from proxy.inference.history import Cancellation, History
+from proxy.inference.history import History
 from proxy.inference.ratio import difference, hull_end
 from proxy.inference.space import common_grid
 from proxy.inference.steps import STEPS, Look

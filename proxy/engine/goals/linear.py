@@ -16,9 +16,9 @@ from proxy.errors import OperationalError
 from proxy.inference import plan as planning
 from proxy.inference import steps
 from proxy.inference.dense_system import MeasuredFamily
-from proxy.inference.estimator import Estimator
+from proxy.inference.estimator import Cancellation, Estimator, never_cancel
 from proxy.inference.family import Family
-from proxy.inference.history import Cancellation, History, never_cancel
+from proxy.inference.history import History
 from proxy.inference.plan import AccuracyTarget
 from proxy.inference.steps import STEPS, Look
 from proxy.sql.program import Companion, Number

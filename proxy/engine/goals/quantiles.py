@@ -23,9 +23,9 @@ from proxy.inference import plan as planning
 from proxy.inference import steps
 from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.derived import Counts, after, guess, quantile
-from proxy.inference.estimator import Estimator
+from proxy.inference.estimator import Cancellation, Estimator, never_cancel
 from proxy.inference.family import Family
-from proxy.inference.history import Cancellation, History, never_cancel
+from proxy.inference.history import History
 from proxy.inference.steps import STEPS, Look
 from proxy.sql.program import Number, Release
 

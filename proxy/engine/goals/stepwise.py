@@ -8,8 +8,9 @@ from proxy.engine.bill import source
 from proxy.engine.progress import Expected, PlannedRows, Progress, RowEstimators
 from proxy.inference import steps
 from proxy.inference.dense_system import MeasuredFamily
+from proxy.inference.estimator import Cancellation, never_cancel
 from proxy.inference.family import Family
-from proxy.inference.history import Cancellation, History, never_cancel
+from proxy.inference.history import History
 from proxy.inference.steps import Look
 
 
