@@ -48,9 +48,14 @@ MAX_PAIRS = 2**19  # cells over which the products of their rows are taken, and 
 MAX_KEPT = 2**23  # pairs of rows whose products are kept, and looked up again
 COLUMNS = 64  # queries that are solved at once
 STEPS = 100  # of conjugate gradients
+VAIN = 10  # of them, in which none came nearer
 ROUNDS = 4  # of refinement, with exact residuals
-NEAR = 2.0**-36  # of ‖q‖: a coefficient that is missed by more shows that q is not in the span
-LIMB = 26  # bits
+EXACT = 1e-9  # of the noise: the bias of what may stand for other estimators
+NEAR = 2.0**-10  # of the noise: a bias that may be more is of a query that is not in the span
+MAX_SUM = 2**53  # of the products of one row with those of a family
+
+
+Solved = tuple[Estimator | None, frozenset[bytes]]  # and the families that say no more of it
 
 
 @dataclass(eq=False)
@@ -121,36 +126,35 @@ class FamilySystem:
             if not known.blocks:
                 del self._families[key]
 
-    def estimators(
-        self, family: Family, cancellation: Cancellation = never_cancel
-    ) -> tuple[list[Estimator | None], frozenset[bytes]]:
+    def estimators(self, family: Family, cancellation: Cancellation = never_cancel) -> list[Solved]:
         """Return the best estimator of every row of a family, None where there is none; and the
-        families, by key, that were solved together for it.
+        families, by key, that by themselves do not know it, or no better.
         """
-        none: list[Estimator | None] = [None] * family.rows
+        none: list[Solved] = [(None, frozenset())] * family.rows
         scope = _scope(family)
         chosen = self._chosen(scope, cancellation)
         if chosen is None or family.query.zero:
-            return none, frozenset()
-        solved = frozenset(known.family.key for known in chosen.families)
+            return none
+        keys = frozenset(known.family.key for known in chosen.families)
         if not scope <= chosen.scope:
-            return none, solved
+            return [(None, keys)] * family.rows
         try:
             parts = [self._table(known.family, family) for known in chosen.families]
+            squares = family.squares()
+            if any(part is None for part in parts) or max(map(abs, squares)) >= 2**62:
+                return none
+            right = sparse.csc_array(sparse.vstack([each for each in parts if each is not None]))
+            found: list[Solved] = []
+            for first in range(0, family.rows, COLUMNS):
+                cancellation()
+                last = min(first + COLUMNS, family.rows)
+                side = right[:, first:last].toarray() // chosen.outside
+                norms = [square // chosen.outside for square in squares[first:last]]
+                solved = self._solved(chosen, family, side, norms)
+                found += zip(solved, _told(chosen, family.grid, side, norms, solved), strict=True)
+            return found
         except TooLargeError:
-            return none, frozenset()
-        if any(part is None for part in parts):
-            return none, frozenset()
-        right = sparse.csc_array(sparse.vstack([each for each in parts if each is not None]))
-        squares = family.squares()
-        found: list[Estimator | None] = []
-        for first in range(0, family.rows, COLUMNS):
-            cancellation()
-            last = min(first + COLUMNS, family.rows)
-            found += self._solved(
-                chosen, family, right[:, first:last].toarray(), squares[first:last]
-            )
-        return found, solved
+            return none
 
     def _chosen(self, scope: frozenset[int], cancellation: Cancellation) -> System | None:
         """Return the families that are solved together for a query of this scope."""
@@ -198,6 +202,8 @@ class FamilySystem:
                 made = self._table(self._families[one].family, self._families[two].family)
             except TooLargeError:
                 made = None
+            if made is not None and _largest_sum(made) > MAX_SUM:
+                made = None
             self._products[key] = made
             self._kept += 100 + (made.nnz if made is not None else 0)
         return self._products[key]
@@ -244,11 +250,9 @@ class FamilySystem:
     # --- solving -----------------------------------------------------------------------------
 
     def _solved(
-        self, system: System, family: Family, right: Integers, squares: Sequence[int]
+        self, system: System, family: Family, right: Integers, norms: Sequence[int]
     ) -> list[Estimator | None]:
         """Return the best estimator of queries with these products with the rows, and squares."""
-        right = right // system.outside
-        norms = [square // system.outside for square in squares]
         values = _values(system, right)
         small, below = _small(system, values)
         missed = _missed(system, small, below, right, norms)
@@ -263,9 +267,7 @@ class FamilySystem:
             for column, each in zip(rounded, more, strict=True):
                 missed[column] = each
         return [
-            self._estimator(
-                system, family, small[:, i], below[i], missed[i], norms[i], i in rounded
-            )
+            self._estimator(system, family, small[:, i], below[i], missed[i], i in rounded)
             for i in range(len(norms))
         ]
 
@@ -276,7 +278,6 @@ class FamilySystem:
         whole: Floats,
         below: int,
         missed: int,
-        norm: int,
         rounded: bool,
     ) -> Estimator | None:
         """Return the estimator with the coefficients ``whole`` / ``below``, if it is one.
@@ -284,8 +285,6 @@ class FamilySystem:
         Where these are not ``rounded``, its own are whole.
         """
         far = (math.isqrt(missed) + 1 if missed else 0) / below
-        if not far <= NEAR * math.sqrt(norm):
-            return None
         rows, coefficients, rates, start = [], [], [], 0
         for known in system.families:
             own = whole[start : start + known.family.rows]
@@ -308,13 +307,53 @@ class FamilySystem:
         )
         reach = sum(self.space.reach(part // 2) if part % 2 else 1 for part in parts)
         unit = Fraction(step, below)
-        return Estimator(
+        found = Estimator(
             family.grid * unit,
             np.concatenate(rows)[kept].astype(np.int64),
             merged[kept] / step,
             np.concatenate(rates)[kept],
             self.records * reach * far / float(unit),
         )
+        noise = math.sqrt(found.variance) / float(found.unit)
+        return found if found.slack <= NEAR * noise else None
+
+
+def _told(
+    system: System,
+    grid: Fraction,
+    right: Integers,
+    norms: Sequence[int],
+    solved: Sequence[Estimator | None],
+) -> list[frozenset[bytes]]:
+    """Return, for each query, the families that by themselves do not know it, or no better.
+
+    A family knows q iff Σ ⟨h, q⟩² / ⟨h, h⟩ = ⟨q, q⟩, and then with coefficients ⟨h, q⟩ / ⟨h, h⟩.
+    """
+    own, sizes = np.maximum(system.gram.diagonal(), 1)[:, None], np.array(norms, dtype=np.float64)
+    shares, start = right / own, 0
+    best = []  # the variance of each, in grid units of the query, if it is all but unbiased
+    for each in solved:
+        variance = each.variance / float(grid) ** 2 if each else math.inf
+        noise = math.sqrt(each.variance) / float(each.unit) if each else 0.0
+        best.append(variance if each and each.slack <= EXACT * noise else math.inf)
+    told: list[set[bytes]] = [set() for _ in norms]
+    for known in system.families:
+        rows = slice(start, start + known.family.rows)
+        start = rows.stop
+        spanned = np.sum(shares[rows] * right[rows], axis=0)
+        alone = 2 * np.sum(shares[rows] ** 2, axis=0) / known.weights.max()
+        for column in range(len(norms)):
+            unknown = abs(spanned[column] - sizes[column]) > 1e-9 * sizes[column]
+            if unknown or best[column] <= alone[column] * (1 + 1e-9):
+                told[column].add(known.family.key)
+    return [frozenset(each) for each in told]
+
+
+def _largest_sum(products: sparse.csr_array) -> int:
+    """Return the largest sum of absolute products of one row, of either family."""
+    if not products.nnz:
+        return 0
+    return max(int(abs(products).sum(axis=axis).max()) for axis in (0, 1))
 
 
 def _scope(family: Family) -> frozenset[int]:
@@ -376,13 +415,15 @@ def _missed(
     system: System, whole: Floats, below: Sequence[int], right: Integers, norms: Sequence[int]
 ) -> list[int]:
     """Return ‖D q - Σ A_i h_i‖² of every query, exactly; of whole numbers A below 2**53."""
-    if system.row_sum << LIMB + 1 >= 2**62:
-        raise TooLargeError("inner products that are too large")
     rows, columns = np.nonzero(whole)
     numbers = whole[rows, columns].astype(np.int64)
     found = [scale * scale * norm for scale, norm in zip(below, norms, strict=True)]
-    for limb, shift in ((numbers >> LIMB, LIMB), (numbers & (1 << LIMB) - 1, 0)):
-        image = system.gram @ sparse.csc_array((limb, (rows, columns)), whole.shape)
+    limb = 62 - system.row_sum.bit_length()  # bits of A whose products with G are exact in int64
+    for shift in range(0, 54, limb):
+        part = numbers >> shift
+        if shift + limb < 54:
+            part &= (1 << limb) - 1
+        image = system.gram @ sparse.csc_array((part, (rows, columns)), whole.shape)
         sides = image.toarray()[rows, columns].tolist()
         for column, a, side in zip(columns.tolist(), numbers.tolist(), sides, strict=True):
             found[column] += a * (side << shift)
@@ -394,13 +435,17 @@ def _missed(
 
 
 def _least(gram: sparse.csr_array, weights: Floats, right: Floats) -> Floats:
-    """Return the s of least norm with Ω G Ω s = right, [n, m], by conjugate gradients from 0."""
+    """Return the s of least norm with Ω G Ω s = right, [n, m], by conjugate gradients from 0.
+
+    Rounding leads away from it once they are near, so the nearest is kept, and no nearer looked for
+    long.
+    """
     found, rest = np.zeros_like(right), right.copy()
     towards, size = rest.copy(), np.sum(rest * rest, axis=0)
-    enough = size * 1e-28
+    best, least, enough, vain = found.copy(), size.copy(), size * 1e-28, 0
     for _ in range(STEPS):
-        open_ = size > enough
-        if not open_.any():
+        open_ = least > enough
+        if not open_.any() or vain > VAIN:
             break
         image = weights * (gram @ (weights * towards))
         curve = np.sum(towards * image, axis=0)
@@ -408,7 +453,10 @@ def _least(gram: sparse.csr_array, weights: Floats, right: Floats) -> Floats:
         found += step * towards
         rest -= step * image
         new = np.sum(rest * rest, axis=0)
-        turn = np.divide(new, size, out=np.zeros_like(size), where=open_)
+        turn = np.divide(new, size, out=np.zeros_like(size), where=open_ & (size > 0))
         towards = rest + turn * towards
         size = new
-    return found
+        nearer = size < least
+        vain = 0 if nearer.any() else vain + 1
+        best[:, nearer], least = found[:, nearer], np.where(nearer, size, least)
+    return best

@@ -282,7 +282,7 @@ class History:
             cancellation()
             if len(self._memory) > MAX_CACHED_QUERIES:
                 self._memory.clear()
-            alone = list(self.singles.estimators(query, but=self._together.solved(key)))
+            alone = list(self.singles.estimators(query, but=self._together.told(key)))
             best = self._best(query)
             found = [best, self._good_enough.get(key), *alone]
             found += self._together.estimators(query, key, best, alone, cancellation)

@@ -22,10 +22,9 @@ from proxy.inference.query import LinearQuery
 from proxy.inference.space import Space
 
 if TYPE_CHECKING:
-    from proxy.inference.family_system import FamilySystem
+    from proxy.inference.family_system import FamilySystem, Solved
 
 Key = tuple[bytes, Fraction]
-Solved = tuple[Estimator | None, frozenset[bytes]]  # and the families, by key, that were solved
 NONE: frozenset[bytes] = frozenset()
 
 
@@ -78,13 +77,11 @@ class Together:
         if self._large > 1 and family.rows > 1 and self._may_know(family.row(0)):
             keys = [key(family.row(index)) for index in range(family.rows)]
             if not self._known.keys() >= {*keys}:
-                found, solved = self._system.estimators(family, cancellation)
-                self._known.update(
-                    (key, (each, solved)) for key, each in zip(keys, found, strict=True)
-                )
+                found = self._system.estimators(family, cancellation)
+                self._known.update(zip(keys, found, strict=True))
 
-    def solved(self, key: Key) -> frozenset[bytes]:
-        """Return the families, by key, that were solved together for a query already."""
+    def told(self, key: Key) -> frozenset[bytes]:
+        """Return the families, by key, that are known to say no more of a query than all do."""
         return self._known[key][1] if key in self._known else NONE
 
     def estimators(
@@ -104,8 +101,7 @@ class Together:
             return []
         many = (best is None and not alone) or len(alone) > 1 or len(query.parts) > 1
         if key not in self._known and many and self._may_know(query):
-            (found,), solved = self._system.estimators(Family(query), cancellation)
-            self._known[key] = found, solved
+            (self._known[key],) = self._system.estimators(Family(query), cancellation)
         together = self._known[key][0] if key in self._known else None
         other = together or min(alone, key=lambda each: each.variance, default=None)
         if best is None or other is None:

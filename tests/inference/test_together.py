@@ -70,7 +70,7 @@ def test_families_are_solved_as_the_dense_system_is(examples):
             return
         wanted = vector(query)
         truth = blue(rows, weights, np.zeros(len(rows)), wanted)
-        (found,), _ = system.estimators(Family(query))
+        ((found, _),) = system.estimators(Family(query))
         assert (found is not None) == truth.estimable
         if found is None:
             return
@@ -102,14 +102,33 @@ def test_the_rows_of_a_family_are_estimated_as_one_by_one(chosen, wanted):
     All rows at once, also where they meet different parts of the system: the same is known of each.
     """
     system, _, _ = system_of(chosen)
-    for row, found in enumerate(system.estimators(wanted)[0]):
+    for row, (found, _) in enumerate(system.estimators(wanted)):
         query = wanted.row(row)
         if query.zero:
             continue
-        (alone,), _ = system.estimators(Family(query))
+        ((alone, _),) = system.estimators(Family(query))
         assert (found is None) == (alone is None)
         if found is not None and alone is not None:
             assert found.variance == pytest.approx(alone.variance, rel=1e-9)
+
+
+@settings(max_examples=25)
+@given(measured, families().filter(lambda f: not f.query.zero))
+def test_nothing_is_lost_by_looking_at_families_together(chosen, wanted):
+    """
+    What a family knows by itself the history knows, no worse, however the families are asked.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(history_module, "DENSE_FAMILY", 0)
+        history = History(SPACE, RECORDS)
+        for family, scale in chosen:
+            history.append(family, scale)
+    history.prepare(wanted)
+    for row in map(wanted.row, range(wanted.rows)):
+        if not row.zero:
+            alone = [each.variance for each in history.singles.estimators(row)]
+            found = [each.variance for each in history.estimators(row)]
+            assert not alone or min(found) <= min(alone) * (1 + 1e-8)
 
 
 def grouped(axes, query=None):
@@ -171,9 +190,32 @@ def test_all_but_one_cell_is_not_known():
         system.add(MeasuredFamily(family, 130 * number, 1.0))
     inside = np.ones((200, 200), dtype=np.int64)
     inside[3, 5] = 0
-    assert system.estimators(Family(LinearQuery.count(space)))[0] != [None]
+    assert system.estimators(Family(LinearQuery.count(space)))[0][0] is not None
     part = LinearQuery.count(space, Factor((0, 1), inside))
-    assert system.estimators(Family(part))[0] == [None]
+    assert system.estimators(Family(part))[0][0] is None
+
+
+@pytest.mark.parametrize("times", [10**6, 10**12, 2**52])
+def test_large_coefficients_are_exact_or_left_out(times):
+    """
+    Coefficients whose products pass 64 bits are told in parts; where not even sums of these are
+    exact, such a family takes no part, and keeps no other from it.
+    """
+    about = LinearQuery.of(LARGE, Fraction(1), {1: Term.of(1, ()), 0: Term.of(-times, ())})
+    total = LinearQuery.of(LARGE, Fraction(1), {1: Term.of(1, ())})
+    system, number = FamilySystem(LARGE, RECORDS), 0
+    for family in (grouped((0, 1), about), grouped((0, 1), total), grouped((1, 2)), grouped((1,))):
+        system.add(MeasuredFamily(family, number, 20.0 * family.sensitivity))
+        number += family.rows
+    for query, known in (
+        (above(1, 40), True),
+        (above(0, 40, total), True),
+        (above(0, 40, about), times < 10**7),
+        (above(0, 40), times < 10**7),  # which differences of the first two tell
+    ):
+        ((found, _),) = system.estimators(Family(query))
+        assert (found is not None) == known
+        assert found is None or found.slack * float(found.unit) < found.variance**0.5 / 1000
 
 
 def test_families_and_single_rows_both_count(monkeypatch):
@@ -211,7 +253,7 @@ def test_a_mixture_is_unbiased_and_no_worse(first, second, data):
     """
     system, rows, _ = system_of([*first, *second])
     family = data.draw(st.sampled_from([family for family, _ in first]))
-    (one,), _ = system.estimators(Family(family.row(0)))
+    ((one, _),) = system.estimators(Family(family.row(0)))
     if one is None or not one.rows.size:
         return
     two = one.__class__(
