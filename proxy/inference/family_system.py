@@ -60,7 +60,9 @@ Solved = tuple[Estimator | None, frozenset[bytes]]  # and the families that say 
 
 @dataclass(eq=False)
 class Measured:
-    """The blocks of one family, and the signs of their rows beside those of the first."""
+    """The blocks of one family, whose first coefficient is positive; those of a block may be the
+    negative ones.
+    """
 
     family: Family
     blocks: list[MeasuredFamily] = field(default_factory=list)
@@ -69,10 +71,6 @@ class Measured:
     def weights(self) -> Floats:
         """[blocks] ω² of each."""
         return omega(np.array([1 / block.scale for block in self.blocks])) ** 2
-
-    def sign(self, block: MeasuredFamily) -> int:
-        """Return 1, or -1 where a block's rows are the negative ones."""
-        return self.family.query.sign * block.family.query.sign
 
 
 @dataclass(eq=False)
@@ -116,8 +114,11 @@ class FamilySystem:
 
     def add(self, block: MeasuredFamily) -> None:
         """Add a family that was measured, or is to be."""
-        known = self._families.setdefault(block.family.key, Measured(block.family))
-        known.blocks.append(block)
+        family, key = block.family, block.family.key
+        if key not in self._families:
+            query = family.query * family.query.sign
+            self._families[key] = Measured(Family(query, family.axes, family.labels, family.rows))
+        self._families[key].blocks.append(block)
 
     def truncate(self, row: int) -> None:
         """Forget the rows from a number on."""
@@ -182,7 +183,10 @@ class FamilySystem:
             if len(self._systems) >= 8:
                 self._systems.clear()
             self._systems[names] = self._assembled(names)
-        return self._systems[names]
+        system = self._systems[names]
+        if system is not None:  # whose blocks may be others now
+            system.families = tuple(self._families[name] for name in names)
+        return system
 
     def _cells(self, one: bytes, two: bytes) -> int:
         """Return over how many cells the products of the rows of two families are taken."""
@@ -295,7 +299,7 @@ class FamilySystem:
                 part = rest if last else np.rint(own[used] * shares[place])
                 rest = rest - part
                 rows.append(block.start + used)
-                coefficients.append(part * known.sign(block))
+                coefficients.append(part * block.family.query.sign)
                 rates.append(np.full(len(used), 1 / block.scale))
         merged = np.concatenate(coefficients)
         kept = merged != 0

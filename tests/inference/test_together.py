@@ -131,6 +131,37 @@ def test_nothing_is_lost_by_looking_at_families_together(chosen, wanted):
             assert not alone or min(found) <= min(alone) * (1 + 1e-8)
 
 
+@settings(max_examples=25)
+@given(measured, st.data())
+def test_what_was_planned_and_taken_back_leaves_no_trace(chosen, data):
+    """
+    Families that come and go, the opposite of one in its place: what is known then is what is known
+    of those that stayed.
+    """
+    system, number, kept = FamilySystem(SPACE, RECORDS), 0, []
+    for family, scale in chosen:
+        opposite = Family(-family.query, family.axes, family.labels, family.rows)
+        for each in (family, opposite) if data.draw(st.booleans()) else (opposite, family):
+            system.add(MeasuredFamily(each, number, scale))
+            system.estimators(each)
+            if each is family:
+                system.truncate(number)
+        system.truncate(number)
+        if data.draw(st.booleans()):
+            kept.append((family, scale))
+            system.add(MeasuredFamily(family, number, scale))
+            number += family.rows
+    fresh, _, _ = system_of(kept)
+    for wanted, _ in chosen:
+        for (one, _), (two, _) in zip(
+            system.estimators(wanted), fresh.estimators(wanted), strict=True
+        ):
+            assert (one is None) == (two is None)
+            if one is not None and two is not None:
+                assert one.rows.tolist() == two.rows.tolist()
+                assert one.coefficients == pytest.approx(two.coefficients, rel=1e-6, abs=1e-9)
+
+
 def grouped(axes, query=None):
     """Every combination of some axes of the large space."""
     shape = tuple(LARGE.sizes[axis] for axis in axes)
