@@ -9,6 +9,7 @@ import random
 import duckdb
 import pytest
 
+import proxy.inference.history as history
 from proxy.engine import Engine
 from tests.engine.conftest import ROOT, Silent
 from tests.searches import share
@@ -130,6 +131,16 @@ def test_random_statements_are_exact(name, made):
     constant.  Measured and inferred ones alike, as the history grows.
     """
     compare(name, made, 100)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["cps1988", "meps1996"])
+def test_what_families_say_together_is_exact(name, made, monkeypatch):
+    """
+    The same where all but the smallest families are solved together, beside the dense system.
+    """
+    monkeypatch.setattr(history, "DENSE_FAMILY", 3)
+    compare(name, made, 1000)
 
 
 def compare(name, made, count):
