@@ -6,7 +6,8 @@ names no user has all roles: the embedded connection has the data in its own pro
 boundary against whoever runs it; one that names a user takes that user's place.
 
 Invariant: the shares of the histories in every budget add up to 1, and what a session is refused
-or shown depends on the statements of its own history only.
+or shown depends on the statements of its own history only; and on what another history had spent
+beyond its share when the policy gave it that share, which no statement of it moves.
 """
 
 from __future__ import annotations

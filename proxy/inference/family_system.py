@@ -45,7 +45,8 @@ from proxy.inference.space import Space
 MAX_FAMILIES = 16  # that are solved together, the nearest to the query
 MAX_ROWS = 2**15  # that are solved together
 MAX_PAIRS = 2**19  # cells over which the products of their rows are taken, and so pairs of rows
-MAX_KEPT = 2**23  # pairs of rows whose products are kept, and looked up again
+MAX_KEPT = 2**21  # pairs of rows whose products are kept, and looked up again
+MAX_SYSTEMS = 4  # that are kept
 COLUMNS = 64  # queries that are solved at once
 STEPS = 100  # of conjugate gradients
 VAIN = 10  # of them, in which none came nearer
@@ -180,7 +181,7 @@ class FamilySystem:
                 rows, pairs = rows + known.family.rows, cells
         names = tuple(sorted(kept))
         if names not in self._systems:
-            if len(self._systems) >= 8:
+            if len(self._systems) >= MAX_SYSTEMS:
                 self._systems.clear()
             self._systems[names] = self._assembled(names)
         system = self._systems[names]
