@@ -109,7 +109,8 @@ class MeasuredFamily:
         return range(self.start, self.start + self.family.rows)
 
 
-def _key(query: LinearQuery) -> tuple[bytes, Fraction]:
+def key_of(query: LinearQuery) -> tuple[bytes, Fraction]:
+    """Return what tells a query from all others, in a dictionary."""
     return query.direction, query.grid * query.sign
 
 

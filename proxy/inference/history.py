@@ -30,7 +30,7 @@ from operator import lshift, mul
 import numpy as np
 
 from proxy.inference.cholesky import Cholesky
-from proxy.inference.dense_system import Dense, MeasuredFamily, _fixed_point, _key
+from proxy.inference.dense_system import Dense, MeasuredFamily, _fixed_point, key_of
 from proxy.inference.estimability import Independence
 from proxy.inference.estimator import (
     Cancellation,
@@ -277,7 +277,7 @@ class History:
         """
         if query.zero:
             return [Estimator(Fraction(1), np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))]
-        key = _key(query)
+        key = key_of(query)
         if key not in self._memory:
             cancellation()
             if len(self._memory) > MAX_CACHED_QUERIES:
@@ -293,7 +293,7 @@ class History:
         self, query: LinearQuery, cancellation: Cancellation = never_cancel
     ) -> list[Estimator]:
         """Return the estimators of a query from a single row, and from single large families."""
-        key = _key(query)
+        key = key_of(query)
         if key not in self._alone:
             cancellation()
             if len(self._alone) > MAX_CACHED_QUERIES:
@@ -301,9 +301,14 @@ class History:
             self._alone[key] = list(self.singles.estimators(query))
         return self._alone[key]
 
-    def prepare(self, family: Family, cancellation: Cancellation = never_cancel) -> None:
+    def prepare(
+        self,
+        family: Family,
+        rows: Sequence[LinearQuery],
+        cancellation: Cancellation = never_cancel,
+    ) -> None:
         """Find at once what the families say together of every row of one."""
-        self._together.prepare(family, _key, cancellation)
+        self._together.prepare(family, rows, cancellation)
 
     def remember(self, query: LinearQuery, estimator: Estimator) -> None:
         """Remember an estimator that was good enough: the best of a longer history has less
@@ -311,7 +316,7 @@ class History:
         """
         if len(self._good_enough) > MAX_CACHED_ESTIMATORS:
             self._good_enough.clear()
-        self._good_enough[_key(query)] = estimator
+        self._good_enough[key_of(query)] = estimator
 
     def estimate(self, estimator: Estimator) -> float:
         """Return θ̂, in answer units, rounded once."""

@@ -119,8 +119,8 @@ def estimators(
         return [None] * family.rows
     if family.rows > MAX_ROWS_BEST:
         return list(_first_enough(history, target, cancellation))
-    history.prepare(family, cancellation)
-    rows = map(family.row, range(family.rows))
+    rows = list(map(family.row, range(family.rows)))
+    history.prepare(family, rows, cancellation)
     return [best(history, row, half_width, delta, cancellation) for row in rows]
 
 

@@ -165,10 +165,10 @@ def known(
     """Return the narrowest estimator of every row of a family; None where there is none."""
     matched = history.singles.matching(family)
     found: list[Estimator | None] = []
+    rows = list(map(family.row, range(family.rows)))
     if family.rows <= planning.MAX_ROWS_BEST:
-        history.prepare(family, cancellation)
-    for row in range(family.rows):
-        query = family.row(row)
+        history.prepare(family, rows, cancellation)
+    for row, query in enumerate(rows):
         if family.rows <= planning.MAX_ROWS_BEST:
             candidates = history.estimators(query, cancellation)
         else:

@@ -7,7 +7,7 @@ A family that is too large for the dense system says by itself what its rows add
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from proxy.inference.dense_system import MeasuredFamily
+from proxy.inference.dense_system import MeasuredFamily, key_of
 from proxy.inference.estimator import Cancellation, Estimator, Floats, Integers, mixed
 from proxy.inference.family import Family
 from proxy.inference.query import LinearQuery
@@ -71,11 +71,11 @@ class Together:
         self._known.clear()
 
     def prepare(
-        self, family: Family, key: Callable[[LinearQuery], Key], cancellation: Cancellation
+        self, family: Family, rows: Sequence[LinearQuery], cancellation: Cancellation
     ) -> None:
         """Find at once what the families say of every row of one."""
-        if self._large > 1 and family.rows > 1 and self._may_know(family.row(0)):
-            keys = [key(family.row(index)) for index in range(family.rows)]
+        if self._large > 1 and family.rows > 1 and self._may_know(rows[0]):
+            keys = [key_of(row) for row in rows]
             if not self._known.keys() >= {*keys}:
                 found = self._system.estimators(family, cancellation)
                 self._known.update(zip(keys, found, strict=True))

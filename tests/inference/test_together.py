@@ -123,8 +123,9 @@ def test_nothing_is_lost_by_looking_at_families_together(chosen, wanted):
         history = History(SPACE, RECORDS)
         for family, scale in chosen:
             history.append(family, scale)
-    history.prepare(wanted)
-    for row in map(wanted.row, range(wanted.rows)):
+    rows = [wanted.row(row) for row in range(wanted.rows)]
+    history.prepare(wanted, rows)
+    for row in rows:
         if not row.zero:
             alone = [each.variance for each in history.singles.estimators(row)]
             found = [each.variance for each in history.estimators(row)]
@@ -183,7 +184,7 @@ def test_two_families_of_thousands_of_rows_are_averaged_by_their_precisions():
     history.append(grouped((0, 1)), 20.0)
     history.append(grouped((1, 2)), 12.0)
     states = grouped((1,))
-    history.prepare(states)
+    history.prepare(states, [states.row(row) for row in range(51)])
     one, two = 100 * 2 / omega(np.array([1 / 20])) ** 2, 21 * 2 / omega(np.array([1 / 12])) ** 2
     for row in (0, 25, 50):
         best = min(each.variance for each in history.estimators(states.row(row)))
