@@ -89,7 +89,7 @@ def test_the_two_commands_of_a_newcomer_begin_alike_and_end_with_demo_and_tests(
     assert "apt-get install -y python3-venv" in beginning
     assert second.startswith(f"{beginning}-e '.[test]'")
     assert first.endswith(".venv/bin/privacy-proxy demo\n")
-    assert second.endswith(".venv/bin/python -m pytest -q -n auto -m 'not slow'\n")
+    assert second.endswith(".venv/bin/python -m pytest -q -n auto --dist loadfile -m 'not slow'\n")
 
 
 @pytest.mark.slow
