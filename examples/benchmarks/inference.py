@@ -79,7 +79,7 @@ def grown(space, rows, seed=0):
 
 def forget(history):
     """Drop what was remembered of earlier decisions, so that each is made anew."""
-    history._memory.clear()
+    history._forget()
     for cache in (plan._law, plan._meets, plan._half_width):
         cache.cache_clear()
 
