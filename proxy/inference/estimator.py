@@ -73,8 +73,8 @@ def mixed(one: Estimator, two: Estimator, reach: Callable[[Integers], Floats]) -
     noise = own / omega(rates)
     first, both, second = noise[0] @ noise[0], noise[0] @ noise[1], noise[1] @ noise[1]
     apart = first + second - 2 * both
-    share = round((second - both) / apart * SHARES) if apart > 0 else 0
-    if not 0 < share < SHARES:
+    part = (second - both) / apart if 0 < apart < math.inf else 0.0
+    if not 0 < (share := round(SHARES * min(max(part, 0.0), 1.0))) < SHARES:
         return None
     mixture = own * np.array([[share], [SHARES - share]])
     coefficients, sizes = mixture.sum(axis=0), np.abs(mixture).sum(axis=0)

@@ -162,6 +162,8 @@ class Family:
                 table, times = self._table(term, other.parts[part])
                 values: NDArray[Any] = _by_label(table, self.labels, self.rows)
                 most = int(np.abs(values).max(initial=0)) * abs(times)
+                if not most:
+                    continue
                 if most + int(np.abs(totals).max(initial=0)) >= 2**62:
                     values, totals = values.astype(object), totals.astype(object)
                 totals = totals + values * times

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -39,12 +40,13 @@ from proxy.inference.estimator import (
     omega,
 )
 from proxy.inference.family import Family
-from proxy.inference.query import Factor, TooLargeError, contract
+from proxy.inference.family_products import MAX_CELLS, multiplied, products, scope_of
+from proxy.inference.query import TooLargeError
 from proxy.inference.space import Space
 
-MAX_FAMILIES = 16  # that are solved together, the nearest to the query
+MAX_FAMILIES = 16  # that are solved together: nearest to the query, with least noise
+MAX_LOOKS = 64  # at families, which of them these are
 MAX_ROWS = 2**15  # that are solved together
-MAX_PAIRS = 2**19  # cells over which the products of their rows are taken, and so pairs of rows
 MAX_KEPT = 2**21  # pairs of rows whose products are kept, and looked up again
 MAX_SYSTEMS = 4  # that are kept
 COLUMNS = 64  # queries that are solved at once
@@ -133,7 +135,7 @@ class FamilySystem:
         families, by key, that by themselves do not know it, or no better.
         """
         none: list[Solved] = [(None, frozenset())] * family.rows
-        scope = _scope(family)
+        scope = scope_of(family)
         chosen = self._chosen(scope, cancellation)
         if chosen is None or family.query.zero:
             return none
@@ -141,53 +143,55 @@ class FamilySystem:
         if not scope <= chosen.scope:
             return [(None, keys)] * family.rows
         try:
-            parts = [self._table(known.family, family) for known in chosen.families]
+            parts = [self._right(known.family, family, chosen.scope) for known in chosen.families]
             squares = family.squares()
-            if any(part is None for part in parts) or max(map(abs, squares)) >= 2**62:
-                return none
-            right = sparse.csc_array(sparse.vstack([each for each in parts if each is not None]))
-            found: list[Solved] = []
-            for first in range(0, family.rows, COLUMNS):
-                cancellation()
-                last = min(first + COLUMNS, family.rows)
-                side = right[:, first:last].toarray() // chosen.outside
-                norms = [square // chosen.outside for square in squares[first:last]]
-                solved = self._solved(chosen, family, side, norms)
-                found += zip(solved, _told(chosen, family.grid, side, norms, solved), strict=True)
-            return found
         except TooLargeError:
             return none
+        right = sparse.csc_array(sparse.vstack(parts))
+        found: list[Solved] = []
+        for first in range(0, family.rows, COLUMNS):
+            cancellation()
+            last = min(first + COLUMNS, family.rows)
+            side = right[:, first:last].toarray()
+            norms = [square // chosen.outside for square in squares[first:last]]
+            solved = self._solved(chosen, family, side, norms)
+            found += zip(solved, _told(chosen, family.grid, side, norms, solved), strict=True)
+        return found
 
     def _chosen(self, scope: frozenset[int], cancellation: Cancellation) -> System | None:
         """Return the families that are solved together for a query of this scope."""
         order = sorted(
             self._families.items(),
             key=lambda item: (
-                not scope <= _scope(item[1].family),
-                not scope & _scope(item[1].family),
-                item[1].family.rows,
-                -item[1].blocks[-1].start,
+                not scope <= scope_of(item[1].family),
+                not scope & scope_of(item[1].family),
+                item[1].family.rows / item[1].weights.sum(),
             ),
         )
         kept: list[bytes] = []
         rows = pairs = 0
-        for key, known in order[:MAX_FAMILIES]:
+        for key, known in order[:MAX_LOOKS]:
             cells = pairs + sum(self._cells(other, key) for other in (*kept, key))
-            if rows + known.family.rows > MAX_ROWS or cells > MAX_PAIRS:
+            if rows + known.family.rows > MAX_ROWS or cells > MAX_CELLS:
                 continue
             cancellation()
             if None not in [self._pair(other, key) for other in (*kept, key)]:
                 kept.append(key)
                 rows, pairs = rows + known.family.rows, cells
-        names = tuple(sorted(kept))
-        if names not in self._systems:
-            if len(self._systems) >= MAX_SYSTEMS:
-                self._systems.clear()
-            self._systems[names] = self._assembled(names)
-        system = self._systems[names]
-        if system is not None:  # whose blocks may be others now
-            system.families = tuple(self._families[name] for name in names)
-        return system
+            if len(kept) == MAX_FAMILIES:
+                break
+        while kept:
+            names = tuple(sorted(kept))
+            if names not in self._systems:
+                if len(self._systems) >= MAX_SYSTEMS:
+                    self._systems.clear()
+                self._systems[names] = self._assembled(names)
+            system = self._systems[names]
+            if system is not None:  # whose blocks may be others now
+                system.families = tuple(self._families[name] for name in names)
+                return system
+            kept.pop()
+        return None
 
     def _cells(self, one: bytes, two: bytes) -> int:
         """Return over how many cells the products of the rows of two families are taken."""
@@ -195,7 +199,10 @@ class FamilySystem:
         return self.space.cells(axes)
 
     def _pair(self, one: bytes, two: bytes) -> sparse.csr_array | None:
-        """Return the products of the rows of two families, where there are not too many."""
+        """Return the products of the rows of two families, where there are not too many.
+
+        In units of the cells outside of the scopes of the two.
+        """
         key = (one, two)
         if key not in self._products:
             if (two, one) in self._products:
@@ -204,53 +211,45 @@ class FamilySystem:
             if self._kept > MAX_KEPT:
                 self._products, self._kept = {}, 0
             try:
-                made = self._table(self._families[one].family, self._families[two].family)
+                made = products(self._families[one].family, self._families[two].family)
             except TooLargeError:
-                made = None
-            if made is not None and _largest_sum(made) > MAX_SUM:
                 made = None
             self._products[key] = made
             self._kept += 100 + (made.nnz if made is not None else 0)
         return self._products[key]
 
     def _assembled(self, names: Sequence[bytes]) -> System | None:
-        if not names:
-            return None
-        parts = [[self._pair(one, two) for two in names] for one in names]
-        gram = sparse.block_array(parts, format="csr")
+        """Return the system of some families; None where its products are too large."""
         families = tuple(self._families[name] for name in names)
-        scope = frozenset[int]().union(*(_scope(known.family) for known in families))
-        outside = self._outside(scope)
-        gram.data //= outside
+        scopes = [scope_of(known.family) for known in families]
+        scope = frozenset[int]().union(*scopes)
+        parts: list[Any] = []
+        for one, mine in zip(names, scopes, strict=True):
+            parts.append([])
+            for two, theirs in zip(names, scopes, strict=True):
+                pair = self._pair(one, two)
+                if pair is not None:
+                    pair = multiplied(pair, self.space.cells(scope - mine - theirs), MAX_SUM)
+                if pair is None:
+                    return None
+                parts[-1].append(pair)
+        gram = sparse.csr_array(sparse.block_array(parts))
         row_sum = int(abs(gram).sum(axis=1).max(initial=0))
+        outside = self.space.cells(set(range(len(self.space.sizes))) - scope)
         return System(families, gram, scope, outside, row_sum)
 
-    def _outside(self, scope: frozenset[int]) -> int:
-        return self.space.cells(set(range(len(self.space.sizes))) - scope)
+    def _right(self, one: Family, two: Family, scope: frozenset[int]) -> sparse.csr_array:
+        """Return the products of the rows of two families, in units of the cells outside of a
+        scope that has theirs.
 
-    def _table(self, one: Family, two: Family) -> sparse.csr_array | None:
-        """Return the inner products of the rows of two families, exactly; None where too many."""
-        axes = tuple(sorted({*one.axes, *two.axes}))
-        if self.space.cells(axes) > MAX_PAIRS:
-            return None
-        ones = [Factor((a,), np.ones(self.space.sizes[a], dtype=np.int64)) for a in axes]
-        shape = (one.rows, two.rows)
-        total = np.zeros(tuple(self.space.sizes[a] for a in axes), dtype=np.int64)
-        for part, term in one.query.parts.items():
-            other = two.query.parts.get(part)
-            if other is None:
-                continue
-            used = {*term.axes, *other.axes, *axes}
-            times = term.scale * other.scale * self._outside(frozenset(used))
-            table = contract((*term.factors, *other.factors, *ones), axes)
-            largest = int(np.abs(table).max(initial=0)) * abs(times) * total.size
-            if largest >= 2**61:
-                raise TooLargeError("inner products past 2**61")
-            total = total + table.astype(np.int64) * times
-        first, second = (_over(each, axes, total.shape) for each in (one, two))
-        met = (first >= 0) & (second >= 0) & (total != 0)
-        places = (first[met], second[met])
-        return sparse.coo_array((total[met], places), shape=shape, dtype=np.int64).tocsr()
+        Raises:
+            TooLargeError: there are too many, or they are too large.
+        """
+        times = self.space.cells(scope - scope_of(one) - scope_of(two))
+        made = multiplied(products(one, two), times, 2**61)
+        if made is None:
+            raise TooLargeError("inner products past 2**61")
+        return made
 
     # --- solving -----------------------------------------------------------------------------
 
@@ -289,6 +288,8 @@ class FamilySystem:
 
         Where these are not ``rounded``, its own are whole.
         """
+        if missed < 0:  # no norm: something is not as it should be
+            return None
         far = (math.isqrt(missed) + 1 if missed else 0) / below
         rows, coefficients, rates, start = [], [], [], 0
         for known in system.families:
@@ -312,15 +313,12 @@ class FamilySystem:
         )
         reach = sum(self.space.reach(part // 2) if part % 2 else 1 for part in parts)
         unit = Fraction(step, below)
-        found = Estimator(
-            family.grid * unit,
-            np.concatenate(rows)[kept].astype(np.int64),
-            merged[kept] / step,
-            np.concatenate(rates)[kept],
-            self.records * reach * far / float(unit),
-        )
-        noise = math.sqrt(found.variance) / float(found.unit)
-        return found if found.slack <= NEAR * noise else None
+        own, loud = merged[kept] / step, np.concatenate(rates)[kept]
+        slack = self.records * reach * far / float(unit)
+        if not slack <= NEAR * math.sqrt(2 * float(np.sum((own / omega(loud)) ** 2))):
+            return None
+        numbers = np.concatenate(rows)[kept].astype(np.int64)
+        return Estimator(family.grid * unit, numbers, own, loud, slack)
 
 
 def _told(
@@ -338,9 +336,11 @@ def _told(
     shares, start = right / own, 0
     best = []  # the variance of each, in grid units of the query, if it is all but unbiased
     for each in solved:
-        variance = each.variance / float(grid) ** 2 if each else math.inf
-        noise = math.sqrt(each.variance) / float(each.unit) if each else 0.0
-        best.append(variance if each and each.slack <= EXACT * noise else math.inf)
+        best.append(math.inf)
+        if each is not None:
+            variance = 2 * float(np.sum((each.coefficients / omega(each.rates)) ** 2))
+            if each.slack <= EXACT * math.sqrt(variance):
+                best[-1] = variance * float(each.unit / grid) ** 2
     told: list[set[bytes]] = [set() for _ in norms]
     for known in system.families:
         rows = slice(start, start + known.family.rows)
@@ -352,24 +352,6 @@ def _told(
             if unknown or best[column] <= alone[column] * (1 + 1e-9):
                 told[column].add(known.family.key)
     return [frozenset(each) for each in told]
-
-
-def _largest_sum(products: sparse.csr_array) -> int:
-    """Return the largest sum of absolute products of one row, of either family."""
-    if not products.nnz:
-        return 0
-    return max(int(abs(products).sum(axis=axis).max()) for axis in (0, 1))
-
-
-def _scope(family: Family) -> frozenset[int]:
-    """Return the axes along which the rows of a family vary."""
-    return frozenset({*family.query.axes, *family.axes})
-
-
-def _over(family: Family, axes: Sequence[int], shape: tuple[int, ...]) -> Integers:
-    """Return the labels of a family over more axes."""
-    own = [family.labels.shape[family.axes.index(a)] if a in family.axes else 1 for a in axes]
-    return np.broadcast_to(family.labels.reshape(own), shape)
 
 
 def _values(system: System, right: Integers) -> Floats:

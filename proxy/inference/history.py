@@ -169,6 +169,7 @@ class History:
         for number in block.rows:
             self._rates[number] = 1 / scale
         self.set_answers(block, answers)
+        self.singles.index()
         dense, others = self._dense, self._dense.others
         coordinates = dense.transform.copy()
         dense.others = []

@@ -43,16 +43,16 @@ class Singles:
         """Add a family as a whole."""
         block.norms = block.family.products(block.family.query)
         self._families.append(block)
-        self._index()
+        self.index()
 
     def truncate(self, row: int) -> None:
         """Forget the rows from a number on."""
         for known in self._directions.values():
             known[:] = [each for each in known if each[0] < row]
         self._families = [block for block in self._families if block.start < row]
-        self._index()
+        self.index()
 
-    def _index(self) -> None:
+    def index(self) -> None:
         """Find the newest block of each family, and the one with the least noise."""
         self._newest = {block.family.key: block for block in self._families}
         order = sorted(self._families, key=lambda block: -block.scale)

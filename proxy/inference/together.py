@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from proxy.inference.family_system import FamilySystem, Solved
 
 Key = tuple[bytes, Fraction]
+MAX_KNOWN = 1000  # queries whose estimators are kept, beside those of the last family
 NONE: frozenset[bytes] = frozenset()
 
 
@@ -100,6 +101,8 @@ class Together:
         if not self._large:
             return []
         many = (best is None and not alone) or len(alone) > 1 or len(query.parts) > 1
+        if len(self._known) > MAX_KNOWN:
+            self._known.clear()
         if key not in self._known and many and self._may_know(query):
             (self._known[key],) = self._system.estimators(Family(query), cancellation)
         together = self._known[key][0] if key in self._known else None

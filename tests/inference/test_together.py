@@ -250,6 +250,133 @@ def test_large_coefficients_are_exact_or_left_out(times):
         assert found is None or found.slack * float(found.unit) < found.variance**0.5 / 1000
 
 
+WIDE = Space((10, 20, 30) + (10,) * 27)
+
+
+def test_a_cube_may_have_any_number_of_cells():
+    """
+    What is solved is in units of the cells that nothing mentions, 10**27 of them; a query that has
+    nothing in common with a family is none of it.
+    """
+    system = FamilySystem(WIDE, RECORDS)
+    history = History(WIDE, RECORDS)
+    rows = np.arange(600, dtype=np.int32).reshape(20, 30)
+    one = np.eye(10, dtype=np.int64)
+    here, there = (LinearQuery.count(WIDE, Factor((0,), one[i])) for i in (1, 2))
+    for number, query in enumerate((here, LinearQuery.count(WIDE))):
+        system.add(MeasuredFamily(Family(query, (1, 2), rows, 600), 600 * number, 3.0))
+        history.append(Family(query, (1, 2), rows, 600), 3.0)
+    ((found, _),) = system.estimators(Family(here))
+    assert found is not None
+    assert found.variance == pytest.approx(600 * 2 / omega(np.array([1 / 3]))[0] ** 2)
+    assert history.estimators(here)
+    assert history.estimators(there) == []
+
+
+@pytest.mark.parametrize("parts", [2, 5, 9])
+def test_products_that_add_up_past_64_bits_are_none(parts):
+    """
+    Each part of a family's squares fits, their sum may not: it takes no part then, and a count that
+    another family knows is what that family says.
+    """
+    space = Space((100, 200), (Box(0, 1, True),) * 4)
+    array = np.full(100, 2**27, dtype=np.int64)
+    array[0] -= 1
+    each = {part: Term.of(1, (Factor((0,), array),)) for part in range(parts)}
+    inside = Factor((1,), np.eye(200, dtype=np.int64)[7])
+    hostile = LinearQuery.of(space, Fraction(1), each).times(inside)
+    labels = np.arange(100, dtype=np.int32)
+    history = History(space, RECORDS)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(history_module, "DENSE_FAMILY", 0)
+        history.append(Family(hostile, (0,), labels, 100), 2.0**40)
+        history.append(Family(LinearQuery.count(space), (0,), labels, 100), 4.0)
+        history.append(Family(LinearQuery.count(space), (0,), labels // 2, 50), 4.0)
+    found = history.estimators(LinearQuery.count(space))
+    one, two = (n * 2 / omega(np.array([1 / 4]))[0] ** 2 for n in (100, 50))
+    best = min(estimator.variance for estimator in found)
+    assert best == pytest.approx(1 / (1 / one + 1 / two), rel=1e-8)
+
+
+def test_families_with_nothing_in_common_may_have_any_factors():
+    """
+    2**51 times 2**14 times nothing is nothing.
+    """
+    space = Space((4, 300), (Box(0, 1),))
+    history = History(space, RECORDS)
+    for place, times in enumerate((2**51, 2**14)):
+        one = Factor((0,), np.eye(4, dtype=np.int64)[place])
+        query = LinearQuery.of(
+            space, Fraction(1), {0: Term.of(times, (one,)), 1: Term.of(1, (one,))}
+        )
+        labels = np.arange(1200, dtype=np.int32).reshape(4, 300)
+        history.append(Family(query, (0, 1), labels, 1200), 10.0 * times)
+    for axes in ((0, 1), (1,)):
+        shape = [space.sizes[axis] for axis in axes]
+        labels = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+        history.append(Family(LinearQuery.count(space), axes, labels, labels.size), 1.0)
+    assert history.estimators(LinearQuery.count(space))
+
+
+@pytest.mark.parametrize("scale", [5e-324, 1e-300, 1e-3, 1.0, 1e18, 1e100, 1e160, 1e300])
+@pytest.mark.parametrize("beside", [1.0, 1e160])
+def test_noise_of_any_size_raises_nothing(scale, beside):
+    """
+    Nor do factors far from 1, of a query or of a family.
+    """
+    space = Space((200, 3))
+    labels = np.arange(200, dtype=np.int32)
+    total = LinearQuery.count(space)
+    history = History(space, RECORDS)
+    with np.errstate(all="ignore"):  # far beyond what is ever drawn
+        history.append(Family(total, (0,), labels, 200), scale)
+        history.append(Family(total, (0,), labels // 2, 100), beside)
+        history.append(Family(total * Fraction(10) ** 155, (0,), labels // 4, 50), beside)
+        history.append(Family(total), beside)
+        for times in (Fraction(1), Fraction(10) ** 160, Fraction(1, 10**320)):
+            wanted = Family(total * times, (0,), labels, 200)
+            history.prepare(wanted, [wanted.row(row) for row in range(200)])
+            assert history.estimators(total * times)
+
+
+def test_what_is_cheap_crowds_nothing_out():
+    """
+    Twenty families that are measured badly, or that can take no part, hide none that is good.
+    """
+    total = LinearQuery.of(LARGE, Fraction(1), {1: Term.of(1, ())})
+    about, huge = (
+        LinearQuery.of(LARGE, Fraction(1), {1: Term.of(1, ()), 0: Term.of(-middle, ())})
+        for middle in (500, 10**12)
+    )
+    history = History(LARGE, RECORDS)
+    history.append(grouped((0, 1), total), 500.0)
+    history.append(grouped((0, 1)), 2.0)
+    alone = min(each.variance for each in history.estimators(above(0, 40, about)))
+    for number in range(20):
+        labels = (np.arange(5100, dtype=np.int32).reshape(100, 51) > 51 * number).astype(np.int32)
+        for query in (LinearQuery.count(LARGE), huge):
+            family = Family(query, (0, 1), labels, 2)
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(history_module, "DENSE_FAMILY", 0)
+                history.append(family, 1e6 * family.sensitivity)
+    found = history.estimators(above(0, 40, about))
+    assert min(each.variance for each in found) <= alone * (1 + 1e-6)
+
+
+def test_a_family_that_is_measured_better_is_used_so():
+    """
+    Or worse: which of two is the nearest is looked at again.
+    """
+    labels = np.arange(200, dtype=np.int32)
+    family = Family(LinearQuery.count(Space((200,))), (0,), labels, 200)
+    for first, second in ((10.0, 1.0), (100.0, 20.0)):
+        history = History(family.query.space, RECORDS)
+        blocks = [history.append(family, scale) for scale in (10.0, 20.0)]
+        history.replace(blocks[first == 10.0], 1.0 if first == 10.0 else 100.0, [0] * 200)
+        best = min(each.variance for each in history.estimators(family.row(3)))
+        assert best <= 2 / omega(np.array([1 / second]))[0] ** 2 * (1 + 1e-9)
+
+
 def test_families_and_single_rows_both_count(monkeypatch):
     """
     What a large family and the dense system know, each of them, is mixed: each has weight, and the

@@ -1,0 +1,71 @@
+"""Inner products of the rows of one family with those of another, exact and sparse.
+
+Two rows have a product where they share a cell.  Shapes: [rows of one, rows of two], int64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import sparse
+
+from proxy.inference.estimator import Integers
+from proxy.inference.family import Family
+from proxy.inference.query import Factor, TooLargeError, contract
+
+MAX_CELLS = 2**19  # over which the products of two families are taken
+
+
+def products(one: Family, two: Family) -> sparse.csr_array:
+    """Return the inner products of the rows of two families, exactly.
+
+    In units of the cells outside of the scopes of the two.
+
+    Raises:
+        TooLargeError: there are too many, or they are too large.
+    """
+    space = one.query.space
+    axes, scope = tuple(sorted({*one.axes, *two.axes})), scope_of(one) | scope_of(two)
+    if space.cells(axes) > MAX_CELLS:
+        raise TooLargeError("too many inner products")
+    ones = [Factor((a,), np.ones(space.sizes[a], dtype=np.int64)) for a in axes]
+    shape = (one.rows, two.rows)
+    total = np.zeros(tuple(space.sizes[a] for a in axes), dtype=np.int64)
+    most = 0
+    for part, term in one.query.parts.items():
+        other = two.query.parts.get(part)
+        if other is None:
+            continue
+        table = contract((*term.factors, *other.factors, *ones), axes)
+        beside = space.cells(scope.difference(term.axes, other.axes, axes))
+        times = term.scale * other.scale * beside
+        largest = int(np.abs(table).max(initial=0)) * abs(times) * total.size
+        most += largest
+        if most >= 2**61:
+            raise TooLargeError("inner products past 2**61")
+        if largest:
+            total = total + table.astype(np.int64) * times
+    first, second = (_over(each, axes, total.shape) for each in (one, two))
+    met = (first >= 0) & (second >= 0) & (total != 0)
+    places = (first[met], second[met])
+    return sparse.coo_array((total[met], places), shape=shape, dtype=np.int64).tocsr()
+
+
+def multiplied(products: sparse.csr_array, times: int, most: int) -> sparse.csr_array | None:
+    """Return products times a number; None where the sum of a row's, of either family, is more."""
+    if not products.nnz:
+        return products
+    largest = max(int(abs(products).sum(axis=axis).max()) for axis in (0, 1))
+    return None if largest * times > most else products * times
+
+
+def scope_of(family: Family) -> frozenset[int]:
+    """Return the axes along which the rows of a family vary."""
+    return frozenset({*family.query.axes, *family.axes})
+
+
+def _over(family: Family, axes: Sequence[int], shape: tuple[int, ...]) -> Integers:
+    """Return the labels of a family over more axes."""
+    own = [family.labels.shape[family.axes.index(a)] if a in family.axes else 1 for a in axes]
+    return np.broadcast_to(family.labels.reshape(own), shape)
