@@ -165,20 +165,23 @@ class FamilySystem:
             key=lambda item: (
                 not scope <= scope_of(item[1].family),
                 not scope & scope_of(item[1].family),
-                item[1].family.rows / item[1].weights.sum(),
+                -item[1].weights.sum() * float(item[1].family.sensitivity) ** 2,
             ),
         )
         kept: list[bytes] = []
-        rows = pairs = 0
-        for key, known in order[:MAX_LOOKS]:
+        rows = pairs = looks = 0
+        for key, known in order:
             cells = pairs + sum(self._cells(other, key) for other in (*kept, key))
             if rows + known.family.rows > MAX_ROWS or cells > MAX_CELLS:
                 continue
             cancellation()
-            if None not in [self._pair(other, key) for other in (*kept, key)]:
+            if self._pair(key, key) is None:  # it takes part beside no other
+                continue
+            looks += 1
+            if None not in [self._pair(other, key) for other in kept]:
                 kept.append(key)
                 rows, pairs = rows + known.family.rows, cells
-            if len(kept) == MAX_FAMILIES:
+            if len(kept) == MAX_FAMILIES or looks == MAX_LOOKS:
                 break
         while kept:
             names = tuple(sorted(kept))
@@ -190,8 +193,12 @@ class FamilySystem:
             if system is not None:  # whose blocks may be others now
                 system.families = tuple(self._families[name] for name in names)
                 return system
-            kept.pop()
+            kept.remove(max(kept, key=self._width))  # in whose units products are largest
         return None
+
+    def _width(self, key: bytes) -> int:
+        """Return the cells of the scope of a family."""
+        return self.space.cells(scope_of(self._families[key].family))
 
     def _cells(self, one: bytes, two: bytes) -> int:
         """Return over how many cells the products of the rows of two families are taken."""
@@ -258,6 +265,7 @@ class FamilySystem:
     ) -> list[Estimator | None]:
         """Return the best estimator of queries with these products with the rows, and squares."""
         values = _values(system, right)
+        values = np.where(np.abs(values).max(axis=0, initial=0.0) < 2**52, values, 0.0)
         small, below = _small(system, values)
         missed = _missed(system, small, below, right, norms)
         rounded = [column for column, each in enumerate(missed) if each]
@@ -292,9 +300,12 @@ class FamilySystem:
             return None
         far = (math.isqrt(missed) + 1 if missed else 0) / below
         rows, coefficients, rates, start = [], [], [], 0
+        parts = {*family.query.parts}
         for known in system.families:
             own = whole[start : start + known.family.rows]
             used, start = np.flatnonzero(own), start + known.family.rows
+            if used.size:
+                parts.update(known.family.query.parts)
             rest, shares = own[used], known.weights / known.weights.sum()
             for place, block in enumerate(known.blocks):
                 last = place == len(known.blocks) - 1
@@ -308,9 +319,6 @@ class FamilySystem:
         step = below
         if not rounded:
             step = int(np.gcd.reduce(merged[kept].astype(np.int64), initial=0)) or 1
-        parts = {*family.query.parts}.union(
-            *(known.family.query.parts for known in system.families)
-        )
         reach = sum(self.space.reach(part // 2) if part % 2 else 1 for part in parts)
         unit = Fraction(step, below)
         own, loud = merged[kept] / step, np.concatenate(rates)[kept]

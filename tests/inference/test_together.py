@@ -363,6 +363,59 @@ def test_what_is_cheap_crowds_nothing_out():
     assert min(each.variance for each in found) <= alone * (1 + 1e-6)
 
 
+def test_a_family_of_wide_scope_stands_aside():
+    """
+    In whose units the products of all others would be too large.
+    """
+    space = Space((100, 51, 21) + (10,) * 14)
+    history, hostile = History(space, RECORDS), History(space, RECORDS)
+    one = np.eye(10, dtype=np.int64)[0]
+    wide = LinearQuery.count(space, *(Factor((axis,), one) for axis in range(3, 17)))
+    labels = np.arange(51, dtype=np.int32)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(history_module, "DENSE_FAMILY", 0)
+        hostile.append(Family(wide, (1,), labels, 51), 0.5)
+    for each in (history, hostile):
+        for axes, scale in (((0, 1), 20.0), ((1, 2), 12.0)):
+            shape = [space.sizes[axis] for axis in axes]
+            rows = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+            each.append(Family(LinearQuery.count(space), axes, rows, rows.size), scale)
+    third = Factor((1,), (np.arange(51) % 3 == 0).astype(np.int64))
+    best = [
+        min(estimator.variance for estimator in each.estimators(LinearQuery.count(space, third)))
+        for each in (history, hostile)
+    ]
+    assert best[1] == pytest.approx(best[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("bits", [20, 28, 30])
+def test_queries_with_huge_coefficients_are_known_without_bias_or_not(bits):
+    """
+    Past what floats can hold, and where the rows of several measurements share a coefficient.
+    """
+    space = Space((6, 5))
+    labels = np.arange(30, dtype=np.int32).reshape(6, 5)
+    family = Family(LinearQuery.count(space), (0, 1), labels, 30)
+    system = FamilySystem(space, RECORDS)
+    for number, scale in enumerate((32.0, 1.0, 3.7)):
+        system.add(MeasuredFamily(family, 30 * number, scale))
+    for step in range(20):
+        one = np.full(6, 2**bits + 2**7 * (2 * step + 1), dtype=np.int64)
+        one[1] += 1
+        two = np.full(5, 2 ** (bits - 1) + 1, dtype=np.int64)
+        two[0] -= 1
+        query = LinearQuery.count(space, Factor((0,), one), Factor((1,), two))
+        ((found, _),) = system.estimators(Family(query))
+        if found is None:
+            continue
+        told = [Fraction(0)] * 30
+        for row, a in zip(found.rows.tolist(), found.coefficients.tolist(), strict=True):
+            told[row % 30] += Fraction(a) * found.unit
+        wanted = query.parts[0].dense((0, 1), space).reshape(-1).tolist()
+        bias = max(abs(t - w) for t, w in zip(told, wanted, strict=True)) * RECORDS
+        assert bias <= Fraction(found.slack) * found.unit * (1 + Fraction(1, 10**9))
+
+
 def test_a_family_that_is_measured_better_is_used_so():
     """
     Or worse: which of two is the nearest is looked at again.
