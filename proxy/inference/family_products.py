@@ -1,4 +1,4 @@
-"""Inner products of the rows of one family with those of another, exact and sparse.
+"""A family however often measured; inner products of its rows with those of another, exact.
 
 Two rows have a product where they share a cell.  Shapes: [rows of one, rows of two], int64.
 """
@@ -6,15 +6,33 @@ Two rows have a product where they share a cell.  Shapes: [rows of one, rows of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import sparse
 
-from proxy.inference.estimator import Integers
+from proxy.inference.dense_system import MeasuredFamily
+from proxy.inference.estimator import Floats, Integers, omega
 from proxy.inference.family import Family
 from proxy.inference.query import Factor, TooLargeError, contract
 
 MAX_CELLS = 2**19  # over which the products of two families are taken
+MAX_TIED = 2**23  # over which their conditions and labels, if these tie columns, are looked at
+
+
+@dataclass(eq=False)
+class Measured:
+    """The blocks of one family, whose first coefficient is positive; those of a block may be the
+    negative ones.
+    """
+
+    family: Family
+    blocks: list[MeasuredFamily] = field(default_factory=list)
+
+    @property
+    def weights(self) -> Floats:
+        """[blocks] ω² of each."""
+        return omega(np.array([1 / block.scale for block in self.blocks])) ** 2
 
 
 def products(one: Family, two: Family) -> sparse.csr_array:
@@ -37,6 +55,9 @@ def products(one: Family, two: Family) -> sparse.csr_array:
         other = two.query.parts.get(part)
         if other is None:
             continue
+        tied = {axis for f in (*term.factors, *other.factors) if len(f.axes) > 1 for axis in f.axes}
+        if space.cells(tied.union(axes)) > MAX_TIED:
+            raise TooLargeError("too many columns tied together")
         table = contract((*term.factors, *other.factors, *ones), axes)
         beside = space.cells(scope.difference(term.axes, other.axes, axes))
         times = term.scale * other.scale * beside

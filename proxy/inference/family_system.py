@@ -40,7 +40,7 @@ from proxy.inference.estimator import (
     omega,
 )
 from proxy.inference.family import Family
-from proxy.inference.family_products import MAX_CELLS, multiplied, products, scope_of
+from proxy.inference.family_products import MAX_CELLS, Measured, multiplied, products, scope_of
 from proxy.inference.query import TooLargeError
 from proxy.inference.space import Space
 
@@ -50,30 +50,18 @@ MAX_ROWS = 2**15  # that are solved together
 MAX_KEPT = 2**21  # pairs of rows whose products are kept, and looked up again
 MAX_SYSTEMS = 4  # that are kept
 COLUMNS = 64  # queries that are solved at once
+MAX_WORK = 2**25  # products of all queries, in a step
+MAX_TERMS = 2**19  # coefficients of COLUMNS queries, which are looked at one by one
 STEPS = 100  # of conjugate gradients
 VAIN = 10  # of them, in which none came nearer
-ROUNDS = 4  # of refinement, with exact residuals
+ROUNDS = 3  # of refinement, with exact residuals
+LOUDEST = 1e300  # the largest variance that is compared
 EXACT = 1e-9  # of the noise: the bias of what may stand for other estimators
 NEAR = 2.0**-10  # of the noise: a bias that may be more is of a query that is not in the span
 MAX_SUM = 2**53  # of the products of one row with those of a family
 
 
 Solved = tuple[Estimator | None, frozenset[bytes]]  # and the families that say no more of it
-
-
-@dataclass(eq=False)
-class Measured:
-    """The blocks of one family, whose first coefficient is positive; those of a block may be the
-    negative ones.
-    """
-
-    family: Family
-    blocks: list[MeasuredFamily] = field(default_factory=list)
-
-    @property
-    def weights(self) -> Floats:
-        """[blocks] ω² of each."""
-        return omega(np.array([1 / block.scale for block in self.blocks])) ** 2
 
 
 @dataclass(eq=False)
@@ -139,9 +127,8 @@ class FamilySystem:
         chosen = self._chosen(scope, cancellation)
         if chosen is None or family.query.zero:
             return none
-        keys = frozenset(known.family.key for known in chosen.families)
-        if not scope <= chosen.scope:
-            return [(None, keys)] * family.rows
+        if not scope <= chosen.scope or chosen.gram.nnz * family.rows > MAX_WORK:
+            return none
         try:
             parts = [self._right(known.family, family, chosen.scope) for known in chosen.families]
             squares = family.squares()
@@ -154,8 +141,13 @@ class FamilySystem:
             last = min(first + COLUMNS, family.rows)
             side = right[:, first:last].toarray()
             norms = [square // chosen.outside for square in squares[first:last]]
-            solved = self._solved(chosen, family, side, norms)
+            try:
+                solved = self._solved(chosen, family, side, norms, cancellation)
+            except TooLargeError:
+                return found + none[first:]
             found += zip(solved, _told(chosen, family.grid, side, norms, solved), strict=True)
+            if not any(solved):  # nor are the others
+                return found + none[last:]
         return found
 
     def _chosen(self, scope: frozenset[int], cancellation: Cancellation) -> System | None:
@@ -261,10 +253,15 @@ class FamilySystem:
     # --- solving -----------------------------------------------------------------------------
 
     def _solved(
-        self, system: System, family: Family, right: Integers, norms: Sequence[int]
+        self,
+        system: System,
+        family: Family,
+        right: Integers,
+        norms: Sequence[int],
+        cancellation: Cancellation,
     ) -> list[Estimator | None]:
         """Return the best estimator of queries with these products with the rows, and squares."""
-        values = _values(system, right)
+        values = _values(system, right, cancellation)
         values = np.where(np.abs(values).max(axis=0, initial=0.0) < 2**52, values, 0.0)
         small, below = _small(system, values)
         missed = _missed(system, small, below, right, norms)
@@ -357,12 +354,12 @@ def _told(
         alone = 2 * np.sum(shares[rows] ** 2, axis=0) / known.weights.max()
         for column in range(len(norms)):
             unknown = abs(spanned[column] - sizes[column]) > 1e-9 * sizes[column]
-            if unknown or best[column] <= alone[column] * (1 + 1e-9):
+            if unknown or best[column] <= min(alone[column] * (1 + 1e-9), LOUDEST):
                 told[column].add(known.family.key)
     return [frozenset(each) for each in told]
 
 
-def _values(system: System, right: Integers) -> Floats:
+def _values(system: System, right: Integers, cancellation: Cancellation) -> Floats:
     """Return a [n, m] of queries with these products with the rows, as near as floats come.
 
     Queries that meet different parts of the rows, as the groups of one GROUP BY may, are solved
@@ -376,7 +373,7 @@ def _values(system: System, right: Integers) -> Floats:
     one = ((owners[:, 0] < 0) | (owners.sum(axis=1) == right.shape[1])).all()
     side = right.sum(axis=1, keepdims=True) if one else right
     weights, real = system.omega, system.real
-    values = weights * _least(real, weights, weights * side)
+    values = weights * _least(real, weights, weights * side, cancellation)
     for _ in range(ROUNDS):
         below = np.clip(52 - np.frexp(np.abs(values).max(axis=0, initial=0.0))[1], 0, 62)
         whole = np.rint(np.ldexp(values, below)).astype(np.int64)
@@ -386,7 +383,7 @@ def _values(system: System, right: Integers) -> Floats:
         if (np.abs(rest) <= system.row_sum).all():
             break  # no nearer than whole numbers are
         rest = np.ldexp(rest.astype(np.float64), -below)
-        values = values + weights * _least(real, weights, weights * rest)
+        values = values + weights * _least(real, weights, weights * rest, cancellation)
     return values * (owners[parts, :1] == np.arange(right.shape[1])) if one else values
 
 
@@ -411,6 +408,8 @@ def _missed(
 ) -> list[int]:
     """Return ‖D q - Σ A_i h_i‖² of every query, exactly; of whole numbers A below 2**53."""
     rows, columns = np.nonzero(whole)
+    if len(rows) > MAX_TERMS:
+        raise TooLargeError("too many coefficients")
     numbers = whole[rows, columns].astype(np.int64)
     found = [scale * scale * norm for scale, norm in zip(below, norms, strict=True)]
     limb = 62 - system.row_sum.bit_length()  # bits of A whose products with G are exact in int64
@@ -429,7 +428,9 @@ def _missed(
     return found
 
 
-def _least(gram: sparse.csr_array, weights: Floats, right: Floats) -> Floats:
+def _least(
+    gram: sparse.csr_array, weights: Floats, right: Floats, cancellation: Cancellation
+) -> Floats:
     """Return the s of least norm with Ω G Ω s = right, [n, m], by conjugate gradients from 0.
 
     Rounding leads away from it once they are near, so the nearest is kept, and no nearer looked for
@@ -439,6 +440,7 @@ def _least(gram: sparse.csr_array, weights: Floats, right: Floats) -> Floats:
     towards, size = rest.copy(), np.sum(rest * rest, axis=0)
     best, least, enough, vain = found.copy(), size.copy(), size * 1e-28, 0
     for _ in range(STEPS):
+        cancellation()
         open_ = least > enough
         if not open_.any() or vain > VAIN:
             break

@@ -14,7 +14,7 @@ residual that floats bound below 2**63.  So  |bias| ≤ N Σ |error of a_i| S_i 
 (N the public bound on records, S_i the sensitivity); that bound, ``slack``, widens the interval.
 Where the refinement does not settle, there is no estimator: the caller measures instead.
 
-What does not fit into the dense system is used by itself (``singles``).
+What does not fit into it is used by itself (``singles``), and families ``together``.
 
 Shapes: m rows, r of them independent: Gram [m, m], T [m - r, r].
 Source: Xiao & Xiong, Theorem 3.1 with the generalized inverse of its footnote (the form is ours).
@@ -44,19 +44,17 @@ from proxy.inference.estimator import (
 from proxy.inference.family import Family
 from proxy.inference.products import Products, Stack, Structure, exact, stack, structure, wrap
 from proxy.inference.query import LinearQuery
+from proxy.inference.remembered import Remembered
 from proxy.inference.singles import Singles
 from proxy.inference.space import Space
 from proxy.inference.together import Together
 
-DENSE_ROWS = 2000  # rows in the dense system
-DENSE_FAMILY_ROWS = 600  # of which a family may be the last
+DENSE_ROWS, DENSE_FAMILY_ROWS = 2000, 600  # in the dense system; the last that is of a family
 DENSE_FAMILY = 128  # a larger family is used alone
 DENSE_CELLS = 2**22  # coefficients of a row: so is one of more
 FAMILY_CELLS = 2**19  # coefficients of all rows of a family: more would take seconds
-MAX_CACHED_ESTIMATORS = 10_000  # estimators that were good enough
 STEPS = 5  # of refinement
 FINEST, COARSEST = 2.0**-47, 2.0**-30  # of the bias, per record: enough, and the most there may be
-MAX_CACHED_QUERIES = 10_000  # queries whose estimators are kept while the history is as it is
 
 
 class History:
@@ -71,10 +69,8 @@ class History:
         self.singles = Singles(records, self._rates)
         self._independence = Independence(primes)
         self._stacks: dict[Structure, Stack] = {}
-        self._good_enough: dict[tuple[bytes, Fraction], Estimator] = {}
-        self._memory: dict[tuple[bytes, Fraction], list[Estimator]] = {}  # until a row changes
-        self._alone: dict[tuple[bytes, Fraction], list[Estimator]] = {}  # until then, too
-        self._together = Together(space, records, self.blocks)
+        self._good_enough, self._memory, self._alone = (Remembered() for _ in range(3))
+        self.together = Together(space, records, self.blocks)
         self._dense = Dense()
         self._held = 0  # coefficients of its rows
         self._norms: Floats = np.zeros(0)  # [places] ‖h‖
@@ -112,7 +108,7 @@ class History:
             self.singles.add_row(family.row(0), block.start, family.grid)
         else:
             self.singles.add_family(block)
-        self._together.add(block)
+        self.together.add(block)
         return block
 
     def _fits(self, family: Family) -> bool:
@@ -133,7 +129,7 @@ class History:
         """Forget the estimators that were found among the rows as they were."""
         self._memory.clear()
         self._alone.clear()
-        self._together.forget()
+        self.together.forget()
 
     def set_answers(self, block: MeasuredFamily, answers: Sequence[int]) -> None:
         """Fill in the answers of a planned block."""
@@ -153,10 +149,8 @@ class History:
         for rows in self._stacks.values():
             rows.truncate(places)
         self.singles.truncate(start)
-        self._together.truncate(start)
-        self._good_enough = {
-            k: e for k, e in self._good_enough.items() if e.rows.max(initial=-1) < start
-        }
+        self.together.truncate(start)
+        self._good_enough.truncate(start)
         self._independence.truncate(len(dense.basis))
         self._triangle.truncate(len(dense.basis))
         self._weights.truncate(len(dense.others))
@@ -235,6 +229,9 @@ class History:
         if k is None:
             return 0.0
         fixed = np.rint(np.ldexp(coordinates, k)).astype(np.int64)
+        moved = np.abs(column.real) @ np.abs(np.ldexp(coordinates, k) - fixed)
+        if not float(moved) < 2**62:
+            return 0.0
         total = int((column.wrapped * fixed).sum())
         return math.ldexp(int(wrap((norm << k) - total)), -k)
 
@@ -271,7 +268,7 @@ class History:
 
     def estimators(
         self, query: LinearQuery, cancellation: Cancellation = never_cancel
-    ) -> list[Estimator]:
+    ) -> Sequence[Estimator]:
         """Return unbiased estimators of a query: the best one, and those of single blocks.
 
         Empty where the query is not estimable from the history, or floats cannot say so safely.
@@ -281,43 +278,28 @@ class History:
         key = key_of(query)
         if key not in self._memory:
             cancellation()
-            if len(self._memory) > MAX_CACHED_QUERIES:
-                self._memory.clear()
-            alone = list(self.singles.estimators(query, but=self._together.told(key)))
+            alone = list(self.singles.estimators(query, but=self.together.told(key)))
             best = self._best(query)
-            found = [best, self._good_enough.get(key), *alone]
-            found += self._together.estimators(query, key, best, alone, cancellation)
-            self._memory[key] = [estimator for estimator in found if estimator is not None]
-        return self._memory[key]
+            found = [best, *self._good_enough.get(key), *alone]
+            found += self.together.estimators(query, key, best, alone, cancellation)
+            self._memory.put(key, [estimator for estimator in found if estimator is not None])
+        return self._memory.get(key)
 
     def alone(
         self, query: LinearQuery, cancellation: Cancellation = never_cancel
-    ) -> list[Estimator]:
+    ) -> Sequence[Estimator]:
         """Return the estimators of a query from a single row, and from single large families."""
         key = key_of(query)
         if key not in self._alone:
             cancellation()
-            if len(self._alone) > MAX_CACHED_QUERIES:
-                self._alone.clear()
-            self._alone[key] = list(self.singles.estimators(query))
-        return self._alone[key]
-
-    def prepare(
-        self,
-        family: Family,
-        rows: Sequence[LinearQuery],
-        cancellation: Cancellation = never_cancel,
-    ) -> None:
-        """Find at once what the families say together of every row of one."""
-        self._together.prepare(family, rows, cancellation)
+            self._alone.put(key, list(self.singles.estimators(query)))
+        return self._alone.get(key)
 
     def remember(self, query: LinearQuery, estimator: Estimator) -> None:
         """Remember an estimator that was good enough: the best of a longer history has less
         variance, and yet may put less mass on one interval.
         """
-        if len(self._good_enough) > MAX_CACHED_ESTIMATORS:
-            self._good_enough.clear()
-        self._good_enough[key_of(query)] = estimator
+        self._good_enough.put(key_of(query), [estimator])
 
     def estimate(self, estimator: Estimator) -> float:
         """Return θ̂, in answer units, rounded once."""
@@ -473,6 +455,12 @@ class History:
             return None
         beside = min(k, beside)  # a_D may be larger than a_B, and then is on a coarser grid
         a, d = np.rint(np.ldexp(own, k)), np.rint(np.ldexp(others, beside))
+        moved = float(norms @ np.abs(np.ldexp(own, k) - a))  # by rounding, in units of 2⁻ᵏ
+        if count:
+            far = self._norms[dense.others] @ np.abs(np.ldexp(others, beside) - d)
+            moved += math.ldexp(float(far), k - beside)
+        if not moved * float(norms.max(initial=0.0)) < 2**62:
+            return None
         total = np.einsum("ij,j->i", gram.wrapped[:rank, :rank], a.astype(np.int64))
         if count:
             whole = d.astype(np.int64) * wrap(1 << k - beside)

@@ -26,6 +26,7 @@ from proxy.inference.geometric import GeometricSum
 from proxy.inference.history import History
 from proxy.inference.query import LinearQuery
 
+SHORT = 512  # terms of a law that is remembered beside many others
 MAX_ROWS_BEST = 200  # in a larger family the first estimator that is enough is taken
 MAX_ROWS_TOPPED_UP = 8  # a larger family is measured as if nothing were known
 
@@ -58,7 +59,14 @@ class Allocation:
 
 def law(estimator: Estimator) -> GeometricSum:
     """Return the law of (θ̂ - θ) / unit, without the slack."""
-    return _law(estimator.coefficients.tobytes(), estimator.rates.tobytes())
+    of = estimator.coefficients.tobytes(), estimator.rates.tobytes()
+    return _law(*of) if len(estimator.rows) <= SHORT else _long_law(*of)
+
+
+@lru_cache(maxsize=64)
+def _long_law(coefficients: bytes, rates: bytes) -> GeometricSum:
+    """Return the law of many terms, of which few are remembered."""
+    return _law.__wrapped__(coefficients, rates)
 
 
 @lru_cache(maxsize=4096)
@@ -120,7 +128,7 @@ def estimators(
     if family.rows > MAX_ROWS_BEST:
         return list(_first_enough(history, target, cancellation))
     rows = list(map(family.row, range(family.rows)))
-    history.prepare(family, rows, cancellation)
+    history.together.prepare(family, rows, cancellation)
     return [best(history, row, half_width, delta, cancellation) for row in rows]
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from proxy.inference.dense_system import MeasuredFamily, key_of
-from proxy.inference.estimator import Cancellation, Estimator, Floats, Integers, mixed
+from proxy.inference.estimator import Cancellation, Estimator, Floats, Integers, mixed, never_cancel
 from proxy.inference.family import Family
 from proxy.inference.query import LinearQuery
 from proxy.inference.space import Space
@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 
 Key = tuple[bytes, Fraction]
 MAX_KNOWN = 1000  # queries whose estimators are kept, beside those of the last family
+MAX_ROWS = 2**21  # rows of these
 NONE: frozenset[bytes] = frozenset()
+
+
+def _rows(solved: Solved) -> int:
+    """Return how many rows an estimator has."""
+    return len(solved[0].rows) if solved[0] is not None else 0
 
 
 @dataclass(eq=False)
@@ -72,7 +78,10 @@ class Together:
         self._known.clear()
 
     def prepare(
-        self, family: Family, rows: Sequence[LinearQuery], cancellation: Cancellation
+        self,
+        family: Family,
+        rows: Sequence[LinearQuery],
+        cancellation: Cancellation = never_cancel,
     ) -> None:
         """Find at once what the families say of every row of one."""
         if self._large > 1 and family.rows > 1 and self._may_know(rows[0]):
@@ -101,7 +110,7 @@ class Together:
         if not self._large:
             return []
         many = (best is None and not alone) or len(alone) > 1 or len(query.parts) > 1
-        if len(self._known) > MAX_KNOWN:
+        if len(self._known) > MAX_KNOWN or sum(map(_rows, self._known.values())) > MAX_ROWS:
             self._known.clear()
         if key not in self._known and many and self._may_know(query):
             (self._known[key],) = self._system.estimators(Family(query), cancellation)
