@@ -6,7 +6,7 @@ posterior.  Source: Xiao & Xiong, Bayesian Inference under Differential Privacy.
 
     query, family     LinearQuery: exact integer coefficients; Family: the rows of one GROUP BY
     history           History: rows, weights, answers, and the best linear unbiased estimate
-    family_system     the best estimate from families of any size, together
+    families          what large families say, alone, together and beside the dense system
     laplace, mass     LaplaceSum: the paper's continuous posterior; its Monte Carlo and PC methods
     geometric         GeometricSum: the posterior of the noise that is drawn, never overstated
     accounting        Account: what every cell has paid, exactly

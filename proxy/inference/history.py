@@ -14,7 +14,7 @@ residual that floats bound below 2**63.  So  |bias| ≤ N Σ |error of a_i| S_i 
 (N the public bound on records, S_i the sensitivity); that bound, ``slack``, widens the interval.
 Where the refinement does not settle, there is no estimator: the caller measures instead.
 
-What does not fit into it is used by itself (``singles``), and families ``together``.
+What does not fit into it is used by itself (``families``), alone and together.
 
 Shapes: m rows, r of them independent: Gram [m, m], T [m - r, r].
 Source: Xiao & Xiong, Theorem 3.1 with the generalized inverse of its footnote (the form is ours).
@@ -41,13 +41,13 @@ from proxy.inference.estimator import (
     omega,
     whole_multiples,
 )
+from proxy.inference.families.singles import Singles
+from proxy.inference.families.together import Together
 from proxy.inference.family import Family
 from proxy.inference.products import Products, Stack, Structure, exact, stack, structure, wrap
 from proxy.inference.query import LinearQuery
 from proxy.inference.remembered import Remembered
-from proxy.inference.singles import Singles
 from proxy.inference.space import Space
-from proxy.inference.together import Together
 
 DENSE_ROWS, DENSE_FAMILY_ROWS = 2000, 600  # in the dense system; the last that is of a family
 DENSE_FAMILY = 128  # a larger family is used alone

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.engine import Engine
 from proxy.errors import InsufficientPrivilegeError, QueryCanceledError
-from proxy.inference.singles import Singles
+from proxy.inference.families.singles import Singles
 
 TEXT = "SELECT region, COUNT(*) AS n FROM cps1988 GROUP BY region ORDER BY n DESC"
 

@@ -11,8 +11,8 @@ import proxy.inference.history as history_module
 from proxy.experiment.blue import blue
 from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.estimator import mixed, omega
+from proxy.inference.families.system import FamilySystem
 from proxy.inference.family import Family
-from proxy.inference.family_system import FamilySystem
 from proxy.inference.history import History
 from proxy.inference.query import Factor, LinearQuery, Term
 from proxy.inference.space import Box, Space

@@ -2,7 +2,7 @@
 
 A family that is too large for the dense system says by itself what its rows add up to
 (``singles``).  Where several know a query, or none does by itself, they are solved together
-(``family_system``); and the best estimator from them is mixed with the best from the dense system.
+(``system``); and the best estimator from them is mixed with the best from the dense system.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from proxy.inference.query import LinearQuery
 from proxy.inference.space import Space
 
 if TYPE_CHECKING:
-    from proxy.inference.family_system import FamilySystem, Solved
+    from proxy.inference.families.system import FamilySystem, Solved
 
 Key = tuple[bytes, Fraction]
 MAX_KNOWN = 1000  # queries whose estimators are kept, beside those of the last family
@@ -48,7 +48,7 @@ class Together:
 
     @cached_property
     def _system(self) -> FamilySystem:
-        from proxy.inference.family_system import FamilySystem  # scipy's matrices take long
+        from proxy.inference.families.system import FamilySystem  # scipy's matrices take long
 
         system = FamilySystem(self.space, self.records)
         for block in self.blocks:

@@ -39,8 +39,8 @@ from proxy.inference.estimator import (
     never_cancel,
     omega,
 )
+from proxy.inference.families.products import MAX_CELLS, Measured, multiplied, products, scope_of
 from proxy.inference.family import Family
-from proxy.inference.family_products import MAX_CELLS, Measured, multiplied, products, scope_of
 from proxy.inference.query import TooLargeError
 from proxy.inference.space import Space
 
