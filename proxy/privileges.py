@@ -12,8 +12,8 @@ beyond its share when the policy gave it that share, which no statement of it mo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -46,33 +46,14 @@ class Cap:
 
 
 @dataclass(frozen=True)
-class Served:
-    """Whom another history serves (the shared one: whom it does not), and its part of budgets."""
-
-    history: str
-    members: tuple[str, ...]
-    share: Fraction
-
-    def total(self, of: Callable[[str | None], int]) -> int:
-        """Return the sum over the statements of this history, given that of a user, None: of all.
-
-        Nothing of it depends on the statements of another history.
-        """
-        members = sum(map(of, self.members))
-        return of(None) - members if self.history == SHARED else members
-
-
-EVERYBODY = Served(SHARED, (), Fraction(1))
-
-
-@dataclass(frozen=True)
 class Privileges:
     """What a user may do, see and spend."""
 
     user: str
     roles: frozenset[str] = ALL
-    served: Served = EVERYBODY  # by the history that serves them
-    others: tuple[Served, ...] = ()  # by the other histories
+    history: str = SHARED  # the name of the history that serves them
+    share: Fraction = Fraction(1)  # of every budget, set aside for this history
+    apart: Mapping[str, str] = field(default_factory=dict)  # users whom another than SHARED serves
     spend: bool = True
     caps: tuple[Cap, ...] = ()
     utility: Utility | None = None
@@ -94,15 +75,9 @@ class Privileges:
         """Whose statements the user may see: None for everybody's."""
         return None if AUDITOR in self.roles else self.user
 
-    @property
-    def history(self) -> str:
-        """The name of the history that serves them."""
-        return self.served.history
-
-    @property
-    def share(self) -> Fraction:
-        """The part of every budget that is set aside for this history."""
-        return self.served.share
+    def history_of(self, user: str) -> str:
+        """Return the name of the history that serves a user."""
+        return self.apart.get(user, SHARED)
 
 
 def users_of(policy: Policy) -> Users | None:
@@ -127,23 +102,16 @@ def privileges_of(policy: Policy, users: Users | None, user: str) -> Privileges:
     history = _history(policy, users, user)
     names = {*policy.analysts, *(users.users if users else ())}
     served = {name: _history(policy, users, name) for name in sorted(names | {user} - {""})}
-    by = {name: _served(policy, served, name) for name in (SHARED, history, *served.values())}
     return Privileges(
         user,
         listed.roles if listed else frozenset({ANALYST}) if user else ALL,
-        by.pop(history),
-        tuple(by.values()),
+        history,
+        share(policy, history),
+        {name: each for name, each in served.items() if each != SHARED},
         all(limit.spend for _, limit in _limits(policy, users, user)),
         tuple(_caps(policy, users, user, served)),
         listed.utility if listed else None,
     )
-
-
-def _served(policy: Policy, served: Mapping[str, str], history: str) -> Served:
-    """Return whom a history serves, given the history of every user."""
-    shared = history == SHARED
-    members = (n for n, h in served.items() if (h != SHARED if shared else h == history))
-    return Served(history, tuple(members), share(policy, history))
 
 
 def _limits(policy: Policy, users: Users | None, user: str) -> list[tuple[str, Analyst]]:

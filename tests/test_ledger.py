@@ -183,6 +183,7 @@ def test_spending_is_summed_by_user_and_time(ledger, clock):
     assert ledger.spent_by("ann", today + timedelta(seconds=1)) == 0
     assert ledger.spent_by(since=today) == 18
     assert ledger.spent_by("eve") == 0
+    assert ledger.spending(today) == {"ann": 7, "bob": 11}
     assert (ledger.answers_by("ann"), ledger.answers_by(), ledger.answers_by("ann", today)) == (
         3, 4, 2,
     )  # fmt: skip

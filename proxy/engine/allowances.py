@@ -7,18 +7,19 @@ statement that costs no more than the least that is left is not refused for want
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from functools import partial
 
 from proxy.accountant import Accountant
 from proxy.budgets import CELLS
 from proxy.inference.accounting import UNIT, budget_units
 from proxy.inference.query import Term
 from proxy.ledger import SHARED, Reads
-from proxy.privileges import Cap, Privileges
+from proxy.policy import Policy
+from proxy.privileges import Cap, Privileges, share
 
 
 @dataclass(frozen=True)
@@ -53,25 +54,32 @@ def spending_allowances(
     for period, budget in privacy.per.items():
         days = today.weekday() if period == "week" else 0
         since = (today - timedelta(days=days)).astimezone(UTC)
-        yield _of_period(f"this {period}", budget / privacy.unit.max_rows, privileges, reads, since)
+        part = budget / privacy.unit.max_rows
+        yield _of_period(f"this {period}", part, privileges, accountant.policy, reads, since)
 
 
 def _of_period(
-    name: str, budget: Fraction, privileges: Privileges, reads: Reads, since: datetime
+    name: str,
+    budget: Fraction,
+    privileges: Privileges,
+    policy: Policy,
+    reads: Reads,
+    since: datetime,
 ) -> Allowance:
     """Return what the user's history may spend of a period's budget: its share.
 
     What other histories have spent beyond theirs, since the policy was another then, is taken from
     it, as in ``budgets.shared_out``: they can spend no more, so that it does not move.
     """
-    spent_by = partial(reads.spent_by, since=since)
+    spent: Counter[str] = Counter()
+    for user, cost in reads.spending(since).items():
+        spent[privileges.history_of(user)] += cost
+    own = spent.pop(privileges.history, 0)
+    own += 0 if privileges.history == SHARED else reads.spent_unknown(since)
     beyond = sum(
-        max(other.total(spent_by) - budget_units(budget * other.share), 0)
-        for other in privileges.others
+        max(cost - budget_units(budget * share(policy, other)), 0) for other, cost in spent.items()
     )
-    spent = privileges.served.total(spent_by)
-    spent += 0 if privileges.history == SHARED else reads.spent_unknown(since)
-    return Allowance(name, max(budget_units(budget * privileges.share) - beyond, 0), spent)
+    return Allowance(name, max(budget_units(budget * privileges.share) - beyond, 0), own)
 
 
 def _bound(cap: Cap, reads: Reads) -> set[str]:

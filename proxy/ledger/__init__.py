@@ -126,6 +126,9 @@ class Reads(Protocol):
     def spent_by(self, user: str | None = None, since: datetime | None = None) -> int:
         """Return the sum of the costs of a user's statements (None: of everyone's)."""
 
+    def spending(self, since: datetime) -> Mapping[str, int]:
+        """Return the sum of the costs of each user's statements."""
+
     def spent_unknown(self, since: datetime | None = None) -> int:
         """Return the cost of statements that a restore knows by their cost only."""
 

@@ -87,6 +87,11 @@ class SQLiteReads(ABC):
         """Return the sum of the costs of a user's statements (None: of everyone's)."""
         return self._sum("cost", user, since)
 
+    def spending(self, since: datetime) -> Mapping[str, int]:
+        """Return the sum of the costs of each user's statements."""
+        sql = "SELECT user, sum(cost) FROM audit WHERE cost > 0 AND time >= ? GROUP BY user"
+        return dict(self._rows(sql, (since - EPOCH) // MICROSECOND))
+
     def spent_unknown(self, since: datetime | None = None) -> int:
         """Return what was spent in statements that a restore knows of by their cost only."""
         return self._sum("cost", None, since, " AND kind = 'restore'")

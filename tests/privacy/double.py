@@ -1,6 +1,7 @@
 """A ledger in memory, for audits of thousands of independent ledgers."""
 
 import copy
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -45,6 +46,12 @@ class MemoryLedger:
 
     def spent_by(self, user=None, since=None):
         return sum(line.cost for line in self._mine(user, since))
+
+    def spending(self, since):
+        spent = Counter()
+        for line in self._mine(None, since):
+            spent[line.user] += line.cost
+        return spent
 
     def spent_unknown(self, since=None):
         return 0
