@@ -83,7 +83,13 @@ class Side:
 
 
 class Recording(Side):
-    """Draws the real noise, at the scale that reaches the library."""
+    """Draws the real noise, at the scale that reaches the library; or, with a generator, noise of
+    that law that is the same in every run.
+    """
+
+    def __init__(self, cubes, generator=None):
+        super().__init__(cubes)
+        self._generator = generator
 
     def _drawn(self, scale, exact):
         real, asked = opendp.measurements.make_laplace, []
@@ -98,6 +104,9 @@ class Recording(Side):
         finally:
             opendp.measurements.make_laplace = real
         need(len(asked) == 1, "the noise is not one call of the library")
+        if self._generator is not None:
+            one, two = self._generator.geometric(-np.expm1(-1 / asked[0]), (2, len(exact)))
+            noise = (one - two).tolist()
         return Draw(asked[0], exact, noise)
 
 
@@ -227,8 +236,10 @@ class Outcome:
     transcript: list[str]
 
 
-def audit(world, seed, ledger=MemoryLedger, steps=STEPS):
+def audit(world, seed, ledger=MemoryLedger, steps=STEPS, *, repeated=False):
     """Attack one pair of neighbours, from the side that has the record or from the other.
+
+    ``repeated``: with noise that is the same in every run.
 
     Raises:
         AuditError: what is seen depends on the data, or is worth more than was charged.
@@ -244,7 +255,7 @@ def audit(world, seed, ledger=MemoryLedger, steps=STEPS):
         attacker = Attacker(seed, pair.cells[0], world)
         return Attack(world, ledger(world.policy), side, attacker).run(steps)
 
-    one = attack(Recording(here))
+    one = attack(Recording(here, np.random.default_rng(seed) if repeated else None))
     two = attack(Replaying(there, one.side.draws))
     for at, (left, right) in enumerate(zip(one.transcript, two.transcript, strict=True)):
         need(left == right, f"step {at} shows the data:\n{left}\nor\n{right}")
