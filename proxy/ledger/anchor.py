@@ -57,7 +57,8 @@ class Anchor(Protocol):
     def prepare(self, mark: Mark, previous: int) -> Callable[[], None]:
         """Write a mark as pending, inside its transaction; return what makes it durable.
 
-        ``previous`` is the ledger's last sequence: a pending mark past it was never committed.
+        ``previous`` is the ledger's last sequence: a pending mark past it was never committed,
+        and an anchor that does not hold it is not the one that the transaction began with.
         """
 
     def confirm(self, mark: Mark) -> None:
@@ -94,7 +95,9 @@ class FileAnchor:
         """Write a mark as pending, inside its transaction; return what makes it durable."""
         with self._locked() as file:
             (newest, slot), (_, other) = self._copies(file)
-            failed = newest and newest.pending and newest.sequence > previous
+            if not newest or newest.sequence < previous:
+                raise _replaced()
+            failed = newest.pending and newest.sequence > previous
             self._write(file, slot if failed else other, replace(mark, pending=True))
         return self._sync
 
@@ -103,7 +106,7 @@ class FileAnchor:
         with self._locked() as file:
             later = any(copy and copy.sequence > mark.sequence for copy, _ in self._copies(file))
             if not self._confirm(file, mark) and not later:
-                raise FileNotFoundError(errno.ENOENT, "it was replaced while it was in use")
+                raise _replaced()
 
     def advance(self, mark: Mark) -> None:
         """Remember a committed mark durably, unless a newer one is there."""
@@ -187,6 +190,10 @@ def sync_folder(folder: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+def _replaced() -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, "it was replaced while it was in use")
 
 
 def _line(mark: Mark) -> bytes:
