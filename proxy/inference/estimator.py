@@ -51,6 +51,19 @@ class Estimator:
         """[k] The coefficients c on unit noise, in answer units: the variance is 2‖c‖²."""
         return float(self.unit) * self.coefficients / omega(self.rates)
 
+    def before(self, row: int) -> bool:
+        """Whether it rests on no row from this one on."""
+        return bool(self.rows.max(initial=-1) < row)
+
+    def same(self, other: Estimator) -> bool:
+        """Whether it is another's equal: of the same answers, with the same weights."""
+        return self is other or (
+            (self.unit, self.slack) == (other.unit, other.slack)
+            and np.array_equal(self.rows, other.rows)
+            and np.array_equal(self.coefficients, other.coefficients)
+            and np.array_equal(self.rates, other.rates)
+        )
+
     @property
     def variance(self) -> float:
         """The variance of θ̂ - θ, in answer units squared."""

@@ -66,6 +66,11 @@ class Family:
         return digest.digest()
 
     @cached_property
+    def scope(self) -> frozenset[int]:
+        """The axes along which its rows vary."""
+        return frozenset({*self.query.axes, *self.axes})
+
+    @cached_property
     def covered(self) -> Factor | None:
         """The indicator of the cells that are in some row; None where all are."""
         inside = self.labels >= 0

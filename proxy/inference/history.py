@@ -54,7 +54,12 @@ DENSE_FAMILY = 128  # a larger family is used alone
 DENSE_CELLS = 2**22  # coefficients of a row: so is one of more
 FAMILY_CELLS = 2**19  # coefficients of all rows of a family: more would take seconds
 STEPS = 5  # of refinement
+GOOD_ENOUGH = 4  # estimators of a query that were good enough, which are remembered
 FINEST, COARSEST = 2.0**-47, 2.0**-30  # of the bias, per record: enough, and the most there may be
+
+
+def _rows(found: Sequence[Estimator]) -> int:
+    return sum(len(each.rows) for each in found)
 
 
 class History:
@@ -69,7 +74,8 @@ class History:
         self.singles = Singles(records, self._rates)
         self._independence = Independence(primes)
         self._stacks: dict[Structure, Stack] = {}
-        self._good_enough, self._memory, self._alone = (Remembered() for _ in range(3))
+        self._good_enough, self._memory, self._alone = (Remembered(_rows) for _ in range(3))
+        self._measured = 0  # the row after the last that has an answer
         self.together = Together(space, records, self.blocks)
         self._dense = Dense()
         self._held = 0  # coefficients of its rows
@@ -101,6 +107,8 @@ class History:
         self.blocks.append(block)
         self._rates += [1 / scale] * family.rows
         self.answers += list(answers) if answers is not None else [0] * family.rows
+        if answers is not None:
+            self._measured = len(self)
         if self._fits(family):
             for index, number in enumerate(block.rows):
                 self._append_row(family.row(index), number, family.grid)
@@ -134,6 +142,7 @@ class History:
     def set_answers(self, block: MeasuredFamily, answers: Sequence[int]) -> None:
         """Fill in the answers of a planned block."""
         self.answers[block.start : block.start + block.family.rows] = answers
+        self._measured = max(self._measured, block.start + block.family.rows)
 
     def truncate(self, blocks: int) -> None:
         """Forget the blocks from a number on: what was planned and not measured."""
@@ -150,7 +159,8 @@ class History:
             rows.truncate(places)
         self.singles.truncate(start)
         self.together.truncate(start)
-        self._good_enough.truncate(start)
+        self._measured = min(self._measured, start)
+        self._good_enough.revise(lambda found: [each for each in found if each.before(start)])
         self._independence.truncate(len(dense.basis))
         self._triangle.truncate(len(dense.basis))
         self._weights.truncate(len(dense.others))
@@ -276,30 +286,41 @@ class History:
         if query.zero:
             return [Estimator(Fraction(1), np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))]
         key = key_of(query)
-        if key not in self._memory:
+        known = self._memory.get(key)
+        if known is None:
             cancellation()
             alone = list(self.singles.estimators(query, but=self.together.told(key)))
             best = self._best(query)
-            found = [best, *self._good_enough.get(key), *alone]
+            found = [best, *(self._good_enough.get(key) or ()), *alone]
             found += self.together.estimators(query, key, best, alone, cancellation)
-            self._memory.put(key, [estimator for estimator in found if estimator is not None])
-        return self._memory.get(key)
+            known = [estimator for estimator in found if estimator is not None]
+            self._memory.put(key, known)
+        return known
 
     def alone(
         self, query: LinearQuery, cancellation: Cancellation = never_cancel
     ) -> Sequence[Estimator]:
         """Return the estimators of a query from a single row, and from single large families."""
         key = key_of(query)
-        if key not in self._alone:
+        known = self._alone.get(key)
+        if known is None:
             cancellation()
-            self._alone.put(key, list(self.singles.estimators(query)))
-        return self._alone.get(key)
+            known = list(self.singles.estimators(query))
+            self._alone.put(key, known)
+        return known
 
     def remember(self, query: LinearQuery, estimator: Estimator) -> None:
         """Remember an estimator that was good enough: the best of a longer history has less
         variance, and yet may put less mass on one interval.
+
+        The last few that rest on answers alone stay beside those that rest on rows that are
+        planned: these may be taken back.
         """
-        self._good_enough.put(key_of(query), [estimator])
+        known = self._good_enough.get(key_of(query)) or []
+        known = [*(each for each in known if not each.same(estimator)), estimator]
+        firm = [each for each in known if each.before(self._measured)]
+        planned = [each for each in known if not each.before(self._measured)]
+        self._good_enough.put(key_of(query), [*firm[-GOOD_ENOUGH:], *planned])
 
     def estimate(self, estimator: Estimator) -> float:
         """Return θ̂, in answer units, rounded once."""

@@ -60,7 +60,11 @@ class Allocation:
 def law(estimator: Estimator) -> GeometricSum:
     """Return the law of (θ̂ - θ) / unit, without the slack."""
     of = estimator.coefficients.tobytes(), estimator.rates.tobytes()
-    return _law(*of) if len(estimator.rows) <= SHORT else _long_law(*of)
+    return _law(*of) if _short(estimator) else _long_law(*of)
+
+
+def _short(estimator: Estimator) -> bool:
+    return len(estimator.rows) <= SHORT
 
 
 @lru_cache(maxsize=64)
@@ -94,7 +98,8 @@ def meets(estimator: Estimator, half_width: Fraction, delta: float) -> bool:
         within = math.nextafter(within, 0.0)
     if estimator.slack > 1e-6 * within:
         return False
-    return _meets(law(estimator), within - estimator.slack, 1 - delta)
+    evaluated = _meets if _short(estimator) else GeometricSum.meets
+    return evaluated(law(estimator), within - estimator.slack, 1 - delta)
 
 
 def best(
@@ -106,11 +111,11 @@ def best(
 ) -> Estimator | None:
     """Return the estimator of least variance among those that are enough, if one is."""
     known = history.estimators(query, cancellation)
-    enough = [estimator for estimator in known if meets(estimator, half_width, delta)]
-    chosen = min(enough, key=lambda estimator: estimator.variance, default=None)
-    if chosen is not None:
-        history.remember(query, chosen)
-    return chosen
+    for estimator in sorted(known, key=lambda estimator: estimator.variance):
+        if meets(estimator, half_width, delta):
+            history.remember(query, estimator)
+            return estimator
+    return None
 
 
 def estimators(
@@ -271,7 +276,8 @@ def combined(estimator: Estimator, rate: float, grid: Fraction) -> Estimator:
 
 def half_width(estimator: Estimator, delta: float) -> float:
     """Return half the length of the narrowest interval of confidence 1 - delta."""
-    within = _half_width(law(estimator), 1 - delta) + estimator.slack
+    evaluated = _half_width if _short(estimator) else GeometricSum.half_width
+    within = evaluated(law(estimator), 1 - delta) + estimator.slack
     return math.nextafter(within * float(estimator.unit), math.inf)
 
 

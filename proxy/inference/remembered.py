@@ -1,51 +1,54 @@
-"""Estimators that were found of queries, remembered within bounds on their number and rows."""
+"""What was found of queries, remembered within bounds on their number and on rows of estimators."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-
-from proxy.inference.estimator import Estimator
+from typing import Generic, TypeVar
 
 Key = tuple[bytes, Fraction]
+Found = TypeVar("Found")
 
 MAX_QUERIES = 10_000  # whose estimators are remembered
 MAX_ROWS = 2**21  # of these estimators together
 
 
 @dataclass(eq=False)
-class Remembered:
-    """The estimators of queries, by what tells a query from others."""
+class Remembered(Generic[Found]):
+    """What was found, by what tells a query from others; ``rows``: those that a find holds."""
 
-    _found: dict[Key, Sequence[Estimator]] = field(default_factory=dict)
+    rows: Callable[[Found], int]
+    _found: dict[Key, Found] = field(default_factory=dict)
     _rows: int = 0
 
     def __contains__(self, key: Key) -> bool:
         return key in self._found
 
-    def get(self, key: Key) -> Sequence[Estimator]:
-        """Return the estimators of a query, if they are remembered."""
-        return self._found.get(key, ())
+    def get(self, key: Key) -> Found | None:
+        """Return what was found of a query, if it is remembered."""
+        return self._found.get(key)
 
-    def put(self, key: Key, estimators: Sequence[Estimator]) -> None:
-        """Remember the estimators of a query; where there are too many, forget all others."""
-        if len(self._found) >= MAX_QUERIES or self._rows > MAX_ROWS:
+    def put(self, key: Key, found: Found) -> None:
+        """Remember what was found of a query; where that is too much, forget all others."""
+        self.update({key: found})
+
+    def update(self, found: Mapping[Key, Found]) -> None:
+        """Remember what was found of queries; where that is too much, forget all others."""
+        for key in found.keys() & self._found.keys():
+            self._rows -= self.rows(self._found.pop(key))
+        rows = sum(map(self.rows, found.values()))
+        if len(self._found) + len(found) > MAX_QUERIES or self._rows + rows > MAX_ROWS:
             self.clear()
-        self._found[key] = estimators
-        self._rows += sum(len(each.rows) for each in estimators)
+        self._found |= found
+        self._rows += rows
 
     def clear(self) -> None:
         """Forget all."""
         self._found, self._rows = {}, 0
 
-    def truncate(self, row: int) -> None:
-        """Forget the estimators that rest on rows from a number on."""
-        kept = {
-            key: [each for each in estimators if each.rows.max(initial=-1) < row]
-            for key, estimators in self._found.items()
-        }
+    def revise(self, left: Callable[[Found], Found]) -> None:
+        """Replace each find by what is left of it, and forget those of which nothing is."""
+        kept = {key: left(found) for key, found in self._found.items()}
         self.clear()
-        for key, estimators in kept.items():
-            if estimators:
-                self.put(key, estimators)
+        self.update({key: found for key, found in kept.items() if found})

@@ -1,8 +1,10 @@
 """The paper's worked example, and the best estimate against dense linear algebra."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -265,3 +267,32 @@ def test_a_row_that_is_nearly_another_is_kept_beside_it():
     dense = blue([[10**3, 0], [10**3, -1e-3], [10**3, 2e-3]], w, [1000, 900, 1205], [0, 1e-3])
     assert best.variance == pytest.approx(dense.variance, rel=1e-6)
     assert best.slack < 1e-6
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(1, 27),
+    st.lists(
+        st.tuples(st.sampled_from(range(1, 8)), st.floats(0.05, 2000)), min_size=2, max_size=6
+    ),
+)
+@example(24, [(7, 3.0), (7, 7.0), (7, 1234.5)])
+@example(27, [(7, 3.0), (7, 3.0), (7, 0.1)])
+def test_the_bias_is_no_more_than_it_says_in_cubes_of_any_size(digits, measured):
+    """
+    Of 10 to 10**27 cells: what rounding leaves of the coefficients, which add up 10**27 times, is
+    in the slack, by rational arithmetic; counts of some of three parts.
+    """
+    space, records = Space((3, *[10] * (digits - 1)), ()), 1000
+    parts = {n: np.array([n & 1, n >> 1 & 1, n >> 2], dtype=np.int64) for n in range(1, 8)}
+    asked = {n: LinearQuery.count(space, Factor((0,), part)) for n, part in parts.items()}
+    history = History(space, records)
+    rows = [n for n, _ in measured]
+    for n, scale in measured:
+        history.append(Family(asked[n]), scale)
+    for n, query in asked.items():
+        for found in history.estimators(query):
+            missed = parts[n].astype(object)
+            for row, a in zip(found.rows.tolist(), found.coefficients.tolist(), strict=True):
+                missed = missed - found.unit * Fraction(a) * parts[rows[row]].astype(object)
+            assert max(map(abs, missed)) * records <= found.unit * Fraction(found.slack)

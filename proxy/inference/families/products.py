@@ -44,7 +44,7 @@ def products(one: Family, two: Family) -> sparse.csr_array:
         TooLargeError: there are too many, or they are too large.
     """
     space = one.query.space
-    axes, scope = tuple(sorted({*one.axes, *two.axes})), scope_of(one) | scope_of(two)
+    axes, scope = tuple(sorted({*one.axes, *two.axes})), one.scope | two.scope
     if space.cells(axes) > MAX_CELLS:
         raise TooLargeError("too many inner products")
     ones = [Factor((a,), np.ones(space.sizes[a], dtype=np.int64)) for a in axes]
@@ -79,11 +79,6 @@ def multiplied(products: sparse.csr_array, times: int, most: int) -> sparse.csr_
         return products
     largest = max(int(abs(products).sum(axis=axis).max()) for axis in (0, 1))
     return None if largest * times > most else products * times
-
-
-def scope_of(family: Family) -> frozenset[int]:
-    """Return the axes along which the rows of a family vary."""
-    return frozenset({*family.query.axes, *family.axes})
 
 
 def _over(family: Family, axes: Sequence[int], shape: tuple[int, ...]) -> Integers:

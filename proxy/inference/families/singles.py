@@ -87,8 +87,8 @@ class Singles:
     def _alone(self, query: LinearQuery, block: MeasuredFamily) -> Estimator | None:
         """Return the estimator from the rows of one large family, if it spans the query."""
         family = block.family
-        if not set(query.axes) <= {*family.query.axes, *family.axes} or not set(query.parts) <= set(
-            family.query.parts
+        if not (
+            family.scope.issuperset(query.axes) and query.parts.keys() <= family.query.parts.keys()
         ):
             return None
         if not family.may_span(query):

@@ -39,7 +39,7 @@ from proxy.inference.estimator import (
     never_cancel,
     omega,
 )
-from proxy.inference.families.products import MAX_CELLS, Measured, multiplied, products, scope_of
+from proxy.inference.families.products import MAX_CELLS, Measured, multiplied, products
 from proxy.inference.family import Family
 from proxy.inference.query import TooLargeError
 from proxy.inference.space import Space
@@ -123,7 +123,7 @@ class FamilySystem:
         families, by key, that by themselves do not know it, or no better.
         """
         none: list[Solved] = [(None, frozenset())] * family.rows
-        scope = scope_of(family)
+        scope = family.scope
         chosen = self._chosen(scope, cancellation)
         if chosen is None or family.query.zero:
             return none
@@ -155,8 +155,8 @@ class FamilySystem:
         order = sorted(
             self._families.items(),
             key=lambda item: (
-                not scope <= scope_of(item[1].family),
-                not scope & scope_of(item[1].family),
+                not scope <= item[1].family.scope,
+                not scope & item[1].family.scope,
                 -item[1].weights.sum() * float(item[1].family.sensitivity) ** 2,
             ),
         )
@@ -190,7 +190,7 @@ class FamilySystem:
 
     def _width(self, key: bytes) -> int:
         """Return the cells of the scope of a family."""
-        return self.space.cells(scope_of(self._families[key].family))
+        return self.space.cells(self._families[key].family.scope)
 
     def _cells(self, one: bytes, two: bytes) -> int:
         """Return over how many cells the products of the rows of two families are taken."""
@@ -220,7 +220,7 @@ class FamilySystem:
     def _assembled(self, names: Sequence[bytes]) -> System | None:
         """Return the system of some families; None where its products are too large."""
         families = tuple(self._families[name] for name in names)
-        scopes = [scope_of(known.family) for known in families]
+        scopes = [known.family.scope for known in families]
         scope = frozenset[int]().union(*scopes)
         parts: list[Any] = []
         for one, mine in zip(names, scopes, strict=True):
@@ -244,7 +244,7 @@ class FamilySystem:
         Raises:
             TooLargeError: there are too many, or they are too large.
         """
-        times = self.space.cells(scope - scope_of(one) - scope_of(two))
+        times = self.space.cells(scope - one.scope - two.scope)
         made = multiplied(products(one, two), times, 2**61)
         if made is None:
             raise TooLargeError("inner products past 2**61")

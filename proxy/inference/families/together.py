@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,14 +18,12 @@ from proxy.inference.dense_system import MeasuredFamily, key_of
 from proxy.inference.estimator import Cancellation, Estimator, Floats, Integers, mixed, never_cancel
 from proxy.inference.family import Family
 from proxy.inference.query import LinearQuery
+from proxy.inference.remembered import Key, Remembered
 from proxy.inference.space import Space
 
 if TYPE_CHECKING:
     from proxy.inference.families.system import FamilySystem, Solved
 
-Key = tuple[bytes, Fraction]
-MAX_KNOWN = 1000  # queries whose estimators are kept, beside those of the last family
-MAX_ROWS = 2**21  # rows of these
 NONE: frozenset[bytes] = frozenset()
 
 
@@ -44,7 +41,9 @@ class Together:
     blocks: Sequence[MeasuredFamily]  # of the history
     _large: int = 0  # families that are not in the dense system
     _families: dict[bytes, Family] = field(default_factory=dict)  # each once
-    _known: dict[Key, Solved] = field(default_factory=dict)  # until a row changes
+    _known: Remembered[Solved] = field(  # until a row changes
+        default_factory=lambda: Remembered(_rows)
+    )
 
     @cached_property
     def _system(self) -> FamilySystem:
@@ -86,13 +85,14 @@ class Together:
         """Find at once what the families say of every row of one."""
         if self._large > 1 and family.rows > 1 and self._may_know(rows[0]):
             keys = [key_of(row) for row in rows]
-            if not self._known.keys() >= {*keys}:
+            if any(key not in self._known for key in keys):
                 found = self._system.estimators(family, cancellation)
-                self._known.update(zip(keys, found, strict=True))
+                self._known.update(dict(zip(keys, found, strict=True)))
 
     def told(self, key: Key) -> frozenset[bytes]:
         """Return the families, by key, that are known to say no more of a query than all do."""
-        return self._known[key][1] if key in self._known else NONE
+        known = self._known.get(key)
+        return known[1] if known else NONE
 
     def estimators(
         self,
@@ -110,11 +110,10 @@ class Together:
         if not self._large:
             return []
         many = (best is None and not alone) or len(alone) > 1 or len(query.parts) > 1
-        if len(self._known) > MAX_KNOWN or sum(map(_rows, self._known.values())) > MAX_ROWS:
-            self._known.clear()
         if key not in self._known and many and self._may_know(query):
-            (self._known[key],) = self._system.estimators(Family(query), cancellation)
-        together = self._known[key][0] if key in self._known else None
+            self._known.put(key, *self._system.estimators(Family(query), cancellation))
+        known = self._known.get(key)
+        together = known[0] if known else None
         other = together or min(alone, key=lambda each: each.variance, default=None)
         if best is None or other is None:
             return [together]
@@ -124,7 +123,7 @@ class Together:
         """Return False where a query varies along axes together that no family has together."""
         return all(
             any(
-                part in family.query.parts and needed <= {*family.query.axes, *family.axes}
+                part in family.query.parts and needed <= family.scope
                 for family in self._families.values()
             )
             for part, needed in (

@@ -1,0 +1,127 @@
+"""What is remembered of queries: within its bounds, and nothing is forgotten by a mere look."""
+
+import gc
+import math
+import weakref
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import proxy.inference.plan as planning
+import proxy.inference.remembered as remembered
+from proxy.inference.estimator import Estimator
+from proxy.inference.family import Family
+from proxy.inference.history import History
+from proxy.inference.plan import AccuracyTarget, Allocation
+from proxy.inference.query import LinearQuery
+from proxy.inference.remembered import Remembered
+from proxy.inference.space import Space
+
+SPACE = Space((2, 3), ())
+
+
+def grouped(*axes):
+    """COUNT(*) by some columns."""
+    sizes = tuple(SPACE.sizes[axis] for axis in axes)
+    labels = np.arange(math.prod(sizes), dtype=np.int32).reshape(sizes)
+    return Family(LinearQuery.count(SPACE), axes, labels, labels.size)
+
+
+TARGETS = [
+    AccuracyTarget(grouped(*axes), Fraction(half), 0.05)
+    for axes in ((), (0,), (1,), (0, 1))
+    for half in (5, 7, 10, 14, 20, 28, 40)
+]
+statements = st.lists(
+    st.lists(st.sampled_from(TARGETS), min_size=1, max_size=2), min_size=2, max_size=6
+)
+
+
+def known(history, rows):
+    """What is known of queries, without what is rebuilt anyway."""
+    history._forget()
+    return [
+        {(e.unit, *e.rows, *e.coefficients, e.slack) for e in history.estimators(row)}
+        for row in rows
+    ]
+
+
+@settings(max_examples=60)
+@given(statements)
+def test_a_plan_that_is_taken_back_leaves_no_trace(asked):
+    """
+    After statements that were paid for, an EXPLAIN, or a refusal, of others.
+    """
+    *measured, planned = asked
+    history = History(SPACE, 1000)
+    for each in measured:
+        kept = len(history.blocks)
+        planning.plan(history, each, Allocation())
+        for block in history.blocks[kept:]:
+            history.set_answers(block, [0] * block.family.rows)
+    families = [target.family for each in asked for target in each]
+    rows = [family.row(i) for family in families for i in range(family.rows)]
+    before, kept = known(history, rows), len(history.blocks)
+    planning.plan(history, planned, Allocation())
+    history.truncate(kept)
+    assert known(history, rows) == before
+
+
+actions = st.lists(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 6)), min_size=1, max_size=4)
+    | st.integers(1, 6),
+    max_size=12,
+)
+
+
+@given(actions)
+def test_the_bounds_are_those_of_what_is_there(actions):
+    """
+    Finds of so many rows, each put once or several at a time, again, and revised.
+    """
+    remembered_here = Remembered(lambda found: found)
+    for action in actions:
+        if isinstance(action, int):
+            remembered_here.revise(lambda found, most=action: min(found, most))
+        else:
+            remembered_here.update({(bytes([key]), Fraction(1)): rows for key, rows in action})
+        there = remembered_here._found
+        assert remembered_here._rows == sum(there.values())
+
+
+def test_what_is_too_much_is_forgotten_but_for_the_newest(monkeypatch):
+    """
+    By number, and by rows; never a part of what was found together.
+    """
+    for bound in ("MAX_QUERIES", "MAX_ROWS"):
+        with monkeypatch.context() as patch:
+            patch.setattr(remembered, bound, 5)
+            here = Remembered(lambda found: found)
+            keys = [(bytes([i]), Fraction(1)) for i in range(20)]
+            for key in keys[:5]:
+                here.put(key, 1)
+            assert all(key in here for key in keys[:5])
+            here.put(keys[0], 1)  # again: it counts once
+            assert all(key in here for key in keys[:5])
+            here.update(dict.fromkeys(keys[5:], 1))
+            assert not any(key in here for key in keys[:5])
+            assert all(key in here for key in keys[5:])
+            here.put(keys[0], 1)
+            assert sum(key in here for key in keys) == 1
+
+
+def test_few_laws_of_many_terms_are_kept():
+    """
+    What was evaluated of them goes with them.
+    """
+    laws = []
+    for number in range(70):
+        rates = np.full(planning.SHORT + 1, 0.5 + number / 100)
+        own = Estimator(Fraction(1), np.arange(len(rates)), np.ones(len(rates)), rates)
+        planning.meets(own, Fraction(10**4), 0.05)
+        planning.half_width(own, 0.05)
+        laws.append(weakref.ref(planning.law(own)))
+    gc.collect()
+    assert sum(law() is not None for law in laws) == 64
