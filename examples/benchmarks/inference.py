@@ -25,6 +25,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
 import numpy as np
 
+from proxy.engine.cache import Cache
 from proxy.inference import plan
 from proxy.inference.family import Family
 from proxy.inference.history import History
@@ -241,11 +242,12 @@ def warm():
             ]
             for sql in inferred:  # compiled once; those that are measured are new each time
                 cursor.execute(sql)
-            accountant = connection._engine._accountants["shared"]
+            accountant = connection._engine.planner._accountants["shared"]
 
             def anew():
                 forget(accountant.history)
                 accountant.cache.clear()
+                connection._engine._cache = Cache()
 
             _statements("inferred", cursor, inferred * 2, rows, 5, anew)
             _statements("inferred", cursor, inferred * 2, rows, 5, lambda: None, " (asked again)")

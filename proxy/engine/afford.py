@@ -99,7 +99,7 @@ def afford(
     Raises:
         InsufficientBudgetError: of some number it affords nothing that says anything.
     """
-    bill, records = measurer.session.bill, accountant.history.records
+    bill, records = measurer.asker.bill, accountant.history.records
     rest = None if bill is None else bill.rest
     if bill is None or bill.limit is None or rest is None:
         return Afforded(goals, progress)
@@ -154,7 +154,7 @@ def _require_known(
     asked: int | None,
 ) -> None:
     """Refuse a statement of which some number would be unknown, unless a first look was paid."""
-    history, bill = accountant.history, measurer.session.bill
+    history, bill = accountant.history, measurer.asker.bill
     paid = bill is not None and bill.charged
     if all(
         (paid and not isinstance(goal, AbsoluteGoal))

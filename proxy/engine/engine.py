@@ -1,10 +1,11 @@
 """A SQL text enters, a result leaves: read this first.
 
     sql/         parse, bind, compile: the text becomes releases of linear queries over the domain
-    goals.py     how good each number must be
-    infer.py     plan: each number inferred from the history, or measured with least budget
-    measure.py   one ledger transaction: check every budget, draw the noise, commit
-    infer.py     estimate and interval of every number from the (now longer) history
+    planner.py   whose turn it is, and what is left
+      goals/       how good each number must be
+      infer.py     plan: each number inferred from the history, or measured with least budget
+      measure.py   one ledger transaction: check every budget, draw the noise, commit
+      infer.py     estimate and interval of every number from the (now longer) history
     result.py    post-process: the outer SQL runs on the noisy relation
     cache.py     results of free statements, given again while the history is as it was
 
@@ -17,34 +18,36 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 from datetime import datetime, tzinfo
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import proxy.engine.cache as cache
 import proxy.engine.reports as reports
 import proxy.policy as policies
-from proxy.accountant import LEFT, Accountant
+from proxy.accountant import LEFT
 from proxy.budgets import limits
-from proxy.engine.allowances import Allowance, allowances, least, spending_allowances
+from proxy.engine.allowances import Allowance
 from proxy.engine.answers import Result
-from proxy.engine.bill import Bill
+from proxy.engine.cache import Cache, key_of
 from proxy.engine.compiler import Compiler, LocalCompiler
-from proxy.engine.goals import Goal, goal_for
-from proxy.engine.infer import forecast, infer
-from proxy.engine.measure import Cube, Curator, Measurer, Sampler
-from proxy.engine.outcomes import Inference
+from proxy.engine.measure import Cube, Curator, Sampler
+from proxy.engine.planner import (
+    Explained,
+    LocalPlanner,
+    Planner,
+    Setup,
+    cost_in_errors,
+    cubes,
+    opened,
+)
 from proxy.engine.reports import BudgetReport, HistoryLine
-from proxy.engine.result import Relations, present
+from proxy.engine.result import present
 from proxy.engine.session import Session
-from proxy.errors import Error, StateError
+from proxy.errors import StateError
 from proxy.files import enter
-from proxy.inference.accounting import UNIT, budget_units
-from proxy.inference.query import Term
 from proxy.ledger import Ledger
-from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy import Policy
 from proxy.privileges import ANALYST, Privileges, privileges_of, require_supported, users_of
 from proxy.protection import protection
@@ -53,13 +56,10 @@ from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.sql.evaluator.sandbox import Child
 from proxy.sql.program import Command, Program
 from proxy.sql.statement import Released, program_key
-from proxy.state import anchor_path, ledger_path, state_folder
-from proxy.steward import arranged, open_cube, same_policy, take_users, upgrade
+from proxy.state import state_folder
+from proxy.steward import arranged, same_policy, take_users, upgrade
 
-WAIT = 0.05  # seconds between two looks whether a statement that waits is cancelled
 NOTHING: Released = {}
-FIRST = 0.01  # of the budget: what the first look of what is met in steps may cost
-FIRST_OF_LIMIT = 0.1  # of what the statement may cost: no more than that
 EMBEDDED_USER = ""  # the user of an embedded connection that names none
 
 
@@ -77,17 +77,24 @@ class Engine:
         evaluator: Evaluator | None = None,
     ) -> None:
         self.policy = policy
+        self.folder: Path | None = None  # of the state, where it is one
         self._clock = clock
         self.ledger = ledger
-        self._curator = Curator(cube, sampler)
         self._evaluator = evaluator or Evaluator(policy.domain)
-        self._compiler: Compiler = LocalCompiler(policy, self._evaluator)
-        self._limits = limits(policy, self._evaluator)
         self.wishes = defaults(policy)
-        self._lock = threading.RLock()
-        self._accountants: dict[str, Accountant] = {}
         self.users = users_of(policy)
         self.protection = protection(policy, self._evaluator, self.users)
+        self.compiler: Compiler = LocalCompiler(policy, self._evaluator)
+        self.planner: Planner = LocalPlanner(
+            policy,
+            ledger,
+            Curator(cube, sampler),
+            limits(policy, self._evaluator),
+            self.protection.digest,
+            self.wishes,
+            self._now,
+        )
+        self._cache = Cache()
 
     @classmethod
     def open(
@@ -110,31 +117,37 @@ class Engine:
         require_supported(loaded)
         folder = state_folder(loaded, state)
         enter(folder)
-        ledger = SQLiteLedger.open(
-            ledger_path(folder), dataset=loaded.dataset, anchor=anchor_path(folder)
-        )
+        ledger = opened(loaded, folder)
         evaluator = None
         try:
             upgrade(loaded, folder, ledger)
             loaded = arranged(loaded, ledger)
-
-            def cube(snapshot: int) -> Cube:
-                current = ledger.snapshot()
-                if current.id != snapshot:
-                    raise StateError("the cube has been rebuilt meanwhile", hint="connect again")
-                return open_cube(loaded, folder, ledger.id, current)
-
+            cube = cubes(loaded, folder, ledger)
             evaluator = Evaluator(loaded.domain, Child() if sandbox else None)
             engine = cls(loaded, ledger, cube, sampler=sampler, evaluator=evaluator)
             same_policy(loaded, engine.protection, ledger)
             cube(ledger.snapshot().id)
             take_users(loaded, engine.users, ledger)
+            engine.folder = folder
             return engine
         except BaseException:
             if evaluator is not None:
                 evaluator.close()
             ledger.close()
             raise
+
+    def through(self, compiler: Compiler, planner: Planner) -> Engine:
+        """Return the same engine, whose statements are read and planned elsewhere."""
+        other = copy(self)
+        other.compiler, other.planner = compiler, planner
+        return other
+
+    def setup(self) -> Setup:
+        """Return what a planner in another process starts from."""
+        assert self.folder is not None
+        found = limits(self.policy, self._evaluator)
+        digest = self.protection.digest
+        return Setup(self.policy, self.folder, self.users, found, digest, self.wishes)
 
     def session(
         self,
@@ -179,7 +192,7 @@ class Engine:
             for key, program in statement.first:
                 earlier.append(self._run(program, session, shown=False))
                 released[key] = earlier[-1].rows
-            with self._cost_in_errors(session):
+            with cost_in_errors(session, self.left):
                 statement = self._completed(statement, text, session, now, released)
         return self._run(statement, session).after(earlier)
 
@@ -188,60 +201,33 @@ class Engine:
     ) -> Result:
         """Answer one program; ``shown``: with columns beside numbers, if wanted."""
         settings = session.settings if shown else session.settings.having(COLUMNS, "off")
-        with self._turn(session):
-            session.renew_privileges()
-            if statement.releases:
-                session.privileges.require(ANALYST)
-            accountant = self._accountant(session.privileges)
-            key = cache.key_of(statement, session)
-            accountant.catch_up(self.ledger)
-            if result := cache.recall(accountant, key, statement):
-                self.ledger.note("inferred", session.user, statement.text)
-                allowance = self._left(accountant, session)  # another day may have begun
-                return replace(result, left=allowance.left, left_of=allowance.name)
-            goals = self._goals(statement, session)
-            if session.bill:
-                session.bill = session.bill.continued()
-            else:
-                session.bill = self._bill(accountant, statement, session)
-            with self._cost_in_errors(session):
-                inference = self._answer(accountant, goals, statement.text, session, spend)
-            relations = self._relations(statement, session)
-            left, in_cells = self._left(accountant, session), accountant.left()
-            history = accountant.sequence
-        with self._cost_in_errors(session), self._running(session):
+        session.renew_privileges()
+        if statement.releases:
+            session.privileges.require(ANALYST)
+        key = key_of(statement, session)
+        if result := self._cache.recall(self.ledger.sequence(), key, statement):
+            session.check_canceled()
+            self.ledger.note("inferred", session.user, statement.text)
+            allowance = self.left(session.privileges)  # another day may have begun
+            return replace(result, left=allowance.left, left_of=allowance.name)
+        answered = self.planner.answered(statement, session, spend)
+        session.bill = answered.bill
+        with cost_in_errors(session, self.left), self._running(session):
             result = present(
                 statement,
-                inference,
-                relations,
+                answered.inference,
+                answered.relations,
                 settings,
-                self._of(session),
-                left,
-                in_cells,
+                self.compiler,
+                answered.allowance,
+                answered.left_in_cells,
                 session.check_canceled,
                 told=shown,
             )
-        with self._lock:
-            if inference.final and accountant.sequence == history:
-                cache.remember(accountant, key, statement, result)
+        self._cache.put(answered.sequence, self._left_key(session.privileges), answered.allowance)
+        if answered.inference.final:
+            self._cache.remember(answered.sequence, key, statement, result)
         return result
-
-    def _answer(
-        self,
-        accountant: Accountant,
-        goals: Sequence[Goal],
-        text: str,
-        session: Session,
-        spend: bool,
-    ) -> Inference:
-        """Plan, measure and infer every number."""
-        return infer(accountant, goals, self._measurer(text, session, spend))
-
-    def _measurer(self, text: str, session: Session, spend: bool) -> Measurer:
-        """Return the measurer of one statement."""
-        return Measurer(
-            self._curator, self.ledger, session, text, self._now, session.check_canceled, spend
-        )
 
     def compile(
         self,
@@ -260,7 +246,7 @@ class Engine:
                 text, self.policy, settings.texts, settings.views, session.dialect, now,
                 released=released,
             )  # fmt: skip
-            return self._of(session).compile(key)
+            return self.compiler.compile(key)
 
     def _completed(
         self, program: Program, text: str, session: Session, now: datetime, released: Released
@@ -271,38 +257,6 @@ class Engine:
         if {key for key, _ in complete.first} & released.keys():  # it would pay for ever
             raise StateError("the statement does not mean the same any more", hint="try again")
         return complete
-
-    def _of(self, session: Session) -> Compiler:
-        """Return what reads the texts of a session."""
-        return session.compiler or self._compiler
-
-    @contextmanager
-    def _cost_in_errors(self, session: Session) -> Iterator[None]:
-        """Add to an error the cost of the statement's earlier steps, and what is left."""
-        try:
-            yield
-        except Error as error:
-            if session.bill is not None and session.bill.first:
-                error.cost = session.bill.cost() / UNIT
-                with self._lock:
-                    left = self._left(self._accountant(session.privileges), session)
-                cost = (
-                    f"what it measured before is kept, and free to ask again: cost "
-                    f"{error.cost:.4g}, left {left}"
-                )
-                error.hint = f"{error.hint}; {cost}" if error.hint else cost
-            raise
-
-    @contextmanager
-    def _turn(self, session: Session) -> Iterator[None]:
-        """Wait until no other statement plans or measures, unless this one is cancelled."""
-        while not self._lock.acquire(timeout=WAIT):
-            session.check_canceled()
-        try:
-            session.check_canceled()
-            yield
-        finally:
-            self._lock.release()
 
     @contextmanager
     def _running(self, session: Session) -> Iterator[None]:
@@ -318,36 +272,11 @@ class Engine:
         if session.thread is not None:
             self._evaluator.interrupt(session.thread)
 
-    def _goals(self, program: Program, session: Session) -> list[Goal]:
-        """Return the goal of every number of a statement."""
-        budget, limit = float(self.policy.privacy.budget), session.limit(program)
-        most = budget if limit is None else min(budget, float(limit))
-        first = min(budget * FIRST, most * FIRST_OF_LIMIT)
-        return [
-            goal_for(number, release, most, first, session.wishes, self.wishes)
-            for release in program.releases
-            for number in release.numbers
-        ]
-
-    def _bill(self, accountant: Accountant, program: Program, session: Session) -> Bill:
-        """Return the bill of a statement that has paid nothing yet."""
-        limit = session.limit(program)
-        return Bill(accountant.space, None if limit is None else budget_units(limit))
-
     def _now(self) -> datetime:
         """Return the time in the policy's zone."""
         return self._clock(self.policy.zone)
 
     # --- budgets and reports ---------------------------------------------------------------------
-
-    def _accountant(self, privileges: Privileges) -> Accountant:
-        """Return the accountant of a user's history: their own, or the shared one."""
-        name = privileges.history
-        if name not in self._accountants:
-            self._accountants[name] = Accountant(
-                name, self.policy, self._limits, self.protection.digest
-            )
-        return self._accountants[name]
 
     def privileges(self, user: str) -> Privileges:
         """Return what a user may do, see and spend."""
@@ -355,45 +284,29 @@ class Engine:
 
     def budget(self, user: str = EMBEDDED_USER) -> BudgetReport:
         """Return every budget of the history that serves a user, and what is left of it."""
-        with self._lock:
-            accountant = self._accountant(self.privileges(user))
-            accountant.catch_up(self.ledger)
-            now = self._now()
-            binding = allowances(self.privileges(user), accountant, self.ledger, now)
-            return reports.budget(self.policy.dataset, accountant, binding)
+        return self.planner.budget(self.privileges(user))
 
     def history(self, user: str | None = None) -> list[HistoryLine]:
         """Return the statements that were paid for, oldest first; of one user, or of all."""
         return reports.history(self.ledger, user)
 
-    def left(self, session: Session) -> Allowance:
-        """Return the limit with the least left, of all that bind a session's user."""
-        with self._lock:
-            accountant = self._accountant(session.privileges)
-            accountant.catch_up(self.ledger)
-            return self._left(accountant, session)
-
-    def _left(self, accountant: Accountant, session: Session) -> Allowance:
-        """Return the limit with the least left, cached for the day until the history grows."""
-        now = self._now()
-        key = LEFT, session.user, now.date()
-        if key not in accountant.cache:
-            accountant.remember(
-                key, least(allowances(session.privileges, accountant, self.ledger, now))
-            )
-        allowance: Allowance = accountant.cache[key]
+    def left(self, privileges: Privileges) -> Allowance:
+        """Return the limit with the least left, of all that bind a user."""
+        sequence, key = self.ledger.sequence(), self._left_key(privileges)
+        allowance: Allowance | None = self._cache.get(sequence, key)
+        if allowance is None:
+            allowance = self.planner.left(privileges)
+            self._cache.put(sequence, key, allowance)
         return allowance
+
+    def _left_key(self, privileges: Privileges) -> tuple[object, ...]:
+        return LEFT, privileges.user, self._now().date()
 
     def left_in_cells(self) -> float:
         """Return the alpha left in that cell of the shared history which has least left."""
-        with self._lock:
-            accountant = self._accountant(self.privileges(EMBEDDED_USER))
-            accountant.catch_up(self.ledger)
-            return accountant.left()
+        return self.planner.left_in_cells(self.privileges(EMBEDDED_USER))
 
-    def explain(
-        self, text: str, program: Program, session: Session
-    ) -> tuple[list[tuple[Any, ...]], tuple[str, ...]]:
+    def explain(self, text: str, program: Program, session: Session) -> Explained:
         """Return the cost that each number would have, and notices; measure nothing.
 
         A result that chooses rows is explained first, and where it is free the rest as well.
@@ -406,55 +319,12 @@ class Engine:
             program = self._completed(program, text, session, now, released)
         while program.first:
             for key, each in program.first:
-                more, told = self._explain(each, session)
+                more, told = self.planner.explained(each, session)
                 rows, notices = rows + more, notices + told
                 if told or any(row[reports.COST_AT] for row in more):
                     return rows, (*notices, reports.RELEASED_FIRST)
                 session.bill = None
                 released[key] = self._run(each, session, shown=False, spend=False).rows
             program = self._completed(program, text, session, now, released)
-        more, told = self._explain(program, session)
+        more, told = self.planner.explained(program, session)
         return rows + more, notices + told
-
-    def _explain(
-        self, program: Program, session: Session
-    ) -> tuple[list[tuple[Any, ...]], tuple[str, ...]]:
-        """Return the cost that each number of one program would have, and notices."""
-        with self._turn(session):
-            goals = self._goals(program, session)
-            accountant = self._accountant(session.privileges)
-            session.bill = self._bill(accountant, program, session)
-            now = self._now()
-            accountant.catch_up(self.ledger)
-            measurer = self._measurer(program.text, session, spend=True)
-            first = forecast(accountant, goals, measurer)
-
-            def after(terms: Sequence[Term]) -> float:
-                more = () if first.refused else terms
-                return least(
-                    allowances(session.privileges, accountant, self.ledger, now, more)
-                ).left
-
-            rows, dear = reports.explain(
-                program, first.goals, first.progress, accountant, measurer.plan, after
-            )
-            if first.refused:
-                return rows, (f"the statement would be refused: {first.refusal}",)
-            most = accountant.most_left()
-            most = most if session.bill.limit is None else min(most, session.bill.limit)
-            for allowance in spending_allowances(session.privileges, accountant, self.ledger, now):
-                most = min(most, max(allowance.budget - allowance.spent, 0))
-            notices = (
-                reports.foreseen(goal, progress, first.refusal, most)
-                for goal, progress in zip(first.goals, first.progress, strict=True)
-            )
-            return rows, (*first.notices, *chain(*notices), *dear)
-
-    def _relations(self, program: Program, session: Session) -> Relations:
-        """Return the rows of the relations of schema privacy that a statement reads."""
-        rows: dict[str, list[tuple[Any, ...]]] = {}
-        if "budget" in program.systems:
-            rows["budget"] = reports.budget_rows(self.budget(session.user))
-        if "history" in program.systems:
-            rows["history"] = list(reports.history_rows(self.history(session.privileges.sees)))
-        return rows

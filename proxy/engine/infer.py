@@ -42,7 +42,7 @@ class LastStep:
 
 def infer(accountant: Accountant, goals: Sequence[Goal], measurer: Measurer) -> Inference:
     """Measure what is needed, in steps where a goal needs them, and infer every number."""
-    bill, cancellation = measurer.session.bill, measurer.cancellation
+    bill, cancellation = measurer.asker.bill, measurer.cancellation
     assert bill is not None
     last = _meet(accountant, goals, measurer, bill)
     goals, history = last.goals, accountant.history
@@ -52,7 +52,7 @@ def infer(accountant: Accountant, goals: Sequence[Goal], measurer: Measurer) -> 
         targets = chain(*(each.targets for each in progress))
         planned = [planning.estimators(history, target, cancellation) for target in targets]
     if not bill.paid:
-        measurer.ledger.note("inferred", measurer.session.user, measurer.text)
+        measurer.ledger.note("inferred", measurer.asker.user, measurer.text)
     rows = iter(planned)
     outcomes = []
     for place, (goal, each) in enumerate(zip(goals, progress, strict=True)):

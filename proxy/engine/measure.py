@@ -16,8 +16,8 @@ from itertools import chain
 from proxy.accountant import Accountant, too_dear
 from proxy.cube import Cube
 from proxy.engine.allowances import spending_allowances
+from proxy.engine.asker import Asker
 from proxy.engine.reports import COST, STEP
-from proxy.engine.session import Session
 from proxy.errors import (
     InsufficientBudgetError,
     NotSupportedError,
@@ -40,6 +40,7 @@ from proxy.sql.statement import too_complex
 Rows = list[Estimator | None]  # an estimator of every row of a family
 
 MB = 1_000_000
+TRIES = 3  # to plan before others measure; the last time they wait
 REFUSALS = (InsufficientBudgetError, NotSupportedError, StatementTooComplexError)  # of a plan
 
 __all__ = ["REFUSALS", "Cube", "Curator", "Measurer", "Rows", "Sampler"]
@@ -76,7 +77,7 @@ class Measurer:
 
     curator: Curator
     ledger: Ledger
-    session: Session
+    asker: Asker
     text: str
     now: Callable[[], datetime]  # in the policy's time zone
     cancellation: Cancellation
@@ -89,32 +90,26 @@ class Measurer:
 
         What the accountant has not caught up with yet is seen in the lock.
         """
-        kept, bill, user = len(accountant.history.blocks), self.session.bill, self.session.user
+        kept, bill, user = len(accountant.history.blocks), self.asker.bill, self.asker.user
         assert bill is not None
         bill.owners = [place for place, each in enumerate(targets) for _ in each]
         try:
-            plan = self.plan(accountant, list(chain(*targets)))
-            if not plan.measurements:
-                return [], plan.estimators
-            self._require_spending(accountant, plan)
-            self.cancellation()
-            with self.ledger.transaction() as tx:
-                # somebody was faster: plan again, in the lock
-                if tx.sequence() != accountant.sequence:
-                    accountant.history.truncate(kept)
-                    accountant.catch_up(tx)
-                    kept = len(accountant.history.blocks)
-                    plan = self.plan(accountant, list(chain(*targets)))
-                terms = accountant.charges(plan.measurements)
-                self._require_budget(accountant, terms, tx)
-                self._require_room(accountant, plan)
-                cost = accountant.cost(terms)
-                rows = [self.curator.draw(each, accountant, tx) for each in plan.measurements]
-                sequence = tx.sequence()
-                if rows:
-                    spent = {accountant.name: accountant.account.spent((), terms).value}
-                    step = {STEP: bill.first, COST: bill.cost(terms)} if bill.first else None
-                    sequence = tx.audit("measured", user, self.text, cost, step, spent)
+            for again in range(TRIES, 0, -1):
+                plan = self.plan(accountant, list(chain(*targets)))
+                if not plan.measurements:
+                    return [], plan.estimators
+                self._require_spending(accountant, plan)
+                self.cancellation()
+                with self.ledger.transaction() as tx:
+                    if tx.sequence() != accountant.sequence:  # somebody was faster: plan again
+                        accountant.history.truncate(kept)
+                        accountant.catch_up(tx)
+                        kept = len(accountant.history.blocks)
+                        if again > 1:
+                            continue
+                        plan = self.plan(accountant, list(chain(*targets)))  # in the lock
+                    sequence, rows, cost = self._paid(accountant, plan, tx)
+                break
             blocks = accountant.history.blocks[kept:]
             bill.add(blocks, sequence, [each.target for each in plan.measurements], cost)
             accountant.measured(rows, blocks, sequence)
@@ -126,6 +121,24 @@ class Measurer:
         except BaseException:  # whatever was or was not committed: the ledger knows
             accountant.forget()
             raise
+
+    def _paid(
+        self, accountant: Accountant, plan: Plan, tx: Transaction
+    ) -> tuple[int, list[Measurement], int]:
+        """Charge and measure what was planned; return the line, the answers and the cost."""
+        bill = self.asker.bill
+        assert bill is not None
+        terms = accountant.charges(plan.measurements)
+        self._require_budget(accountant, terms, tx)
+        self._require_room(accountant, plan)
+        self.cancellation()  # it may have waited for the lock
+        cost = accountant.cost(terms)
+        rows = [self.curator.draw(each, accountant, tx) for each in plan.measurements]
+        if not rows:
+            return tx.sequence(), rows, cost
+        spent = {accountant.name: accountant.account.spent((), terms).value}
+        step = {STEP: bill.first, COST: bill.cost(terms)} if bill.first else None
+        return tx.audit("measured", self.asker.user, self.text, cost, step, spent), rows, cost
 
     def plan(self, accountant: Accountant, targets: Sequence[AccuracyTarget]) -> Plan:
         """Return what would be measured, and what each row is then inferred from."""
@@ -172,9 +185,9 @@ class Measurer:
 
     def _require_spending(self, accountant: Accountant, plan: Plan) -> None:
         """Refuse to spend where the session or the analyst must not, before any lock."""
-        session = self.session
-        if not (self.spend and session.settings.value(SPEND) and session.privileges.spend):
-            who = "this session" if session.privileges.spend else f"analyst {session.user}"
+        asker = self.asker
+        if not (self.spend and asker.settings.value(SPEND) and asker.privileges.spend):
+            who = "this session" if asker.privileges.spend else f"analyst {asker.user}"
             raise InsufficientBudgetError(
                 f"refused: {who} may only infer (spend: off), and this must be measured",
                 requested=accountant.cost(accountant.charges(plan.measurements)) / UNIT,
@@ -186,15 +199,13 @@ class Measurer:
     def _require_budget(self, accountant: Accountant, terms: Sequence[Term], reads: Reads) -> None:
         """Refuse what would break a budget: of the cells, of the analyst, of the period."""
         self._require_users(accountant.policy, reads)
-        cost, bill = accountant.cost(terms), self.session.bill
+        cost, bill = accountant.cost(terms), self.asker.bill
         if bill is not None and bill.rest is not None and cost > bill.rest:
             raise self.over_limit(cost)
         overspend = accountant.overspend(terms)
         if overspend is not None:
             raise too_dear(overspend)
-        for allowance in spending_allowances(
-            self.session.privileges, accountant, reads, self.now()
-        ):
+        for allowance in spending_allowances(self.asker.privileges, accountant, reads, self.now()):
             if allowance.spent + cost > allowance.budget:
                 raise InsufficientBudgetError(
                     f"refused: the statement costs more than {allowance.name} has left",
@@ -206,7 +217,7 @@ class Measurer:
 
     def over_limit(self, cost: int | None, hint: str | None = None) -> InsufficientBudgetError:
         """Return the error of a statement, or a step of it, that costs more than its limit."""
-        bill = self.session.bill
+        bill = self.asker.bill
         paid, rest = (bill.charged, bill.rest or 0) if bill is not None else (0, 0)
         return InsufficientBudgetError(
             f"refused: the statement costs more than {MAX_COST}, or its MAX COST, allows",
@@ -218,29 +229,29 @@ class Measurer:
 
     def refused(self, error: InsufficientBudgetError) -> InsufficientBudgetError:
         """Return a refusal, having noted it."""
-        self.ledger.note("refused", self.session.user, self.text, {"reason": error.message})
+        self.ledger.note("refused", self.asker.user, self.text, {"reason": error.message})
         return error
 
     def _require_users(self, policy: Policy, reads: Reads) -> None:
         """Refuse to spend under another users file than the ledger was told: its caps differ."""
         protection = reads.protection()
-        if protection is self.session.agreed:
+        if protection is self.asker.agreed:
             return
         known = protection.protection.get("users", {})
-        mine = access(policy, self.session.users)
+        mine = access(policy, self.asker.users)
         if known and any(known.get(name) != each for name, each in mine.items()):
             raise StateError(
                 f"another users.yaml of {policy.dataset} has been taken over since this "
                 "connection was opened",
                 hint="connect again; a server takes it over by itself",
             )
-        self.session.agreed = protection
+        self.asker.agreed = protection
 
     def _require_room(self, accountant: Accountant, plan: Plan) -> None:
         """Refuse what would make the history larger than the policy allows."""
         more = sum(each.family.size for each in plan.measurements)
-        limits, user = accountant.policy.privacy.history_size, self.session.user
-        total = int(limits.total * MB * self.session.privileges.share)
+        limits, user = accountant.policy.privacy.history_size, self.asker.user
+        total = int(limits.total * MB * self.asker.privileges.share)
         found = [("the history", sum(accountant.sizes.values()), total)]
         if limits.analyst * MB < total:
             mine = {line.seq for line in self.ledger.audit() if line.user == user}

@@ -9,11 +9,12 @@ estimate or an interval in ``answers``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
 from proxy.engine.allowances import Allowance
+from proxy.engine.answered import Relations
 from proxy.engine.answers import Answer, Result
 from proxy.engine.compiler import Compiler
 from proxy.engine.derived import intervals, settled
@@ -26,8 +27,6 @@ from proxy.inference.estimator import Cancellation, never_cancel
 from proxy.inference.query import LinearQuery
 from proxy.settings import COLUMNS, NONNEGATIVE, Settings
 from proxy.sql import Column, Number, Origin, Program, Rows, draw, parameters, postprocess
-
-Relations = Mapping[str, Sequence[Sequence[Any]]]  # rows of the relations of schema privacy
 
 
 def present(

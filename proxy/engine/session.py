@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any, Protocol
 
 import proxy.engine.reports as reports
 from proxy.engine.allowances import Allowance
 from proxy.engine.answers import Result
-from proxy.engine.bill import Bill
-from proxy.engine.compiler import Compiler
+from proxy.engine.asker import Asker
 from proxy.engine.result import columns
 from proxy.engine.transaction_block import KINDS, TransactionBlock
-from proxy.errors import Error, NotSupportedError, QueryCanceledError
-from proxy.ledger import Protection
+from proxy.errors import Error, NotSupportedError
 from proxy.policy import Policy, Users
 from proxy.privileges import Privileges
-from proxy.settings import MAX_COST, UTILITY, Settings, Wishes, given, of_user
+from proxy.settings import Settings, Wishes, given, of_user
 from proxy.sql.parse.parameters import bind_parameters
 from proxy.sql.parse.views import Create, Drop, created, dropped
 from proxy.sql.program import Column, Command, Program
@@ -52,14 +49,14 @@ class Backend(Protocol):
     def history(self, user: str | None) -> Sequence[reports.HistoryLine]:
         """Return the statements that were paid for, oldest first; of one user, or of all."""
 
-    def left(self, session: Session) -> Allowance:
-        """Return the limit that has least left for a session's user."""
+    def left(self, privileges: Privileges) -> Allowance:
+        """Return the limit that has least left, of all that bind a user."""
 
     def interrupt(self, session: Session) -> None:
         """Stop the running statement of a session, from another thread."""
 
 
-class Session:
+class Session(Asker):
     """One client's statements, on one user's account, with settings of their own."""
 
     def __init__(
@@ -70,20 +67,15 @@ class Session:
         dialect: str,
         max_cost: float | str | None = None,
     ) -> None:
-        self.user = user
-        self.users = engine.users
-        self.agreed: Protection | None = None  # the ledger's, with which the users file agrees
-        self.privileges = engine.privileges(user)
-        wish = of_user(self.privileges.utility)
+        privileges = engine.privileges(user)
+        wish = of_user(privileges.utility)
         wish = given(utility) if utility is not None else wish
-        self.settings = Settings(wish, engine.wishes, max_cost)
+        settings = Settings(wish, engine.wishes, max_cost)
+        super().__init__(engine.policy, user, engine.users, privileges, settings)
         self.block = TransactionBlock(self.settings)
         self._engine = engine
         self.dialect = dialect
-        self.compiler: Compiler | None = None  # None: the engine's own
         self.thread: int | None = None  # which runs a statement
-        self.bill: Bill | None = None  # of the statement that runs
-        self._canceled = False
 
     def renew_privileges(self) -> None:
         """Take the privileges of the current users file."""
@@ -134,27 +126,8 @@ class Session:
 
     def cancel(self) -> None:
         """Stop the running statement, from another thread, unless it is committed already."""
-        self._canceled = True
+        super().cancel()
         self._engine.interrupt(self)
-
-    def check_canceled(self) -> None:
-        """Raise if the running statement was canceled."""
-        if self._canceled:
-            raise QueryCanceledError("canceling statement due to user request")
-
-    def wishes(self) -> Wishes:
-        """Return the session's own defaults: SET privacy.utility, or those it was opened with."""
-        chosen: Wishes = self.settings.value(UTILITY)
-        chosen.check(self._engine.policy)
-        return chosen
-
-    def limit(self, program: Program) -> Fraction | None:
-        """Return the most alpha that a statement may cost: what it says, or SET privacy.max_cost.
-
-        The lesser holds, so that no text passes what a session was given.
-        """
-        limits = (self.settings.value(MAX_COST), program.max_cost)
-        return min((limit for limit in limits if limit is not None), default=None)
 
     def command(self, command: Command) -> Result:
         """Run a statement that releases nothing."""
@@ -190,7 +163,7 @@ class Session:
                 if command.kind == "explain"
                 else None,
             )
-        allowance = self._engine.left(self)
+        allowance = self._engine.left(self.privileges)
         none: list[list[Any]] = [[] for _ in rows]
         return Result(columns, rows, none, 0.0, allowance.left, notices, tag, none, allowance.name)
 

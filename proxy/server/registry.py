@@ -28,7 +28,8 @@ from proxy.server.mirror.mirror import Mirror, visibility
 from proxy.server.mirror.postgres import Embedded, end_orphans
 from proxy.server.mirror.type_lookup import TypeLookup
 from proxy.server.public_parts import public_part, public_rows, relations
-from proxy.server.workers.pool import Pool
+from proxy.server.workers.planners import PlannerProcess, RemotePlanner
+from proxy.server.workers.pool import Lease, Pool
 from proxy.server.workers.tasks import Dataset
 from proxy.sql.evaluator.public_tables import load as load_public
 from proxy.state import ledger_path, state_folder
@@ -120,6 +121,8 @@ class Registry:
         self._named, self.state, self._dsn = named, state, mirror
         self._connections, self._limits = connections, limits
         self.pool = Pool()
+        self.planners = Pool(PlannerProcess)
+        self._planned: Sequence[object] = ()  # what the planners know: engines, and their users
         self._prepared: dict[str, Dataset] = {}  # what the workers know, by the policy's key
         self._lock = threading.Lock()
         self._closed = False
@@ -176,6 +179,7 @@ class Registry:
             parts = self._public_parts(engines.values())
             by_user = self._make(users, engines, parts, instances, created)
             self._prepare_workers(parts, old.values())
+            self._prepare_planners(engines.values())
         except BaseException:
             for instance in created:
                 instance.end()
@@ -207,6 +211,7 @@ class Registry:
                 for engine in self.current.engines.values():
                     engine.close()
         self.pool.close()
+        self.planners.close()
 
     # --- workers ---------------------------------------------------------------------------------
 
@@ -222,6 +227,22 @@ class Registry:
         if known.keys() != self._prepared.keys():
             self.pool.update(list(known.values()))
             self._prepared = known
+
+    def _prepare_planners(self, engines: Iterable[Engine]) -> None:
+        """Have planners for these engines, under the users files that they have read."""
+        known = [(engine, engine.users) for engine in engines]
+        if known != self._planned:
+            self.planners.update([(engine.policy.key, engine.setup()) for engine, _ in known])
+            self._planned = known
+
+    def left_in_cells(self, engine: Engine) -> float:
+        """Return the alpha left in that cell of a shared history which has least left."""
+        lease = Lease(self.planners)
+        try:
+            planner = RemotePlanner(engine.policy.key, lease.call)
+            return engine.through(engine.compiler, planner).left_in_cells()
+        finally:
+            lease.close()
 
     # --- engines ---------------------------------------------------------------------------------
 

@@ -266,6 +266,7 @@ class Server:
             type_lookup,
             self.options.limits,
             self.registry.pool,
+            self.registry.planners,
         )
         who = {"user": user.name, "database": home, "address": entered.address}
         lines = logs.Statements(who, lambda what: self.metrics.statements.labels(home, what).inc())
@@ -328,7 +329,7 @@ class Server:
             users = [user.name for user in current.users.users.values() if user.may_see(name)]
             self.metrics.add_dataset(name, float(engine.policy.privacy.budget), users)
             with suppress(Error):  # of another policy, which will be read soon
-                left = engine.left_in_cells()
+                left = self.registry.left_in_cells(engine)
                 self.metrics.budget_left.labels(name, SHARED).set(left)
 
     async def _watch_times(self) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from proxy.engine import Engine, init
+from proxy.engine.cache import Cache
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -73,9 +74,11 @@ class Memory:
         pass
 
 
-def begin_anew(engine):
-    """Give an engine a ledger of its own, which is empty."""
-    engine.ledger, engine._accountants = Memory(engine.ledger.protection()), {}
+def begin_anew(engine, ledger=None):
+    """Give an engine another ledger, or one that is empty and forgotten with the process."""
+    ledger = ledger or Memory(engine.ledger.protection())
+    engine.ledger = engine.planner.ledger = ledger
+    engine.planner._accountants, engine._cache = {}, Cache()
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.engine import Engine
 from proxy.errors import InsufficientPrivilegeError, QueryCanceledError
 from proxy.inference.families.singles import Singles
 
@@ -19,13 +18,13 @@ def seen(result):
 def asked(engine, monkeypatch):
     """An engine, and the statements that it works out, not those that it remembers."""
     texts = []
-    real = Engine._answer
+    real = engine.planner.answered
 
-    def answer(self, accountant, goals, text, session, spend):
-        texts.append(text)
-        return real(self, accountant, goals, text, session, spend)
+    def answered(program, asker, spend):
+        texts.append(program.text)
+        return real(program, asker, spend)
 
-    monkeypatch.setattr(Engine, "_answer", answer)
+    monkeypatch.setattr(engine.planner, "answered", answered)
     return engine, texts
 
 

@@ -69,7 +69,7 @@ def begun(small, **policy):
 
 def paid(engine):
     """What each cell has paid, by the ledger alone [cells], in 2⁻⁴⁰ alpha."""
-    space = engine._accountant(engine.privileges("")).space
+    space = engine.planner._accountant(engine.privileges("")).space
     axes = range(len(space.sizes))
     total = np.zeros(space.sizes, dtype=np.int64)
     for row in engine.ledger.measurements():
@@ -93,7 +93,7 @@ def test_every_charge_is_told(master, texts):
         lines = 0
         for text in texts:
             before, session = paid(engine), engine.session()
-            left = engine.left(session).left
+            left = engine.left(session.privileges).left
             try:
                 result = session.execute(text)
             except InsufficientBudgetError as refused:  # what chose the rows may be paid by then
@@ -158,7 +158,7 @@ def test_steps_are_one_statement(master):
         for by in ("town", "age"):
             text = f"SELECT {by}, COUNT(*) FROM people GROUP BY {by} WITH UTILITY (40, 0.1)"
             session.execute(text)
-        left = engine.left(session).left
+        left = engine.left(session.privileges).left
         text = "SELECT town, age, COUNT(*) FROM people GROUP BY 1, 2 WITH UTILITY (40 PERCENT, 0.4)"
         result = session.execute(text)
         costs = [answer.cost for (answer,) in result.answers]

@@ -10,7 +10,7 @@ import math
 import pytest
 
 from proxy.engine import Engine
-from tests.engine.conftest import Memory
+from tests.engine.conftest import begin_anew
 
 WIDE = ("budget: 1.0", "budget: 4000")
 N = 800  # answers for each request
@@ -54,7 +54,7 @@ INFERRED = [
 
 def ask(engine, *texts):
     """Run statements on a ledger of their own; return the last one's first answer."""
-    engine.ledger, engine._accountants = Memory(engine.ledger.protection()), {}
+    begin_anew(engine)
     session = engine.session()
     for text in texts:
         result = session.execute(text)
@@ -65,7 +65,7 @@ def truth(made, text):
     from tests.engine.conftest import Silent
 
     engine = Engine.open(*made("cps1988", WIDE), sampler=Silent())
-    engine.ledger = Memory(engine.ledger.protection())
+    begin_anew(engine)
     return engine.session().execute(text).answers[0][0].estimate
 
 

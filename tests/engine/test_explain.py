@@ -7,7 +7,7 @@ import pytest
 
 from proxy.engine import Engine, init
 from proxy.errors import InsufficientBudgetError
-from tests.engine.conftest import Memory, Silent
+from tests.engine.conftest import Silent, begin_anew
 from tests.searches import share
 
 POLICY = """
@@ -94,7 +94,7 @@ def test_a_statement_does_what_was_explained(engine, seed):
     """
     draw, seen = random.Random(seed), set()
     for _ in range(3):
-        engine.ledger, engine._accountants = Memory(engine.ledger.protection()), {}
+        begin_anew(engine)
         for _ in range(8):
             user = draw.choice((None, None, None, "bi"))
             seen.add(compare(engine.session(user), *statement(draw)))
@@ -105,9 +105,11 @@ def test_a_mean_that_is_known_as_well_as_it_can_be_is_explained_as_free(engine, 
     """
     After AVG by group has met what the budget allows, the same costs nothing more, and is said to.
     """
-    engine.ledger, engine._accountants = Memory(engine.ledger.protection()), {}
+    begin_anew(engine)
     session = engine.session()
-    monkeypatch.setattr(engine._curator, "_sampler", Silent())  # what a step costs, noise says
+    monkeypatch.setattr(
+        engine.planner._curator, "_sampler", Silent()
+    )  # what a step costs, noise says
     text = "SELECT g, AVG(x) FROM d GROUP BY g WITH UTILITY (2, 0.05)"
     assert session.execute(text).cost > 0.3
     again = session.explain(text)

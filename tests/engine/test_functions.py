@@ -272,7 +272,7 @@ def test_asked_again_it_tells_the_same(engine):
     shown = first.execute(text)
     again = first.execute(text)
     assert again.cost == 0
-    (accountant,) = engine._accountants.values()
+    (accountant,) = engine.planner._accountants.values()
     accountant.cache.clear()
     anew = engine.session().execute(text)
     for result in (again, anew):

@@ -80,10 +80,16 @@ class Told(Engine):
 
     told = ()
 
-    def _answer(self, *args):
-        told = super()._answer(*args)
-        self.told = (*self.told, told)
-        return told
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        real = self.planner.answered
+
+        def answered(*args):
+            told = real(*args)
+            self.told = (*self.told, told.inference)
+            return told
+
+        self.planner.answered = answered
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +187,7 @@ class Run:
         return maximum(terms, self._space()).value
 
     def _space(self):
-        return self.engine._accountant(self.engine.privileges("")).space
+        return self.engine.planner._accountant(self.engine.privileges("")).space
 
     def _check_numbers(self, paid, said):
         """A number is measured if and only if there is a charge."""

@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.engine import Engine, init
-from tests.engine.conftest import Memory, Silent
+from tests.engine.conftest import Silent, begin_anew
 
 POLICY = """
 dataset: people
@@ -34,7 +34,7 @@ def people(tmp_path_factory):
 
 def opened(people, **kwargs):
     engine = Engine.open(*people, **kwargs)
-    engine.ledger = Memory(engine.ledger.protection())
+    begin_anew(engine)
     return engine.session()
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import proxy
 from proxy.cli import run
 from proxy.errors import InsufficientBudgetError, ProgrammingError, SQLSyntaxError, UtilityError
-from tests.engine.conftest import Memory
+from tests.engine.conftest import begin_anew
 from tests.small import DOMAIN, Small
 
 UNIT = 2**40
@@ -43,9 +43,9 @@ def kept(small):
 def engine(kept):
     """The engine with a ledger of its own, that is forgotten."""
     ledger = kept.ledger
-    kept.ledger, kept._accountants = Memory(ledger.protection()), {}
+    begin_anew(kept)
     yield kept
-    kept.ledger, kept._accountants = ledger, {}
+    begin_anew(kept, ledger)
 
 
 def charged(engine):
@@ -270,7 +270,7 @@ def test_no_statement_is_charged_more(kept, asked):
     says no more.
     """
     ledger = kept.ledger
-    kept.ledger, kept._accountants = Memory(ledger.protection()), {}
+    begin_anew(kept)
     try:
         for text, most in asked:
             before = charged(kept)
@@ -284,7 +284,7 @@ def test_no_statement_is_charged_more(kept, asked):
             paid = charged(kept) - before
             assert paid <= limit * UNIT
     finally:
-        kept.ledger, kept._accountants = ledger, {}
+        begin_anew(kept, ledger)
 
 
 # --- refusals name what would fit ---
@@ -298,7 +298,7 @@ def test_a_refusal_names_the_nearest_request_that_fits(small, numbers, before):
     """
     engine = small.engine()
     ledger = engine.ledger
-    engine.ledger = Memory(ledger.protection())
+    begin_anew(engine)
     if before:
         ask(engine, before)
     text = f"SELECT {numbers} FROM people WHERE town = 'a'"
@@ -320,5 +320,5 @@ def test_a_refusal_names_the_nearest_request_that_fits(small, numbers, before):
     with pytest.raises(InsufficientBudgetError):
         ask(engine, request(0.8))
     assert ask(engine, request(1)).cost > 0
-    engine.ledger = ledger
+    begin_anew(engine, ledger)
     engine.close()

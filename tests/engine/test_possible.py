@@ -61,7 +61,7 @@ def engine(tmp_path_factory):
 def ask(engine, text, noise):
     """Ask on a ledger of its own, with that noise; return the row and the answers."""
     begin_anew(engine)
-    engine._curator._sampler.noise = noise
+    engine.planner._curator._sampler.noise = noise
     result = engine.session().execute(text)
     return result.rows[0], result.answers[0]
 
@@ -95,7 +95,7 @@ def test_beyond_an_end_the_posterior_given_the_end_is_in_the_interval(engine, no
     """
     _, (answer,) = ask(engine, "SELECT COUNT(*) FROM d WITH UTILITY (30, 0.1)", noise)
     assert answer.estimate == 60 + noise < 0
-    p = math.exp(-1 / engine._curator._sampler.scale)
+    p = math.exp(-1 / engine.planner._curator._sampler.scale)
     assert answer.low == 0
     assert p ** (answer.high + 1) <= 0.1  # P(count > high | count ≥ 0), the rest is memoryless
     assert p ** (answer.high - 1) > 0.04
@@ -131,7 +131,7 @@ def test_columns_beside_show_the_interval(engine):
     privacy.columns shows the ends of the interval, not those around the estimate.
     """
     begin_anew(engine)
-    engine._curator._sampler.noise = -5000
+    engine.planner._curator._sampler.noise = -5000
     session = engine.session()
     session.execute("SET privacy.columns = on")
     (row,) = session.execute("SELECT COUNT(*) AS n FROM d WITH UTILITY (30, 0.1)").rows
@@ -144,7 +144,7 @@ def test_groups_have_ends_of_their_own(engine):
     SUM(k) by k: of the records of k = -2 it is at most 0, of k = 0 it is 0.
     """
     begin_anew(engine)
-    engine._curator._sampler.noise = 4000
+    engine.planner._curator._sampler.noise = 4000
     result = engine.session().execute("SELECT k, SUM(k) FROM d GROUP BY k WITH UTILITY (90, 0.1)")
     for (k, _), (answer,) in zip(result.rows, result.answers, strict=True):
         assert min(0, 500 * k) <= answer.low <= answer.high <= max(0, 500 * k)

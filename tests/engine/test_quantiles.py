@@ -43,14 +43,14 @@ def opened(tmp_path_factory):
     engine = Engine.open(folder / "d.yaml", sampler=Silent())
     ledger = engine.ledger
     yield engine
-    engine.ledger = ledger
+    begin_anew(engine, ledger)
     engine.close()
 
 
 @pytest.fixture
 def engine(opened):
     """An engine without noise, on a ledger of its own; coverage is tested over many draws."""
-    opened.ledger, opened._accountants = Memory(opened.protection_of_ledger), {}
+    begin_anew(opened, Memory(opened.protection_of_ledger))
     return opened
 
 

@@ -47,7 +47,7 @@ def test_what_is_too_dear_is_refused_for_its_price(engine, text, least):
     However dear: what it costs, what was spent, what is left.
     """
     engine.session().execute("SELECT COUNT(*) FROM people")
-    left = engine.left(engine.session()).left
+    left = engine.left(engine.session().privileges).left
     with pytest.raises(InsufficientBudgetError, match="costs more than the budget") as caught:
         engine.session().execute(text)
     assert caught.value.requested > least
@@ -76,10 +76,10 @@ def test_an_error_after_a_charge_says_what_was_charged(engine):
     The numbers are kept; sent again, the statement fails for nothing, and without a charge.
     """
     text = "SELECT (COUNT(*) * 1000)::smallint FROM people WITH UTILITY (100000, 0.05)"
-    before = engine.left(engine.session()).left
+    before = engine.left(engine.session().privileges).left
     with pytest.raises(DataError) as caught:
         engine.session().execute(text)
-    after = engine.left(engine.session()).left
+    after = engine.left(engine.session().privileges).left
     error = caught.value
     assert (error.sqlstate, error.message) == ("22003", "smallint out of range")
     assert error.cost == pytest.approx(before - after)
@@ -88,7 +88,7 @@ def test_an_error_after_a_charge_says_what_was_charged(engine):
     with pytest.raises(DataError) as caught:
         engine.session().execute(text)
     assert caught.value.cost == 0
-    assert engine.left(engine.session()).left == after
+    assert engine.left(engine.session().privileges).left == after
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_what_is_known_to_fail_fails_before_a_charge(engine, expression, message
     """
     with pytest.raises(DataError, match=message):
         engine.session().execute(f"SELECT COUNT(*), {expression} FROM people")
-    assert engine.left(engine.session()).left == 1
+    assert engine.left(engine.session().privileges).left == 1
 
 
 def test_sums_of_whole_measures_are_whole(engine):

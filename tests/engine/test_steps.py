@@ -231,8 +231,8 @@ def test_a_goal_is_a_request_that_no_call_changes(engine):
     program = engine.compile(
         "SELECT town, AVG(pay), COUNT(*) FROM people GROUP BY town WITH UTILITY (1, 0.1)", session
     )
-    history = engine._accountant(session.privileges).history
-    for goal in engine._goals(program, session):
+    history = engine.planner._accountant(session.privileges).history
+    for goal in engine.planner._goals(program, session):
         first = goal.progress(history)
         without = goal.progress(history, frozenset({0}))
         assert without.left_out == {0}

@@ -298,7 +298,7 @@ def _budgets(world, pair, attack, lost):
     total, paid = dict.fromkeys(cells, 0), 0
     accountants = {}
     for user in world.users:
-        accountant = attack.engines[0]._accountant(attack.engines[0].privileges(user))
+        accountant = attack.engines[0].planner._accountant(attack.engines[0].privileges(user))
         accountant.catch_up(attack.ledger)
         accountants[accountant.name] = accountant
     need(lost.keys() <= accountants.keys(), "a history that no user has")

@@ -100,7 +100,7 @@ def test_the_state_holds_exact_counts(tmp_path):
     """
     policy, state = made(tmp_path / "a", [PERSON] * 7)
     engine = Engine.open(policy, state)
-    inside = engine._curator._open_cube(1)
+    inside = engine.planner._curator._open_cube(1)
     inside._load()
     assert int(inside._parts[0].sum()) == 7
     assert engine.budget().rules[0].spent == 0

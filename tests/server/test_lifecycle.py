@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import ssl
 import struct
 import subprocess
@@ -717,23 +718,26 @@ def test_a_postgresql_of_ones_own_is_the_mirror(folder):
 
 
 class Slow:
-    """Makes an engine wait inside of a statement until the test lets it go on, or it is stopped."""
+    """Makes whoever measures wait inside of a statement, as another process has the ledger."""
 
     def __init__(self, running):
-        self.session = None
-        self.entered = threading.Event()
-        self.go_on = threading.Event()
-        engine = running.server.registry.current.engines["cps1988"]
-        original = engine._answer
+        (engine,) = running.server.registry.current.engines.values()
+        self._lock = contextlib.closing(sqlite3.connect(engine.ledger.path, isolation_level=None))
+        self._planners = running.server.registry.planners
 
-        def answer(accountant, goals, text, session, spend):
-            self.session = session
-            self.entered.set()
-            while not self.go_on.wait(0.01):
-                session.check_canceled()
-            return original(accountant, goals, text, session, spend)
+    def __enter__(self):
+        self._lock.__enter__().execute("BEGIN IMMEDIATE")
+        return self
 
-        engine._answer = answer
+    def __exit__(self, *error):
+        self._lock.__exit__(*error)
+
+    async def entered(self, asked):
+        """Wait until the statement is there."""
+        while not self._planners.count()["busy"]:
+            assert not asked.done()
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
 
 
 def spent(running):
@@ -787,17 +791,14 @@ def test_a_statement_that_does_not_end_is_cancelled_at_the_stop(folder, monkeypa
     async def ask(running, slow):
         async with await psycopg.AsyncConnection.connect(running.dsn(), autocommit=True) as one:
             asked = asyncio.ensure_future(one.execute(COUNT))
-            while not slow.entered.is_set():
-                assert not asked.done()
-                await asyncio.sleep(0.01)
+            await slow.entered(asked)
             stop = asyncio.run_coroutine_threadsafe(running.server.stop(), running.loop)
             with pytest.raises(psycopg.Error) as caught:
                 await asyncio.wait_for(asked, 10)
             await asyncio.wrap_future(stop)
             return caught.value.sqlstate
 
-    with serving.running(folder) as running:
-        slow = Slow(running)
+    with serving.running(folder) as running, Slow(running) as slow:
         assert asyncio.run(ask(running, slow)) in ("57014", "57P01")
     with proxy.connect(folder / "cps1988.yaml", state=folder / "state") as connection:
         assert connection.execute("SHOW HISTORY").fetchall() == []
@@ -810,14 +811,12 @@ def test_a_cancelled_statement_is_not_charged(folder):
 
     async def attempt(running, end):
         connection = await psycopg.AsyncConnection.connect(running.dsn(), autocommit=True)
-        slow = Slow(running)
-        asked = asyncio.ensure_future(connection.execute(COUNT))
-        while not slow.entered.is_set():
-            assert not asked.done()
-            await asyncio.sleep(0.01)
-        await end(connection)
-        with pytest.raises(psycopg.Error) as caught:
-            await asyncio.wait_for(asked, 10)
+        with Slow(running) as slow:
+            asked = asyncio.ensure_future(connection.execute(COUNT))
+            await slow.entered(asked)
+            await end(connection)
+            with pytest.raises(psycopg.Error) as caught:
+                await asyncio.wait_for(asked, 10)
         assert caught.value.sqlstate in ("57014", None)
         await connection.close()
         while running.server._relays:

@@ -21,6 +21,7 @@ from proxy.server.statements import parameters
 from proxy.server.statements.routing import Decision
 from proxy.server.workers import tasks
 from proxy.server.workers.compiler import RemoteCompiler
+from proxy.server.workers.planners import RemotePlanner
 from proxy.server.workers.pool import Lease, Pool
 from proxy.settings import TABLE
 from proxy.sql.parse.views import Views
@@ -45,13 +46,16 @@ class EngineSessions:
         type_lookup: TypeLookup,
         limits: Limits,
         pool: Pool,
+        planners: Pool,
     ) -> None:
         self._engines = engines
         self._user = user
         self._type_lookup = type_lookup
         self._limits = limits
         self._pool = pool
+        self._planners = planners
         self._lease = Lease(pool)  # of the step that runs
+        self._planning = Lease(planners)
         self._source: Mapping[str, Engine] = {}  # whose sessions these are
         self._sessions: dict[str, Session] = {}
         self.canceled: str | None = None
@@ -69,16 +73,18 @@ class EngineSessions:
         """Cancel the statement that runs; ``reason`` becomes its error message."""
         self.canceled = reason
         self._lease.cancel(reason)
+        self._planning.cancel(reason)
         for session in list(self._sessions.values()):
             session.cancel()
 
     def step(self, call: Callable[[], Any]) -> Any:
         """Make a call that may need a worker, in this thread."""
-        self._lease = Lease(self._pool)
+        self._lease, self._planning = Lease(self._pool), Lease(self._planners)
         try:
             return call()
         finally:
             self._lease.close()
+            self._planning.close()
 
     def check_canceled(self) -> None:
         """Raise if the statement is to stop."""
@@ -94,6 +100,16 @@ class EngineSessions:
         """
         self.check_canceled()
         return self._lease.call(function, *arguments)
+
+    def plan(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the value of a function of a program, worked out by the planner of this step.
+
+        Raises:
+            QueryCanceledError: ``cancel`` was called since ``begin``.
+            Error: the program is refused, or takes too much memory.
+        """
+        self.check_canceled()
+        return self._planning.call(function, *arguments)
 
     def known_route(self, *of: Any) -> list[tuple[str, int, Decision]] | None:
         """Return what ``route`` returned for the same, if that is still kept."""
@@ -219,9 +235,9 @@ class EngineSessions:
             raise NotSupportedError(f"there is no dataset {dataset} here any more")
         if dataset not in self._sessions:
             engine = engines[dataset]
-            session = engine.session(user=self._user.name)
-            session.compiler = RemoteCompiler(engine.policy, self._pool.programs, self.work)
-            self._sessions[dataset] = session
+            compiler = RemoteCompiler(engine.policy, self._pool.programs, self.work)
+            elsewhere = engine.through(compiler, RemotePlanner(engine.policy.key, self.plan))
+            self._sessions[dataset] = elsewhere.session(user=self._user.name)
         session = self._sessions[dataset]
         session.settings.views = self.views
         for name, text in settings.items():

@@ -30,9 +30,9 @@ from proxy.errors import (
     QueryCanceledError,
     StatementTooComplexError,
 )
-from proxy.server.workers import worker
+from proxy.server.workers import template, worker
 from proxy.server.workers.cache import Cache
-from proxy.server.workers.tasks import Dataset, StaleError
+from proxy.server.workers.tasks import StaleError
 from proxy.sql.evaluator.sandbox import ValueUnpickler, environment
 from proxy.sql.evaluator.worker import MESSAGE, receive, send
 
@@ -58,7 +58,14 @@ VALUES = {  # modules and their classes that a worker may send
     "numpy.core.numeric": {"_frombuffer"},
 }
 PLAIN = (  # modules of ours with nothing but values in them
+    "proxy.engine.allowances",
+    "proxy.engine.answered",
+    "proxy.engine.answers",
+    "proxy.engine.bill",
+    "proxy.engine.outcomes",
+    "proxy.engine.reports",
     "proxy.errors",
+    "proxy.inference.estimator",
     "proxy.inference.family",
     "proxy.inference.query",
     "proxy.inference.space",
@@ -72,6 +79,10 @@ PLAIN = (  # modules of ours with nothing but values in them
 
 class Worker:
     """One worker process, and the line to it.  One thread calls, any may kill."""
+
+    module = worker.__name__  # the template's
+    seconds: float | None = SECONDS  # of a call
+    grown = GROWN
 
     def __init__(self, line: socket.socket, number: int, process: int) -> None:
         self._line = line
@@ -91,19 +102,17 @@ class Worker:
         request = pickle.dumps((function, arguments), 5)
         if len(request) > MESSAGE:
             raise StatementTooComplexError("the statement's values need more memory than allowed")
-        deadline = time.monotonic() + SECONDS
+        deadline = None if self.seconds is None else time.monotonic() + self.seconds
 
         def wait() -> None:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
                 raise TimeoutError
             self._line.settimeout(left)
 
         try:
             wait()
-            send(self._line, [request])
-            if not _readable(self._line.fileno(), QUICK):
-                self._step_back()
+            self._send(request)
             resident, head, *buffers = receive(self._line, wait)
             kind, value = _Unpickler(io.BytesIO(head), buffers=buffers).load()
         except TimeoutError:
@@ -124,13 +133,21 @@ class Worker:
             raise
         size = int.from_bytes(resident)
         self._at_first = self._at_first or size
-        self.usable = self.usable and size <= self._at_first + GROWN
-        if isinstance(value, InternalError):
-            log.error("internal error of a worker", extra={"reason": value.detail})
-            value.detail, value.hint = None, "the log of the proxy says more; please report it"
+        self.usable = self.usable and size <= self._at_first + self.grown
         if kind == "error":
-            raise value
+            failure = template.raised(value)
+            if isinstance(failure, InternalError):
+                log.error("internal error of a worker", extra={"reason": failure.detail})
+                failure.detail = None
+                failure.hint = "the log of the proxy says more; please report it"
+            raise failure
         return value
+
+    def _send(self, request: bytes) -> None:
+        """Send a call, and see that a long one lets others go first."""
+        send(self._line, [request])
+        if not _readable(self._line.fileno(), QUICK):
+            self._step_back()
 
     def _step_back(self) -> None:
         """Let quicker ones go first; that lasts, so another worker follows after the call."""
@@ -142,6 +159,10 @@ class Worker:
     def alive(self) -> bool:
         """Whether the process runs."""
         return not _readable(self._process, 0)
+
+    def cancel(self) -> None:
+        """Stop the call that runs."""
+        self.kill()
 
     def kill(self) -> None:
         """End it, whatever it does; killing twice is no error."""
@@ -183,11 +204,12 @@ class _Unpickler(ValueUnpickler):
 class Template:
     """The process that forks workers."""
 
-    def __init__(self, datasets: Iterable[Dataset]) -> None:
+    def __init__(self, setup: Iterable[object], kind: type[Worker] = Worker) -> None:
+        self._kind = kind
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", worker.__name__, str(theirs.fileno())],
+                [sys.executable, "-P", "-m", kind.module, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,  # it could tell literals of statements
@@ -199,7 +221,7 @@ class Template:
         self._line = ours
         self._guard = threading.Lock()
         ours.settimeout(START)
-        send(ours, [pickle.dumps(list(datasets), 5)])
+        send(ours, [pickle.dumps(list(setup), 5)])
 
     def fork(self) -> Worker:
         """Return a new worker that is ready.
@@ -216,13 +238,13 @@ class Template:
                 raise OSError
         except OSError:
             ours.close()
-            raise OperationalError("there is no process to read the statement") from None
-        forked = Worker(ours, int.from_bytes(data), handles[0])
+            raise OperationalError("there is no process to work on the statement") from None
+        forked = self._kind(ours, int.from_bytes(data), handles[0])
         try:
             forked.call(len, ((),))
         except Error:
             forked.close()
-            raise OperationalError("there is no process to read the statement") from None
+            raise OperationalError("there is no process to work on the statement") from None
         return forked
 
     def alive(self) -> bool:
@@ -241,23 +263,24 @@ class _Crew:
     """A template and its workers."""
 
     template: Template
-    datasets: Sequence[Dataset]
+    setup: Sequence[object]
     idle: list[Worker] = field(default_factory=list)
     lent: int = 0
 
 
 class Pool:
-    """Workers for a number of steps at a time, over the datasets as they are now."""
+    """Processes of a kind, for a number of steps at a time, over the datasets as they are now."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: type[Worker] = Worker) -> None:
+        self._kind = kind
         self._guard = threading.Lock()
         self._crew: _Crew | None = None
         self.programs = Cache(PROGRAMS, PROGRAM_BYTES)
         self.routes = Cache(ROUTES, ROUTE_BYTES)
 
-    def update(self, datasets: Sequence[Dataset]) -> None:
+    def update(self, setup: Sequence[object]) -> None:
         """Have workers that know these datasets; those that are lent end with their steps."""
-        crew = _Crew(Template(datasets), datasets)
+        crew = _Crew(Template(setup, self._kind), setup)
         try:
             crew.idle.append(crew.template.fork())  # so it is there
         except BaseException:
@@ -289,7 +312,7 @@ class Pool:
         except OperationalError:
             self.take_back(crew, None)
             if crew is self._crew and not crew.template.alive():
-                self.update(crew.datasets)
+                self.update(crew.setup)
                 return self.lend()
             raise
 
@@ -359,6 +382,8 @@ class Lease:
             except StaleError:
                 self.close()
                 return self._worker().call(function, arguments)
+        except QueryCanceledError:
+            raise
         except Error:
             if self._canceled is not None:
                 raise QueryCanceledError(self._canceled) from None
@@ -378,7 +403,7 @@ class Lease:
         with self._guard:
             self._canceled = reason
             if self._borrowed is not None:
-                self._borrowed[1].kill()
+                self._borrowed[1].cancel()
 
     def close(self) -> None:
         """Give the worker back."""

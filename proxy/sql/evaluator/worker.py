@@ -37,6 +37,7 @@ SETTINGS = """
 # What is imported when first needed, must be before no file can be opened any more.
 WARMING = "SELECT 1, CAST(NULL AS INT), 'a', 1.5, TIMESTAMP '2000-01-01', INTERVAL 1 DAY"
 MESSAGE = 1 << 29  # bytes of a message
+AT_ONCE = 1 << 16  # bytes that are copied, so that they are sent at once
 COUNT = struct.Struct("<I")
 NUMBER = struct.Struct("<Q")
 PACKED: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
@@ -103,7 +104,11 @@ def _connected() -> duckdb.DuckDBPyConnection:
 def send(line: socket.socket, parts: Sequence[bytes | memoryview]) -> None:
     """Send a message: how many parts, their sizes, the parts."""
     sizes = b"".join(NUMBER.pack(len(part)) for part in parts)
-    line.sendall(COUNT.pack(len(parts)) + sizes)
+    head = COUNT.pack(len(parts)) + sizes
+    if sum(map(len, parts)) < AT_ONCE:
+        line.sendall(b"".join([head, *parts]))
+        return
+    line.sendall(head)
     for part in parts:
         line.sendall(part)
 

@@ -1,0 +1,302 @@
+"""Where statements are planned, measured and inferred: a program enters, its numbers leave.
+
+What holds the histories of a dataset, its ledger and its cube: ``LocalPlanner``, in this process,
+or in one of the server's, which its ``RemotePlanner`` asks.  One statement at a time plans.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import chain
+from pathlib import Path
+from typing import Any, Protocol
+
+import proxy.engine.reports as reports
+from proxy.accountant import LEFT, Accountant
+from proxy.budgets import Limit
+from proxy.engine.allowances import Allowance, allowances, least, spending_allowances
+from proxy.engine.answered import Answered, Relations
+from proxy.engine.asker import Asker
+from proxy.engine.bill import Bill
+from proxy.engine.goals import Goal, goal_for
+from proxy.engine.infer import forecast, infer
+from proxy.engine.measure import Cube, Curator, Measurer
+from proxy.engine.outcomes import Inference
+from proxy.engine.reports import BudgetReport
+from proxy.errors import Error, StateError
+from proxy.files import enter
+from proxy.inference.accounting import UNIT, budget_units
+from proxy.inference.query import Term
+from proxy.ledger import Ledger
+from proxy.ledger.sqlite import SQLiteLedger
+from proxy.policy import Policy, Users
+from proxy.privileges import Privileges
+from proxy.settings import Wishes
+from proxy.sql.program import Program
+from proxy.state import anchor_path, ledger_path
+from proxy.steward import open_cube
+
+WAIT = 0.05  # seconds between two looks whether a statement that waits is cancelled
+FIRST = 0.01  # of the budget: what the first look of what is met in steps may cost
+FIRST_OF_LIMIT = 0.1  # of what the statement may cost: no more than that
+
+Explained = tuple[list[tuple[Any, ...]], tuple[str, ...]]  # rows of EXPLAIN UTILITY, and notices
+
+
+class Planner(Protocol):
+    """Plans, measures and infers: ``LocalPlanner``, and the server's ``RemotePlanner``."""
+
+    def answered(self, program: Program, asker: Asker, spend: bool = True) -> Answered:
+        """Return every number of a program; measure what cannot be inferred, if it may ``spend``.
+
+        Raises:
+            Error: it is refused, cancelled, or fails; ``cost`` says what was paid all the same.
+        """
+
+    def explained(self, program: Program, asker: Asker) -> Explained:
+        """Return the cost that each number of one program would have; measure nothing."""
+
+    def budget(self, privileges: Privileges) -> BudgetReport:
+        """Return every budget of the history that serves a user, and what is left of it."""
+
+    def left(self, privileges: Privileges) -> Allowance:
+        """Return the limit with the least left, of all that bind a user."""
+
+    def left_in_cells(self, privileges: Privileges) -> float:
+        """Return the alpha left in that cell of the user's history which has least left."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a planner starts from that another process opens."""
+
+    policy: Policy
+    folder: Path  # of the state
+    users: Users | None
+    limits: tuple[Limit, ...]
+    digest: str
+    wishes: Wishes
+
+    def open(self) -> LocalPlanner:
+        """Open the ledger, and return the planner.
+
+        Raises:
+            StateError: it is not there, or not this dataset's.
+        """
+        enter(self.folder)
+        ledger = opened(self.policy, self.folder)
+        return LocalPlanner(
+            self.policy,
+            ledger,
+            Curator(cubes(self.policy, self.folder, ledger), None),
+            self.limits,
+            self.digest,
+            self.wishes,
+            lambda: datetime.now(self.policy.zone),
+        )
+
+
+def opened(policy: Policy, folder: Path) -> SQLiteLedger:
+    """Return the ledger of a dataset."""
+    return SQLiteLedger.open(
+        ledger_path(folder), dataset=policy.dataset, anchor=anchor_path(folder)
+    )
+
+
+def cubes(policy: Policy, folder: Path, ledger: Ledger) -> Callable[[int], Cube]:
+    """Return what opens the cube of a snapshot, while it is the current one."""
+
+    def cube(snapshot: int) -> Cube:
+        current = ledger.snapshot()
+        if current.id != snapshot:
+            raise StateError("the cube has been rebuilt meanwhile", hint="connect again")
+        return open_cube(policy, folder, ledger.id, current)
+
+    return cube
+
+
+class LocalPlanner:
+    """The histories of one dataset."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        ledger: Ledger,
+        curator: Curator,
+        limits: tuple[Limit, ...],
+        digest: str,
+        wishes: Wishes,
+        now: Callable[[], datetime],
+    ) -> None:
+        self.policy = policy
+        self.ledger = ledger
+        self._curator = curator
+        self._limits = limits
+        self._digest = digest  # of the protection that the policy is
+        self._wishes = wishes  # the policy's
+        self._now = now  # in the policy's time zone
+        self._lock = threading.RLock()
+        self._accountants: dict[str, Accountant] = {}
+
+    def answered(self, program: Program, asker: Asker, spend: bool = True) -> Answered:
+        """Return every number of a program; measure what cannot be inferred, if it may."""
+        with self._turn(asker):
+            accountant = self._accountant(asker.privileges)
+            accountant.catch_up(self.ledger)
+            goals = self._goals(program, asker)
+            if asker.bill:
+                asker.bill = asker.bill.continued()
+            else:
+                asker.bill = self._bill(accountant, program, asker)
+            with cost_in_errors(asker, self.left):
+                inference = self._answer(accountant, goals, program.text, asker, spend)
+            return Answered(
+                inference,
+                self._relations(program, asker.privileges),
+                self._left(accountant, asker.privileges),
+                accountant.left(),
+                accountant.sequence,
+                asker.bill,
+            )
+
+    def _answer(
+        self,
+        accountant: Accountant,
+        goals: Sequence[Goal],
+        text: str,
+        asker: Asker,
+        spend: bool,
+    ) -> Inference:
+        """Plan, measure and infer every number."""
+        return infer(accountant, goals, self._measurer(text, asker, spend))
+
+    def explained(self, program: Program, asker: Asker) -> Explained:
+        """Return the cost that each number of one program would have, and notices."""
+        with self._turn(asker):
+            goals = self._goals(program, asker)
+            accountant = self._accountant(asker.privileges)
+            asker.bill = self._bill(accountant, program, asker)
+            now = self._now()
+            accountant.catch_up(self.ledger)
+            measurer = self._measurer(program.text, asker, spend=True)
+            first = forecast(accountant, goals, measurer)
+
+            def after(terms: Sequence[Term]) -> float:
+                more = () if first.refused else terms
+                return least(allowances(asker.privileges, accountant, self.ledger, now, more)).left
+
+            rows, dear = reports.explain(
+                program, first.goals, first.progress, accountant, measurer.plan, after
+            )
+            if first.refused:
+                return rows, (f"the statement would be refused: {first.refusal}",)
+            most = accountant.most_left()
+            most = most if asker.bill.limit is None else min(most, asker.bill.limit)
+            for allowance in spending_allowances(asker.privileges, accountant, self.ledger, now):
+                most = min(most, max(allowance.budget - allowance.spent, 0))
+            notices = (
+                reports.foreseen(goal, progress, first.refusal, most)
+                for goal, progress in zip(first.goals, first.progress, strict=True)
+            )
+            return rows, (*first.notices, *chain(*notices), *dear)
+
+    def budget(self, privileges: Privileges) -> BudgetReport:
+        """Return every budget of the history that serves a user, and what is left of it."""
+        with self._lock:
+            accountant = self._accountant(privileges)
+            accountant.catch_up(self.ledger)
+            binding = allowances(privileges, accountant, self.ledger, self._now())
+            return reports.budget(self.policy.dataset, accountant, binding)
+
+    def left(self, privileges: Privileges) -> Allowance:
+        """Return the limit with the least left, of all that bind a user."""
+        with self._lock:
+            accountant = self._accountant(privileges)
+            accountant.catch_up(self.ledger)
+            return self._left(accountant, privileges)
+
+    def _left(self, accountant: Accountant, privileges: Privileges) -> Allowance:
+        """Return the limit with the least left, cached for the day until the history grows."""
+        now = self._now()
+        key = LEFT, privileges.user, now.date()
+        if key not in accountant.cache:
+            accountant.remember(key, least(allowances(privileges, accountant, self.ledger, now)))
+        allowance: Allowance = accountant.cache[key]
+        return allowance
+
+    def left_in_cells(self, privileges: Privileges) -> float:
+        """Return the alpha left in that cell of the user's history which has least left."""
+        with self._lock:
+            accountant = self._accountant(privileges)
+            accountant.catch_up(self.ledger)
+            return accountant.left()
+
+    @contextmanager
+    def _turn(self, asker: Asker) -> Iterator[None]:
+        """Wait until no other statement plans or measures, unless this one is cancelled."""
+        while not self._lock.acquire(timeout=WAIT):
+            asker.check_canceled()
+        try:
+            asker.check_canceled()
+            yield
+        finally:
+            self._lock.release()
+
+    def _accountant(self, privileges: Privileges) -> Accountant:
+        """Return the accountant of a user's history: their own, or the shared one."""
+        name = privileges.history
+        if name not in self._accountants:
+            self._accountants[name] = Accountant(name, self.policy, self._limits, self._digest)
+        return self._accountants[name]
+
+    def _measurer(self, text: str, asker: Asker, spend: bool) -> Measurer:
+        """Return the measurer of one statement."""
+        return Measurer(
+            self._curator, self.ledger, asker, text, self._now, asker.check_canceled, spend
+        )
+
+    def _goals(self, program: Program, asker: Asker) -> list[Goal]:
+        """Return the goal of every number of a statement."""
+        budget, limit = float(self.policy.privacy.budget), asker.limit(program)
+        most = budget if limit is None else min(budget, float(limit))
+        first = min(budget * FIRST, most * FIRST_OF_LIMIT)
+        return [
+            goal_for(number, release, most, first, asker.wishes, self._wishes)
+            for release in program.releases
+            for number in release.numbers
+        ]
+
+    def _bill(self, accountant: Accountant, program: Program, asker: Asker) -> Bill:
+        """Return the bill of a statement that has paid nothing yet."""
+        limit = asker.limit(program)
+        return Bill(accountant.space, None if limit is None else budget_units(limit))
+
+    def _relations(self, program: Program, privileges: Privileges) -> Relations:
+        """Return the rows of the relations of schema privacy that a statement reads."""
+        rows: dict[str, list[tuple[Any, ...]]] = {}
+        if "budget" in program.systems:
+            rows["budget"] = reports.budget_rows(self.budget(privileges))
+        if "history" in program.systems:
+            lines = reports.history(self.ledger, privileges.sees)
+            rows["history"] = list(reports.history_rows(lines))
+        return rows
+
+
+@contextmanager
+def cost_in_errors(asker: Asker, left: Callable[[Privileges], Allowance]) -> Iterator[None]:
+    """Add to an error the cost of the statement's earlier steps, and what is left."""
+    try:
+        yield
+    except Error as error:
+        if asker.bill is not None and asker.bill.first:
+            error.cost = asker.bill.cost() / UNIT
+            cost = (
+                f"what it measured before is kept, and free to ask again: cost "
+                f"{error.cost:.4g}, left {left(asker.privileges)}"
+            )
+            error.hint = f"{error.hint}; {cost}" if error.hint else cost
+        raise

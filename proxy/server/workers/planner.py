@@ -1,0 +1,262 @@
+"""The planners' template, and a planner: a process that plans, measures and infers.
+
+It holds the histories of every dataset that is served, and reads ledgers and cubes as any process
+of the proxy does; programs, privileges and settings come from the server, which never plans.  One
+statement runs at a time, in a thread of its own, and is cancelled through the same line; if it does
+not stop, the server ends the process, and with it whatever memory it took.  A planner that ends
+at whatever moment leaves what is in the ledger, as any process does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import os
+import pickle
+import resource
+import select
+import signal
+import socket
+import threading
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any, cast
+
+from proxy.engine.answered import Answered
+from proxy.engine.asker import Asker
+from proxy.engine.bill import Bill
+from proxy.engine.planner import Explained, LocalPlanner, Setup
+from proxy.engine.reports import BudgetReport
+from proxy.errors import Error
+from proxy.privileges import Privileges
+from proxy.server.workers import tasks, template
+from proxy.server.workers.template import DEATH_SIGNAL, PAGE
+from proxy.settings import Settings
+from proxy.sql.evaluator.worker import receive, send
+from proxy.sql.parse import deep_stack
+from proxy.sql.program import Number, Program
+
+MEMORY = 2 << 30  # bytes that a planner may take beside what it begins with
+QUICK = 0.1  # seconds after which a statement lets others go first
+NICE = 10  # how much so
+
+KEPT, KEPT_BYTES = 256, 32 << 20  # programs, whose numbers are then prepared already
+
+Who = tuple[str, Privileges, Settings, Bill | None]  # user, ...
+
+
+class Kept:
+    """The last programs that were sent to a planner, by digest: both sides keep the same."""
+
+    def __init__(self) -> None:
+        self._programs: dict[bytes, tuple[int, Program]] = {}
+        self._bytes = 0
+
+    def get(self, digest: bytes) -> Program | None:
+        """Return a program, if it is kept."""
+        kept = self._programs.get(digest)
+        return kept[1] if kept else None
+
+    def put(self, digest: bytes, size: int, program: Program) -> None:
+        """Keep a new program; where there are too many, forget the oldest."""
+        if size > KEPT_BYTES:
+            return
+        self._programs[digest] = size, program
+        self._bytes += size
+        while len(self._programs) > KEPT or self._bytes > KEPT_BYTES:
+            size, _ = self._programs.pop(next(iter(self._programs)))
+            self._bytes -= size
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A program on its way: no bytes where the other side has it."""
+
+    digest: bytes
+    data: bytes = b""
+
+
+@dataclass
+class _Running:
+    """The call that runs."""
+
+    number: int
+    asker: Asker | None = None
+    canceled: bool = False
+
+    def cancel(self) -> None:
+        self.canceled = True
+        if self.asker is not None:
+            self.asker.cancel()
+
+
+_setups: dict[str, Setup] = {}  # by the key of the policy
+_planners: dict[str, LocalPlanner] = {}
+_programs = Kept()
+_running = _Running(0)
+
+
+# --- what the server calls -----------------------------------------------------------------------
+
+
+def who(asker: Asker) -> Who:
+    """Return what a planner has to know of an asker, on the side of the server."""
+    settings = copy(asker.settings)
+    settings.views = {}  # which the program has in it
+    return asker.user, asker.privileges, settings, asker.bill
+
+
+def packed(program: Program, there: Kept) -> Packed:
+    """Return a program for a planner that keeps these, on the side of the server."""
+    data = pickle.dumps(program, 5)
+    digest = blake2b(data, digest_size=16).digest()
+    if there.get(digest) is not None:
+        return Packed(digest)
+    there.put(digest, len(data), program)
+    return Packed(digest, data)
+
+
+def answered(key: str, sent: Packed, who: Who, spend: bool) -> Answered:
+    """Return every number of a program, without what the server has or does not need."""
+    program = _unpacked(sent)
+    told = _planner(key).answered(program, _asker(key, who), spend)
+    whole = bool(program.derived or program.traces)
+    bare = [
+        replace(each, number=cast(Number, None), estimators=each.estimators if whole else ())
+        for each in told.inference.outcomes
+    ]
+    return replace(
+        told, inference=replace(told.inference, outcomes=bare), bill=told.bill.continued()
+    )
+
+
+def explained(key: str, sent: Packed, who: Who) -> Explained:
+    """Return the cost that each number of a program would have."""
+    program = _unpacked(sent)
+    return _planner(key).explained(program, _asker(key, who))
+
+
+def budget(key: str, privileges: Privileges) -> BudgetReport:
+    """Return every budget of the history that serves a user."""
+    return _planner(key).budget(privileges)
+
+
+def left(key: str, privileges: Privileges) -> Any:
+    """Return the limit with the least left, of all that bind a user."""
+    return _planner(key).left(privileges)
+
+
+def left_in_cells(key: str, privileges: Privileges) -> float:
+    """Return the alpha left in that cell of the user's history which has least left."""
+    return _planner(key).left_in_cells(privileges)
+
+
+def _unpacked(sent: Packed) -> Program:
+    program = _programs.get(sent.digest)
+    if program is None:
+        program = pickle.loads(sent.data)
+        _programs.put(sent.digest, len(sent.data), program)
+    return program
+
+
+def _planner(key: str) -> LocalPlanner:
+    if key not in _planners:
+        if key not in _setups:
+            raise tasks.StaleError("the policy has changed meanwhile", hint="try again")
+        _planners[key] = _setups[key].open()
+    return _planners[key]
+
+
+def _asker(key: str, who: Who) -> Asker:
+    user, privileges, settings, bill = who
+    setup = _setups[key]
+    asker = Asker(setup.policy, user, setup.users, privileges, settings)
+    asker.bill = bill
+    _running.asker = asker
+    if _running.canceled:
+        asker.cancel()
+    return asker
+
+
+# --- the process ---------------------------------------------------------------------------------
+
+
+def serve(line: socket.socket) -> None:
+    """Run a call at a time, until the other side is gone; the line brings cancellations beside."""
+    global _running
+    memory = os.open("/proc/self/statm", os.O_RDONLY)
+    poll = select.poll()
+    poll.register(line.fileno(), select.POLLIN)
+    thread: threading.Thread | None = None
+    while True:
+        if thread is not None and not poll.poll(QUICK * 1000):
+            with contextlib.suppress(OSError):  # it has ended: the priority is the thread's own
+                os.setpriority(os.PRIO_PROCESS, thread.native_id or 0, NICE)
+            thread = None
+        number, *request = receive(line)
+        if not request:
+            if int.from_bytes(number) == _running.number:
+                _running.cancel()
+            continue
+        _running = _Running(int.from_bytes(number))
+        thread = threading.Thread(target=_run, args=[line, bytes(request[0]), memory], daemon=True)
+        thread.start()
+
+
+def _run(line: socket.socket, request: bytes, memory: int) -> None:
+    """Answer one call."""
+    buffers: list[pickle.PickleBuffer] = []
+    lost = False
+    try:
+        head = template.answer(request, buffers)
+    except BaseException as error:
+        buffers.clear()
+        lost = isinstance(error, MemoryError | RecursionError)  # who knows in the midst of what
+        head = pickle.dumps(("error", template.told(error)))
+        del error
+    resident = int(os.pread(memory, 100, 0).split()[1]) * PAGE
+    with contextlib.suppress(OSError):
+        send(line, [resident.to_bytes(8), head, *(buffer.raw() for buffer in buffers)])
+    if lost:
+        os._exit(1)
+
+
+def _be_planner(line: socket.socket) -> None:
+    """Serve until the line ends; what the ledgers were told is on the disk by then."""
+    ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
+    deep_stack.have_room()
+    with open("/proc/self/status") as status:
+        taken = next(int(row.split()[1]) << 10 for row in status if row.startswith("VmData"))
+    resource.setrlimit(resource.RLIMIT_DATA, (taken + MEMORY, taken + MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for key in _setups:  # what the first statement would wait for
+        with contextlib.suppress(Error, OSError):
+            _planner(key)
+    with contextlib.suppress(BaseException):
+        serve(line)
+    for planner in _planners.values():
+        with contextlib.suppress(BaseException):
+            planner.ledger.close()
+    os._exit(0)
+
+
+def prepare(setups: Sequence[tuple[str, Setup]]) -> None:
+    """Take what planners start from, in the template."""
+    _setups.update(setups)
+
+
+def main() -> None:
+    """Be the template of planners."""
+    for name in ("goals.averages", "goals.quantiles", "goals.linear"):
+        importlib.import_module(f"proxy.engine.{name}")
+    importlib.import_module("proxy.inference.families.system")
+    gc.freeze()
+    template.main(prepare, _be_planner)
+
+
+if __name__ == "__main__":  # ``pickle`` finds what is called under the module's own name
+    importlib.import_module("proxy.server.workers.planner").main()

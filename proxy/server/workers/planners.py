@@ -1,0 +1,109 @@
+"""The planners of a server: what is planned, measured and inferred in processes of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from proxy.engine.allowances import Allowance
+from proxy.engine.answered import Answered
+from proxy.engine.asker import Asker
+from proxy.engine.planner import Explained
+from proxy.engine.reports import BudgetReport
+from proxy.privileges import Privileges
+from proxy.server.workers import planner
+from proxy.server.workers.pool import Worker
+from proxy.sql.evaluator.worker import send
+from proxy.sql.program import Program
+
+GRACE = 0.5  # seconds that a cancelled call has to stop by itself
+
+
+class PlannerProcess(Worker):
+    """One planner process, and the line to it."""
+
+    module = planner.__name__
+    seconds = None  # the statement's own limit cancels it
+    grown = 512 << 20
+
+    def __init__(self, *of: Any) -> None:
+        super().__init__(*of)
+        self._sending = threading.Lock()
+        self._call = 0
+        self._runs = False
+        self._there = planner.Kept()
+
+    def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        """Return the value of a function there; as a worker's."""
+        sent = tuple(
+            planner.packed(each, self._there) if isinstance(each, Program) else each
+            for each in arguments
+        )
+        try:
+            return super().call(function, sent)
+        finally:
+            with self._sending:
+                self._runs = False
+
+    def _send(self, request: bytes) -> None:
+        with self._sending:
+            self._call += 1
+            self._runs = True
+            send(self._line, [self._call.to_bytes(8), request])
+
+    def cancel(self) -> None:
+        """Stop the call that runs; end the process, if it does not stop."""
+        with self._sending:
+            if not self._runs:
+                return
+            call = self._call
+            send(self._line, [call.to_bytes(8)])
+
+        def end() -> None:
+            with self._sending:
+                late = self._runs and self._call == call
+            if late:
+                self.kill()
+
+        timer = threading.Timer(GRACE, end)
+        timer.daemon = True
+        timer.start()
+
+
+class RemotePlanner:
+    """Plans the statements of one dataset in planners."""
+
+    def __init__(self, key: str, call: Callable[..., Any]) -> None:
+        self._key = key  # of the policy
+        self._call = call  # a function of ``planner``, in the planner of the step
+
+    def answered(self, program: Program, asker: Asker, spend: bool = True) -> Answered:
+        """Return every number of a program; measure what cannot be inferred, if it may."""
+        told: Answered = self._call(planner.answered, self._key, program, planner.who(asker), spend)
+        numbers = [number for release in program.releases for number in release.numbers]
+        outcomes = [
+            replace(each, number=number)
+            for each, number in zip(told.inference.outcomes, numbers, strict=True)
+        ]
+        return replace(told, inference=replace(told.inference, outcomes=outcomes))
+
+    def explained(self, program: Program, asker: Asker) -> Explained:
+        """Return the cost that each number of one program would have; measure nothing."""
+        told: Explained = self._call(planner.explained, self._key, program, planner.who(asker))
+        return told
+
+    def budget(self, privileges: Privileges) -> BudgetReport:
+        """Return every budget of the history that serves a user, and what is left of it."""
+        told: BudgetReport = self._call(planner.budget, self._key, privileges)
+        return told
+
+    def left(self, privileges: Privileges) -> Allowance:
+        """Return the limit with the least left, of all that bind a user."""
+        told: Allowance = self._call(planner.left, self._key, privileges)
+        return told
+
+    def left_in_cells(self, privileges: Privileges) -> float:
+        """Return the alpha left in that cell of the user's history which has least left."""
+        return float(self._call(planner.left_in_cells, self._key, privileges))

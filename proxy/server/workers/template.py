@@ -1,0 +1,81 @@
+"""A template: a process that has imported all that statements need, and forks others of a kind.
+
+What every kind does with a call is here too: a function and its arguments, a value or error back.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from proxy.errors import Error, InternalError, StatementTooComplexError
+from proxy.server.workers import tasks
+from proxy.sql.evaluator.worker import MESSAGE, receive
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+SHARED = ("proxy.errors", tasks.__name__)  # modules of errors that the server knows
+DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+
+
+def answer(request: bytes, buffers: list[pickle.PickleBuffer]) -> bytes:
+    """Return the value of a call, pickled; what is large in it goes to ``buffers``."""
+    function, arguments = pickle.loads(request)
+    value = function(*arguments)
+    head = pickle.dumps(("done", value), 5, buffer_callback=buffers.append)
+    if len(head) + sum(len(buffer.raw()) for buffer in buffers) > MESSAGE:
+        raise MemoryError
+    return head
+
+
+Told = tuple[type[Error], dict[str, Any]]  # the class of an error, and what it holds
+
+
+def told(error: BaseException) -> Told:
+    """Return what the server hears of an error."""
+    if isinstance(error, Error):
+        kind = next(each for each in type(error).__mro__ if each.__module__ in SHARED)
+        return kind, {**vars(error), "sqlstate": error.sqlstate}
+    if isinstance(error, MemoryError):
+        return told(StatementTooComplexError("the statement needs more memory than it may have"))
+    if isinstance(error, RecursionError):
+        return told(StatementTooComplexError("the statement is nested too deeply"))
+    place = "".join(traceback.format_tb(error.__traceback__))  # no words, which may hold literals
+    detail = f"{place}{type(error).__name__}"
+    return told(InternalError("internal error of a worker", detail=detail))
+
+
+def raised(told: Told) -> Error:
+    """Return an error, on the side of the server."""
+    kind, fields = told
+    error = kind.__new__(kind)
+    error.args = (fields["message"],)
+    vars(error).update(fields)
+    return error
+
+
+def main(prepare: Callable[[Any], None], be: Callable[[socket.socket], None]) -> None:
+    """Be the template: ``prepare``, and for each line that comes in fork a process to ``be``."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # the server decides
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    control = socket.socket(fileno=int(sys.argv[1]))
+    (setup,) = receive(control)
+    prepare(pickle.loads(setup))
+    while True:
+        data, lines, _, _ = socket.recv_fds(control, 1, 1)
+        if not data:
+            os._exit(0)  # and with it those that it has forked
+        child = os.fork()
+        if not child:
+            control.close()
+            be(socket.socket(fileno=lines[0]))
+        os.close(lines[0])
+        handle = os.pidfd_open(child)
+        socket.send_fds(control, [child.to_bytes(8)], [handle])
+        os.close(handle)
