@@ -81,15 +81,15 @@ class Setup:
     digest: str
     wishes: Wishes
 
-    def open(self) -> LocalPlanner:
-        """Open the ledger, and return the planner.
+    def open(self, before: LocalPlanner | None = None) -> LocalPlanner:
+        """Open the ledger, and return the planner; ``before`` is one whose histories it takes over.
 
         Raises:
             StateError: it is not there, or not this dataset's.
         """
         enter(self.folder)
         ledger = opened(self.policy, self.folder)
-        return LocalPlanner(
+        planner = LocalPlanner(
             self.policy,
             ledger,
             Curator(cubes(self.policy, self.folder, ledger), None),
@@ -98,6 +98,9 @@ class Setup:
             self.wishes,
             lambda: datetime.now(self.policy.zone),
         )
+        if before is not None:
+            planner.take_over(before)
+        return planner
 
 
 def opened(policy: Policy, folder: Path) -> SQLiteLedger:
@@ -141,6 +144,10 @@ class LocalPlanner:
         self._now = now  # in the policy's time zone
         self._lock = threading.RLock()
         self._accountants: dict[str, Accountant] = {}
+
+    def take_over(self, before: LocalPlanner) -> None:
+        """Go on with the histories of another, which is not used any more."""
+        self._accountants = before._accountants
 
     def answered(self, program: Program, asker: Asker, spend: bool = True) -> Answered:
         """Return every number of a program; measure what cannot be inferred, if it may."""

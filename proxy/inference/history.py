@@ -46,7 +46,7 @@ from proxy.inference.families.together import Together
 from proxy.inference.family import Family
 from proxy.inference.products import Products, Stack, Structure, exact, stack, structure, wrap
 from proxy.inference.query import LinearQuery
-from proxy.inference.remembered import Remembered
+from proxy.inference.remembered import GoodEnough, Remembered, rows_of
 from proxy.inference.space import Space
 
 DENSE_ROWS, DENSE_FAMILY_ROWS = 2000, 600  # in the dense system; the last that is of a family
@@ -54,12 +54,7 @@ DENSE_FAMILY = 128  # a larger family is used alone
 DENSE_CELLS = 2**22  # coefficients of a row: so is one of more
 FAMILY_CELLS = 2**19  # coefficients of all rows of a family: more would take seconds
 STEPS = 5  # of refinement
-GOOD_ENOUGH = 4  # estimators of a query that were good enough, which are remembered
 FINEST, COARSEST = 2.0**-47, 2.0**-30  # of the bias, per record: enough, and the most there may be
-
-
-def _rows(found: Sequence[Estimator]) -> int:
-    return sum(len(each.rows) for each in found)
 
 
 class History:
@@ -74,8 +69,8 @@ class History:
         self.singles = Singles(records, self._rates)
         self._independence = Independence(primes)
         self._stacks: dict[Structure, Stack] = {}
-        self._good_enough, self._memory, self._alone = (Remembered(_rows) for _ in range(3))
-        self._measured = 0  # the row after the last that has an answer
+        self.good_enough = GoodEnough()
+        self._memory, self._alone = (Remembered(rows_of) for _ in range(2))
         self.together = Together(space, records, self.blocks)
         self._dense = Dense()
         self._held = 0  # coefficients of its rows
@@ -108,7 +103,7 @@ class History:
         self._rates += [1 / scale] * family.rows
         self.answers += list(answers) if answers is not None else [0] * family.rows
         if answers is not None:
-            self._measured = len(self)
+            self.good_enough.measured(len(self))
         if self._fits(family):
             for index, number in enumerate(block.rows):
                 self._append_row(family.row(index), number, family.grid)
@@ -142,7 +137,7 @@ class History:
     def set_answers(self, block: MeasuredFamily, answers: Sequence[int]) -> None:
         """Fill in the answers of a planned block."""
         self.answers[block.start : block.start + block.family.rows] = answers
-        self._measured = max(self._measured, block.start + block.family.rows)
+        self.good_enough.measured(block.start + block.family.rows)
 
     def truncate(self, blocks: int) -> None:
         """Forget the blocks from a number on: what was planned and not measured."""
@@ -159,8 +154,7 @@ class History:
             rows.truncate(places)
         self.singles.truncate(start)
         self.together.truncate(start)
-        self._measured = min(self._measured, start)
-        self._good_enough.revise(lambda found: [each for each in found if each.before(start)])
+        self.good_enough.truncate(start)
         self._independence.truncate(len(dense.basis))
         self._triangle.truncate(len(dense.basis))
         self._weights.truncate(len(dense.others))
@@ -168,7 +162,7 @@ class History:
     def replace(self, block: MeasuredFamily, scale: float, answers: Sequence[int]) -> None:
         """Give a block a new scale and answers: a refinement."""
         block.scale = scale
-        self._good_enough.clear()
+        self.good_enough.clear()
         self._forget()
         for number in block.rows:
             self._rates[number] = 1 / scale
@@ -291,10 +285,9 @@ class History:
             cancellation()
             alone = list(self.singles.estimators(query, but=self.together.told(key)))
             best = self._best(query)
-            found = [best, *(self._good_enough.get(key) or ()), *alone]
+            found = [best, *self.good_enough.get(key), *alone]
             found += self.together.estimators(query, key, best, alone, cancellation)
-            known = [estimator for estimator in found if estimator is not None]
-            self._memory.put(key, known)
+            self._memory.put(key, known := [each for each in found if each is not None])
         return known
 
     def alone(
@@ -305,22 +298,8 @@ class History:
         known = self._alone.get(key)
         if known is None:
             cancellation()
-            known = list(self.singles.estimators(query))
-            self._alone.put(key, known)
+            self._alone.put(key, known := list(self.singles.estimators(query)))
         return known
-
-    def remember(self, query: LinearQuery, estimator: Estimator) -> None:
-        """Remember an estimator that was good enough: the best of a longer history has less
-        variance, and yet may put less mass on one interval.
-
-        The last few that rest on answers alone stay beside those that rest on rows that are
-        planned: these may be taken back.
-        """
-        known = self._good_enough.get(key_of(query)) or []
-        known = [*(each for each in known if not each.same(estimator)), estimator]
-        firm = [each for each in known if each.before(self._measured)]
-        planned = [each for each in known if not each.before(self._measured)]
-        self._good_enough.put(key_of(query), [*firm[-GOOD_ENOUGH:], *planned])
 
     def estimate(self, estimator: Estimator) -> float:
         """Return θ̂, in answer units, rounded once."""

@@ -20,6 +20,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from proxy.inference.dense_system import key_of
 from proxy.inference.estimator import Cancellation, Estimator, never_cancel
 from proxy.inference.family import MAX_ROWS_INFERRED, Family
 from proxy.inference.geometric import GeometricSum
@@ -113,7 +114,7 @@ def best(
     known = history.estimators(query, cancellation)
     for estimator in sorted(known, key=lambda estimator: estimator.variance):
         if meets(estimator, half_width, delta):
-            history.remember(query, estimator)
+            history.good_enough.add(key_of(query), estimator)
             return estimator
     return None
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Generic, TypeVar
+
+from proxy.inference.estimator import Estimator
 
 Key = tuple[bytes, Fraction]
 Found = TypeVar("Found")
 
 MAX_QUERIES = 10_000  # whose estimators are remembered
 MAX_ROWS = 2**21  # of these estimators together
+GOOD_ENOUGH = 4  # estimators of a query that were good enough, which are remembered
 
 
 @dataclass(eq=False)
@@ -52,3 +55,46 @@ class Remembered(Generic[Found]):
         kept = {key: left(found) for key, found in self._found.items()}
         self.clear()
         self.update({key: found for key, found in kept.items() if found})
+
+
+def rows_of(found: Sequence[Estimator]) -> int:
+    """Return how many rows estimators have together."""
+    return sum(len(each.rows) for each in found)
+
+
+@dataclass(eq=False)
+class GoodEnough:
+    """Estimators that were good enough: the best of a longer history has less variance, and yet
+    may put less mass on one interval.
+
+    The last few of a query that rest on answers alone stay beside those that rest on rows that are
+    planned: these may be taken back.
+    """
+
+    _found: Remembered[list[Estimator]] = field(default_factory=lambda: Remembered(rows_of))
+    _measured: int = 0  # the row after the last that has an answer
+
+    def get(self, key: Key) -> Sequence[Estimator]:
+        """Return the estimators of a query that were good enough."""
+        return self._found.get(key) or ()
+
+    def add(self, key: Key, estimator: Estimator) -> None:
+        """Remember one more."""
+        firm: list[Estimator] = []
+        planned: list[Estimator] = []
+        for each in (*(each for each in self.get(key) if not each.same(estimator)), estimator):
+            (firm if each.before(self._measured) else planned).append(each)
+        self._found.put(key, [*firm[-GOOD_ENOUGH:], *planned])
+
+    def measured(self, row: int) -> None:
+        """Follow the history: all rows before this one have answers."""
+        self._measured = max(self._measured, row)
+
+    def truncate(self, row: int) -> None:
+        """Follow the history: its rows from this one on are forgotten."""
+        self._measured = min(self._measured, row)
+        self._found.revise(lambda found: [each for each in found if each.before(row)])
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._found.clear()

@@ -44,6 +44,7 @@ class Metrics:
         self.ready = gauge("ready", "Parts of a dataset: 1 is well, 0 is not.", ["dataset", "part"])
         self.waiting = gauge("waiting", "Statements that wait for their turn.")
         self.workers = gauge("workers", "Worker processes, by what they do.", ["state"])
+        self.planners = gauge("planners", "Planner processes, by what they do.", ["state"])
         self.policies_broken = gauge("policies_broken", "Policies that are not served as they are.")
         self.logins = counter("logins", "Logins by outcome.", ["outcome"])
         self.reloads = counter("reloads", "Readings of changed files, by outcome.", ["outcome"])

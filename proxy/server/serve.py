@@ -339,8 +339,16 @@ class Server:
             for relay in list(self._relays.values()):
                 relay.check_time(now)
             self.metrics.waiting.set(self._turns.waiting)
-            for state, count in self.registry.pool.count().items():
-                self.metrics.workers.labels(state).set(count)
+            pools = (
+                (self.registry.pool, self.metrics.workers),
+                (
+                    self.registry.planners,
+                    self.metrics.planners,
+                ),
+            )
+            for pool, gauge in pools:
+                for state, count in pool.count().items():
+                    gauge.labels(state).set(count)
             self._connections.log_crowds()
 
 

@@ -32,7 +32,7 @@ from proxy.engine.bill import Bill
 from proxy.engine.planner import Explained, LocalPlanner, Setup
 from proxy.engine.reports import BudgetReport
 from proxy.errors import Error
-from proxy.privileges import Privileges
+from proxy.privileges import Privileges, privileges_of
 from proxy.server.workers import tasks, template
 from proxy.server.workers.template import DEATH_SIGNAL, PAGE
 from proxy.settings import Settings
@@ -95,7 +95,8 @@ class _Running:
 
 
 _setups: dict[str, Setup] = {}  # by the key of the policy
-_planners: dict[str, LocalPlanner] = {}
+_begun: dict[str, LocalPlanner] = {}  # whose histories the template has read
+_planners: dict[str, LocalPlanner] = {}  # with a ledger of this process
 _programs = Kept()
 _running = _Running(0)
 
@@ -167,7 +168,7 @@ def _planner(key: str) -> LocalPlanner:
     if key not in _planners:
         if key not in _setups:
             raise tasks.StaleError("the policy has changed meanwhile", hint="try again")
-        _planners[key] = _setups[key].open()
+        _planners[key] = _setups[key].open(_begun.get(key))
     return _planners[key]
 
 
@@ -244,9 +245,18 @@ def _be_planner(line: socket.socket) -> None:
     os._exit(0)
 
 
-def prepare(setups: Sequence[tuple[str, Setup]]) -> None:
-    """Take what planners start from, in the template."""
+def _prepare(setups: Sequence[tuple[str, Setup]]) -> None:
+    """Read the shared histories: planners begin with them, and share their memory."""
     _setups.update(setups)
+    for key, setup in setups:
+        with contextlib.suppress(Error, OSError):  # whoever asks is told
+            begun = setup.open()
+            try:
+                begun.left_in_cells(privileges_of(setup.policy, setup.users, ""))
+            finally:
+                begun.ledger.close()
+            _begun[key] = begun
+    gc.freeze()
 
 
 def main() -> None:
@@ -254,8 +264,7 @@ def main() -> None:
     for name in ("goals.averages", "goals.quantiles", "goals.linear"):
         importlib.import_module(f"proxy.engine.{name}")
     importlib.import_module("proxy.inference.families.system")
-    gc.freeze()
-    template.main(prepare, _be_planner)
+    template.main(_prepare, _be_planner)
 
 
 if __name__ == "__main__":  # ``pickle`` finds what is called under the module's own name

@@ -40,7 +40,7 @@ log = logging.getLogger("proxy.server")
 SECONDS = 30.0  # of a call
 QUICK = 0.1  # seconds after which a call lets others go first
 NICE = 10  # how much so
-START = 60.0  # seconds to start a template
+START = 300.0  # seconds to start a template: planners read the histories
 PROGRAMS, PROGRAM_BYTES = 512, 64 << 20  # compiled statements that are kept
 ROUTES, ROUTE_BYTES = 1024, 8 << 20
 GROWN = 64 << 20  # bytes by which a worker may grow before it is replaced
@@ -318,7 +318,8 @@ class Pool:
 
     def take_back(self, crew: _Crew, lent: Worker | None) -> None:
         """Keep a worker for the next step, or have a new one in its place."""
-        if lent is not None and not lent.usable:
+        new = lent is not None and not lent.usable
+        if lent is not None and new:
             lent.close()
             lent = None
             if crew is self._crew:
@@ -327,7 +328,7 @@ class Pool:
         with self._guard:
             crew.lent -= 1
             if lent is not None:
-                crew.idle.append(lent)
+                crew.idle.insert(0 if new else len(crew.idle), lent)  # those that are warm go first
         if crew is not self._crew:
             self._end(crew)
 

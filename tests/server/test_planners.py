@@ -1,0 +1,255 @@
+"""Planners: what is planned in processes of its own is what is planned here, and ends when told."""
+
+import contextlib
+import io
+import os
+import pickle
+import signal
+import sqlite3
+import threading
+import time
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import proxy.errors as errors
+from proxy.engine import Engine
+from proxy.errors import Error, InsufficientBudgetError, QueryCanceledError
+from proxy.server.workers import planner, template
+from proxy.server.workers.planners import PlannerProcess, RemotePlanner
+from proxy.server.workers.pool import Lease, Pool, _Unpickler
+from tests.server import serving
+from tests.server.serving import COUNT
+from tests.server.test_lifecycle import Slow
+
+GROUPS = "FROM cps1988 GROUP BY education, experience WITH UTILITY"
+KNOWN = (f"SELECT education, experience, COUNT(*) {GROUPS} (300, 0.05)",
+         f"SELECT education, experience, SUM(wage) {GROUPS} (300000, 0.05)")  # fmt: skip
+LONG = f"SELECT education, experience, AVG(wage) {GROUPS} (300, 0.05)"  # from these: many seconds
+
+ASKED = (
+    COUNT,
+    KNOWN[0],
+    "SELECT COUNT(*) FROM cps1988 WITH UTILITY (1e-6, 0.1)",
+    "SELECT AVG(wage), COUNT(*) / 2 FROM cps1988 WHERE education > 12 WITH UTILITY (50, 0.05)",
+    "SELECT * FROM privacy.budget",
+    "SELECT COUNT(*) FROM cps1988 WITH UTILITY (5 PERCENT, 0.05)",
+    "SELECT region FROM cps1988 GROUP BY region HAVING COUNT(*) > 5000",
+)
+
+
+def pids(pool):
+    """The processes of a pool that do nothing now."""
+    return [each._number for each in pool._crew.idle]
+
+
+@contextlib.contextmanager
+def held(engine):
+    """Another process is in a transaction."""
+    with contextlib.closing(sqlite3.connect(engine.ledger.path, isolation_level=None)) as lock:
+        lock.execute("BEGIN IMMEDIATE")
+        yield
+
+
+@pytest.fixture
+def planners(tmp_path):
+    """An engine, and planners for it."""
+    serving.prepare(tmp_path)
+    with contextlib.closing(Engine.open(tmp_path / "cps1988.yaml", tmp_path / "state")) as engine:
+        pool = Pool(PlannerProcess)
+        pool.update([(engine.policy.key, engine.setup())])
+        yield engine, pool
+        pool.close()
+
+
+@pytest.mark.parametrize("text", ASKED)
+def test_a_planner_says_what_the_engine_says(planners, text):
+    """
+    Once it has measured, the engine infers the same from the ledger; and it is refused the same.
+    """
+    engine, pool = planners
+    lease = Lease(pool)
+    remote = engine.through(engine.compiler, RemotePlanner(engine.policy.key, lease.call))
+    try:
+        one, two = remote.session("bob"), engine.session("bob")
+        outcomes = []
+        for session in (one, one, two):
+            try:
+                result = session.execute(text)
+                outcomes.append((result.columns, len(result.rows), result.cost, result.left,
+                                 result.notices, result.numbers, result.measured))  # fmt: skip
+                outcomes[-1] += ([a.source for row in result.answers for a in row],)
+            except Error as error:
+                outcomes.append((type(error), {**vars(error), "sqlstate": error.sqlstate}))
+        assert outcomes[1] == outcomes[2]
+        assert one.explain(COUNT).rows == two.explain(COUNT).rows
+        assert remote.budget("bob") == engine.budget("bob")
+        assert remote.left_in_cells() == engine.left_in_cells()
+    finally:
+        lease.close()
+
+
+def every_error():
+    """One of each class of errors that a planner may raise."""
+    for kind in vars(errors).values():
+        if isinstance(kind, type) and issubclass(kind, Error):
+            with contextlib.suppress(TypeError):
+                yield kind("it is wrong", hint="do this")
+    yield InsufficientBudgetError("too dear", requested=3.0, spent=1.0, left=0.5, hint="less")
+
+
+def test_errors_arrive_as_they_were():
+    """
+    Class, words, fields and SQLSTATE, of every class that there is.
+    """
+    seen = 0
+    for error in every_error():
+        error.cost, error.position = 0.25, 7
+        sent = pickle.dumps(template.told(error))
+        arrived = template.raised(_Unpickler(io.BytesIO(sent)).load())
+        assert type(arrived) is type(error)
+        assert str(arrived) == str(error)
+        assert arrived.args == error.args
+        assert {**vars(error), "sqlstate": error.sqlstate} == vars(arrived)
+        seen += 1
+    assert seen > 20
+
+
+@given(st.lists(st.tuples(st.binary(min_size=1, max_size=1), st.integers(1, 9))))
+def test_both_sides_keep_the_same_programs(few, sent):
+    """
+    Whatever is sent, in whatever sizes: what one side takes for known, the other has.
+    """
+    here, there = planner.Kept(), planner.Kept()
+    for digest, size in sent:
+        if here.get(digest) is None:
+            here.put(digest, size, digest)
+            data = digest
+        else:
+            data = b""
+        if there.get(digest) is None:
+            assert data
+            there.put(digest, size, digest)
+        assert here._programs == there._programs
+        assert here._bytes == sum(size for size, _ in here._programs.values()) <= 20
+
+
+@pytest.fixture(scope="module")
+def few():
+    """Bounds that a few small programs reach."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(planner, "KEPT", 4)
+        patched.setattr(planner, "KEPT_BYTES", 20)
+        yield
+
+
+def test_planners_that_end_are_replaced(tmp_path):
+    """
+    Killed while they do nothing, with their template or without: the next statement is answered.
+    """
+    serving.prepare(tmp_path)
+    with serving.running(tmp_path) as running, running.connect("bob") as connection:
+        connection.execute(COUNT)
+        pool = running.server.registry.planners
+        for template_too in (False, True, False):
+            for pid in pids(pool):
+                os.kill(pid, signal.SIGKILL)
+            if template_too:
+                pool._crew.template._process.kill()
+                pool._crew.template._process.wait()
+            time.sleep(0.1)
+            rows = connection.execute(f"{COUNT} -- {time.monotonic()}").fetchall()
+            assert len(rows) == 1
+
+
+def test_a_planner_that_does_not_stop_is_ended(tmp_path):
+    """
+    Where it waits in the ledger: the statement is cancelled within a second or two, and another
+    process has its place.
+    """
+    serving.prepare(tmp_path)
+    with serving.running(tmp_path) as running, running.connect("bob") as connection:
+        connection.execute("SELECT 1")
+        before = pids(running.server.registry.planners)
+        with Slow(running):
+            timer = threading.Timer(0.5, connection.cancel_safe)
+            timer.start()
+            began = time.monotonic()
+            with pytest.raises(psycopg.errors.QueryCanceled):
+                connection.execute(COUNT)
+            assert time.monotonic() - began < 20  # in place of the 30 s that the lock waits
+            timer.join()
+        assert connection.execute("SHOW history").fetchall() == []
+        assert connection.execute(COUNT).fetchall()
+        assert pids(running.server.registry.planners) != before
+
+
+@pytest.mark.slow
+def test_a_long_plan_keeps_nobody_waiting(tmp_path):
+    """
+    While one user's statements plan for many seconds, another's are answered, one after the other;
+    those stop when they are told to, and have cost nothing.
+    """
+    serving.prepare(tmp_path)
+    with contextlib.ExitStack() as stack:
+        running = stack.enter_context(serving.running(tmp_path))
+        alice = [stack.enter_context(running.connect("alice")) for _ in range(6)]
+        bob = stack.enter_context(running.connect("bob"))
+        for text in (*KNOWN, COUNT):
+            alice[0].execute(text)
+        spent = bob.execute("SHOW budget").fetchall()
+        ended = []
+
+        def ask(connection):
+            try:
+                connection.execute(LONG)
+            except psycopg.Error as error:
+                ended.append(error.sqlstate)
+            else:
+                ended.append("done")
+
+        threads = [threading.Thread(target=ask, args=[each]) for each in alice]
+        for each in threads:
+            each.start()
+        while running.server.registry.planners.count()["busy"] < 2:
+            time.sleep(0.01)
+        for i in range(20):
+            assert bob.execute(f"{COUNT} -- {i}").fetchall()
+        assert not ended
+        for each in alice:
+            each.cancel_safe(timeout=20)
+        for each in threads:
+            each.join()
+        assert ended == ["57014"] * len(alice)
+        assert bob.execute("SHOW budget").fetchall() == spent
+
+
+def test_a_cancellation_that_comes_late_stops_nothing_else(planners):
+    """
+    It is of one call: the next one runs.
+    """
+    engine, pool = planners
+    lease = Lease(pool)
+    session = engine.session("bob")
+    program = engine.compile(COUNT, session)
+    remote = RemotePlanner(engine.policy.key, lease.call)
+    try:
+        assert remote.answered(program, session).inference.answers
+        process = lease._borrowed[1]
+        process.cancel()
+        time.sleep(0.1)
+        session.bill = None
+        assert remote.answered(program, session).inference.answers
+        assert process.alive()
+        session.bill = None
+        thread = threading.Timer(0.2, lambda: lease.cancel("it is enough"))
+        slow = engine.compile("SELECT COUNT(*) FROM cps1988 WITH UTILITY (444, 0.05)", session)
+        with held(engine):
+            thread.start()
+            with pytest.raises(QueryCanceledError, match="it is enough"):
+                remote.answered(slow, session)
+        assert engine.history() == engine.history()[:1]
+    finally:
+        lease.close()
