@@ -234,7 +234,7 @@ def test_metrics_are_named_by_the_conventions_of_prometheus():
     metrics = Metrics()
     Metrics().connections.set(7)
     families = list(metrics.registry.collect())
-    assert len(families) == 14
+    assert len(families) == 15
     for family in families:
         assert re.fullmatch(r"privacy_proxy_[a-z_]+", family.name)
         assert re.fullmatch(r"[A-Z].+\.", family.documentation)

@@ -195,8 +195,9 @@ def serve(line: socket.socket) -> None:
     thread: threading.Thread | None = None
     while True:
         if thread is not None and not poll.poll(QUICK * 1000):
+            assert thread.native_id
             with contextlib.suppress(OSError):  # it has ended: the priority is the thread's own
-                os.setpriority(os.PRIO_PROCESS, thread.native_id or 0, NICE)
+                os.setpriority(os.PRIO_PROCESS, thread.native_id, NICE)
             thread = None
         number, *request = receive(line)
         if not request:
@@ -209,19 +210,22 @@ def serve(line: socket.socket) -> None:
 
 
 def _run(line: socket.socket, request: bytes, memory: int) -> None:
-    """Answer one call."""
+    """Answer one call; end the process where that fails, so that nobody waits for it."""
     buffers: list[pickle.PickleBuffer] = []
-    lost = False
+    lost = True
     try:
-        head = template.answer(request, buffers)
-    except BaseException as error:
-        buffers.clear()
-        lost = isinstance(error, MemoryError | RecursionError)  # who knows in the midst of what
-        head = pickle.dumps(("error", template.told(error)))
-        del error
-    resident = int(os.pread(memory, 100, 0).split()[1]) * PAGE
-    with contextlib.suppress(OSError):
+        try:
+            head = template.answer(request, buffers)
+            lost = False
+        except BaseException as error:
+            buffers.clear()
+            lost = isinstance(error, MemoryError | RecursionError)  # who knows in the midst of what
+            head = pickle.dumps(("error", template.told(error)))
+            del error
+        resident = int(os.pread(memory, 100, 0).split()[1]) * PAGE
         send(line, [resident.to_bytes(8), head, *(buffer.raw() for buffer in buffers)])
+    except BaseException:
+        lost = True
     if lost:
         os._exit(1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,10 +31,11 @@ class PlannerProcess(Worker):
 
     def __init__(self, *of: Any) -> None:
         super().__init__(*of)
-        self._sending = threading.Lock()
-        self._call = 0
-        self._runs = False
         self._there = planner.Kept()
+        self._sending = threading.Lock()  # of what is sent, which may take long
+        self._state = threading.Lock()  # of these two
+        self._calls = 0
+        self._runs = False
 
     def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         """Return the value of a function there; as a worker's."""
@@ -41,35 +43,40 @@ class PlannerProcess(Worker):
             planner.packed(each, self._there) if isinstance(each, Program) else each
             for each in arguments
         )
+        with self._state:
+            self._calls += 1
+            self._runs = True
         try:
             return super().call(function, sent)
         finally:
-            with self._sending:
+            with self._state:
                 self._runs = False
 
     def _send(self, request: bytes) -> None:
         with self._sending:
-            self._call += 1
-            self._runs = True
-            send(self._line, [self._call.to_bytes(8), request])
+            send(self._line, [self._calls.to_bytes(8), request])
 
     def cancel(self) -> None:
-        """Stop the call that runs; end the process, if it does not stop."""
-        with self._sending:
+        """Stop the call that runs; end the process, if it does not stop.  Waits for nothing."""
+        with self._state:
+            number = self._calls
             if not self._runs:
                 return
-            call = self._call
-            send(self._line, [call.to_bytes(8)])
+        for work in (threading.Timer(GRACE, self._end, [number]),
+                     threading.Thread(target=self._tell, args=[number])):  # fmt: skip
+            work.daemon = True
+            work.start()
 
-        def end() -> None:
-            with self._sending:
-                late = self._runs and self._call == call
-            if late:
+    def _tell(self, number: int) -> None:
+        """Send the cancellation of a call, behind the call itself."""
+        with self._sending, contextlib.suppress(OSError):  # it may have ended
+            send(self._line, [number.to_bytes(8)])
+
+    def _end(self, number: int) -> None:
+        """End the process, if it still runs a call."""
+        with self._state:
+            if self._runs and self._calls == number:
                 self.kill()
-
-        timer = threading.Timer(GRACE, end)
-        timer.daemon = True
-        timer.start()
 
 
 class RemotePlanner:
