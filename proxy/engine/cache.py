@@ -13,6 +13,7 @@ from typing import Any
 
 from proxy.engine.answers import Result
 from proxy.engine.session import Session
+from proxy.privileges import Privileges
 from proxy.sql.program import Program
 
 MAX_CACHED = 512  # results, and what is left
@@ -58,4 +59,11 @@ class Cache:
 
 def key_of(program: Program, session: Session) -> Hashable:
     """Return what a result depends on, beside the history."""
-    return id(program), session.user, str(session.wishes()), *session.settings.items()
+    who = served(session.privileges)
+    return id(program), *who, str(session.wishes()), *session.settings.items()
+
+
+def served(privileges: Privileges) -> tuple[Hashable, ...]:
+    """Return whose statement it is, on which history and limits."""
+    of = privileges
+    return of.user, of.history, of.share, of.spend, of.caps

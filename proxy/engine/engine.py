@@ -30,7 +30,7 @@ from proxy.accountant import LEFT
 from proxy.budgets import limits
 from proxy.engine.allowances import Allowance
 from proxy.engine.answers import Result
-from proxy.engine.cache import Cache, key_of
+from proxy.engine.cache import Cache, key_of, served
 from proxy.engine.compiler import Compiler, LocalCompiler
 from proxy.engine.measure import Cube, Curator, Sampler
 from proxy.engine.planner import (
@@ -48,7 +48,7 @@ from proxy.engine.session import Session
 from proxy.errors import StateError
 from proxy.files import enter
 from proxy.ledger import Ledger
-from proxy.policy import Policy
+from proxy.policy import Policy, Users
 from proxy.privileges import ANALYST, Privileges, privileges_of, require_supported, users_of
 from proxy.protection import protection
 from proxy.settings import COLUMNS, defaults
@@ -82,7 +82,7 @@ class Engine:
         self.ledger = ledger
         self._evaluator = evaluator or Evaluator(policy.domain)
         self.wishes = defaults(policy)
-        self.users = users_of(policy)
+        self._users = [users_of(policy)]  # the file, of all that go ``through`` this engine
         self.protection = protection(policy, self._evaluator, self.users)
         self.compiler: Compiler = LocalCompiler(policy, self._evaluator)
         self.planner: Planner = LocalPlanner(
@@ -136,6 +136,11 @@ class Engine:
             ledger.close()
             raise
 
+    @property
+    def users(self) -> Users | None:
+        """The users file, as it was last read."""
+        return self._users[0]
+
     def through(self, compiler: Compiler, planner: Planner) -> Engine:
         """Return the same engine, whose statements are read and planned elsewhere."""
         other = copy(self)
@@ -167,7 +172,7 @@ class Engine:
         """
         users = users_of(self.policy)
         take_users(self.policy, users, self.ledger)
-        self.users = users
+        self._users[0] = users
 
     def rest(self) -> None:
         """Let go of the evaluator's process, until the evaluator is asked again."""
@@ -212,7 +217,7 @@ class Engine:
             return replace(result, left=allowance.left, left_of=allowance.name)
         answered = self.planner.answered(statement, session, spend)
         session.bill = answered.bill
-        with cost_in_errors(session, self.left), self._running(session):
+        with cost_in_errors(session, lambda _: answered.allowance), self._running(session):
             result = present(
                 statement,
                 answered.inference,
@@ -300,7 +305,7 @@ class Engine:
         return allowance
 
     def _left_key(self, privileges: Privileges) -> tuple[object, ...]:
-        return LEFT, privileges.user, self._now().date()
+        return LEFT, *served(privileges), self._now().date()
 
     def left_in_cells(self) -> float:
         """Return the alpha left in that cell of the shared history which has least left."""

@@ -21,6 +21,7 @@ from proxy.engine.reports import COST, STEP
 from proxy.errors import (
     InsufficientBudgetError,
     NotSupportedError,
+    QueryCanceledError,
     StateError,
     StatementTooComplexError,
 )
@@ -111,12 +112,16 @@ class Measurer:
                     sequence, rows, cost = self._paid(accountant, plan, tx)
                 break
             blocks = accountant.history.blocks[kept:]
-            bill.add(blocks, sequence, [each.target for each in plan.measurements], cost)
+            line = sequence if rows else 0
+            bill.add(blocks, line, [each.target for each in plan.measurements], cost)
             accountant.measured(rows, blocks, sequence)
             return blocks, plan.estimators
         except REFUSALS as error:  # nothing was measured: the plan is taken back
             accountant.history.truncate(kept)
             self.ledger.note("refused", user, self.text, {"reason": error.message})
+            raise
+        except QueryCanceledError:  # which is asked for only before something is drawn
+            accountant.history.truncate(kept)
             raise
         except BaseException:  # whatever was or was not committed: the ledger knows
             accountant.forget()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
@@ -34,7 +34,7 @@ from proxy.inference.query import Term
 from proxy.ledger import Ledger
 from proxy.ledger.sqlite import SQLiteLedger
 from proxy.policy import Policy, Users
-from proxy.privileges import Privileges
+from proxy.privileges import ANALYST, Privileges
 from proxy.settings import Wishes
 from proxy.sql.program import Program
 from proxy.state import anchor_path, ledger_path
@@ -98,7 +98,7 @@ class Setup:
             self.wishes,
             lambda: datetime.now(self.policy.zone),
         )
-        if before is not None:
+        if before is not None and before.ledger.id == ledger.id:
             planner.take_over(before)
         return planner
 
@@ -151,6 +151,8 @@ class LocalPlanner:
 
     def answered(self, program: Program, asker: Asker, spend: bool = True) -> Answered:
         """Return every number of a program; measure what cannot be inferred, if it may."""
+        if program.releases:
+            asker.privileges.require(ANALYST)
         with self._turn(asker):
             accountant = self._accountant(asker.privileges)
             accountant.catch_up(self.ledger)
@@ -301,9 +303,8 @@ def cost_in_errors(asker: Asker, left: Callable[[Privileges], Allowance]) -> Ite
     except Error as error:
         if asker.bill is not None and asker.bill.first:
             error.cost = asker.bill.cost() / UNIT
-            cost = (
-                f"what it measured before is kept, and free to ask again: cost "
-                f"{error.cost:.4g}, left {left(asker.privileges)}"
-            )
+            cost = f"what it measured before is kept, and free to ask again: cost {error.cost:.4g}"
+            with suppress(Error):  # it may be cancelled, too
+                cost += f", left {left(asker.privileges)}"
             error.hint = f"{error.hint}; {cost}" if error.hint else cost
         raise

@@ -27,7 +27,10 @@ class Backend(Protocol):
 
     policy: Policy
     wishes: Wishes
-    users: Users | None
+
+    @property
+    def users(self) -> Users | None:
+        """The users file, as it was last read."""
 
     def execute(self, text: str, session: Session) -> Result:
         """Run one statement."""

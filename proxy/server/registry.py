@@ -122,7 +122,7 @@ class Registry:
         self._connections, self._limits = connections, limits
         self.pool = Pool()
         self.planners = Pool(PlannerProcess)
-        self._planned: Sequence[object] = ()  # what the planners know: engines, and their users
+        self._planned: dict[str, Engine] = {}  # what the planners know, by the policy's key
         self._prepared: dict[str, Dataset] = {}  # what the workers know, by the policy's key
         self._lock = threading.Lock()
         self._closed = False
@@ -229,10 +229,12 @@ class Registry:
             self._prepared = known
 
     def _prepare_planners(self, engines: Iterable[Engine]) -> None:
-        """Have planners for these engines, under the users files that they have read."""
-        known = [(engine, engine.users) for engine in engines]
+        """Have planners for these engines, and those whose last statements still run."""
+        known = {engine.policy.key: engine for engine in engines}
         if known != self._planned:
-            self.planners.update([(engine.policy.key, engine.setup()) for engine, _ in known])
+            replaced = {k: engine for k, engine in self._planned.items() if k not in known}
+            setups = {key: engine.setup() for key, engine in (replaced | known).items()}
+            self.planners.update(list(setups.items()))
             self._planned = known
 
     def left_in_cells(self, engine: Engine) -> float:

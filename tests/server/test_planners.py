@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import threading
 import time
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -16,7 +17,12 @@ from hypothesis import strategies as st
 
 import proxy.errors as errors
 from proxy.engine import Engine
-from proxy.errors import Error, InsufficientBudgetError, QueryCanceledError
+from proxy.errors import (
+    Error,
+    InsufficientBudgetError,
+    InsufficientPrivilegeError,
+    QueryCanceledError,
+)
 from proxy.server.workers import planner, template
 from proxy.server.workers.planners import PlannerProcess, RemotePlanner
 from proxy.server.workers.pool import Lease, Pool, _Unpickler
@@ -253,3 +259,101 @@ def test_a_cancellation_that_comes_late_stops_nothing_else(planners):
         assert engine.history() == engine.history()[:1]
     finally:
         lease.close()
+
+
+def test_what_was_paid_is_told_where_the_rest_is_cancelled(planners):
+    """
+    The planner is not asked any more by then: the error has the cost all the same.
+    """
+    engine, pool = planners
+    lease = Lease(pool)
+    remote = RemotePlanner(engine.policy.key, lease.call)
+    session = engine.through(engine.compiler, remote).session("bob")
+    real = remote.answered
+
+    def answered(*of):
+        told = real(*of)
+        lease.cancel("it is enough")
+        session.cancel()
+        return told
+
+    remote.answered = answered
+    try:
+        with pytest.raises(QueryCanceledError, match="canceling statement") as caught:
+            session.execute("SELECT sqrt(COUNT(*)) AS n FROM cps1988 WITH UTILITY (500, 0.05)")
+        (line,) = engine.history()
+        assert caught.value.cost == line.cost > 0
+        assert f"cost {line.cost:.4g}, left" in caught.value.hint
+    finally:
+        lease.close()
+
+
+def test_a_cancellation_during_the_way_there_stops_the_call(planners, monkeypatch):
+    """
+    While the program is packed: nothing is measured.
+    """
+    engine, pool = planners
+    lease = Lease(pool)
+    session = engine.session("bob")
+    program = engine.compile(COUNT, session)
+    real = planner.packed
+
+    def packed(*of):
+        lease.cancel("it is enough")
+        return real(*of)
+
+    monkeypatch.setattr(planner, "packed", packed)
+    try:
+        with pytest.raises(QueryCanceledError):
+            RemotePlanner(engine.policy.key, lease.call).answered(program, session)
+        time.sleep(1)
+        assert engine.history() == []
+    finally:
+        lease.close()
+
+
+def test_what_a_user_may_is_what_the_users_file_says_that_came_with_it(planners):
+    """
+    Whatever the session takes its privileges to be: they may be older.
+    """
+    engine, pool = planners
+    lease = Lease(pool)
+    session = engine.session("bob")
+    program = engine.compile(COUNT, session)
+    users = engine.users.users
+    session.users = replace(
+        engine.users, users={**users, "bob": replace(users["bob"], roles=frozenset())}
+    )
+    remote = RemotePlanner(engine.policy.key, lease.call)
+    try:
+        with pytest.raises(InsufficientPrivilegeError, match="no analyst"):
+            remote.answered(program, session)
+        assert engine.history() == []
+        session.users = engine.users
+        assert remote.answered(program, session).inference.cost > 0
+    finally:
+        lease.close()
+
+
+def test_a_plan_that_is_cancelled_leaves_the_history_as_it_was(planners):
+    """
+    It is not read again: a long one would take long.
+    """
+    engine, _ = planners
+    session = engine.session("bob")
+    session.execute(COUNT)
+    accountant = engine.planner._accountant(session.privileges)
+    before, blocks = accountant.sequence, list(accountant.history.blocks)
+    real = engine.ledger.transaction
+
+    @contextlib.contextmanager
+    def transaction():
+        with real() as tx:
+            session.cancel()
+            yield tx
+
+    engine.ledger.transaction = transaction
+    with pytest.raises(QueryCanceledError):
+        session.execute("SELECT COUNT(*) FROM cps1988 WITH UTILITY (77, 0.05)")
+    assert (accountant.sequence, accountant.history.blocks) == (before, blocks)
+    assert len(engine.history()) == 1

@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import gc
 import importlib
+import math
 import os
 import pickle
 import resource
@@ -24,29 +25,44 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any, cast
+from typing import cast
 
+from proxy.engine.allowances import Allowance
 from proxy.engine.answered import Answered
 from proxy.engine.asker import Asker
 from proxy.engine.bill import Bill
 from proxy.engine.planner import Explained, LocalPlanner, Setup
 from proxy.engine.reports import BudgetReport
 from proxy.errors import Error
+from proxy.policy import Users
 from proxy.privileges import Privileges, privileges_of
 from proxy.server.workers import tasks, template
 from proxy.server.workers.template import DEATH_SIGNAL, PAGE
 from proxy.settings import Settings
+from proxy.sql.compile.release_point import space
 from proxy.sql.evaluator.worker import receive, send
 from proxy.sql.parse import deep_stack
 from proxy.sql.program import Number, Program
 
-MEMORY = 2 << 30  # bytes that a planner may take beside what it begins with
+MEMORY = 2 << 30  # bytes that a planner may take beside what it begins with, and the cubes
+CELL = 64  # bytes that a cell of a cube may take
+MAX_CUBE = 1 << 30  # cells
 QUICK = 0.1  # seconds after which a statement lets others go first
 NICE = 10  # how much so
+LOST = 1 << 60  # bytes that no process may have: it is not used again
 
 KEPT, KEPT_BYTES = 256, 32 << 20  # programs, whose numbers are then prepared already
 
-Who = tuple[str, Privileges, Settings, Bill | None]  # user, ...
+
+@dataclass(frozen=True)
+class Who:
+    """An asker on the way to a planner; ``users`` only where the planner has others."""
+
+    user: str
+    users: Users | None
+    settings: Settings
+    bill: Bill | None
+    known: bool = False  # whether the planner has these users
 
 
 class Kept:
@@ -97,6 +113,7 @@ class _Running:
 _setups: dict[str, Setup] = {}  # by the key of the policy
 _begun: dict[str, LocalPlanner] = {}  # whose histories the template has read
 _planners: dict[str, LocalPlanner] = {}  # with a ledger of this process
+_users: dict[str, Users | None] = {}  # the users files that came last
 _programs = Kept()
 _running = _Running(0)
 
@@ -108,7 +125,7 @@ def who(asker: Asker) -> Who:
     """Return what a planner has to know of an asker, on the side of the server."""
     settings = copy(asker.settings)
     settings.views = {}  # which the program has in it
-    return asker.user, asker.privileges, settings, asker.bill
+    return Who(asker.user, asker.users, settings, asker.bill)
 
 
 def packed(program: Program, there: Kept) -> Packed:
@@ -146,7 +163,7 @@ def budget(key: str, privileges: Privileges) -> BudgetReport:
     return _planner(key).budget(privileges)
 
 
-def left(key: str, privileges: Privileges) -> Any:
+def left(key: str, privileges: Privileges) -> Allowance:
     """Return the limit with the least left, of all that bind a user."""
     return _planner(key).left(privileges)
 
@@ -173,10 +190,12 @@ def _planner(key: str) -> LocalPlanner:
 
 
 def _asker(key: str, who: Who) -> Asker:
-    user, privileges, settings, bill = who
-    setup = _setups[key]
-    asker = Asker(setup.policy, user, setup.users, privileges, settings)
-    asker.bill = bill
+    policy = _setups[key].policy
+    if not who.known:
+        _users[key] = who.users
+    privileges = privileges_of(policy, _users[key], who.user)
+    asker = Asker(policy, who.user, _users[key], privileges, who.settings)
+    asker.bill = who.bill
     _running.asker = asker
     if _running.canceled:
         asker.cancel()
@@ -222,7 +241,7 @@ def _run(line: socket.socket, request: bytes, memory: int) -> None:
             lost = isinstance(error, MemoryError | RecursionError)  # who knows in the midst of what
             head = pickle.dumps(("error", template.told(error)))
             del error
-        resident = int(os.pread(memory, 100, 0).split()[1]) * PAGE
+        resident = LOST if lost else int(os.pread(memory, 100, 0).split()[1]) * PAGE
         send(line, [resident.to_bytes(8), head, *(buffer.raw() for buffer in buffers)])
     except BaseException:
         lost = True
@@ -236,7 +255,9 @@ def _be_planner(line: socket.socket) -> None:
     deep_stack.have_room()
     with open("/proc/self/status") as status:
         taken = next(int(row.split()[1]) << 10 for row in status if row.startswith("VmData"))
-    resource.setrlimit(resource.RLIMIT_DATA, (taken + MEMORY, taken + MEMORY))
+    cells = [math.prod(space(setup.policy.domain).sizes) for setup in _setups.values()]
+    most = taken + MEMORY + CELL * sum(min(each, MAX_CUBE) for each in cells)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for key in _setups:  # what the first statement would wait for
         with contextlib.suppress(Error, OSError):
@@ -253,7 +274,7 @@ def _prepare(setups: Sequence[tuple[str, Setup]]) -> None:
     """Read the shared histories: planners begin with them, and share their memory."""
     _setups.update(setups)
     for key, setup in setups:
-        with contextlib.suppress(Error, OSError):  # whoever asks is told
+        with contextlib.suppress(Exception):  # whoever asks is told
             begun = setup.open()
             try:
                 begun.left_in_cells(privileges_of(setup.policy, setup.users, ""))

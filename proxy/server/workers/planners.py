@@ -13,6 +13,7 @@ from proxy.engine.answered import Answered
 from proxy.engine.asker import Asker
 from proxy.engine.planner import Explained
 from proxy.engine.reports import BudgetReport
+from proxy.inference.estimator import never_cancel
 from proxy.privileges import Privileges
 from proxy.server.workers import planner
 from proxy.server.workers.pool import Worker
@@ -27,7 +28,7 @@ class PlannerProcess(Worker):
 
     module = planner.__name__
     seconds = None  # the statement's own limit cancels it
-    grown = 512 << 20
+    grown = 1 << 30  # the cube among it
 
     def __init__(self, *of: Any) -> None:
         super().__init__(*of)
@@ -36,21 +37,42 @@ class PlannerProcess(Worker):
         self._state = threading.Lock()  # of these two
         self._calls = 0
         self._runs = False
+        self._users: object = self  # that were sent last; at first none were
 
-    def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    def call(
+        self,
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        check: Callable[[], None] = never_cancel,
+    ) -> Any:
         """Return the value of a function there; as a worker's."""
-        sent = tuple(
-            planner.packed(each, self._there) if isinstance(each, Program) else each
-            for each in arguments
-        )
         with self._state:
             self._calls += 1
             self._runs = True
+        sent = False
         try:
-            return super().call(function, sent)
+            check()  # a cancellation finds the call from now on
+            prepared = tuple(map(self._prepared, arguments))
+            check()
+            sent = True
+            return super().call(function, prepared)
+        except BaseException:
+            if not sent:  # who knows what the other side has
+                self.kill()
+            raise
         finally:
             with self._state:
                 self._runs = False
+
+    def _prepared(self, argument: Any) -> Any:
+        """Return an argument without what the planner has."""
+        if isinstance(argument, Program):
+            return planner.packed(argument, self._there)
+        if isinstance(argument, planner.Who):
+            users, self._users = self._users, argument.users
+            if users is argument.users:
+                return replace(argument, users=None, known=True)
+        return argument
 
     def _send(self, request: bytes) -> None:
         with self._sending:

@@ -30,6 +30,7 @@ from proxy.errors import (
     QueryCanceledError,
     StatementTooComplexError,
 )
+from proxy.inference.estimator import never_cancel
 from proxy.server.workers import template, worker
 from proxy.server.workers.cache import Cache
 from proxy.server.workers.tasks import StaleError
@@ -92,8 +93,13 @@ class Worker:
         self._at_first = 0  # bytes in memory after the first call
         self.usable = True
 
-    def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        """Return the value of a function there.
+    def call(
+        self,
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        check: Callable[[], None] = never_cancel,
+    ) -> Any:
+        """Return the value of a function there; ``check`` raises where it is cancelled already.
 
         Raises:
             Error: the function did.
@@ -274,20 +280,22 @@ class Pool:
     def __init__(self, kind: type[Worker] = Worker) -> None:
         self._kind = kind
         self._guard = threading.Lock()
+        self._starting = threading.RLock()  # one crew at a time
         self._crew: _Crew | None = None
         self.programs = Cache(PROGRAMS, PROGRAM_BYTES)
         self.routes = Cache(ROUTES, ROUTE_BYTES)
 
     def update(self, setup: Sequence[object]) -> None:
         """Have workers that know these datasets; those that are lent end with their steps."""
-        crew = _Crew(Template(setup, self._kind), setup)
-        try:
-            crew.idle.append(crew.template.fork())  # so it is there
-        except BaseException:
-            crew.template.close()
-            raise
-        with self._guard:
-            before, self._crew = self._crew, crew
+        with self._starting:
+            crew = _Crew(Template(setup, self._kind), setup)
+            try:
+                crew.idle.append(crew.template.fork())  # so it is there
+            except BaseException:
+                crew.template.close()
+                raise
+            with self._guard:
+                before, self._crew = self._crew, crew
         if before is not None:
             self._end(before)
 
@@ -311,10 +319,16 @@ class Pool:
             return crew, crew.template.fork()
         except OperationalError:
             self.take_back(crew, None)
-            if crew is self._crew and not crew.template.alive():
-                self.update(crew.setup)
+            if self._began_anew(crew):
                 return self.lend()
             raise
+
+    def _began_anew(self, crew: _Crew) -> bool:
+        """Whether there is another crew now, as this one's template has ended."""
+        with self._starting:
+            if crew is self._crew and not crew.template.alive():
+                self.update(crew.setup)
+            return crew is not self._crew
 
     def take_back(self, crew: _Crew, lent: Worker | None) -> None:
         """Keep a worker for the next step, or have a new one in its place."""
@@ -379,24 +393,29 @@ class Lease:
         """
         try:
             try:
-                return self._worker().call(function, arguments)
+                return self._worker().call(function, arguments, self._check)
             except StaleError:
                 self.close()
-                return self._worker().call(function, arguments)
+                return self._worker().call(function, arguments, self._check)
         except QueryCanceledError:
             raise
-        except Error:
+        except Error as error:
             if self._canceled is not None:
-                raise QueryCanceledError(self._canceled) from None
+                canceled = QueryCanceledError(self._canceled, hint=error.hint)
+                canceled.cost = error.cost
+                raise canceled from None
             raise
+
+    def _check(self) -> None:
+        if self._canceled is not None:
+            raise QueryCanceledError(self._canceled)
 
     def _worker(self) -> Worker:
         if self._borrowed is None:
             borrowed = self._pool.lend()
             with self._guard:
                 self._borrowed = borrowed
-        if self._canceled is not None:
-            raise QueryCanceledError(self._canceled)
+        self._check()
         return self._borrowed[1]
 
     def cancel(self, reason: str) -> None:
