@@ -215,6 +215,7 @@ class Engine:
             self.ledger.note("inferred", session.user, statement.text)
             allowance = self.left(session.privileges)  # another day may have begun
             return replace(result, left=allowance.left, left_of=allowance.name)
+        left_key = self._left_key(session.privileges)
         answered = self.planner.answered(statement, session, spend)
         session.bill = answered.bill
         with cost_in_errors(session, lambda _: answered.allowance), self._running(session):
@@ -229,7 +230,7 @@ class Engine:
                 session.check_canceled,
                 told=shown,
             )
-        self._cache.put(answered.sequence, self._left_key(session.privileges), answered.allowance)
+        self._cache.put(answered.sequence, left_key, answered.allowance)
         if answered.inference.final:
             self._cache.remember(answered.sequence, key, statement, result)
         return result

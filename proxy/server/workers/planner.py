@@ -224,11 +224,11 @@ def serve(line: socket.socket) -> None:
                 _running.cancel()
             continue
         _running = _Running(int.from_bytes(number))
-        thread = threading.Thread(target=_run, args=[line, bytes(request[0]), memory], daemon=True)
+        thread = threading.Thread(target=_run, args=[line, request.pop(), memory], daemon=True)
         thread.start()
 
 
-def _run(line: socket.socket, request: bytes, memory: int) -> None:
+def _run(line: socket.socket, request: bytearray, memory: int) -> None:
     """Answer one call; end the process where that fails, so that nobody waits for it."""
     buffers: list[pickle.PickleBuffer] = []
     lost = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +17,7 @@ from proxy.engine.reports import BudgetReport
 from proxy.inference.estimator import never_cancel
 from proxy.privileges import Privileges
 from proxy.server.workers import planner
-from proxy.server.workers.pool import Worker
+from proxy.server.workers.pool import Worker, readable
 from proxy.sql.evaluator.worker import send
 from proxy.sql.program import Program
 
@@ -35,7 +36,7 @@ class PlannerProcess(Worker):
         self._there = planner.Kept()
         self._sending = threading.Lock()  # of what is sent, which may take long
         self._state = threading.Lock()  # of these two
-        self._calls = 0
+        self._calls = self._canceled = 0  # by number
         self._runs = False
         self._users: object = self  # that were sent last; at first none were
 
@@ -82,12 +83,20 @@ class PlannerProcess(Worker):
         """Stop the call that runs; end the process, if it does not stop.  Waits for nothing."""
         with self._state:
             number = self._calls
-            if not self._runs:
+            if not self._runs or number == self._canceled:
                 return
+            self._canceled = number
         for work in (threading.Timer(GRACE, self._end, [number]),
                      threading.Thread(target=self._tell, args=[number])):  # fmt: skip
             work.daemon = True
             work.start()
+
+    def close(self) -> None:
+        """End it when no call runs: it syncs what it has noted."""
+        with contextlib.suppress(OSError):
+            self._line.shutdown(socket.SHUT_RDWR)
+        readable(self._process, GRACE)
+        super().close()
 
     def _tell(self, number: int) -> None:
         """Send the cancellation of a call, behind the call itself."""

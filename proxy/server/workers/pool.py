@@ -152,7 +152,7 @@ class Worker:
     def _send(self, request: bytes) -> None:
         """Send a call, and see that a long one lets others go first."""
         send(self._line, [request])
-        if not _readable(self._line.fileno(), QUICK):
+        if not readable(self._line.fileno(), QUICK):
             self._step_back()
 
     def _step_back(self) -> None:
@@ -164,7 +164,7 @@ class Worker:
 
     def alive(self) -> bool:
         """Whether the process runs."""
-        return not _readable(self._process, 0)
+        return not readable(self._process, 0)
 
     def cancel(self) -> None:
         """Stop the call that runs."""
@@ -187,7 +187,7 @@ class Worker:
         self._line.close()
 
 
-def _readable(file: int, seconds: float) -> bool:
+def readable(file: int, seconds: float) -> bool:
     """Whether a file can be read within so many seconds, whatever its number: no ``select``."""
     poll = select.poll()
     poll.register(file, select.POLLIN)
@@ -367,8 +367,8 @@ class Pool:
         with self._guard:
             crew, self._crew = self._crew, None
         if crew is not None:
-            crew.template.close()
             self._end(crew)
+            crew.template.close()
 
 
 class Lease:
@@ -384,7 +384,7 @@ class Lease:
         self._canceled: str | None = None
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the value of a function of ``tasks``, worked out by a worker.
+        """Return the value of a function, worked out by the process that is lent.
 
         Raises:
             QueryCanceledError: ``cancel`` was called.

@@ -23,7 +23,7 @@ SHARED = ("proxy.errors", tasks.__name__)  # modules of errors that the server k
 DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
-def answer(request: bytes, buffers: list[pickle.PickleBuffer]) -> bytes:
+def answer(request: bytes | bytearray, buffers: list[pickle.PickleBuffer]) -> bytes:
     """Return the value of a call, pickled; what is large in it goes to ``buffers``."""
     function, arguments = pickle.loads(request)
     value = function(*arguments)
