@@ -215,8 +215,9 @@ def test_the_ends_of_a_function_are_those_of_its_number(engine, function, of, nu
     ask = session(engine)
     function = function.replace("-0", "0")
     plain = number.split(" ")[0]
+    utility = " WITH UTILITY (0.5, 0.1)" if "100" in number else U  # so that none comes out as 0
     result = ask.execute(
-        f"SELECT {plain}, {function.replace('{}', f'({number})')} FROM d WHERE g = 'a'{U}"
+        f"SELECT {plain}, {function.replace('{}', f'({number})')} FROM d WHERE g = 'a'{utility}"
     )
     one, answer = result.answers[0]
     scale = 100 if "100" in number else 1
