@@ -17,7 +17,6 @@ from proxy.server.wire.frames import FrameError, Frames, TooLongError
 
 PIECE = 1 << 15  # bytes that are read at a time
 HIGH = 1 << 20  # bytes of queued messages before reading pauses
-LINGER = 1.0  # seconds that a connection is read on, which was told why it ends
 AHEAD = 1 << 14  # bytes that may arrive behind a message before login: what begins TLS, at most
 
 
@@ -47,7 +46,6 @@ class Transport(asyncio.BufferedProtocol):
         self._writable.set()
         self.on_writable: Callable[[bool], None] | None = None
         self.broken: FrameError | None = None  # how the other side broke the protocol
-        self._lingers = False  # all is said; what still comes is dropped
 
     # --- asyncio's side --------------------------------------------------------------------------
 
@@ -69,8 +67,6 @@ class Transport(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Feed the framing with what has arrived."""
-        if self._lingers:
-            return
         self.frames.feed(self._buffer[:nbytes])
         self.pump()
 
@@ -148,7 +144,7 @@ class Transport(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         """Send bytes, or queue them; bytes for a closed connection are dropped."""
-        if data and self.raw is not None and not (self._lingers or self.raw.is_closing()):
+        if data and self.raw is not None and not self.raw.is_closing():
             self.raw.write(data)
 
     async def drain(self) -> None:
@@ -170,19 +166,8 @@ class Transport(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close once the write buffer has been sent."""
         if self.raw is not None:
-            if self.broken and not self.stranger and self.raw.can_write_eof():
-                self._linger(self.raw)
-            else:
-                self.raw.close()
+            self.raw.close()
         self._end()
-
-    def _linger(self, raw: asyncio.Transport) -> None:
-        """Read on for a moment, and drop it: unread, it would take back what the client is told."""
-        if not self._lingers and not raw.is_closing():
-            self._lingers = True
-            raw.write_eof()
-            self.pause(False)
-            asyncio.get_running_loop().call_later(LINGER, raw.close)
 
     def abort(self) -> None:
         """Close at once, and drop the write buffer."""
