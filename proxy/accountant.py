@@ -27,7 +27,7 @@ from proxy.ledger import Measurement, Reads, Snapshot
 from proxy.policy import Policy
 from proxy.sql.compile.release_point import space
 
-MAX_CACHED_RESULTS = 512  # results, and what is left
+MAX_CACHED = 512  # of what is left
 LEFT = "left"
 
 
@@ -142,7 +142,7 @@ class Accountant:
 
     def remember(self, key: Hashable, value: object) -> None:
         """Cache what follows from the history, until it grows."""
-        if len(self.cache) >= MAX_CACHED_RESULTS:
+        if len(self.cache) >= MAX_CACHED:
             del self.cache[next(iter(self.cache))]
         self.cache[key] = value
 

@@ -84,12 +84,13 @@ class Engine:
         self.wishes = defaults(policy)
         self._users = [users_of(policy)]  # the file, of all that go ``through`` this engine
         self.protection = protection(policy, self._evaluator, self.users)
+        self._limits = limits(policy, self._evaluator)
         self.compiler: Compiler = LocalCompiler(policy, self._evaluator)
         self.planner: Planner = LocalPlanner(
             policy,
             ledger,
             Curator(cube, sampler),
-            limits(policy, self._evaluator),
+            self._limits,
             self.protection.digest,
             self.wishes,
             self._now,
@@ -150,9 +151,8 @@ class Engine:
     def setup(self) -> Setup:
         """Return what a planner in another process starts from."""
         assert self.folder is not None
-        found = limits(self.policy, self._evaluator)
         digest = self.protection.digest
-        return Setup(self.policy, self.folder, self.users, found, digest, self.wishes)
+        return Setup(self.policy, self.folder, self.users, self._limits, digest, self.wishes)
 
     def session(
         self,

@@ -41,7 +41,7 @@ from proxy.sql.statement import too_complex
 Rows = list[Estimator | None]  # an estimator of every row of a family
 
 MB = 1_000_000
-TRIES = 3  # to plan before others measure; the last time they wait
+TRIES = 3  # plans while others may measure; after the last, it is planned again in the lock
 REFUSALS = (InsufficientBudgetError, NotSupportedError, StatementTooComplexError)  # of a plan
 
 __all__ = ["REFUSALS", "Cube", "Curator", "Measurer", "Rows", "Sampler"]

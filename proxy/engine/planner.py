@@ -25,7 +25,6 @@ from proxy.engine.bill import Bill
 from proxy.engine.goals import Goal, goal_for
 from proxy.engine.infer import forecast, infer
 from proxy.engine.measure import Cube, Curator, Measurer
-from proxy.engine.outcomes import Inference
 from proxy.engine.reports import BudgetReport
 from proxy.errors import Error, StateError
 from proxy.files import enter
@@ -162,7 +161,8 @@ class LocalPlanner:
             else:
                 asker.bill = self._bill(accountant, program, asker)
             with cost_in_errors(asker, self.left):
-                inference = self._answer(accountant, goals, program.text, asker, spend)
+                measurer = self._measurer(program.text, asker, spend)
+                inference = infer(accountant, goals, measurer)
             return Answered(
                 inference,
                 self._relations(program, asker.privileges),
@@ -171,17 +171,6 @@ class LocalPlanner:
                 accountant.sequence,
                 asker.bill,
             )
-
-    def _answer(
-        self,
-        accountant: Accountant,
-        goals: Sequence[Goal],
-        text: str,
-        asker: Asker,
-        spend: bool,
-    ) -> Inference:
-        """Plan, measure and infer every number."""
-        return infer(accountant, goals, self._measurer(text, asker, spend))
 
     def explained(self, program: Program, asker: Asker) -> Explained:
         """Return the cost that each number of one program would have, and notices."""

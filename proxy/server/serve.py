@@ -339,14 +339,11 @@ class Server:
             for relay in list(self._relays.values()):
                 relay.check_time(now)
             self.metrics.waiting.set(self._turns.waiting)
-            pools = (
-                (self.registry.pool, self.metrics.workers),
-                (
-                    self.registry.planners,
-                    self.metrics.planners,
-                ),
-            )
-            for pool, gauge in pools:
+            registry, metrics = self.registry, self.metrics
+            for pool, gauge in (
+                (registry.pool, metrics.workers),
+                (registry.planners, metrics.planners),
+            ):
                 for state, count in pool.count().items():
                     gauge.labels(state).set(count)
             self._connections.log_crowds()

@@ -161,7 +161,7 @@ def test_time_has_a_bound(pool, monkeypatch):
     """
     A call that takes too long ends with its worker, and says so.
     """
-    monkeypatch.setattr(workers_pool, "SECONDS", 0.3)
+    monkeypatch.setattr(workers_pool.Worker, "seconds", 0.3)
     lease = Lease(pool)
     with pytest.raises(StatementTooComplexError, match=r"more than 0\.3 s"):
         lease.call(time.sleep, 60)

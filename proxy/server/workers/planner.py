@@ -10,18 +10,15 @@ at whatever moment leaves what is in the ledger, as any process does.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import math
 import os
 import pickle
-import resource
 import select
-import signal
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -37,18 +34,15 @@ from proxy.errors import Error
 from proxy.policy import Users
 from proxy.privileges import Privileges, privileges_of
 from proxy.server.workers import tasks, template
-from proxy.server.workers.template import DEATH_SIGNAL, PAGE
+from proxy.server.workers.template import NICE, QUICK
 from proxy.settings import Settings
 from proxy.sql.compile.release_point import space
 from proxy.sql.evaluator.worker import receive, send
-from proxy.sql.parse import deep_stack
 from proxy.sql.program import Number, Program
 
 MEMORY = 2 << 30  # bytes that a planner may take beside what it begins with, and the cubes
 CELL = 64  # bytes that a cell of a cube may take
 MAX_CUBE = 1 << 30  # cells
-QUICK = 0.1  # seconds after which a statement lets others go first
-NICE = 10  # how much so
 LOST = 1 << 60  # bytes that no process may have: it is not used again
 
 KEPT, KEPT_BYTES = 256, 32 << 20  # programs, whose numbers are then prepared already
@@ -69,15 +63,18 @@ class Kept:
     """The last programs that were sent to a planner, by digest: both sides keep the same."""
 
     def __init__(self) -> None:
-        self._programs: dict[bytes, tuple[int, Program]] = {}
+        self._programs: dict[bytes, tuple[int, Program | None]] = {}  # None: on the other side
         self._bytes = 0
+
+    def __contains__(self, digest: bytes) -> bool:
+        return digest in self._programs
 
     def get(self, digest: bytes) -> Program | None:
         """Return a program, if it is kept."""
         kept = self._programs.get(digest)
         return kept[1] if kept else None
 
-    def put(self, digest: bytes, size: int, program: Program) -> None:
+    def put(self, digest: bytes, size: int, program: Program | None = None) -> None:
         """Keep a new program; where there are too many, forget the oldest."""
         if size > KEPT_BYTES:
             return
@@ -132,9 +129,9 @@ def packed(program: Program, there: Kept) -> Packed:
     """Return a program for a planner that keeps these, on the side of the server."""
     data = pickle.dumps(program, 5)
     digest = blake2b(data, digest_size=16).digest()
-    if there.get(digest) is not None:
+    if digest in there:
         return Packed(digest)
-    there.put(digest, len(data), program)
+    there.put(digest, len(data))
     return Packed(digest, data)
 
 
@@ -208,7 +205,7 @@ def _asker(key: str, who: Who) -> Asker:
 def serve(line: socket.socket) -> None:
     """Run a call at a time, until the other side is gone; the line brings cancellations beside."""
     global _running
-    memory = os.open("/proc/self/statm", os.O_RDONLY)
+    resident = template.resident()
     poll = select.poll()
     poll.register(line.fileno(), select.POLLIN)
     thread: threading.Thread | None = None
@@ -224,11 +221,11 @@ def serve(line: socket.socket) -> None:
                 _running.cancel()
             continue
         _running = _Running(int.from_bytes(number))
-        thread = threading.Thread(target=_run, args=[line, request.pop(), memory], daemon=True)
+        thread = threading.Thread(target=_run, args=[line, request.pop(), resident], daemon=True)
         thread.start()
 
 
-def _run(line: socket.socket, request: bytearray, memory: int) -> None:
+def _run(line: socket.socket, request: bytearray, resident: Callable[[], int]) -> None:
     """Answer one call; end the process where that fails, so that nobody waits for it."""
     buffers: list[pickle.PickleBuffer] = []
     lost = True
@@ -241,8 +238,8 @@ def _run(line: socket.socket, request: bytearray, memory: int) -> None:
             lost = isinstance(error, MemoryError | RecursionError)  # who knows in the midst of what
             head = pickle.dumps(("error", template.told(error)))
             del error
-        resident = LOST if lost else int(os.pread(memory, 100, 0).split()[1]) * PAGE
-        send(line, [resident.to_bytes(8), head, *(buffer.raw() for buffer in buffers)])
+        size = LOST if lost else resident()
+        send(line, [size.to_bytes(8), head, *(buffer.raw() for buffer in buffers)])
     except BaseException:
         lost = True
     if lost:
@@ -251,14 +248,8 @@ def _run(line: socket.socket, request: bytearray, memory: int) -> None:
 
 def _be_planner(line: socket.socket) -> None:
     """Serve until the line ends; what the ledgers were told is on the disk by then."""
-    ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
-    deep_stack.have_room()
-    with open("/proc/self/status") as status:
-        taken = next(int(row.split()[1]) << 10 for row in status if row.startswith("VmData"))
     cells = [math.prod(space(setup.policy.domain).sizes) for setup in _setups.values()]
-    most = taken + MEMORY + CELL * sum(min(each, MAX_CUBE) for each in cells)
-    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    template.limit_memory(MEMORY + CELL * sum(min(each, MAX_CUBE) for each in cells))
     for key in _setups:  # what the first statement would wait for
         with contextlib.suppress(Error, OSError):
             _planner(key)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,6 @@ from proxy.engine.answered import Answered
 from proxy.engine.asker import Asker
 from proxy.engine.planner import Explained
 from proxy.engine.reports import BudgetReport
-from proxy.inference.estimator import never_cancel
 from proxy.privileges import Privileges
 from proxy.server.workers import planner
 from proxy.server.workers.pool import Worker, readable
@@ -36,37 +36,31 @@ class PlannerProcess(Worker):
         self._there = planner.Kept()
         self._sending = threading.Lock()  # of what is sent, which may take long
         self._state = threading.Lock()  # of these two
-        self._calls = self._canceled = 0  # by number
+        self._calls = self._sent = self._canceled = 0  # by number
         self._runs = False
         self._users: object = self  # that were sent last; at first none were
 
-    def call(
-        self,
-        function: Callable[..., Any],
-        arguments: tuple[Any, ...],
-        check: Callable[[], None] = never_cancel,
-    ) -> Any:
-        """Return the value of a function there; as a worker's."""
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        """Know that a call runs: from now on a cancellation finds it."""
         with self._state:
             self._calls += 1
             self._runs = True
-        sent = False
         try:
-            check()  # a cancellation finds the call from now on
-            prepared = tuple(map(self._prepared, arguments))
-            check()
-            sent = True
-            return super().call(function, prepared)
+            yield
         except BaseException:
-            if not sent:  # who knows what the other side has
+            if self._sent < self._calls:  # who knows what the other side has
                 self.kill()
             raise
         finally:
             with self._state:
                 self._runs = False
 
-    def _prepared(self, argument: Any) -> Any:
-        """Return an argument without what the planner has."""
+    def _prepared(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return arguments without what the planner has."""
+        return tuple(map(self._without, arguments))
+
+    def _without(self, argument: Any) -> Any:
         if isinstance(argument, Program):
             return planner.packed(argument, self._there)
         if isinstance(argument, planner.Who):
@@ -78,6 +72,7 @@ class PlannerProcess(Worker):
     def _send(self, request: bytes) -> None:
         with self._sending:
             send(self._line, [self._calls.to_bytes(8), request])
+        self._sent = self._calls
 
     def cancel(self) -> None:
         """Stop the call that runs; end the process, if it does not stop.  Waits for nothing."""

@@ -19,7 +19,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,13 +35,12 @@ from proxy.inference.estimator import never_cancel
 from proxy.server.workers import template, worker
 from proxy.server.workers.cache import Cache
 from proxy.server.workers.tasks import StaleError
+from proxy.server.workers.template import NICE, QUICK
 from proxy.sql.evaluator.sandbox import ValueUnpickler, environment
 from proxy.sql.evaluator.worker import MESSAGE, receive, send
 
 log = logging.getLogger("proxy.server")
 SECONDS = 30.0  # of a call
-QUICK = 0.1  # seconds after which a call lets others go first
-NICE = 10  # how much so
 START = 300.0  # seconds to start a template: planners read the histories
 PROGRAMS, PROGRAM_BYTES = 512, 64 << 20  # compiled statements that are kept
 ROUTES, ROUTE_BYTES = 1024, 8 << 20
@@ -105,9 +105,27 @@ class Worker:
             Error: the function did.
             StatementTooComplexError: it took too much time or memory.
         """
-        request = pickle.dumps((function, arguments), 5)
-        if len(request) > MESSAGE:
-            raise StatementTooComplexError("the statement's values need more memory than allowed")
+        with self._running():
+            check()
+            request = pickle.dumps((function, self._prepared(arguments)), 5)
+            check()
+            if len(request) > MESSAGE:
+                raise StatementTooComplexError(
+                    "the statement's values need more memory than allowed"
+                )
+            return self._called(request)
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        """Know that a call runs."""
+        yield
+
+    def _prepared(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return arguments without what the other side has."""
+        return arguments
+
+    def _called(self, request: bytes) -> Any:
+        """Return the value of a call that is pickled."""
         deadline = None if self.seconds is None else time.monotonic() + self.seconds
 
         def wait() -> None:
@@ -124,7 +142,7 @@ class Worker:
         except TimeoutError:
             self.kill()
             raise StatementTooComplexError(
-                f"the statement takes more than {SECONDS:g} s to read and to evaluate"
+                f"the statement takes more than {self.seconds:g} s to read and to evaluate"
             ) from None
         except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
             self.kill()

@@ -5,8 +5,10 @@ What every kind does with a call is here too: a function and its arguments, a va
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pickle
+import resource
 import signal
 import socket
 import sys
@@ -17,10 +19,27 @@ from typing import Any
 from proxy.errors import Error, InternalError, StatementTooComplexError
 from proxy.server.workers import tasks
 from proxy.sql.evaluator.worker import MESSAGE, receive
+from proxy.sql.parse import deep_stack
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
+QUICK = 0.1  # seconds after which a call lets others go first
+NICE = 10  # how much so
 SHARED = ("proxy.errors", tasks.__name__)  # modules of errors that the server knows
 DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+
+
+def resident() -> Callable[[], int]:
+    """Return what tells how many bytes of memory this process has, once it can open no file."""
+    memory = os.open("/proc/self/statm", os.O_RDONLY)
+    return lambda: int(os.pread(memory, 100, 0).split()[1]) * PAGE
+
+
+def limit_memory(more: int) -> None:
+    """Let this process take so many bytes more than it has, for good, and leave no image of it."""
+    with open("/proc/self/status") as status:
+        taken = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmData"))
+    for kind, limit in ((resource.RLIMIT_DATA, taken + more), (resource.RLIMIT_CORE, 0)):
+        resource.setrlimit(kind, (limit, limit))
 
 
 def answer(request: bytes | bytearray, buffers: list[pickle.PickleBuffer]) -> bytes:
@@ -60,7 +79,10 @@ def raised(told: Told) -> Error:
 
 
 def main(prepare: Callable[[Any], None], be: Callable[[socket.socket], None]) -> None:
-    """Be the template: ``prepare``, and for each line that comes in fork a process to ``be``."""
+    """Be the template: ``prepare``, and for each line that comes in fork a process to ``be``.
+
+    It ends with the template, and its threads have room for deep recursion.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):  # the server decides
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
@@ -74,6 +96,8 @@ def main(prepare: Callable[[Any], None], be: Callable[[socket.socket], None]) ->
         child = os.fork()
         if not child:
             control.close()
+            ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
+            deep_stack.have_room()
             be(socket.socket(fileno=lines[0]))
         os.close(lines[0])
         handle = os.pidfd_open(child)

@@ -10,7 +10,6 @@ process, and what it may take of memory has a bound.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import encodings
 import gc
 import importlib
@@ -18,7 +17,6 @@ import os
 import pickle
 import pkgutil
 import resource
-import signal
 import socket
 import threading
 from collections.abc import Iterable
@@ -28,9 +26,7 @@ import sqlglot
 
 import proxy.sql
 from proxy.server.workers import tasks, template
-from proxy.server.workers.template import DEATH_SIGNAL, PAGE
 from proxy.sql.evaluator.worker import receive, send
-from proxy.sql.parse import deep_stack
 
 MEMORY = 600 << 20  # bytes that a worker may take for its statements
 NO_FILES = 1  # RLIMIT_NOFILE: what is open stays open
@@ -46,7 +42,7 @@ def _import_all(package: ModuleType) -> None:
 
 def serve(line: socket.socket) -> None:
     """Answer calls until the other side is gone: a function and its arguments, a value back."""
-    memory = os.open("/proc/self/statm", os.O_RDONLY)
+    resident = template.resident()
     tasks.open_evaluators()
     _limit()
     while True:
@@ -59,24 +55,19 @@ def serve(line: socket.socket) -> None:
             head = pickle.dumps(("error", template.told(error)))
             del error
         del request
-        resident = int(os.pread(memory, 100, 0).split()[1]) * PAGE
-        send(line, [resident.to_bytes(8), head, *(buffer.raw() for buffer in buffers)])
+        send(line, [resident().to_bytes(8), head, *(buffer.raw() for buffer in buffers)])
         del head, buffers
 
 
 def _limit() -> None:
     """Give up what a worker needs no more, for good."""
-    with open("/proc/self/status") as status:
-        taken = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmData"))
-    limits = {"DATA": taken + MEMORY, "CORE": 0, "FSIZE": 0, "NOFILE": NO_FILES, "NPROC": 0}
-    for name, limit in limits.items():
+    template.limit_memory(MEMORY)
+    for name, limit in {"FSIZE": 0, "NOFILE": NO_FILES, "NPROC": 0}.items():
         resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (limit, limit))
 
 
 def _be_worker(line: socket.socket) -> None:
     """Serve in a thread that has room for deep recursion; end with the line."""
-    ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
-    deep_stack.have_room()
     thread = threading.Thread(target=serve, args=[line], daemon=True)
     with contextlib.suppress(BaseException):
         thread.start()
