@@ -17,6 +17,8 @@ from proxy.server.wire.frames import FrameError, Frames, TooLongError
 
 PIECE = 1 << 15  # bytes that are read at a time
 HIGH = 1 << 20  # bytes of queued messages before reading pauses
+LINGER = 1.0  # seconds that a connection that broke the protocol is read on, at most
+QUIET = 0.05  # seconds without a byte after which it is told that nothing more will come
 AHEAD = 1 << 14  # bytes that may arrive behind a message before login: what begins TLS, at most
 
 
@@ -46,6 +48,7 @@ class Transport(asyncio.BufferedProtocol):
         self._writable.set()
         self.on_writable: Callable[[bool], None] | None = None
         self.broken: FrameError | None = None  # how the other side broke the protocol
+        self._dropped: int | None = None  # bytes that came after all was said; None: it was not
 
     # --- asyncio's side --------------------------------------------------------------------------
 
@@ -67,6 +70,9 @@ class Transport(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Feed the framing with what has arrived."""
+        if self._dropped is not None:
+            self._dropped += nbytes
+            return
         self.frames.feed(self._buffer[:nbytes])
         self.pump()
 
@@ -144,7 +150,7 @@ class Transport(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         """Send bytes, or queue them; bytes for a closed connection are dropped."""
-        if data and self.raw is not None and not self.raw.is_closing():
+        if data and self._dropped is None and self.raw is not None and not self.raw.is_closing():
             self.raw.write(data)
 
     async def drain(self) -> None:
@@ -166,8 +172,34 @@ class Transport(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close once the write buffer has been sent."""
         if self.raw is not None:
-            self.raw.close()
+            if self.broken and not self.stranger:
+                self._linger(self.raw)
+            else:
+                self.raw.close()
         self._end()
+
+    def _linger(self, raw: asyncio.Transport) -> None:
+        """Read on, and drop it: bytes left unread would take back what the client is told.
+
+        It is told the end when it pauses: libpq does not look at why, if it comes as it sends.
+        """
+        if self._dropped is None and not raw.is_closing():
+            self._dropped = 0
+            self.pause(False)
+            loop = asyncio.get_running_loop()
+            loop.call_later(QUIET, self._end_if_quiet, raw, 0)
+            loop.call_later(LINGER, raw.close)
+
+    def _end_if_quiet(self, raw: asyncio.Transport, dropped: int | None) -> None:
+        if raw.is_closing():
+            return
+        if self._dropped != dropped:
+            loop = asyncio.get_running_loop()
+            loop.call_later(QUIET, self._end_if_quiet, raw, self._dropped)
+        elif raw.can_write_eof():
+            raw.write_eof()
+        else:
+            raw.close()
 
     def abort(self) -> None:
         """Close at once, and drop the write buffer."""
