@@ -55,7 +55,7 @@ from proxy.settings import COLUMNS, defaults
 from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.sql.evaluator.sandbox import Child
 from proxy.sql.program import Command, Program
-from proxy.sql.statement import Released, program_key
+from proxy.sql.statement import ProgramKey, Released, program_key
 from proxy.state import state_folder
 from proxy.steward import arranged, same_policy, take_users, upgrade
 
@@ -246,13 +246,22 @@ class Engine:
 
         ``released`` are the rows of results that choose rows of the dataset.
         """
-        settings = session.settings
         with self._running(session):
-            key = program_key(
-                text, self.policy, settings.texts, settings.views, session.dialect, now,
-                released=released,
-            )  # fmt: skip
-            return self.compiler.compile(key)
+            return self.compiler.compile(self.key(text, session, now, released))
+
+    def key(
+        self,
+        text: str,
+        session: Session,
+        now: datetime | None = None,
+        released: Released = NOTHING,
+    ) -> ProgramKey:
+        """Return what the program of a text depends on."""
+        settings = session.settings
+        return program_key(
+            text, self.policy, settings.texts, settings.views, session.dialect, now,
+            released=released,
+        )  # fmt: skip
 
     def _completed(
         self, program: Program, text: str, session: Session, now: datetime, released: Released

@@ -19,6 +19,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ FORBIDDEN = -(2**61)  # stands for minus infinity in tables
 CEILING = 2**60  # past every budget: sums stop here, so that none wraps round
 
 
+@lru_cache(maxsize=16)  # of one statement: it is asked for at each step of measuring
 def charge(family: Family, scale: float) -> Term:
     """Return what a measurement charges each cell: non-negative integers [scope], 2⁻⁴⁰ alpha.
 

@@ -10,10 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxy.inference.estimator import (
-    Floats,
-    Integers,
-)
+from proxy.inference.estimator import Floats, Integers, omega
 from proxy.inference.family import Family
 from proxy.inference.products import Products
 from proxy.inference.query import LinearQuery
@@ -21,21 +18,39 @@ from proxy.inference.query import LinearQuery
 
 @dataclass(eq=False)
 class Dense:
-    """The rows of the dense system, by place, and the Gram matrix of the independent ones."""
+    """The rows of the dense system, [places], and the Gram matrix of the independent ones."""
 
-    number: list[int] = field(default_factory=list)  # place -> row of the history
+    number: Integers = field(default_factory=lambda: np.zeros(0, np.int64))  # row of the history
     unit: list[int] = field(default_factory=list)  # canonical grid / family grid
-    reach: list[float] = field(default_factory=list)  # sensitivity, in canonical grid units
+    real_unit: Floats = field(default_factory=lambda: np.zeros(0))  # the same, rounded
+    reach: Floats = field(default_factory=lambda: np.zeros(0))  # sensitivity, in canonical units
+    norm: Floats = field(default_factory=lambda: np.zeros(0))  # ‖h‖
+    omega: Floats = field(default_factory=lambda: np.zeros(0))  # ω, in canonical units
     basis: list[int] = field(default_factory=list)  # places of the independent rows
     others: list[int] = field(default_factory=list)  # places of the dependent rows
     coordinates: Floats = field(default_factory=lambda: np.zeros((16, 16)))  # T, with room
     gram: Gram = field(default_factory=lambda: Gram())  # ⟨basis, basis⟩
     cross: Gram = field(default_factory=lambda: Gram())  # ⟨basis, others⟩
 
+    def add(self, number: int, unit: int, reach: float, norm: float, rate: float) -> None:
+        """Add a row, before it is known whether it depends on the others."""
+        self.number = np.append(self.number, number)
+        self.unit.append(unit)
+        self.real_unit = np.append(self.real_unit, float(unit))
+        self.reach = np.append(self.reach, reach)
+        self.norm = np.append(self.norm, norm)
+        self.omega = np.append(self.omega, omega(np.array(rate)) * unit)
+
+    def weigh(self, number: int, rate: float) -> None:
+        """Give a row of the history, if it is here, another rate."""
+        mine = np.flatnonzero(self.number == number)
+        self.omega[mine] = omega(np.array(rate)) * self.real_unit[mine]
+
     def truncate(self, places: int) -> None:
         """Forget the rows from a place on."""
-        for kept in (self.number, self.unit, self.reach):
-            del kept[places:]
+        del self.unit[places:]
+        for name in ("number", "real_unit", "reach", "norm", "omega"):
+            setattr(self, name, getattr(self, name)[:places])
         self.basis = [place for place in self.basis if place < places]
         self.others = [place for place in self.others if place < places]
         self.coordinates[len(self.others) :] = 0.0

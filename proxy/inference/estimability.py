@@ -24,6 +24,8 @@ Integers = NDArray[np.int64]
 
 BLOCK = 128  # rows of a block of L
 
+Reduced = list[tuple[int, Integers]]  # [primes] the Schur complement of a query, and L⁻¹b
+
 
 def random_prime() -> int:
     """Return a prime in [2**30, 2**31), drawn by the operating system's random source."""
@@ -107,6 +109,7 @@ class Independence:
     def __init__(self, primes: Sequence[int] | None = None) -> None:
         self.primes = tuple(primes) if primes else (random_prime(), random_prime())
         self._bases = [ModularBasis(prime) for prime in self.primes]
+        self._last: tuple[Integers, Reduced] | None = None  # what was reduced: it may be appended
 
     @property
     def rank(self) -> int:
@@ -115,22 +118,31 @@ class Independence:
 
     def spans(self, products: Integers, norm: int) -> bool:
         """Return whether the query with these inner products [primes, rank] is in the span."""
-        return all(basis.reduce(products[i], norm)[0] == 0 for i, basis in enumerate(self._bases))
+        return all(schur == 0 for schur, _ in self._reduced(products, norm))
 
     def append(self, products: Integers, norm: int) -> bool | None:
         """Add a row if it is independent modulo both primes; return whether it was.
 
         None where the primes disagree, which happens to no row in practice: nothing is added.
         """
-        found = [basis.reduce(products[i], norm) for i, basis in enumerate(self._bases)]
+        found = self._reduced(products, norm)
         zeros = [schur == 0 for schur, _ in found]
         if any(zeros):
             return False if all(zeros) else None
         for basis, (schur, reduced) in zip(self._bases, found, strict=True):
             basis.append(reduced, schur)
+        self._last = None
         return True
 
     def truncate(self, rank: int) -> None:
         """Forget the independent rows from ``rank`` on."""
+        self._last = None
         for basis in self._bases:
             basis.truncate(rank)
+
+    def _reduced(self, products: Integers, norm: int) -> Reduced:
+        """Return what each prime says of a query; of the same array again, as it was."""
+        if self._last is None or self._last[0] is not products:
+            found = [basis.reduce(products[i], norm) for i, basis in enumerate(self._bases)]
+            self._last = products, found
+        return self._last[1]

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from operator import lshift, mul
 
@@ -38,7 +39,6 @@ from proxy.inference.estimator import (
     Floats,
     denominator,
     never_cancel,
-    omega,
     whole_multiples,
 )
 from proxy.inference.families.singles import Singles
@@ -46,7 +46,7 @@ from proxy.inference.families.together import Together
 from proxy.inference.family import Family
 from proxy.inference.products import Products, Stack, Structure, exact, stack, structure, wrap
 from proxy.inference.query import LinearQuery
-from proxy.inference.remembered import GoodEnough, Remembered, rows_of
+from proxy.inference.remembered import GoodEnough, Key, Remembered, rows_of
 from proxy.inference.space import Space
 
 DENSE_ROWS, DENSE_FAMILY_ROWS = 2000, 600  # in the dense system; the last that is of a family
@@ -55,6 +55,17 @@ DENSE_CELLS = 2**22  # coefficients of a row: so is one of more
 FAMILY_CELLS = 2**19  # coefficients of all rows of a family: more would take seconds
 STEPS = 5  # of refinement
 FINEST, COARSEST = 2.0**-47, 2.0**-30  # of the bias, per record: enough, and the most there may be
+
+
+@dataclass(eq=False)
+class Projection:
+    """A query on the dense system, where it is asked for again, or becomes a row itself."""
+
+    key: Key
+    products: Products  # with every row that there was
+    column: Products  # with the independent ones
+    norm: int
+    coordinates: Floats | None = None  # G⁻¹ · column, once they were wanted
 
 
 class History:
@@ -74,7 +85,7 @@ class History:
         self.together = Together(space, records, self.blocks)
         self._dense = Dense()
         self._held = 0  # coefficients of its rows
-        self._norms: Floats = np.zeros(0)  # [places] ‖h‖
+        self._projection: Projection | None = None  # the last
         self._triangle = Cholesky()  # of the Gram matrix of the independent rows
         self._weights = Cholesky()  # of Ω_D⁻² + T Ω_B⁻² Tᵀ
 
@@ -146,10 +157,11 @@ class History:
         self._forget()
         start = self.blocks[blocks].start
         dense = self._dense
-        places = next((i for i, n in enumerate(dense.number) if n >= start), len(dense.number))
+        places = int(np.searchsorted(dense.number, start))
         self._held -= sum(block.cells for block in self.blocks[blocks:])
         del self.blocks[blocks:], self.answers[start:], self._rates[start:]
         dense.truncate(places)
+        self._projection = None
         for rows in self._stacks.values():
             rows.truncate(places)
         self.singles.truncate(start)
@@ -166,6 +178,7 @@ class History:
         self._forget()
         for number in block.rows:
             self._rates[number] = 1 / scale
+            self._dense.weigh(number, 1 / scale)
         self.set_answers(block, answers)
         self.singles.index()
         dense, others = self._dense, self._dense.others
@@ -180,13 +193,11 @@ class History:
             return
         self.singles.add_row(query, number, grid)
         dense = self._dense
-        products, norm = self._products(query), query.dot(query)
         place = len(dense.number)
-        dense.number.append(number)
-        dense.unit.append(int(query.grid / grid))
-        dense.reach.append(float(query.sensitivity))
-        self._norms = np.append(self._norms[:place], math.sqrt(norm))
-        if self._join(place, products, norm):
+        projection = self._project(query, place)
+        unit, reach = int(query.grid / grid), float(query.sensitivity)
+        dense.add(number, unit, reach, math.sqrt(projection.norm), self._rates[number])
+        if self._join(place, projection):
             key = structure(query)
             if key not in self._stacks:
                 self._stacks[key] = stack(query)
@@ -194,22 +205,21 @@ class History:
         else:  # floats cannot tell it from the others: it is used alone only
             dense.truncate(place)
 
-    def _join(self, place: int, products: Products, norm: int) -> bool:
+    def _join(self, place: int, projection: Projection) -> bool:
         """Put a row among the independent or the dependent ones; False where floats cannot."""
-        dense = self._dense
-        column = products[dense.basis]
+        dense, column, norm = self._dense, projection.column, projection.norm
         rank, others = len(dense.basis), len(dense.others)
         independent = self._independence.append(column.residues, norm)
         if independent is None:
             return False
         if not independent:
-            coordinates = self._coordinates(column)
+            coordinates = self._coordinates(projection)
             if coordinates is None or not self._join_dependent(place, coordinates):
                 return False
             dense.cross.grow(rank, others + 1)
             dense.cross.put((slice(rank), others), column)
             return True
-        if not self._triangle.append(column.real, float(norm), lambda: self._schur(column, norm)):
+        if not self._triangle.append(column.real, float(norm), lambda: self._schur(projection)):
             self._independence.truncate(rank)
             return False
         dense.gram.grow(rank + 1, rank + 1)
@@ -217,13 +227,15 @@ class History:
         dense.gram.put((slice(rank), rank), column)
         dense.gram.put((rank, slice(rank, rank + 1)), exact([norm], ()))
         dense.cross.grow(rank + 1, others)
-        dense.cross.put((rank, slice(others)), products[dense.others])
+        dense.cross.put((rank, slice(others)), projection.products[dense.others])
         dense.basis.append(place)
+        self._projection = None
         return True
 
-    def _schur(self, column: Products, norm: int) -> float:
+    def _schur(self, projection: Projection) -> float:
         """Return ⟨q, q⟩ - column · coordinates where q is nearly dependent; 0 where it is lost."""
-        coordinates = self._coordinates(column)
+        column, norm = projection.column, projection.norm
+        coordinates = self._coordinates(projection)
         if coordinates is None:
             return 0.0
         rough = float(norm) - float(column.real @ coordinates)
@@ -241,9 +253,9 @@ class History:
 
     def _join_dependent(self, place: int, coordinates: Floats) -> bool:
         dense = self._dense
-        weighted = coordinates / self._omega(dense.basis) ** 2
+        weighted = coordinates / dense.omega[dense.basis] ** 2
         column = dense.transform @ weighted
-        diagonal = float(coordinates @ weighted + 1 / self._omega([place])[0] ** 2)
+        diagonal = float(coordinates @ weighted + 1 / dense.omega[place] ** 2)
 
         def schur() -> float:
             return diagonal - float(column @ self._weights.solve(column))
@@ -253,12 +265,6 @@ class History:
         dense.add_other(place, coordinates)
         return True
 
-    def _omega(self, places: Sequence[int]) -> Floats:
-        """[places] ω of dense rows, in their canonical units."""
-        dense = self._dense
-        rates = np.array([self._rates[dense.number[place]] for place in places])
-        return omega(rates) * np.array([dense.unit[place] for place in places], dtype=np.float64)
-
     def _products(self, query: LinearQuery) -> Products:
         """Return the inner products of a query with every row of the dense system."""
         primes = self._independence.primes
@@ -267,6 +273,15 @@ class History:
             if rows.numbers:
                 found.put(rows.numbers, rows.products(query, primes))
         return found
+
+    def _project(self, query: LinearQuery, rows: int = 0) -> Projection:
+        """Return a query on the dense system; its products with the first ``rows`` are wanted."""
+        key, known = key_of(query), self._projection
+        if known is None or known.key != key or len(known.products.real) < rows:
+            products = self._products(query)
+            column = products[self._dense.basis]
+            known = self._projection = Projection(key, products, column, query.dot(query))
+        return known
 
     # --- estimating ------------------------------------------------------------------------------
 
@@ -319,10 +334,11 @@ class History:
         dense = self._dense
         if not dense.basis:
             return None
-        column = self._products(query)[dense.basis]
-        if not self._independence.spans(column.residues, query.dot(query)):
+        projection = self._project(query)
+        column = projection.column
+        if not self._independence.spans(column.residues, projection.norm):
             return None
-        start = self._coordinates(column)
+        start = self._coordinates(projection)
         if start is None:
             return None
         others = self._optimal(start)
@@ -335,11 +351,10 @@ class History:
             return self._scaled(query.grid, places, *found)
         coefficients = np.concatenate([own, others])
         used = coefficients != 0
-        units = np.array([dense.unit[place] for place in places], dtype=np.float64)
-        numbers = np.array([dense.number[place] for place in places])
+        units, numbers = dense.real_unit[places], dense.number[places]
         scaled = coefficients / units
         if (np.frexp(units)[0] != 0.5).any():  # no powers of 2: the division rounds
-            reach = np.array([dense.reach[place] for place in places])
+            reach = dense.reach[places]
             error += 2.0**-53 * float(np.abs(coefficients) @ reach)
         return Estimator(
             query.grid,
@@ -374,7 +389,7 @@ class History:
         step, values, exact = whole_multiples(ratios)
         scaled = dict(zip(kinds, values.tolist(), strict=True))
         coefficients = np.array([scaled[pair] for pair in pairs])
-        numbers = np.array([dense.number[places[i]] for i in used], dtype=np.int64)
+        numbers = dense.number[[places[i] for i in used]]
         error = 0.0
         if not exact:
             reach = np.array([dense.reach[places[i]] * dense.unit[places[i]] for i in used])
@@ -387,13 +402,16 @@ class History:
         dense = self._dense
         if not dense.others:
             return np.zeros(0)
-        weighted = start / self._omega(dense.basis) ** 2
+        weighted = start / dense.omega[dense.basis] ** 2
         return self._weights.solve(dense.transform @ weighted)
 
-    def _coordinates(self, column: Products) -> Floats | None:
+    def _coordinates(self, projection: Projection) -> Floats | None:
         """Return G_B⁻¹ · column; None where it does not settle."""
-        solved = self._refined(column, self._triangle.solve(column.real), np.zeros(0))
-        return solved and solved[0]
+        if projection.coordinates is None:
+            column = projection.column
+            solved = self._refined(column, self._triangle.solve(column.real), np.zeros(0))
+            projection.coordinates = solved and solved[0]
+        return projection.coordinates
 
     def _refined(
         self, column: Products, own: Floats, others: Floats
@@ -404,8 +422,7 @@ class History:
         """
         dense = self._dense
         rank = len(dense.basis)
-        reach = np.array([dense.reach[place] for place in dense.basis])
-        far = np.array([dense.reach[place] for place in dense.others[: len(others)]])
+        reach, far = dense.reach[dense.basis], dense.reach[dense.others[: len(others)]]
         beside = float(np.abs(others) @ far)
         last = np.inf
         for _ in range(STEPS):
@@ -441,11 +458,11 @@ class History:
         dense, rank, count = self._dense, len(own), len(others)
         gram, cross = dense.gram, dense.cross
         rough = column.real - gram.real[:rank, :rank] @ own
-        norms = self._norms[dense.basis]
+        norms = dense.norm[dense.basis]
         size = float(norms @ np.abs(own))  # |⟨h_i, h_j⟩| ≤ ‖h_i‖ ‖h_j‖
         if count:
             rough = rough - cross.real[:rank, :count] @ others
-            size += float(self._norms[dense.others] @ np.abs(others))
+            size += float(dense.norm[dense.others] @ np.abs(others))
         size = size * float(norms.max(initial=0.0)) + float(np.abs(column.real).max(initial=0.0))
         doubt = size * (rank + count + 4) * 2.0**-52
         reach = float(np.abs(rough).max(initial=0.0)) + 2 * doubt
@@ -457,7 +474,7 @@ class History:
         a, d = np.rint(np.ldexp(own, k)), np.rint(np.ldexp(others, beside))
         moved = float(norms @ np.abs(np.ldexp(own, k) - a))  # by rounding, in units of 2⁻ᵏ
         if count:
-            far = self._norms[dense.others] @ np.abs(np.ldexp(others, beside) - d)
+            far = dense.norm[dense.others] @ np.abs(np.ldexp(others, beside) - d)
             moved += math.ldexp(float(far), k - beside)
         if not moved * float(norms.max(initial=0.0)) < 2**62:
             return None

@@ -8,7 +8,9 @@ Source: the discrete analogue of the Laplace mechanism (Xiao & Xiong, Section 2)
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Protocol
 
 from proxy.inference.family import Family
 
@@ -39,13 +41,18 @@ class GeometricSampler:
 
     def draw(self, scale: float, count: int) -> list[int]:
         """Return ``count`` independent draws of the two-sided geometric law of this scale."""
-        import opendp.prelude as dp  # slow to load, and not needed for what is free
+        make_laplace, *integers = _integers()
+        return [int(value) for value in make_laplace(*integers, scale=scale)([0] * count)]
 
-        dp.enable_features("contrib")
-        measurement = dp.m.make_laplace(
-            dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64"), scale=scale
-        )
-        return [int(value) for value in measurement([0] * count)]
+
+@cache
+def _integers() -> tuple[Callable[..., Any], Any, Any]:
+    """Return what makes OpenDP's mechanism, and the domain and the metric of integers for it."""
+    import opendp.prelude as dp  # slow to load, and not needed for what is free
+
+    dp.enable_features("contrib")
+    integers = dp.vector_domain(dp.atom_domain(T="i64"))
+    return dp.m.make_laplace, integers, dp.l1_distance(T="i64")
 
 
 def check_safe(family: Family, scale: float, records: int) -> None:

@@ -69,7 +69,10 @@ class Engine:
     def known_route(self, *of):
         return None
 
-    def route(self, *of):
+    def known_columns(self, *of):
+        return None
+
+    def route(self, of, home, settings):
         return self.work(tasks.routed, *of)
 
     def check_canceled(self):

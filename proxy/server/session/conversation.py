@@ -178,7 +178,8 @@ class Conversation:
         of = (text, self.datasets, self.home, self.public, (*self.views.datasets.items(),), several)
         plan = self.engine.known_route(*of)
         if plan is None:
-            plan = yield RunInThread(lambda: self.engine.route(*of))
+            settings = dict(self.settings)
+            plan = yield RunInThread(lambda: self.engine.route(of, self.home, settings))
         return plan
 
     def room(self, more: int) -> Flow:

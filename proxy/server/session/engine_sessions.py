@@ -13,11 +13,12 @@ from typing import Any
 
 from proxy.engine import Column, Engine, Result, Session
 from proxy.engine.allowances import said
+from proxy.engine.result import columns
 from proxy.errors import Error, NotSupportedError, QueryCanceledError, StatementTooComplexError
 from proxy.policy import User
 from proxy.server.limits import Limits
 from proxy.server.mirror.type_lookup import TypeLookup
-from proxy.server.statements import parameters
+from proxy.server.statements import parameters, routing
 from proxy.server.statements.routing import Decision
 from proxy.server.workers import tasks
 from proxy.server.workers.compiler import RemoteCompiler
@@ -25,6 +26,8 @@ from proxy.server.workers.planners import RemotePlanner
 from proxy.server.workers.pool import Lease, Pool
 from proxy.settings import TABLE
 from proxy.sql.parse.views import Views
+from proxy.sql.program import Program
+from proxy.sql.statement import ProgramKey
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,15 @@ class Prepared:
     types: tuple[int, ...]  # of the parameters
     columns: tuple[Column, ...]
     refusal: Error | None = None  # the engine's, where only the mirror describes it
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """What serves one dataset."""
+
+    engine: Engine
+    compiler: RemoteCompiler
+    session: Session
 
 
 class EngineSessions:
@@ -57,13 +69,13 @@ class EngineSessions:
         self._lease = Lease(pool)  # of the step that runs
         self._planning = Lease(planners)
         self._source: Mapping[str, Engine] = {}  # whose sessions these are
-        self._sessions: dict[str, Session] = {}
+        self._opened: dict[str, _Opened] = {}
         self.canceled: str | None = None
         self.views: Views = {}  # of the session, as the mirror has it
 
     def views_of(self, dataset: str) -> Views:
         """Return the views as the last statement of a dataset left them."""
-        return self._sessions[dataset].settings.views
+        return self._opened[dataset].session.settings.views
 
     def begin(self) -> None:
         """Forget a cancellation that came before the message that is about to be handled."""
@@ -74,8 +86,8 @@ class EngineSessions:
         self.canceled = reason
         self._lease.cancel(reason)
         self._planning.cancel(reason)
-        for session in list(self._sessions.values()):
-            session.cancel()
+        for opened in list(self._opened.values()):
+            opened.session.cancel()
 
     def step(self, call: Callable[[], Any]) -> Any:
         """Make a call that may need a worker, in this thread."""
@@ -116,13 +128,45 @@ class EngineSessions:
         plan: list[tuple[str, int, Decision]] | None = self._pool.routes.get(of)
         return plan
 
-    def route(self, text: str, *more: Any) -> list[tuple[str, int, Decision]]:
-        """Return the statements of a text, their offsets, and who answers; as ``tasks.routed``."""
-        began = time.monotonic()
-        plan: list[tuple[str, int, Decision]] = self.work(tasks.routed, text, *more)
+    def route(
+        self, of: tuple[Any, ...], home: str, settings: Mapping[str, str]
+    ) -> list[tuple[str, int, Decision]]:
+        """Return the statements of a text, their offsets, and who answers; as ``tasks.routed``.
+
+        Where it is one statement of the dataset ``home``, and these are its settings, its program
+        comes with it, and is kept.
+        """
+        text, began = of[0], time.monotonic()
+        compiler, key = self._expected(home, text, settings)
+        plan: list[tuple[str, int, Decision]]
+        plan, program = self.work(tasks.read, of, key)
         cost = time.monotonic() - began
-        self._pool.routes.put((text, *more), plan, 4 * len(text), cost)
+        self._pool.routes.put(of, plan, 4 * len(text), cost)
+        if compiler is not None and key is not None and program is not None:
+            compiler.keep(key, program, cost)
         return plan
+
+    def known_columns(
+        self, dataset: str, text: str, settings: Mapping[str, str]
+    ) -> tuple[Column, ...] | None:
+        """Return what ``describe`` would, if the program of a text that is short is kept."""
+        if len(text) > routing.LONG:
+            return None
+        compiler, key = self._expected(dataset, text, settings)
+        program = compiler.known(key) if compiler is not None and key is not None else None
+        if not isinstance(program, Program):
+            return None
+        return columns(program, self._opened[dataset].session.settings)
+
+    def _expected(
+        self, dataset: str, text: str, settings: Mapping[str, str]
+    ) -> tuple[RemoteCompiler, ProgramKey] | tuple[None, None]:
+        """Return what a text would be compiled by; nothing where an error is to be told first."""
+        try:
+            opened = self._open(dataset, settings)
+        except Error:
+            return None, None
+        return opened.compiler, opened.engine.key(text, opened.session)
 
     def describe(self, dataset: str, text: str, settings: Mapping[str, str]) -> tuple[Column, ...]:
         """Return the columns of a statement's result; nothing is released."""
@@ -228,19 +272,24 @@ class EngineSessions:
                 raise
 
     def _session(self, dataset: str, settings: Mapping[str, str]) -> Session:
+        return self._open(dataset, settings).session
+
+    def _open(self, dataset: str, settings: Mapping[str, str]) -> _Opened:
+        """Return what serves a dataset, with the session's settings."""
         engines = self._engines()
         if engines is not self._source:  # policies or users have changed
-            self._source, self._sessions = engines, {}
+            self._source, self._opened = engines, {}
         if dataset not in engines:
             raise NotSupportedError(f"there is no dataset {dataset} here any more")
-        if dataset not in self._sessions:
+        if dataset not in self._opened:
             engine = engines[dataset]
             compiler = RemoteCompiler(engine.policy, self._pool.programs, self.work)
-            elsewhere = engine.through(compiler, RemotePlanner(engine.policy.key, self.plan))
-            self._sessions[dataset] = elsewhere.session(user=self._user.name)
-        session = self._sessions[dataset]
+            engine = engine.through(compiler, RemotePlanner(engine.policy.key, self.plan))
+            session = engine.session(user=self._user.name)
+            self._opened[dataset] = _Opened(engine, compiler, session)
+        session = self._opened[dataset].session
         session.settings.views = self.views
         for name, text in settings.items():
             if name in TABLE and session.settings.text(name) != text:
                 session.settings.set(name, text)
-        return session
+        return self._opened[dataset]

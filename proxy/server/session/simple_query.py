@@ -158,9 +158,10 @@ def _to_engine(conversation: Conversation, request: ToEngine, offset: int, last:
     if request.explains:
         return (yield from _explain(conversation, request, offset, last))
     try:
-        columns = yield RunInThread(
-            lambda: conversation.engine.describe(request.dataset, request.text, settings)
-        )
+        of = request.dataset, request.text, settings
+        columns = conversation.engine.known_columns(*of)
+        if columns is None:
+            columns = yield RunInThread(lambda: conversation.engine.describe(*of))
     except Error as error:
         if request.tail or request.view:
             return (yield from fail(conversation, error, offset, last))

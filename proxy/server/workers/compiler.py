@@ -25,14 +25,22 @@ class RemoteCompiler:
 
     def compile(self, key: ProgramKey) -> Program | Command:
         """Return what a statement means."""
-        program: Program | Command | None = self._programs.get(key)
+        program = self.known(key)
         if program is None:
             began = time.monotonic()
             program = self._call(tasks.compiled, key)
-            if may_cache(program):
-                cost = time.monotonic() - began
-                self._programs.put(key, program, bytes_of(program) + len(key.text), cost)
+            self.keep(key, program, time.monotonic() - began)
         return program
+
+    def known(self, key: ProgramKey) -> Program | Command | None:
+        """Return what a statement means, if that is kept."""
+        program: Program | Command | None = self._programs.get(key)
+        return program
+
+    def keep(self, key: ProgramKey, program: Program | Command, cost: float) -> None:
+        """Keep what a statement means, which took so many seconds to find out."""
+        if may_cache(program):
+            self._programs.put(key, program, bytes_of(program) + len(key.text), cost)
 
     def rows(self, sql: str, parameters: dict[str, object]) -> Sequence[tuple[Any, ...]]:
         """Return the rows of a statement's outer SQL on released numbers."""

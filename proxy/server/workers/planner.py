@@ -15,6 +15,7 @@ import importlib
 import math
 import os
 import pickle
+import queue
 import select
 import socket
 import threading
@@ -202,48 +203,73 @@ def _asker(key: str, who: Who) -> Asker:
 # --- the process ---------------------------------------------------------------------------------
 
 
+class _Runner:
+    """The thread that makes the calls, one after the other: a new one would cost each its stack."""
+
+    def __init__(self, line: socket.socket, resident: Callable[[], int]) -> None:
+        self._line, self._resident = line, resident
+        self._calls: queue.SimpleQueue[bytearray | None] = queue.SimpleQueue()
+        self.busy = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def call(self, request: bytearray) -> None:
+        """Make a call, when the one before is answered."""
+        self.busy = True
+        self._calls.put(request)
+
+    def step_back(self) -> None:
+        """Let quicker ones go first, for good: it ends with the call that it makes."""
+        self._calls.put(None)
+        assert self._thread.native_id
+        with contextlib.suppress(OSError):  # it has ended: the priority is the thread's own
+            os.setpriority(os.PRIO_PROCESS, self._thread.native_id, NICE)
+
+    def _run(self) -> None:
+        while (request := self._calls.get()) is not None:
+            self._answer(request)
+            del request
+
+    def _answer(self, request: bytearray) -> None:
+        """Answer one call; end the process where that fails, so that nobody waits for it."""
+        buffers: list[pickle.PickleBuffer] = []
+        lost = True
+        try:
+            try:
+                head = template.answer(request, buffers)
+                lost = False
+            except BaseException as error:
+                buffers.clear()
+                lost = isinstance(error, MemoryError | RecursionError)  # in the midst of what?
+                head = pickle.dumps(("error", template.told(error)))
+                del error
+            size = LOST if lost else self._resident()
+            self.busy = False
+            send(self._line, [size.to_bytes(8), head, *(buffer.raw() for buffer in buffers)])
+        except BaseException:
+            lost = True
+        if lost:
+            os._exit(1)
+
+
 def serve(line: socket.socket) -> None:
     """Run a call at a time, until the other side is gone; the line brings cancellations beside."""
     global _running
     resident = template.resident()
     poll = select.poll()
     poll.register(line.fileno(), select.POLLIN)
-    thread: threading.Thread | None = None
+    runner = _Runner(line, resident)
     while True:
-        if thread is not None and not poll.poll(QUICK * 1000):
-            assert thread.native_id
-            with contextlib.suppress(OSError):  # it has ended: the priority is the thread's own
-                os.setpriority(os.PRIO_PROCESS, thread.native_id, NICE)
-            thread = None
+        if runner.busy and not poll.poll(QUICK * 1000) and runner.busy:
+            runner.step_back()
+            runner = _Runner(line, resident)
         number, *request = receive(line)
         if not request:
             if int.from_bytes(number) == _running.number:
                 _running.cancel()
             continue
         _running = _Running(int.from_bytes(number))
-        thread = threading.Thread(target=_run, args=[line, request.pop(), resident], daemon=True)
-        thread.start()
-
-
-def _run(line: socket.socket, request: bytearray, resident: Callable[[], int]) -> None:
-    """Answer one call; end the process where that fails, so that nobody waits for it."""
-    buffers: list[pickle.PickleBuffer] = []
-    lost = True
-    try:
-        try:
-            head = template.answer(request, buffers)
-            lost = False
-        except BaseException as error:
-            buffers.clear()
-            lost = isinstance(error, MemoryError | RecursionError)  # who knows in the midst of what
-            head = pickle.dumps(("error", template.told(error)))
-            del error
-        size = LOST if lost else resident()
-        send(line, [size.to_bytes(8), head, *(buffer.raw() for buffer in buffers)])
-    except BaseException:
-        lost = True
-    if lost:
-        os._exit(1)
+        runner.call(request.pop())
 
 
 def _be_planner(line: socket.socket) -> None:

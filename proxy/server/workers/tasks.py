@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from zoneinfo import ZoneInfo
 
-from proxy.errors import OperationalError, StatementTooComplexError
+from proxy.errors import Error, OperationalError, StatementTooComplexError
 from proxy.policy import Policy
 from proxy.server.statements import parameters, routing
 from proxy.server.statements.parameters import Bound
 from proxy.server.statements.probe import gives_no_row
-from proxy.server.statements.routing import Decision, Reject
+from proxy.server.statements.routing import Decision, Reject, ToEngine
 from proxy.server.statements.split import split
 from proxy.server.wire.messages import Bind
 from proxy.sql.evaluator.evaluator import Evaluator, public_relation
@@ -35,7 +36,7 @@ class Dataset:
     public: Mapping[str, PublicTable]
 
 
-__all__ = ["bound", "compiled", "filled", "gives_no_row", "numbers", "routed", "rows"]
+__all__ = ["bound", "compiled", "filled", "gives_no_row", "numbers", "read", "rows"]
 
 
 class StaleError(OperationalError):
@@ -101,6 +102,24 @@ def routed(
         (piece, offset, routing.route(piece, datasets, home, public, views))
         for piece, offset in pieces
     ]
+
+
+def read(
+    of: tuple[Any, ...], key: ProgramKey | None
+) -> tuple[list[tuple[str, int, Decision]], Program | Command | None]:
+    """Return what ``routed`` does, and the program of a single statement that has this key.
+
+    None where it has another, or an error: that is told when it is its turn.
+    """
+    plan = routed(*of)
+    to = plan[0][2]
+    if key is None or len(plan) > 1 or not isinstance(to, ToEngine) or to.text != key.text:
+        return plan, None
+    try:
+        mine = _datasets[key.policy].policy.dataset == to.dataset
+        return plan, compiled(key) if mine else None
+    except (KeyError, Error):
+        return plan, None
 
 
 def numbers(text: str) -> list[int]:

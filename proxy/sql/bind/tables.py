@@ -39,11 +39,12 @@ def dataset(domain: Domain) -> ProtectedRows:
 
 def _level(index: int, attribute: Attribute, labels: Mapping[str, tuple[Value, ...]]) -> exp.Expr:
     """Return a coarser column of an axis: CASE WHEN axis IN (members) THEN label ... END."""
-    case = exp.Case()
+    ifs = []
     for label, members in labels.items():
         listed = [exp.convert(member) for member in members]
-        case = case.when(exp.In(this=Axis(this=index), expressions=listed), exp.convert(label))
-    return case
+        inside = exp.In(this=Axis(this=index), expressions=listed)
+        ifs.append(exp.If(this=inside, true=exp.convert(label)))
+    return exp.Case(ifs=ifs)
 
 
 def public(binding: Binding, name: str) -> Relation:

@@ -283,9 +283,9 @@ def bytes_of(made: object) -> int:
         return 64 + len(made)
     if isinstance(made, tuple | list):
         return 64 + sum(map(bytes_of, made))
-    if isinstance(made, Mapping):
-        return 64 + sum(map(bytes_of, made.values()))
-    return 64 + (sum(map(bytes_of, vars(made).values())) if is_dataclass(made) else 0)
+    if is_dataclass(made):
+        return 64 + sum(map(bytes_of, vars(made).values()))
+    return 64 + (sum(map(bytes_of, made.values())) if isinstance(made, Mapping) else 0)
 
 
 def column_type(attribute: Attribute, values: Sequence[Value | None]) -> str:

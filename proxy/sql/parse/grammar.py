@@ -45,6 +45,7 @@ SPLIT = "ask in several statements, or join with a public table of the values"
 OPEN = {TokenType.COMMA, TokenType.GROUP_BY, TokenType.OFFSET, TokenType.ON}  # sqlglot needs none
 NUMBER = TokenType.NUMBER
 NAMELESS = {TokenType.FROM, TokenType.JOIN, TokenType.COMMA, TokenType.DOT, TokenType.L_PAREN}
+QUOTED = (exp.RawString, exp.ByteString, exp.National)
 LITERAL = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
 
 
@@ -179,12 +180,12 @@ def parse(text: str, tokens: Sequence[Token], name: str = "postgres") -> exp.Exp
         raise SQLSyntaxError("the text does not parse") from error
     if len(trees) != 1 or trees[0] is None:
         raise SQLSyntaxError("expected one statement")
-    for number in trees[0].find_all(exp.Literal):
-        if not number.args["is_string"] and not LITERAL.fullmatch(number.name):
-            at = number.meta.get("start", -1) + 1 or None
-            raise SQLSyntaxError(f"{number.name[:40]} is not a number", position=at)
-    for quoted in list(trees[0].find_all(exp.RawString, exp.ByteString, exp.National)):
-        quoted.replace(exp.Literal.string(quoted.name))  # of another language
+    for node in list(trees[0].find_all(exp.Literal, *QUOTED)):
+        if isinstance(node, QUOTED):  # of another language
+            node.replace(exp.Literal.string(node.name))
+        elif not node.args["is_string"] and not LITERAL.fullmatch(node.name):
+            at = node.meta.get("start", -1) + 1 or None
+            raise SQLSyntaxError(f"{node.name[:40]} is not a number", position=at)
     return trees[0]
 
 
