@@ -9,6 +9,7 @@ import os
 import random
 import re
 import select
+import socket
 import struct
 import sys
 import threading
@@ -424,6 +425,25 @@ def test_a_message_that_is_never_long_is_refused_if_it_is(server, kind):
     for length, ends in ((SHORT, False), (SHORT + 1, True)):
         parts = [failing, frame(kind, b"P" + b"x" * (length - 5))]
         assert play(server, 0, parts) == ([], ends)
+
+
+@pytest.mark.slow
+def test_what_follows_a_broken_message_takes_nothing_back(server):
+    """
+    A client that reads nothing, breaks the protocol and sends on gets all that it was told before,
+    and why the connection ends: unread bytes would reset it.
+    """
+    wire = Wire(server)
+    with contextlib.closing(wire.connection):
+        with socket.socket(fileno=os.dup(wire.handle)) as handle:
+            handle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            wire.send(messages.query(b"COPY (SELECT generate_series(1, 9999)) TO STDOUT"))
+            time.sleep(0.5)  # more is on its way than the client has room for
+            wire.send(frame(b"?") + b"x" * 100_000)
+            handle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        wire.take(time.monotonic() + PATIENCE)
+    assert wire.closed
+    assert [sqlstate for _, sqlstate, _ in wire.errors] == [b"08P01"]
 
 
 def shortened(server, number, parts):

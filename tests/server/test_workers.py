@@ -91,6 +91,35 @@ def test_a_worker_compiles_as_this_process_does(pool, lease, part):
         assert here == there, text
 
 
+READ = {  # a text, and whether its program comes with the route
+    "SELECT COUNT(*) FROM survey": True,
+    "SELECT COUNT(*) FROM survey WHERE age = $1": False,
+    "SELECT COUNT(*) FROM survey WHERE nonsense": False,
+    "SELECT COUNT(*) FROM survey; SELECT 1": False,
+    "DECLARE c CURSOR FOR SELECT COUNT(*) FROM survey": False,
+    "SELECT COUNT(*) FROM survey WITH UTILITY (5, 7)": False,
+    "SELECT 1": False,
+}
+
+
+@pytest.mark.parametrize("text", READ)
+def test_who_routes_a_text_compiles_it(lease, text):
+    """
+    The route is what it is without; the program is the one of the key, and only where the text is
+    one statement that the dataset of the key answers: no error but the route's is told by it.
+    """
+    policy = survey.policy()
+    of = (text, ("survey",), "survey", (), (), True)
+    for other in (policy, replace(policy, dataset="other")):
+        key = program_key(text, other, {}, None, "postgres")
+        plan, program = lease.call(tasks.read, of, key)
+        assert repr(plan) == repr(lease.call(tasks.routed, *of))
+        assert (program is not None) == (READ[text] and other is policy)
+        if program is not None:
+            assert meaning(program) == meaning(lease.call(tasks.compiled, key))
+    assert lease.call(tasks.read, of, None)[1] is None
+
+
 @pytest.mark.slow
 def test_a_program_means_the_same_in_every_worker(tmp_path):
     """
