@@ -282,17 +282,18 @@ class Settings:
 
     def text(self, name: str) -> str:
         """Return a setting as it was written, else the default that holds."""
-        text = self._written(name)
+        text = self.written(name)
         if name.lower() == UTILITY and not text.strip():
             return str(self._began) or str(self._policy)
         return text
 
     def value(self, name: str) -> Any:
         """Return what a setting says; of utility, what the session asks for, not the policy."""
-        read = _find(name).read(self._written(name))
+        read = _find(name).read(self.written(name))
         return read.over(self._began) if isinstance(read, Wishes) else read
 
-    def _written(self, name: str) -> str:
+    def written(self, name: str) -> str:
+        """Return a setting as it was written, else what it is by itself."""
         default = _find(name).default
         return self._texts.get(name.lower(), self._defaults.get(name.lower(), default))
 

@@ -117,7 +117,7 @@ class Together:
         other = together or min(alone, key=lambda each: each.variance, default=None)
         if best is None or other is None:
             return [together]
-        return [together, mixed(best, other, self._reach)]
+        return [together, mixed(best, other, self.reach)]
 
     def _may_know(self, query: LinearQuery) -> bool:
         """Return False where a query varies along axes together that no family has together."""
@@ -132,8 +132,11 @@ class Together:
             )
         )
 
-    def _reach(self, rows: Integers) -> Floats:
+    def reach(self, rows: Integers) -> Floats:
         """[rows] The most that all records together move the answers of rows."""
         starts = [block.start for block in self.blocks]
-        most = np.array([float(block.family.sensitivity) for block in self.blocks])
-        return np.asarray(most[np.searchsorted(starts, rows, side="right") - 1] * self.records)
+        used, places = np.unique(
+            np.searchsorted(starts, rows, side="right") - 1, return_inverse=True
+        )
+        most = [float(self.blocks[block].family.sensitivity) for block in used]
+        return np.asarray(np.array(most)[places] * self.records)

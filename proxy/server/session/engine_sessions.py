@@ -290,6 +290,6 @@ class EngineSessions:
         session = self._opened[dataset].session
         session.settings.views = self.views
         for name, text in settings.items():
-            if name in TABLE and session.settings.text(name) != text:
+            if name in TABLE and session.settings.written(name) != text:
                 session.settings.set(name, text)
         return self._opened[dataset]

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from proxy.errors import (
     Error,
@@ -217,7 +217,14 @@ class _Unpickler(ValueUnpickler):
 
     classes = VALUES
 
+    known: ClassVar[dict[tuple[str, str], Any]] = {}  # that were found before
+
     def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in self.known:
+            self.known[module, name] = self._found(module, name)
+        return self.known[module, name]
+
+    def _found(self, module: str, name: str) -> Any:
         if module in PLAIN:
             found = getattr(sys.modules[module], name, None)
             if isinstance(found, type) and found.__module__ == module:

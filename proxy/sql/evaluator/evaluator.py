@@ -38,6 +38,7 @@ Found = TypeVar("Found")
 Points = tuple[Value, ...] | None  # None: all values inside the bins
 
 CACHED = 512  # arrays, programs
+SCALARS = {type(None), bool, int, float, Fraction}
 CACHED_BYTES = 64 << 20  # of all of them
 CACHED_CELLS = 2**16  # an array larger than this is not kept
 MAX_ROWS = 1_000_000  # of a result
@@ -275,12 +276,13 @@ def public_relation(name: str) -> str:
 
 def bytes_of(made: object) -> int:
     """Return about how much memory a value takes: its arrays, and 64 bytes for all else in it."""
-    if made is None or isinstance(made, int | float | Fraction):
+    kind = type(made)
+    if kind in SCALARS:
         return 64
+    if kind is str:
+        return 64 + len(made)  # type: ignore[arg-type]
     if isinstance(made, np.ndarray):
         return made.nbytes + (64 * made.size if made.dtype == object else 0)
-    if isinstance(made, str):
-        return 64 + len(made)
     if isinstance(made, tuple | list):
         return 64 + sum(map(bytes_of, made))
     if is_dataclass(made):
