@@ -8,7 +8,6 @@ Source: the discrete analogue of the Laplace mechanism (Xiao & Xiong, Section 2)
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any, Protocol
 
@@ -41,18 +40,19 @@ class GeometricSampler:
 
     def draw(self, scale: float, count: int) -> list[int]:
         """Return ``count`` independent draws of the two-sided geometric law of this scale."""
-        make_laplace, *integers = _integers()
-        return [int(value) for value in make_laplace(*integers, scale=scale)([0] * count)]
+        import opendp.prelude as dp  # slow to load, and not needed for what is free
+
+        measurement = dp.m.make_laplace(*_integers(), scale=scale)
+        return [int(value) for value in measurement([0] * count)]
 
 
 @cache
-def _integers() -> tuple[Callable[..., Any], Any, Any]:
-    """Return what makes OpenDP's mechanism, and the domain and the metric of integers for it."""
-    import opendp.prelude as dp  # slow to load, and not needed for what is free
+def _integers() -> tuple[Any, Any]:
+    """Return OpenDP's domain and metric of integers."""
+    import opendp.prelude as dp
 
     dp.enable_features("contrib")
-    integers = dp.vector_domain(dp.atom_domain(T="i64"))
-    return dp.m.make_laplace, integers, dp.l1_distance(T="i64")
+    return dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
 
 
 def check_safe(family: Family, scale: float, records: int) -> None:
