@@ -34,12 +34,10 @@ from proxy.inference.cholesky import Cholesky
 from proxy.inference.dense_system import Dense, MeasuredFamily, _fixed_point, key_of
 from proxy.inference.estimability import Independence
 from proxy.inference.estimator import (
-    FINE_SHARES,
     Cancellation,
     Estimator,
     Floats,
     denominator,
-    mixed,
     never_cancel,
     whole_multiples,
 )
@@ -110,7 +108,6 @@ class History:
         """
         if not (0 < scale < np.inf):
             raise ValueError(f"need a positive finite scale, not {scale}")
-        known = self._known(family)
         self._forget()
         block = MeasuredFamily(family, len(self), scale)
         self.blocks.append(block)
@@ -121,31 +118,12 @@ class History:
         if self._fits(family):
             for index, number in enumerate(block.rows):
                 self._append_row(family.row(index), number, family.grid)
-            if known:
-                self._remember(family.row(0), block, known)
         elif family.rows == 1:
             self.singles.add_row(family.row(0), block.start, family.grid)
         else:
             self.singles.add_family(block)
         self.together.add(block)
         return block
-
-    def _known(self, family: Family) -> Sequence[Estimator]:
-        """Return the estimators of a family of one row that are remembered."""
-        return (family.rows == 1 and self._memory.get(key_of(family.row(0)))) or ()
-
-    def _remember(
-        self, query: LinearQuery, block: MeasuredFamily, known: Sequence[Estimator]
-    ) -> None:
-        """Remember the estimators of a query that is a row now: the best is a mixture with it.
-
-        The best without the row, and the row, whose noise is its own: nothing else says more.
-        """
-        best = min(known, key=lambda estimator: estimator.variance)
-        own = self.singles.single(query, block.start)
-        mixture = mixed(best, own, self.together.reach, FINE_SHARES)
-        if mixture is not None and block.start in self._dense.number:
-            self._memory.put(key_of(query), [mixture, own, *known])
 
     def _fits(self, family: Family) -> bool:
         """Return whether the rows of a family are to enter the dense system, one by one."""

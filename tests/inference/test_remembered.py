@@ -6,17 +6,16 @@ import weakref
 from fractions import Fraction
 
 import numpy as np
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import proxy.inference.plan as planning
 import proxy.inference.remembered as remembered
-from proxy.inference.dense_system import key_of
 from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
 from proxy.inference.history import History
 from proxy.inference.plan import AccuracyTarget, Allocation
-from proxy.inference.query import Factor, LinearQuery
+from proxy.inference.query import LinearQuery
 from proxy.inference.remembered import Remembered
 from proxy.inference.space import Space
 
@@ -68,45 +67,6 @@ def test_a_plan_that_is_taken_back_leaves_no_trace(asked):
     planning.plan(history, planned, Allocation())
     history.truncate(kept)
     assert known(history, rows) == before
-
-
-SCALES = st.sampled_from([0.5, 1.0, 3.0, 50.0, 1e4])
-queries = st.lists(st.integers(-1, 2), min_size=6, max_size=6).filter(any)
-
-
-def weighted(coefficients):
-    """A query with a coefficient of its own for each cell."""
-    factor = Factor((0, 1), np.array(coefficients).reshape(SPACE.sizes))
-    return LinearQuery.count(SPACE, factor)
-
-
-@example([([2, 2, 0, 0, 0, 0], 1.0), ([0, 2, 0, 0, 0, 0], 3.0)], [2, 0, 0, 0, 0, 0], 0.5)
-@given(st.lists(st.tuples(queries, SCALES), min_size=1, max_size=12), queries, SCALES)
-def test_an_answer_is_mixed_into_what_was_known(measured, wanted, scale):
-    """
-    Asked for before it is measured, a query has the estimator afterwards that it has in a history
-    that was made anew: unbiased, and of the same variance.
-    """
-    asked, rows = weighted(wanted), [coefficients for coefficients, _ in measured] + [wanted]
-    known, anew = History(SPACE, 1000), History(SPACE, 1000)
-    for coefficients, noise in measured:
-        for history in (known, anew):
-            history.append(Family(weighted(coefficients)), noise)
-    before = known.estimators(asked)
-    for history in (known, anew):
-        history.append(Family(asked), scale)
-    assert (key_of(asked) in known._memory) == bool(before)
-    best, expected = (min(h.estimators(asked), key=variance) for h in (known, anew))
-    assert math.isclose(best.variance, expected.variance, rel_tol=1e-9)
-    coefficients = np.zeros(len(rows))
-    coefficients[best.rows] = best.coefficients * float(best.unit)
-    cells = coefficients / np.array([math.gcd(*row) for row in rows]) @ np.array(rows)
-    assert np.abs(cells - wanted).max() <= 1e-9
-
-
-def variance(estimator):
-    """The variance of an estimator."""
-    return estimator.variance
 
 
 actions = st.lists(

@@ -67,10 +67,6 @@ class Singles:
         blocks = (block for key, block in self._nearest.items() if key not in but)
         yield from filter(None, (self._alone(query, block) for block in blocks))
 
-    def single(self, query: LinearQuery, number: int) -> Estimator:
-        """Return the estimator from a row that is a multiple of the query."""
-        return self._single(query, number, dict(self._directions[query.direction])[number])
-
     def matching(self, family: Family) -> list[Estimator] | None:
         """Return estimators of all rows of a family that was measured as it stands, if it was."""
         block = self._newest.get(family.key)

@@ -216,14 +216,15 @@ class Relay:
 
     async def _in_turn(self, call: Callable[[], Any]) -> Any:
         engine = self.conversation.engine
-        self._turn = asyncio.ensure_future(self._turns.take(self._user))
-        try:
-            await self._turn
-        except asyncio.CancelledError:
-            engine.check_canceled()
-            raise
-        finally:
-            self._turn = None
+        if not self._turns.took(self._user):
+            self._turn = asyncio.ensure_future(self._turns.take(self._user))
+            try:
+                await self._turn
+            except asyncio.CancelledError:
+                engine.check_canceled()
+                raise
+            finally:
+                self._turn = None
         try:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._threads, engine.step, call)

@@ -383,7 +383,9 @@ def _reads(
     if _veiled(tokens):
         return True
     try:
-        tree = grammar.parse(text, [t for t in tokens if t.token_type is not TokenType.SEMICOLON])
+        bare = [t for t in tokens if t.token_type is not TokenType.SEMICOLON]
+        read = grammar.look if len(bare) == len(tokens) else grammar.parse
+        tree = read(text, bare)
     except (Error, RecursionError):
         return True
     for table in tree.find_all(exp.Table):

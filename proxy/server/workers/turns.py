@@ -25,10 +25,16 @@ class Turns:
         """How many wait for their turn."""
         return sum(map(len, self._waiting.values()))
 
+    def took(self, user: str) -> bool:
+        """Take a place if there is one to have at once; return whether."""
+        if user in self._waiting or not self._may_take(user):
+            return False
+        self._grant(user)
+        return True
+
     async def take(self, user: str) -> None:
         """Wait for a place; whoever got one must ``release`` it."""
-        if user not in self._waiting and self._may_take(user):
-            self._grant(user)
+        if self.took(user):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(user, deque()).append(turn)
