@@ -3,7 +3,9 @@
     python examples/benchmarks/speed.py                  all, some ten minutes, on a quiet machine
     python examples/benchmarks/speed.py statements ...   some: statements, singles, texts, groups,
                                                          histories, cubes, command, dashboard
+    python examples/benchmarks/speed.py --keep           all, and keep the table for this version
 
+The last column is what was kept last, in ``results/``, on the machine that its first line names.
 Times are medians (by the clock, unless a line says CPU), and ratios are within one run, with the
 two sides taking turns.  The people are made up: 107,100 cells of age, state and industry, and ten
 million with five attributes more.
@@ -13,6 +15,8 @@ import argparse
 import datetime
 import json
 import os
+import platform
+import re
 import resource
 import shutil
 import sqlite3
@@ -22,6 +26,7 @@ import sys
 import tempfile
 import time
 from contextlib import closing, contextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 # BLAS threads that wait for one another cost more than they bring at these sizes.
@@ -61,9 +66,32 @@ privacy:
 COUNTED = "SELECT COUNT(*) AS n FROM people WHERE "
 
 
+KEPT = Path(__file__).parent / "results"
+WHAT, FIGURE = 66, 11  # widths of columns
+LINE = f"{{:<{WHAT}}}{{:>{FIGURE}}}  {{:<10}}"
+shown = []  # lines of this run
+
+
+def machine():
+    """Return what this machine is, in a line."""
+    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    what = model[1] if model else platform.machine()
+    return f"{what}, {os.cpu_count()} cores, {memory:.0f} GiB, Python {platform.python_version()}"
+
+
+def kept():
+    """Return the figures that were kept last, by what they are of."""
+    files = sorted(KEPT.glob("*.txt"), key=lambda file: tuple(map(int, file.stem.split("."))))
+    lines = files[-1].read_text().splitlines()[1:] if files else []
+    return {line[:WHAT].strip(): line[WHAT : WHAT + FIGURE].strip() for line in lines}
+
+
 def show(what, figure, goal, beside=""):
-    """Print one line of the table."""
-    print(f"{what:<66}{figure:>11}  {goal:<10}{beside}", flush=True)
+    """Print one line of the table, with what was kept last beside it."""
+    shown.append(LINE.format(what, figure, goal) + beside)
+    before = kept().get(what)
+    print(f"{shown[-1]:<110}{f'before: {before}' if before else ''}".rstrip(), flush=True)
 
 
 def clock(action, *arguments):
@@ -568,8 +596,16 @@ def main():
     """Run some or all, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []])
-    for name in parser.parse_args().names or BENCHMARKS:
+    parser.add_argument("--keep", action="store_true", help="keep the table for this version")
+    options = parser.parse_args()
+    if options.keep and options.names:
+        parser.error("--keep takes all")
+    for name in options.names or BENCHMARKS:
         BENCHMARKS[name]()
+    if options.keep:
+        KEPT.mkdir(exist_ok=True)
+        table = "\n".join([machine(), *shown, ""])
+        (KEPT / f"{version('sql-privacy-proxy')}.txt").write_text(table)
 
 
 if __name__ == "__main__":
