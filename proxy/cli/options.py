@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import sys
@@ -89,9 +90,16 @@ USER = click.option("--user", metavar="NAME", help="The analyst of the policy wh
 
 
 def open_engine(policy: str, state: str | None) -> Engine:
-    """Open a dataset, importing what that needs."""
-    from proxy.engine import Engine
+    """Open a dataset, importing what that needs.
 
+    What is imported stays: to look for garbage in it again and again would take as long as SQL.
+    """
+    gc.disable()
+    try:
+        from proxy.engine import Engine
+    finally:
+        gc.freeze()
+        gc.enable()
     return Engine.open(policy, state)
 
 
