@@ -41,6 +41,7 @@ class Grid:
         """Yield its lines, if every character takes one place."""
         rows = [[header for header, _ in self.headers], *self.lines]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        widths[-1] = max(widths[-1], 1)
         for row in rows:
             yield (" " * GAP).join(
                 cell.rjust(width) if right else cell.ljust(width)

@@ -178,7 +178,7 @@ def serve(
     try:
         from proxy.server import logs
         from proxy.server.limits import Limits
-        from proxy.server.serve import Options, Server
+        from proxy.server.serve import Options, serving
     except ModuleNotFoundError as missing:
         raise OperationalError(
             f"serve needs the package {missing.name}",
@@ -199,9 +199,7 @@ def serve(
     if options.certificate is None and host not in ("127.0.0.1", "localhost", "::1"):
         click.echo("warning: without --tls-cert, answers travel in the clear", err=True)
     logs.start()
-    import asyncio
-
-    asyncio.run(Server(policies, options).run())
+    serving(policies, options)
 
 
 def _certificate(certificate: str | None, key: str | None) -> Certificate | None:

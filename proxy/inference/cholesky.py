@@ -28,7 +28,9 @@ def _blas() -> Any:
     be had alone.
     """
     scipy = find_spec("scipy")
-    folders = [str(Path(each, "linalg")) for each in (scipy and scipy.submodule_search_locations) or ()]
+    folders = [
+        str(Path(each, "linalg")) for each in (scipy and scipy.submodule_search_locations) or ()
+    ]
     alone = PathFinder.find_spec("scipy.linalg._fblas", folders)
     if alone and alone.loader:
         with suppress(ImportError):
