@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,8 +18,9 @@ import duckdb
 
 from proxy.cube.file import FORMAT, digest, flush
 from proxy.cube.sources import coding
-from proxy.cube.sources.coded import CLIPPED, NO_VALUE, UNREADABLE, coded
-from proxy.cube.sources.duckdb import connected, headers, text
+from proxy.cube.sources.coded import CLIPPED, INSIDE, NO_VALUE, UNREADABLE, coded
+from proxy.cube.sources.duckdb import columns, connected, headers, text
+from proxy.cube.sources.looks import TYPE
 from proxy.domain import Attribute, Measure
 from proxy.errors import PolicyError, SourceError
 from proxy.files import give
@@ -28,6 +29,7 @@ from proxy.policy import Policy
 Progress = Callable[[float], None]
 POLL = 0.1  # seconds
 LARGEST_SUM = 2**63 - 1
+WORD = 63  # bits of a packed code
 
 
 @dataclass(frozen=True)
@@ -147,25 +149,38 @@ class _Work:
         """Make ``coded``, a row for each row of the source, and ``kept``, and count."""
         self._run(coded(self.policy, self.connection), 0.0, 0.75)
         self._run(self._kept(), 0.75, 0.8)
-        counts = ["count(*)", "count(*) FILTER (unit IS NULL)"]
-        counts += [c for i, a in enumerate(self.axes) for c in _axis_counts(i, a)]
-        counts += [c for k, m in enumerate(self.measures) for c in _measure_counts(k, m)]
-        found = iter(self._one(f"SELECT {', '.join(counts)} FROM temp.main.coded"))
-        rows, unitless = next(found), next(found)
-        rules = [Rule(a.name, *(next(found) for _ in range(5))) for a in self.axes]
-        sums = [Rule(m.name, *(next(found) for _ in range(5))) for m in self.measures]
+        rows, unitless = self._one(
+            "SELECT count(*), count(*) FILTER (unit IS NULL) FROM temp.main.coded"
+        )
+        rules = [
+            self._rule(axis.name, f"c{i} < 0", _axis_counts(i, axis))
+            for i, axis in enumerate(self.axes)
+        ]
+        sums = [
+            self._rule(measure.name, f"m{k} <> {INSIDE}", _measure_counts(k, measure))
+            for k, measure in enumerate(self.measures)
+        ]
         (kept,) = self._one("SELECT count(*) FROM temp.main.kept")
         (good,) = self._one(f"SELECT count(*) FILTER ({self._keep()}) FROM temp.main.coded")
-        looks = tuple(self._looks())
+        looks = tuple(self._looks([*rules, *sums]))
         return Report(rows, kept, unitless, good - kept, tuple(rules), tuple(sums), looks)
 
-    def _looks(self) -> Iterator[Look]:
+    def _rule(self, name: str, met: str, counts: list[str]) -> Rule:
+        """Return what a rule meets, of the rows that it does."""
+        return Rule(
+            name, *self._one(f"SELECT {', '.join(counts)} FROM temp.main.coded WHERE {met}")
+        )
+
+    def _looks(self, rules: Sequence[Rule]) -> Iterator[Look]:
         """Yield how values look that are not read, the most frequent first."""
-        names = [axis.name for axis in self.axes] + [measure.name for measure in self.measures]
-        for i, column in enumerate(names):
-            counts = f"SELECT l{i}, count(*) FROM temp.main.coded WHERE l{i} IS NOT NULL"
-            found = self.connection.execute(f"{counts} GROUP BY 1 ORDER BY 2 DESC, 1").fetchall()
-            yield from (Look(column, look, records) for look, records in found)
+        known = columns(self.connection, "temp.main.coded")
+        for i, rule in enumerate(rules):
+            if f"l{i}" in known:
+                counts = f"SELECT l{i}, count(*) FROM temp.main.coded WHERE l{i} IS NOT NULL"
+                found = self.connection.execute(f"{counts} GROUP BY 1 ORDER BY 2 DESC, 1")
+                yield from (Look(rule.name, *each) for each in found.fetchall())
+            elif rule.unreadable:
+                yield Look(rule.name, TYPE, rule.unreadable)
 
     def cells(self) -> Cells:
         """Count the cells that the records of ``kept`` are in."""
@@ -188,7 +203,7 @@ class _Work:
             if m.nulls == "error"
         ]
         for named, condition in conditions:
-            if self._one(f"SELECT count(*) FILTER ({condition}) FROM temp.main.coded")[0]:
+            if self._one(f"SELECT count(*) FROM temp.main.coded WHERE {condition}")[0]:
                 raise SourceError(
                     f"{named}: NULL, or a value outside the domain, where the policy says error",
                     hint="privacy-proxy check shows how many; group or drop would go on",
@@ -196,19 +211,17 @@ class _Work:
 
     def write(self, ledger_id: str, origin: str) -> None:
         """Write the cells and what they are to the connection's own database."""
-        codes = [
-            f"CAST({_final(i, axis)} AS {_unsigned(axis.size)}) AS c{i}"
-            for i, axis in enumerate(self.axes)
-        ]
+        words, codes = _packed(self.axes)
         sums = ["count(*) AS n"]
         for k, measure in enumerate(self.measures):
             sums.append(f"CAST(coalesce(sum(q{k}), 0) AS HUGEINT) AS s{k}")
             if measure.nullable:
                 sums.append(f"count(q{k}) AS p{k}")
-        names = ", ".join(f"c{i}" for i in range(len(self.axes)))
+        names = ", ".join(f"w{i}" for i in range(len(words)))
         self._run(
-            f"CREATE TABLE cells.main.cells AS SELECT {names}, * EXCLUDE ({names}) FROM ("
-            f"SELECT {', '.join(codes + sums)} FROM temp.main.kept GROUP BY ALL) ORDER BY {names}",
+            f"CREATE TABLE cells.main.cells AS SELECT {', '.join(codes)}, * EXCLUDE ({names})"
+            f" FROM (SELECT {', '.join(words + sums)} FROM temp.main.kept GROUP BY {names}"
+            f" ORDER BY {names})",
             0.8,
             0.98,
         )
@@ -299,6 +312,29 @@ def _final(i: int, axis: Attribute) -> str:
         f"CASE WHEN c{i} >= 0 THEN c{i} WHEN c{i} <= {coding.CLAMPED} THEN {coding.CLAMPED} - c{i}"
         f" ELSE {len(axis.values)} END"
     )
+
+
+def _packed(axes: Sequence[Attribute]) -> tuple[list[str], list[str]]:
+    """Return SQL for the final codes in few words, w0, w1, ..., and for the codes in the words.
+
+    The words are in order as the codes are, and are grouped and sorted faster.
+    """
+    bits = [max((axis.size - 1).bit_length(), 1) for axis in axes]
+    words: list[list[int]] = []
+    for i in range(len(axes)):
+        if not words or sum(bits[j] for j in words[-1]) + bits[i] > WORD:
+            words.append([])
+        words[-1].append(i)
+    packed, codes = [], [""] * len(axes)
+    for w, word in enumerate(words):
+        parts, taken = [], 0
+        for i in reversed(word):
+            parts.append(f"CAST({_final(i, axes[i])} AS BIGINT) * {2**taken}")
+            code = f"(w{w} >> {taken}) & {2 ** bits[i] - 1}"
+            codes[i] = f"CAST({code} AS {_unsigned(axes[i].size)}) AS c{i}"
+            taken += bits[i]
+        packed.append(f"{' + '.join(parts)} AS w{w}")
+    return packed, codes
 
 
 def _axis_counts(i: int, axis: Attribute) -> list[str]:
