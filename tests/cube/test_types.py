@@ -20,6 +20,7 @@ from proxy.cube import survey
 from proxy.cube.sources import coding
 from proxy.cube.sources.coded import coded
 from proxy.cube.sources.duckdb import connected
+from proxy.cube.sources.packing import Packing
 from proxy.domain import Attribute
 from proxy.policy import Policy
 from tests.cube.making import ROOT, a_policy, edges, money, texts, write
@@ -47,12 +48,14 @@ TABLE: list[tuple[str, Attribute, dict[str | None, int]]] = [
     ("VARCHAR", INTEGER, {
         None: N, "": N, " \t": N, "NaN": N, "nan": N, "5": 1, " 5 ": 1, "+5": 1, "05": 1, "5.": 1,
         "5.0": 1, "0.5e1": 1, "50E-1": 1, "-0": 0, "-0.0": 0, "0e999": 0, "5.7": O, "4.999": O,
-        "5.5": O, "1e3": O, "9223372036854775808": O, "9" * 60: O, "1e999": O, "inf": O,
+        "5.5": O, "1e3": O, "9223372036854775808": O, "9" * 60: O, "1e999": O,
+        "999999999.9999999999": O, "999999999": O, "-1e9": O, "inf": O,
         "-Infinity": O, "0x5": U, "0b1": U, "0o5": U, "5_0": U, "5,0": U, "5 0": U, "\u22125": U,
         "\uff15": U, "\u0665": U, "5\u00a0": U, "1e": U, "e1": U, ".": U, "-": U, "--5": U,
         "1e9999": U, "5d": U, "$5": U, "true": U, "t": U, "2021-03-14": U, "infinite": U}),
     ("VARCHAR", CLAMP, {
         "-1": C0, "4.9": C0, "5": 1, "5.5": C1, "99": C1, "1e99": C1, "-1e999": C0, "inf": C1,
+        "999999999.9999999999": C1, "-1000000000": C0,
         "x": U, "": N}),
     ("VARCHAR", DECIMAL, {
         "5.5": 1, "5.50": 1, "55e-1": 1, "5.4999999999999": 1, "5.500000001": O, "5,5": U,
@@ -164,7 +167,9 @@ def codes(policy: Policy, folder: Path) -> list[int]:
     (folder / "work").mkdir(exist_ok=True)
     with connected(policy, folder / "work") as connection:
         connection.execute(coded(policy, connection))
-        return [c for (c,) in connection.execute("SELECT c1 FROM coded ORDER BY c0").fetchall()]
+        packing = Packing.of(policy.domain.attributes)
+        sql = f"SELECT {packing.code(1)} FROM coded ORDER BY {packing.code(0)}"
+        return [c for (c,) in connection.execute(sql).fetchall()]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +205,8 @@ def test_what_cannot_be_read_is_counted(tmp_path: Path) -> None:
 
 MEASURED: list[tuple[str, dict[str | None, Any]]] = [
     ("VARCHAR", {"5": 500, "0.005": 1, "1_0": None, "0x1": None, "1,5": None, "inf": 1000,
-                 "-1e999": 0, "NaN": None, "": None, None: None, "true": None, "1e-999": 0}),
+                 "-1e999": 0, "9999999999999999.999": 1000, "1e16": 1000, "-1e17": 0,
+                 "NaN": None, "": None, None: None, "true": None, "1e-999": 0}),
     ("DOUBLE", {"5": 500, "-0.0": 0, "nan": None, "inf": 1000, "1.005": 101, "1e-300": 0}),
     ("BOOLEAN", {"true": 100, "false": 0}),
     ("DATE", {"2021-03-14": None}),
@@ -220,7 +226,8 @@ def test_a_measure_is_read_as_a_decimal(
     policy = a_policy(tmp_path, [LINE], [m], path="data.parquet")
     with connected(policy, tmp_path) as connection:
         connection.execute(coded(policy, connection))
-        rows = connection.execute("SELECT q0 FROM coded ORDER BY c0").fetchall()
+        packing = Packing.of(policy.domain.attributes)
+        rows = connection.execute(f"SELECT q0 FROM coded ORDER BY {packing.code(0)}").fetchall()
     assert dict(zip(values, (q for (q,) in rows), strict=True)) == expected
 
 

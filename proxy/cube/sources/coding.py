@@ -188,11 +188,6 @@ def _trimmed(value: str) -> str:
     return f"trim(CAST({value} AS VARCHAR), {BLANKS})"
 
 
-def code_type(attribute: Attribute) -> str:
-    """Return the SQL type of the codes of an axis's values, the clamped ones among them."""
-    return "SMALLINT" if len(attribute.values) < 2**15 + CLAMPED else "INTEGER"
-
-
 def code(attribute: Attribute, key: str, far: str, null: str, exact: str, cut: str) -> str:
     """Return SQL for the code of a value.
 
