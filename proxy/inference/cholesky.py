@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,24 +23,26 @@ Floats = NDArray[np.float64]
 CANCELLED = 2.0**-20  # a smaller complement has lost too many digits
 
 
-def _blas() -> Any:
-    """Return SciPy's BLAS; without the rest of ``scipy.linalg``, which imports for 0.1 s, if it can
-    be had alone.
+def library(name: Literal["blas", "lapack"]) -> Any:
+    """Return what has the functions of ``scipy.linalg.blas``, or of ``scipy.linalg.lapack``.
+
+    The package imports for longer than NumPy, and its compiled libraries need none of it.  Where
+    one cannot be had alone, as in another layout of SciPy, it is the module itself.
     """
     scipy = find_spec("scipy")
     folders = [
         str(Path(each, "linalg")) for each in (scipy and scipy.submodule_search_locations) or ()
     ]
-    alone = PathFinder.find_spec("scipy.linalg._fblas", folders)
+    alone = PathFinder.find_spec(f"scipy.linalg._f{name}", folders)
     if alone and alone.loader:
         with suppress(ImportError):
             found = module_from_spec(alone)
             alone.loader.exec_module(found)
             return found
-    return import_module("scipy.linalg.blas")
+    return import_module(f"scipy.linalg.{name}")
 
 
-dtrsv = _blas().dtrsv
+dtrsv = library("blas").dtrsv
 
 
 class Cholesky:

@@ -2,15 +2,20 @@
 
 from importlib.machinery import PathFinder
 
-from scipy.linalg import blas
+import pytest
+from scipy.linalg import blas, lapack
 
 from proxy.inference import cholesky
 
+LIBRARIES = [("blas", blas, "dtrsv"), ("lapack", lapack, "dpotrf")]
 
-def test_the_solve_is_that_of_scipy(monkeypatch):
+
+@pytest.mark.parametrize("name, whole, function", LIBRARIES)
+def test_a_library_is_that_of_scipy(monkeypatch, name, whole, function):
     """
-    The very function of ``scipy.linalg.blas``, also where it cannot be had alone.
+    The very functions of ``scipy.linalg``, also where they cannot be had alone.
     """
+    assert getattr(cholesky.library(name), function) is getattr(whole, function)
     assert cholesky.dtrsv is blas.dtrsv
     monkeypatch.setattr(PathFinder, "find_spec", lambda name, path=None, target=None: None)
-    assert cholesky._blas().dtrsv is blas.dtrsv
+    assert cholesky.library(name) is whole
