@@ -6,7 +6,8 @@ import gc
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -90,17 +91,24 @@ USER = click.option("--user", metavar="NAME", help="The analyst of the policy wh
 
 
 def open_engine(policy: str, state: str | None) -> Engine:
-    """Open a dataset, importing what that needs.
+    """Open a dataset, importing what that needs."""
+    with _staying("proxy.engine.engine"):
+        from proxy.engine import Engine
+    return Engine.open(policy, state)
 
-    What is imported stays: to look for garbage in it again and again would take as long as SQL.
-    """
+
+@contextmanager
+def _staying(module: str) -> Iterator[None]:
+    """Import a module without looking for garbage in what stays anyway, now or later."""
+    if module in sys.modules:
+        yield
+        return
     gc.disable()
     try:
-        from proxy.engine import Engine
-    finally:
+        yield
         gc.freeze()
+    finally:
         gc.enable()
-    return Engine.open(policy, state)
 
 
 def open_session(
