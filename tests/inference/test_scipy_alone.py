@@ -1,4 +1,4 @@
-"""The triangular solve of the history is SciPy's own."""
+"""What the history takes of SciPy alone is SciPy's own."""
 
 from importlib.machinery import PathFinder
 
