@@ -5,6 +5,7 @@ import csv
 import datetime
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -393,14 +394,18 @@ def test_an_inferred_statement_imports_only_what_it_needs(tmp_path, capsys):
         assert run(["query", str(policy), sql]) == 0
     capsys.readouterr()
     code = (
-        "import sys; from proxy.cli import run\n"
-        "status = run(sys.argv[1:]); print(*sys.modules, file=sys.stderr); sys.exit(status)"
+        "import os, sys; from proxy.cli import run\n"
+        "status = run(sys.argv[1:]); threads = os.environ['OPENBLAS_NUM_THREADS']\n"
+        "print(threads, *sys.modules, file=sys.stderr); sys.exit(status)"
     )
     sql = "SELECT COUNT(*) FROM people WHERE a < 6 AND b = 'x' WITH UTILITY (90, 0.05)"
     command = [sys.executable, "-c", code, "query", str(policy), sql]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert "inferred" in done.stdout
-    modules = set(done.stderr.split())
+    threads, *modules = done.stderr.split()
+    assert threads == "1"
+    modules = set(modules)
     assert {"numpy", "duckdb", "sqlglot", "proxy.inference.history"} <= modules
     assert not HEAVY & modules
 

@@ -99,10 +99,15 @@ def open_engine(policy: str, state: str | None) -> Engine:
 
 @contextmanager
 def _staying(module: str) -> Iterator[None]:
-    """Import a module without looking for garbage in what stays anyway, now or later."""
+    """Import a module without looking for garbage in what stays anyway, now or later.
+
+    BLAS gets one thread, unless the environment says more: several wait longer than they work.
+    """
     if module in sys.modules:
         yield
         return
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
     gc.disable()
     try:
         yield
