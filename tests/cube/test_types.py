@@ -35,6 +35,7 @@ LAST = datetime.datetime(2021, 3, 15) - TICK
 INTEGER = Attribute("a", "integer", (0, 5))
 CLAMP = edges(0, 5, 10, outside="clamp")
 DECIMAL = Attribute("a", "decimal", (Decimal("0"), Decimal("5.5")))
+FINE = Attribute("a", "decimal", (Decimal("0"), Decimal("1234.567")))
 BINS = edges(Decimal("0"), Decimal("0.5"), Decimal("10"), kind="decimal")
 BOOLEAN = Attribute("a", "boolean", (False, True))
 DATE = Attribute("a", "date", (DAY, NEXT))
@@ -60,6 +61,11 @@ TABLE: list[tuple[str, Attribute, dict[str | None, int]]] = [
     ("VARCHAR", DECIMAL, {
         "5.5": 1, "5.50": 1, "55e-1": 1, "5.4999999999999": 1, "5.500000001": O, "5,5": U,
         "5.5.": U, "1_0": U, "0.00000000001": 0}),
+    ("VARCHAR", FINE, {
+        "1234.567": 1, "12345670.0000000e-4": 1, "0.0000012345670e9": 1, "1.234567e3": 1,
+        "1234567000000000000000e-18": 1, "1234.5670000000004": 1, "1234.5670000004": O}),
+    ("DOUBLE", FINE, {"1234.567": 1, "1.234567e3": 1, "1e-15": 0, "1e22": O}),
+    ("DECIMAL(38, 20)", FINE, {"1234.5670000000004": 1, "1234.567000000001": O, "-1e10": O}),
     ("VARCHAR", BINS, {"0": 0, "0.49": 0, "0.5": 1, "-0.1": O, "9.99": 1, "10": O, "-0": 0}),
     # --- text: booleans ------------------------------------------------------------------------
     ("VARCHAR", BOOLEAN, {
@@ -204,8 +210,9 @@ def test_what_cannot_be_read_is_counted(tmp_path: Path) -> None:
 
 
 MEASURED: list[tuple[str, dict[str | None, Any]]] = [
-    ("VARCHAR", {"5": 500, "0.005": 1, "1_0": None, "0x1": None, "1,5": None, "inf": 1000,
-                 "-1e999": 0, "9999999999999999.999": 1000, "1e16": 1000, "-1e17": 0,
+    ("VARCHAR", {"5": 500, "0.005": 1, "500000000000000000000e-20": 500,
+                 "0.00000000000000000005e20": 500, "1_0": None, "0x1": None, "1,5": None,
+                 "inf": 1000, "-1e999": 0, "9999999999999999.999": 1000, "1e16": 1000, "-1e17": 0,
                  "NaN": None, "": None, None: None, "true": None, "1e-999": 0}),
     ("DOUBLE", {"5": 500, "-0.0": 0, "nan": None, "inf": 1000, "1.005": 101, "1e-300": 0}),
     ("BOOLEAN", {"true": 100, "false": 0}),

@@ -66,7 +66,7 @@ def coded(policy: Policy, connection: duckdb.DuckDBPyConnection) -> str:
             out.append(f"CAST({found} AS VARCHAR) AS l{i}")
     for k, measure in enumerate(measures):
         e, kind = f"e{len(axes) + k}", kinds[len(axes) + k]
-        typed += [e, f"{coding.number(e, kind, coding.quanta_type(measure))} AS x{k}"]
+        typed += [e, f"{coding.number(e, kind, *coding.quanta_size(measure))} AS x{k}"]
         told += [f"{coding.double(e, kind, f'x{k}')} AS f{k}"]
         told += [f"{coding.null(e, kind, f'x{k}', 'decimal')} AS y{k}"]
         out += _measured(k, measure)

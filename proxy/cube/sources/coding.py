@@ -78,18 +78,23 @@ def _whole(attribute: Attribute) -> int:
     return max(len(str(abs(int(_fraction(end(declared)))))) for end in (min, max))
 
 
+def _size(attribute: Attribute) -> tuple[int, int]:
+    """Return how many digits, and decimals, values of an axis of numbers are read to."""
+    places = scale(attribute)
+    return _whole(attribute) + places, places
+
+
 def key_type(attribute: Attribute) -> str:
     """Return the SQL type in which an axis's values are compared."""
     if attribute.type in NUMBERS:
-        places = scale(attribute)
-        return decimal(_whole(attribute) + places, places)
+        return decimal(*_size(attribute))
     return "VARCHAR" if attribute.type == "text" else attribute.type.upper()
 
 
 def key(attribute: Attribute, value: str, kind: str) -> str:
     """Return SQL for a value of SQL type ``kind`` as the axis compares it; NULL if it cannot."""
     if attribute.type in NUMBERS:
-        return number(value, kind, key_type(attribute))
+        return number(value, kind, *_size(attribute))
     if attribute.type == "text":
         read = _text(value, kind)
     else:
@@ -98,12 +103,12 @@ def key(attribute: Attribute, value: str, kind: str) -> str:
 
 
 def decimal(digits: int, places: int) -> str:
-    """Return the DECIMAL of so many places that holds so many digits; the rest has a ``double``."""
+    """Return the DECIMAL of so many places that holds so many digits."""
     return f"DECIMAL({FAST if digits <= FAST else DIGITS}, {places})"
 
 
-def number(value: str, kind: str, read: str) -> str:
-    """Return SQL for a number, as a type; NULL if too large or none."""
+def number(value: str, kind: str, digits: int, places: int) -> str:
+    """Return SQL for a number of so many digits, to so many decimals; NULL if larger or none."""
     if kind == "BOOLEAN":
         value = f"CAST({value} AS TINYINT)"
     elif kind in REAL:
@@ -112,7 +117,9 @@ def number(value: str, kind: str, read: str) -> str:
         value = f"CASE WHEN {like(value, DIGIT)} THEN {_trimmed(value)} END"
     elif not is_of(kind, NUMERIC):
         value = "NULL"
-    return f"TRY_CAST({value} AS {read})"
+    if not is_of(kind, NUMERIC) or kind in REAL:  # text is read right with room to spare only
+        value = f"TRY_CAST({value} AS {decimal(DIGITS, places)})"
+    return f"TRY_CAST({value} AS {decimal(digits, places)})"
 
 
 def double(value: str, kind: str, exact: str) -> str:
@@ -249,10 +256,10 @@ def written(value: Value) -> str:
     return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 
-def quanta_type(measure: Measure) -> str:
-    """Return the SQL type as which a measure's values are read: its square holds the clip."""
+def quanta_size(measure: Measure) -> tuple[int, int]:
+    """Return how many digits, and decimals, a measure's values are read to: for their quanta."""
     places, _ = quanta(measure)
-    return decimal(len(str(_most(measure))) + 2 * places, places)
+    return len(str(_most(measure))) + 2 * places, places
 
 
 def _most(measure: Measure) -> int:
@@ -296,7 +303,7 @@ def ends(measure: Measure) -> tuple[str, str]:
     """Return a measure's clip as SQL."""
     places, _ = quanta(measure)
     low, high = (
-        f"CAST('{end * 10**places // 1}e-{places}' AS {quanta_type(measure)})"
+        f"CAST('{end * 10**places // 1}e-{places}' AS {decimal(*quanta_size(measure))})"
         for end in (measure.low, measure.high)
     )
     return low, high
