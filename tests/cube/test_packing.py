@@ -4,9 +4,11 @@ import duckdb
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.cube import build
 from proxy.cube.sources.coding import CLAMPED, UNREADABLE
 from proxy.cube.sources.packing import WORD, Packing
 from proxy.domain import Attribute
+from tests.cube.making import a_policy, write
 
 
 @st.composite
@@ -52,3 +54,22 @@ def test_words_hold_codes_in_their_order(made):
             assert tuple(cell) == row
             plain.append((held, row))
     assert sorted(plain) == sorted(plain, key=lambda pair: pair[1])
+
+
+def test_cells_of_several_words_are_written_in_the_order_of_their_codes(tmp_path):
+    """
+    Grouped and sorted as by a plain GROUP BY and ORDER BY of all columns.
+    """
+    axes = [Attribute(f"a{i}", "integer", range(2**14)) for i in range(5)]
+    assert len(Packing.of(axes).names) == 2
+    names = ", ".join(axis.name for axis in axes)
+    columns = ", ".join(f"CAST(hash(i % 700 * 5 + {k}) % {2**14} AS INT) AS a{k}" for k in range(5))
+    write(tmp_path / "data.parquet", f"SELECT {columns} FROM range(1000) AS t(i)")
+    policy = a_policy(tmp_path, axes, path="data.parquet")
+    build(policy, tmp_path / "cube", "ledger")
+    with duckdb.connect(str(tmp_path / "cube"), read_only=True) as connection:
+        found = connection.execute("FROM cells").fetchall()
+        plain = f"FROM '{tmp_path / 'data.parquet'}' GROUP BY {names} ORDER BY {names}"
+        expected = connection.execute(f"SELECT {names}, count(*) {plain}").fetchall()
+    assert found == expected
+    assert len(found) == 700
