@@ -11,6 +11,7 @@ import pytest
 import proxy
 from proxy.engine import init
 from proxy.inference import plan
+from proxy.server.workers import template
 
 ROOT = Path(__file__).parent.parent
 LINT_IMPORTS = (
@@ -174,6 +175,34 @@ def test_the_remote_door_waits_for_no_inference():
     assert done.returncode == 0, done.stderr
     unwanted = {"scipy", "opendp", "proxy.inference.history", "proxy.engine.engine"}
     assert not unwanted & set(done.stdout.split())
+
+
+LAZY = {"char", "fft", "ma", "polynomial", "random", "rec", "strings", "testing"}  # of NumPy
+
+
+def test_a_server_forks_when_all_is_imported():
+    """
+    What statements import where they first need it, its templates import before they fork: memory
+    is shared then, and a worker can open no file later.
+    """
+    later = set()
+    for path in MODULES:
+        if path.relative_to(ROOT / "proxy").parts[0] not in ("sql", "inference", "engine"):
+            continue
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr in LAZY:
+                later |= {f"numpy.{node.attr}"} if getattr(node.value, "id", "") == "np" else set()
+            if isinstance(node, ast.ImportFrom) and node.col_offset:
+                later |= {node.module} if node.module.startswith("scipy") else set()
+    assert later == set(template.LATER)
+    code = (
+        "import sys; from proxy.server.workers import template\n"
+        "try: template.main(lambda setup: None, None)\n"
+        "except Exception: print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert later <= set(done.stdout.split())
 
 
 @pytest.mark.slow

@@ -1,9 +1,11 @@
 """The command line: what people see, what programs read, and how each error ends."""
 
+import contextlib
 import csv
 import datetime
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,8 +16,11 @@ from importlib.util import find_spec
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.cli import run, show
+from proxy.cli.plain import WIDTH, Grid, Plain, rich
 from proxy.errors import InsufficientBudgetError, PolicyError, SQLSyntaxError, StateError
 from proxy.sql.program import Column
 
@@ -362,6 +367,68 @@ def test_help_does_not_wait_for_the_engine():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+HEAVY = {
+    *("scipy", "scipy.linalg", "scipy.special", "scipy.sparse", "opendp", "rich", "asyncio"),
+    *("numpy.ma", "numpy.fft", "numpy.random", "urllib.request", "psycopg"),
+    *("proxy.cube.building", "proxy.cube.sources.duckdb", "proxy.steward.inspection"),
+}
+
+
+def test_an_inferred_statement_imports_only_what_it_needs(tmp_path, capsys):
+    """
+    Free, of many rows, and printed to a pipe, it waits for nothing that noise, stewards, terminals
+    or other statements need; nor is it wrong to wait: what it imports is what it stands on.
+    """
+    (tmp_path / "people.csv").write_text("a,b\n" + "1,x\n" * 40)
+    policy = tmp_path / "people.yaml"
+    policy.write_text(
+        "dataset: people\nsource: {engine: duckdb, path: people.csv}\nmax_records: 1000\n"
+        "outside: drop\nnulls: drop\nattributes:\n  a: {type: integer, range: [0, 9]}\n"
+        "  b: {values: [x, y]}\nprivacy: {budget: 100, unit: row}\n"
+    )
+    assert run(["init", str(policy)]) == 0
+    for by in ("a", "b", "a, b"):
+        sql = f"SELECT {by}, COUNT(*) FROM people GROUP BY {by} WITH UTILITY (9, 0.05)"
+        assert run(["query", str(policy), sql]) == 0
+    capsys.readouterr()
+    code = (
+        "import os, sys; from proxy.cli import run\n"
+        "status = run(sys.argv[1:]); threads = os.environ['OPENBLAS_NUM_THREADS']\n"
+        "print(threads, *sys.modules, file=sys.stderr); sys.exit(status)"
+    )
+    sql = "SELECT COUNT(*) FROM people WHERE a < 6 AND b = 'x' WITH UTILITY (90, 0.05)"
+    command = [sys.executable, "-c", code, "query", str(policy), sql]
+    environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert "inferred" in done.stdout
+    threads, *modules = done.stderr.split()
+    assert threads == "1"
+    modules = set(modules)
+    assert {"numpy", "duckdb", "sqlglot", "proxy.inference.history"} <= modules
+    assert not HEAVY & modules
+
+
+WORDS = st.text(st.characters(codec="ascii", categories=["L", "N", "P", "S", "Zs"]), max_size=9)
+
+
+@given(st.data())
+def test_what_is_piped_is_what_rich_prints(data):
+    """
+    A table, or a line, in ASCII or not, of one line each or more, is printed plainly as by rich.
+    """
+    cells = st.one_of(WORDS, st.text(max_size=4))
+    sides = data.draw(st.lists(st.tuples(cells, st.booleans()), min_size=1, max_size=4))
+    count = len(sides)
+    lines = data.draw(st.lists(st.lists(cells, min_size=count, max_size=count), max_size=4))
+    for what in (Grid(sides, lines), data.draw(cells)):
+        printed = []
+        for printer in (Plain(), rich(WIDTH)):
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                printer.print(what)
+            printed.append(out.getvalue())
+        assert printed[0] == printed[1]
 
 
 def test_a_reader_that_has_had_enough_is_no_error(tmp_path):

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-import proxy.steward.snapshots as steward
+import proxy.cube
 from proxy import protection
 from proxy.errors import (
     InsufficientBudgetError,
@@ -337,14 +337,14 @@ def test_two_at_once_do_not_share_a_snapshot(small, monkeypatch):
     The slower one changes nothing, though it read the same data.
     """
     small.made()
-    real = steward.build
+    real = proxy.cube.build
 
     def slow(*args):
-        monkeypatch.setattr(steward, "build", real)
+        monkeypatch.setattr(proxy.cube, "build", real)
         rebuild(small.policy)
         return real(*args)
 
-    monkeypatch.setattr(steward, "build", slow)
+    monkeypatch.setattr(proxy.cube, "build", slow)
     with pytest.raises(StateError, match="meanwhile"):
         rebuild(small.policy)
     assert [path.name for path in small.state.glob("*cube*")] == ["cube-2.duckdb"]
@@ -357,14 +357,14 @@ def test_a_policy_that_is_applied_meanwhile_stops_a_rebuild(small, monkeypatch):
     The cube is of the old one.
     """
     small.made()
-    real = steward.build
+    real = proxy.cube.build
 
     def slow(*args):
         small.write(PRIVACY.replace("1", "0.5"))
         apply(small.policy)
         return real(*args)
 
-    monkeypatch.setattr(steward, "build", slow)
+    monkeypatch.setattr(proxy.cube, "build", slow)
     with pytest.raises(StateError, match="meanwhile"):
         rebuild(small.policy)
     assert left(small.engine()) == 0.5
@@ -385,14 +385,15 @@ def test_a_rebuild_that_fails_changes_nothing(small):
 
 KILLED = """
 import os, sys
-import proxy.steward as acts, proxy.steward.snapshots as steward
+import proxy.cube, proxy.steward as acts, proxy.steward.snapshots as steward
 act, step, policy = sys.argv[1:]
-real = getattr(steward, step)
+place = proxy.cube if step == "build" else steward
+real = getattr(place, step)
 def last(*args):
     if step == "build":
         real(*args)
     os._exit(9)
-setattr(steward, step, last)
+setattr(place, step, last)
 if act == "apply":
     acts.apply(policy, accept_weaker=True)
 else:
@@ -509,13 +510,13 @@ def test_a_source_that_changes_while_it_is_read_gives_no_cube(small, monkeypatch
     Its fingerprint would be that of other people.
     """
     small.made()
-    real = steward.build
+    real = proxy.cube.build
 
     def slow(*args):
         small.data((0, "a", 1))
         return real(*args)
 
-    monkeypatch.setattr(steward, "build", slow)
+    monkeypatch.setattr(proxy.cube, "build", slow)
     with pytest.raises(SourceError, match="changed while it was read"):
         rebuild(small.policy)
     assert [path.name for path in small.state.glob("*cube*")] == ["cube-1.duckdb"]

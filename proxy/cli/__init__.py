@@ -8,6 +8,7 @@ The engine and rich are imported where they are used, so that ``--help`` comes a
 
 from __future__ import annotations
 
+import gc
 import logging
 import sys
 from collections.abc import Sequence
@@ -39,7 +40,9 @@ WRONG, REFUSED, INTERRUPTED = 2, 3, 130
 def main() -> None:
     """Run the command line of this process, and exit with its status."""
     logging.basicConfig(format="warning: %(message)s")
-    sys.exit(run(sys.argv[1:]))
+    status = run(sys.argv[1:])
+    gc.freeze()  # all goes with the process: nothing in it needs to be told from garbage
+    sys.exit(status)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -5,11 +5,13 @@ It has a state of its own, in a temporary folder, so that every run starts with 
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
 
 from proxy.cli import show
+from proxy.cli.plain import WIDTH, rich
 from proxy.engine import Engine, init
 from proxy.errors import InsufficientBudgetError
 
@@ -64,7 +66,7 @@ def policy() -> Path:
 
 def play() -> None:
     """Tell the story."""
-    out = show.console()
+    out = rich(None if sys.stdout.isatty() else WIDTH)
     with tempfile.TemporaryDirectory(prefix="privacy-proxy-") as state:
         init(policy(), state)
         with closing(Engine.open(policy(), state)) as engine:

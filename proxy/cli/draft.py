@@ -24,9 +24,8 @@ def draft(
     SOURCE is a CSV or Parquet file, or a DuckDB database.  What stays in the policy becomes public,
     and the draft has looked at the data: read each line, and decide.
     """
-    from rich.console import Console
-
     from proxy.cli import show
+    from proxy.cli.plain import WIDTH, Grid, rich
     from proxy.steward.draft import draft as drafted
     from proxy.steward.draft import scalar
 
@@ -36,10 +35,10 @@ def draft(
         raise StateError(f"{place} is there already", hint="--force overwrites it, --output FILE")
     made = drafted(source, "." if piped else place.parent, table=table, unit=unit)
     lines = [[scalar(column.header), column.choice] for column in made.columns]
-    grid = show.table([("column", False), ("becomes", False)], lines)
+    grid = Grid([("column", False), ("becomes", False)], lines)
     if piped:
         click.echo(made.text, nl=False)
-        Console(markup=False, highlight=False, emoji=False, width=10_000, stderr=True).print(grid)
+        rich(WIDTH, stderr=True).print(grid)
         return
     with place.open("w" if force else "x", encoding="utf-8") as file:
         file.write(made.text)

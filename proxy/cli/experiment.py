@@ -63,6 +63,7 @@ def experiment(
 ) -> None:
     """Repeat an experiment of the paper: blue, posterior, unbounded or bounded."""
     from proxy.cli import show
+    from proxy.cli.plain import Grid
 
     if plot:
         _need_matplotlib()
@@ -81,7 +82,7 @@ def experiment(
     else:
         headers = [(key, key not in ("experiment", "system", "against")) for key in shown[0]]
         lines = [[_text(line.get(key)) for key, _ in headers] for line in shown]
-        show.console().print(show.table(headers, lines))
+        show.console().print(Grid(headers, lines))
 
 
 def _run(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -90,9 +92,28 @@ USER = click.option("--user", metavar="NAME", help="The analyst of the policy wh
 
 def open_engine(policy: str, state: str | None) -> Engine:
     """Open a dataset, importing what that needs."""
-    from proxy.engine import Engine
-
+    with _staying("proxy.engine.engine"):
+        from proxy.engine import Engine
     return Engine.open(policy, state)
+
+
+@contextmanager
+def _staying(module: str) -> Iterator[None]:
+    """Import a module without looking for garbage in what stays anyway, now or later.
+
+    BLAS gets one thread, unless the environment says more: several wait longer than they work.
+    """
+    if module in sys.modules:
+        yield
+        return
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        gc.enable()
 
 
 def open_session(

@@ -5,14 +5,11 @@ Everything of the server is imported where it is used, so that ``--help`` comes 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import re
 import socket
 import struct
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -181,7 +178,7 @@ def serve(
     try:
         from proxy.server import logs
         from proxy.server.limits import Limits
-        from proxy.server.serve import Options, Server
+        from proxy.server.serve import Options, serving
     except ModuleNotFoundError as missing:
         raise OperationalError(
             f"serve needs the package {missing.name}",
@@ -202,7 +199,7 @@ def serve(
     if options.certificate is None and host not in ("127.0.0.1", "localhost", "::1"):
         click.echo("warning: without --tls-cert, answers travel in the clear", err=True)
     logs.start()
-    asyncio.run(Server(policies, options).run())
+    serving(policies, options)
 
 
 def _certificate(certificate: str | None, key: str | None) -> Certificate | None:
@@ -262,6 +259,9 @@ def _check(host: str, port: int, metrics_port: int | None) -> None:
 
 def _ready(port: int) -> dict[str, dict[str, str]]:
     """Return what a server says of its datasets' parts."""
+    import urllib.error
+    import urllib.request
+
     try:
         try:
             reply = urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=PATIENCE)

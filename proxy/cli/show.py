@@ -17,10 +17,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.cells import cell_len, set_cell_size
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+
+from proxy.cli.plain import Grid, Plain, Printer, rich
 
 COLUMN = 80  # places of a column of a list, where no terminal says otherwise
 TIME = 19  # places of a time, which is not cut
@@ -31,15 +29,17 @@ if TYPE_CHECKING:
     from proxy.engine import Answer, BudgetReport, HistoryLine, Result
 
 
-def console() -> Console:
-    """Return a console that prints texts as they are, and cuts no table when it is piped."""
-    width = None if sys.stdout.isatty() else 10_000
-    return Console(markup=False, highlight=False, emoji=False, width=width)
+def console() -> Printer:
+    """Return what prints texts as they are, and cuts no table when it is piped."""
+    return rich() if sys.stdout.isatty() else Plain()
 
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[float], None]]:
     """Give a function of the share done that moves a bar on standard error, if a person looks."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
     screen = Console(stderr=True)
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
@@ -82,7 +82,7 @@ def result(result: Result, as_json: bool) -> None:
     out.print(f"cost {amount(result.cost)}, left {left(result)}")
 
 
-def _answers(result: Result) -> Table:
+def _answers(result: Result) -> Grid:
     """Lay out one line for each row of the result, each number followed by how it is known."""
     numeric = {place for places in result.places for place in places}
     headers: list[tuple[str, bool]] = []
@@ -103,7 +103,7 @@ def _answers(result: Result) -> Table:
                 ends = interval(answer) if answer.source != "unknown" else ""
                 line += [number(value, decimals(answer)), ends, answer.source, cost]
         lines.append(line)
-    return table(headers, lines)
+    return Grid(headers, lines)
 
 
 def csv(result: Result) -> None:
@@ -160,7 +160,7 @@ def explained(result: Result, as_json: bool) -> None:
         lines.append([number, *[group or ""] * grouped, source, paid, within])
     out = console()
     if lines:
-        out.print(table([*headers, ("cost", True), ("within", True)], lines))
+        out.print(Grid([*headers, ("cost", True), ("within", True)], lines))
     for notice in result.notices:
         out.print(f"notice: {notice}")
     after = min((row[-1] for row in result.rows), default=result.left)
@@ -185,7 +185,7 @@ def budget(report: BudgetReport, as_json: bool) -> None:
         for rule in report.rules
     ]
     out = console()
-    out.print(table(headers, lines))
+    out.print(Grid(headers, lines))
     out.print(f"The history holds {report.numbers:,} measured numbers.")
 
 
@@ -216,6 +216,8 @@ def listing(
 
     On a terminal the last column ends with it; elsewhere a column has ``COLUMN`` places.
     """
+    from rich.cells import cell_len, set_cell_size
+
     rows = [[_one_line(cell) for cell in line] for line in lines]
     columns = range(len(headers))
     widths = [max((cell_len(row[i]) for row in rows), default=0) for i in columns]
@@ -223,7 +225,7 @@ def listing(
     if not wide:
         widths = [min(width, COLUMN) for width in widths]
         if sys.stdout.isatty():
-            screen = console().width
+            screen = rich().width
             widths = [min(width, max(screen // 5, TIME)) for width in widths[:-1]]
             widths.append(max(screen - sum(widths) - len(GAP) * len(widths), len(CUT)))
     for row in ([name for name, _ in headers], *rows):
@@ -241,16 +243,6 @@ def _one_line(text: str) -> str:
     if line.isprintable():
         return line
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
-
-
-def table(headers: Sequence[tuple[str, bool]], lines: Sequence[Sequence[str]]) -> Table:
-    """Return a table of texts; a header says whether its column is set to the right."""
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for header, right in headers:
-        grid.add_column(header, justify="right" if right else "left")
-    for line in lines:
-        grid.add_row(*line)
-    return grid
 
 
 def text(value: Any) -> str:

@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from proxy.cli.show import amount, console, listing, plain, print_json, table
+from proxy.cli.plain import Grid
+from proxy.cli.show import amount, console, listing, plain, print_json
 
 if TYPE_CHECKING:
     from proxy.ledger import AuditLine
@@ -82,7 +83,7 @@ def _columns(survey: Report) -> None:
     for rule in (*survey.attributes, *survey.measures):
         of_cells = [f"{n:,}" for n in cells.get(rule.name, ())] or ["", ""]
         lines.append([rule.name, *(f"{getattr(rule, c):,}" for c in counts), *of_cells])
-    console().print(table([*headers, ("cells", True), ("empty", True)], lines))
+    console().print(Grid([*headers, ("cells", True), ("empty", True)], lines))
 
 
 def _unread(rule: Rule, survey: Report) -> str:
@@ -110,7 +111,7 @@ def _prices(prices: Sequence[Price]) -> None:
         for price in prices
     ]
     out = console()
-    out.print(table(headers, lines))
+    out.print(Grid(headers, lines))
     out.print("All groups of a GROUP BY cost what one does; what follows from answers is free.")
 
 
@@ -227,7 +228,7 @@ def guards(reports: Sequence[GuardReport], as_json: bool) -> None:
         ]
         for report in reports
     ]
-    out.print(table(headers, lines))
+    out.print(Grid(headers, lines))
 
 
 def restored(report: RestoreReport, as_json: bool) -> None:

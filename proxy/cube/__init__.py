@@ -5,13 +5,19 @@ count of records and its exact sums of quanta.  ``Cube`` opens it and answers fa
 queries, exactly; ``verify`` reads it to its end.  ``survey`` tells the data steward what each rule
 of the policy meets in the data, ``faults`` what of the policy does not fit it.  What comes out of
 here is exact, hence as secret as the data; only the engine may call it.
+
+A name is imported when it is first used: who only asks waits for none of what builds.
 """
 
-from proxy.cube.building import Look, Report, Rule, build, survey
-from proxy.cube.cells import Cube
-from proxy.cube.file import verify
-from proxy.cube.sources.coded import faults
-from proxy.cube.sources.duckdb import fingerprint, recipe
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from proxy.cube.building import Look, Report, Rule, build, survey
+    from proxy.cube.cells import Cube
+    from proxy.cube.file import verify
+    from proxy.cube.sources.coded import faults
+    from proxy.cube.sources.duckdb import fingerprint, recipe
 
 __all__ = [
     "Cube",
@@ -25,3 +31,24 @@ __all__ = [
     "survey",
     "verify",
 ]
+
+MODULES = {
+    "Cube": "cells",
+    "Look": "building",
+    "Report": "building",
+    "Rule": "building",
+    "build": "building",
+    "faults": "sources.coded",
+    "fingerprint": "sources.duckdb",
+    "recipe": "sources.duckdb",
+    "survey": "building",
+    "verify": "file",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name of ``__all__`` from the module that has it."""
+    if name not in MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{MODULES[name]}"), name)
+    return value

@@ -10,16 +10,19 @@ from __future__ import annotations
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 
 import duckdb
 
 from proxy.cube.file import FORMAT, digest, flush
 from proxy.cube.sources import coding
-from proxy.cube.sources.coded import CLIPPED, NO_VALUE, UNREADABLE, coded
-from proxy.cube.sources.duckdb import connected, headers, text
+from proxy.cube.sources.coded import CLIPPED, INSIDE, NO_VALUE, UNREADABLE, coded
+from proxy.cube.sources.duckdb import columns, connected, headers, text
+from proxy.cube.sources.looks import TYPE
+from proxy.cube.sources.packing import Packing
 from proxy.domain import Attribute, Measure
 from proxy.errors import PolicyError, SourceError
 from proxy.files import give
@@ -139,6 +142,7 @@ class _Work:
         self.progress = progress
         self.axes = policy.domain.attributes
         self.measures = policy.domain.measures
+        self.packing = Packing.of(self.axes)
         for measure in self.measures:
             if max(map(abs, measure.bounds)) * policy.max_records > LARGEST_SUM:
                 raise PolicyError("sums pass 2^63 quanta", key=f"measures.{measure.name}")
@@ -147,29 +151,44 @@ class _Work:
         """Make ``coded``, a row for each row of the source, and ``kept``, and count."""
         self._run(coded(self.policy, self.connection), 0.0, 0.75)
         self._run(self._kept(), 0.75, 0.8)
-        counts = ["count(*)", "count(*) FILTER (unit IS NULL)"]
-        counts += [c for i, a in enumerate(self.axes) for c in _axis_counts(i, a)]
-        counts += [c for k, m in enumerate(self.measures) for c in _measure_counts(k, m)]
-        found = iter(self._one(f"SELECT {', '.join(counts)} FROM temp.main.coded"))
-        rows, unitless = next(found), next(found)
-        rules = [Rule(a.name, *(next(found) for _ in range(5))) for a in self.axes]
-        sums = [Rule(m.name, *(next(found) for _ in range(5))) for m in self.measures]
+        rows, unitless = self._one(
+            "SELECT count(*), count(*) FILTER (unit IS NULL) FROM temp.main.coded"
+        )
+        rules = self._rules(
+            {axis.name: self._axis_counts(i, axis) for i, axis in enumerate(self.axes)},
+            self.packing.met(),
+        )
+        sums = self._rules(
+            {measure.name: _measure_counts(k, measure) for k, measure in enumerate(self.measures)},
+            " OR ".join(f"m{k} <> {INSIDE}" for k in range(len(self.measures))),
+        )
         (kept,) = self._one("SELECT count(*) FROM temp.main.kept")
         (good,) = self._one(f"SELECT count(*) FILTER ({self._keep()}) FROM temp.main.coded")
-        looks = tuple(self._looks())
-        return Report(rows, kept, unitless, good - kept, tuple(rules), tuple(sums), looks)
+        looks = tuple(self._looks(rules + sums))
+        return Report(rows, kept, unitless, good - kept, rules, sums, looks)
 
-    def _looks(self) -> Iterator[Look]:
+    def _rules(self, counts: Mapping[str, list[str]], met: str) -> tuple[Rule, ...]:
+        """Return what rules meet, by name; ``met`` is true where any does."""
+        every = ", ".join(chain(*counts.values()))
+        if not every:
+            return ()
+        found = iter(self._one(f"SELECT {every} FROM temp.main.coded WHERE {met}"))
+        return tuple(Rule(name, *islice(found, len(each))) for name, each in counts.items())
+
+    def _looks(self, rules: Sequence[Rule]) -> Iterator[Look]:
         """Yield how values look that are not read, the most frequent first."""
-        names = [axis.name for axis in self.axes] + [measure.name for measure in self.measures]
-        for i, column in enumerate(names):
-            counts = f"SELECT l{i}, count(*) FROM temp.main.coded WHERE l{i} IS NOT NULL"
-            found = self.connection.execute(f"{counts} GROUP BY 1 ORDER BY 2 DESC, 1").fetchall()
-            yield from (Look(column, look, records) for look, records in found)
+        known = columns(self.connection, "temp.main.coded")
+        for i, rule in enumerate(rules):
+            if f"l{i}" in known:
+                counts = f"SELECT l{i}, count(*) FROM temp.main.coded WHERE l{i} IS NOT NULL"
+                found = self.connection.execute(f"{counts} GROUP BY 1 ORDER BY 2 DESC, 1")
+                yield from (Look(rule.name, *each) for each in found.fetchall())
+            elif rule.unreadable:
+                yield Look(rule.name, TYPE, rule.unreadable)
 
     def cells(self) -> Cells:
         """Count the cells that the records of ``kept`` are in."""
-        codes = [f"{_final(i, axis)} AS c{i}" for i, axis in enumerate(self.axes)]
+        codes = [f"{self._final(i, axis)} AS c{i}" for i, axis in enumerate(self.axes)]
         distinct = f"SELECT DISTINCT {', '.join(codes)} FROM temp.main.kept"
         counts = [f"count(DISTINCT c{i})" for i in range(len(self.axes))]
         filled, *by_axis = self._one(f"SELECT count(*), {', '.join(counts)} FROM ({distinct})")
@@ -181,14 +200,17 @@ class _Work:
 
     def refuse_errors(self) -> None:
         """Refuse a source in which a rule that says ``error`` is met."""
-        conditions = [(a.name, _when(i, a, "error")) for i, a in enumerate(self.axes)]
+        conditions = [(a.name, self._when(i, a, "error")) for i, a in enumerate(self.axes)]
         conditions += [
             (m.name, f"m{k} >= {UNREADABLE}")
             for k, m in enumerate(self.measures)
             if m.nulls == "error"
         ]
-        for named, condition in conditions:
-            if self._one(f"SELECT count(*) FILTER ({condition}) FROM temp.main.coded")[0]:
+        counts = ", ".join(f"count(*) FILTER ({condition})" for _, condition in conditions)
+        met = " OR ".join([self.packing.met(), *(each for _, each in conditions[len(self.axes) :])])
+        found = self._one(f"SELECT {counts} FROM temp.main.coded WHERE {met}")
+        for (named, _), records in zip(conditions, found, strict=True):
+            if records:
                 raise SourceError(
                     f"{named}: NULL, or a value outside the domain, where the policy says error",
                     hint="privacy-proxy check shows how many; group or drop would go on",
@@ -196,8 +218,15 @@ class _Work:
 
     def write(self, ledger_id: str, origin: str) -> None:
         """Write the cells and what they are to the connection's own database."""
+        names = ", ".join(self.packing.names)
+        met = self.packing.met()
+        final = self.packing.words([self._final(i, axis) for i, axis in enumerate(self.axes)])
+        rows = (
+            f"SELECT * FROM temp.main.kept WHERE NOT {met} UNION ALL"
+            f" SELECT {', '.join(final)}, * EXCLUDE ({names}) FROM temp.main.kept WHERE {met}"
+        )
         codes = [
-            f"CAST({_final(i, axis)} AS {_unsigned(axis.size)}) AS c{i}"
+            f"CAST({self.packing.cell(i)} AS {_unsigned(axis.size)}) AS c{i}"
             for i, axis in enumerate(self.axes)
         ]
         sums = ["count(*) AS n"]
@@ -205,10 +234,10 @@ class _Work:
             sums.append(f"CAST(coalesce(sum(q{k}), 0) AS HUGEINT) AS s{k}")
             if measure.nullable:
                 sums.append(f"count(q{k}) AS p{k}")
-        names = ", ".join(f"c{i}" for i in range(len(self.axes)))
         self._run(
-            f"CREATE TABLE cells.main.cells AS SELECT {names}, * EXCLUDE ({names}) FROM ("
-            f"SELECT {', '.join(codes + sums)} FROM temp.main.kept GROUP BY ALL) ORDER BY {names}",
+            f"CREATE TABLE cells.main.cells AS SELECT {', '.join(codes)}, * EXCLUDE ({names})"
+            f" FROM (SELECT {', '.join([names, *sums])} FROM ({rows}) GROUP BY {names}"
+            f" ORDER BY {names})",
             0.8,
             0.98,
         )
@@ -229,7 +258,7 @@ class _Work:
         """Return the SQL of ``kept``: the rows that no rule drops, at most max_rows of a unit."""
         condition, bound = f"{self._keep()}", ""
         if self.policy.privacy.unit.column is not None:
-            content = [f"c{i}" for i in range(len(self.axes))]
+            content = [self.packing.code(i) for i in range(len(self.axes))]
             content += [c for k in range(len(self.measures)) for c in (f"q{k}", f"m{k}")]
             bound = (
                 " QUALIFY row_number() OVER (PARTITION BY unit"
@@ -240,12 +269,41 @@ class _Work:
 
     def _keep(self) -> str:
         """Return the SQL condition that no rule drops a row."""
-        conditions = ["unit IS NOT NULL"]
-        conditions += [f"NOT {_when(i, axis, 'drop')}" for i, axis in enumerate(self.axes)]
+        dropped = [self._when(i, axis, "drop") for i, axis in enumerate(self.axes)]
+        conditions = [
+            "unit IS NOT NULL",
+            f"NOT ({self.packing.met()} AND ({' OR '.join(dropped)}))",
+        ]
         conditions += [
             f"m{k} < {UNREADABLE}" for k, m in enumerate(self.measures) if m.nulls == "drop"
         ]
         return " AND ".join(conditions)
+
+    def _when(self, i: int, axis: Attribute, rule: str) -> str:
+        """Return the SQL condition that an axis's rules meet a value and say ``rule``."""
+        # what cannot be clamped, being no value of the type at all, goes the way of NULL
+        outside = axis.nulls if axis.outside == "clamp" else axis.outside
+        rules = (coding.NULL, axis.nulls), (coding.OUTSIDE, outside), (coding.UNREADABLE, outside)
+        met = [str(code) for code, says in rules if says == rule]
+        return f"({self.packing.code(i)} IN ({', '.join(met)}))" if met else "(false)"
+
+    def _final(self, i: int, axis: Attribute) -> str:
+        """Return SQL for the code of a row that is kept."""
+        code, clamped = self.packing.code(i), coding.CLAMPED
+        return (
+            f"CASE WHEN {code} >= 0 THEN {code} WHEN {code} <= {clamped} THEN {clamped} - {code}"
+            f" ELSE {len(axis.values)} END"
+        )
+
+    def _axis_counts(self, i: int, axis: Attribute) -> list[str]:
+        code = self.packing.code(i)
+        return [
+            f"count(*) FILTER ({code} = {coding.NULL})",
+            f"count(*) FILTER ({code} <= {coding.OUTSIDE})",
+            f"count(*) FILTER ({code} = {coding.UNREADABLE})",
+            f"count(*) FILTER ({code} <= {coding.CLAMPED})",
+            f"count(*) FILTER ({self._when(i, axis, 'drop')})",
+        ]
 
     def _one(self, sql: str) -> tuple[int, ...]:
         """Return the one row of a query."""
@@ -282,33 +340,6 @@ class _Work:
         if failed:
             raise failed[0]
         self.progress(end)
-
-
-def _when(i: int, axis: Attribute, rule: str) -> str:
-    """Return the SQL condition that an axis's rules meet a value and say ``rule``."""
-    # what cannot be clamped, being no value of the type at all, goes the way of NULL
-    outside = axis.nulls if axis.outside == "clamp" else axis.outside
-    rules = (coding.NULL, axis.nulls), (coding.OUTSIDE, outside), (coding.UNREADABLE, outside)
-    met = [str(code) for code, says in rules if says == rule]
-    return f"(c{i} IN ({', '.join(met)}))" if met else "(false)"
-
-
-def _final(i: int, axis: Attribute) -> str:
-    """Return SQL for the code of a row that is kept."""
-    return (
-        f"CASE WHEN c{i} >= 0 THEN c{i} WHEN c{i} <= {coding.CLAMPED} THEN {coding.CLAMPED} - c{i}"
-        f" ELSE {len(axis.values)} END"
-    )
-
-
-def _axis_counts(i: int, axis: Attribute) -> list[str]:
-    return [
-        f"count(*) FILTER (c{i} = {coding.NULL})",
-        f"count(*) FILTER (c{i} <= {coding.OUTSIDE})",
-        f"count(*) FILTER (c{i} = {coding.UNREADABLE})",
-        f"count(*) FILTER (c{i} <= {coding.CLAMPED})",
-        f"count(*) FILTER ({_when(i, axis, 'drop')})",
-    ]
 
 
 def _measure_counts(k: int, measure: Measure) -> list[str]:

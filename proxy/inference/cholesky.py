@@ -8,14 +8,41 @@ size² operations.  Results are approximate: callers refine them with exact resi
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dtrsv
 
 Floats = NDArray[np.float64]
 
 CANCELLED = 2.0**-20  # a smaller complement has lost too many digits
+
+
+def library(name: Literal["blas", "lapack"]) -> Any:
+    """Return what has the functions of ``scipy.linalg.blas``, or of ``scipy.linalg.lapack``.
+
+    The package imports for longer than NumPy, and its compiled libraries need none of it.  Where
+    one cannot be had alone, as in another layout of SciPy, it is the module itself.
+    """
+    scipy = find_spec("scipy")
+    folders = [
+        str(Path(each, "linalg")) for each in (scipy and scipy.submodule_search_locations) or ()
+    ]
+    alone = PathFinder.find_spec(f"scipy.linalg._f{name}", folders)
+    if alone and alone.loader:
+        with suppress(ImportError):
+            found = module_from_spec(alone)
+            alone.loader.exec_module(found)
+            return found
+    return import_module(f"scipy.linalg.{name}")
+
+
+dtrsv = library("blas").dtrsv
 
 
 class Cholesky:

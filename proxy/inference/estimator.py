@@ -131,7 +131,7 @@ def whole_multiples(ratios: Sequence[Fraction]) -> tuple[Fraction, Floats, bool]
 def denominator(values: Floats) -> int | None:
     """Return the least D with D · values all but whole, if they are fractions of small ones."""
     below = 1
-    for value in np.unique(np.abs(values)).tolist():
+    for value in sorted(set(np.abs(values).tolist())):
         if abs(value * below - round(value * below)) > NEARLY * max(1.0, value * below):
             below = math.lcm(below, Fraction(value).limit_denominator(SMALL).denominator)
         if below > SMALL**2 or value * below >= 2**50:

@@ -20,7 +20,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincc
 
 from proxy.inference import monte_carlo as paper
 from proxy.inference.contour import Contour, Moment
@@ -179,6 +178,8 @@ def _bilateral_gamma_tail(n: int, t: float) -> float:
     """P(|X| > t) for n equal unit terms: |X| is Erlang(j) of weight C(2n−1−j, n−1)/2^(2n−1−j)."""
     if n == 1:
         return math.exp(-t)
+    from scipy.special import gammaincc  # SciPy takes long to import, and few laws need it
+
     j = np.arange(1, n)
     ratio = np.log(2.0 * (n - j) / (2 * n - 1 - j))  # of a weight to the one before
     weights = np.exp(np.concatenate([[0.0], np.cumsum(ratio)]))

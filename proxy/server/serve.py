@@ -349,6 +349,11 @@ class Server:
             self._connections.log_crowds()
 
 
+def serving(policies: Sequence[str], options: Options) -> None:
+    """Serve datasets until told to stop."""
+    asyncio.run(Server(policies, options).run())
+
+
 @contextmanager
 def _naming(flag: str) -> Iterator[None]:
     """Say which flag it is that the system refuses."""

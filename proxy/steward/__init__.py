@@ -1,31 +1,38 @@
-"""What a data steward does to a dataset's state, and sees of it."""
+"""What a data steward does to a dataset's state, and sees of it.
 
-from proxy.cube import Report, Rule
-from proxy.steward.changes import (
-    ApplyReport,
-    ChangedPolicyError,
-    apply,
-    arranged,
-    init,
-    rebuild,
-    same_policy,
-    take_users,
-    upgrade,
-)
-from proxy.steward.inspection import (
-    CheckReport,
-    GuardReport,
-    audit,
-    check,
-    guards,
-    ledger_in_force,
-    verify,
-)
-from proxy.steward.loading import loaded
-from proxy.steward.people import Person, people
-from proxy.steward.prices import Price
-from proxy.steward.recovery import RestoreReport, backup, restore
-from proxy.steward.snapshots import RebuildReport, open_cube
+A name is imported when it is first used: who only asks waits for none of what makes and inspects.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from proxy.cube import Report, Rule
+    from proxy.steward.changes import (
+        ApplyReport,
+        ChangedPolicyError,
+        apply,
+        arranged,
+        init,
+        rebuild,
+        same_policy,
+        take_users,
+        upgrade,
+    )
+    from proxy.steward.inspection import (
+        CheckReport,
+        GuardReport,
+        audit,
+        check,
+        guards,
+        ledger_in_force,
+        verify,
+    )
+    from proxy.steward.loading import loaded
+    from proxy.steward.people import Person, people
+    from proxy.steward.prices import Price
+    from proxy.steward.recovery import RestoreReport, backup, restore
+    from proxy.steward.snapshots import RebuildReport, open_cube
 
 __all__ = [
     "ApplyReport",
@@ -56,3 +63,47 @@ __all__ = [
     "upgrade",
     "verify",
 ]
+
+MODULES = {
+    "ApplyReport": "proxy.steward.changes",
+    "ChangedPolicyError": "proxy.steward.changes",
+    "CheckReport": "proxy.steward.inspection",
+    "GuardReport": "proxy.steward.inspection",
+    "Person": "proxy.steward.people",
+    "Price": "proxy.steward.prices",
+    "RebuildReport": "proxy.steward.snapshots",
+    "Report": "proxy.cube",
+    "RestoreReport": "proxy.steward.recovery",
+    "Rule": "proxy.cube",
+    "apply": "proxy.steward.changes",
+    "arranged": "proxy.steward.changes",
+    "audit": "proxy.steward.inspection",
+    "backup": "proxy.steward.recovery",
+    "check": "proxy.steward.inspection",
+    "guards": "proxy.steward.inspection",
+    "init": "proxy.steward.changes",
+    "ledger_in_force": "proxy.steward.inspection",
+    "loaded": "proxy.steward.loading",
+    "open_cube": "proxy.steward.snapshots",
+    "people": "proxy.steward.people",
+    "rebuild": "proxy.steward.changes",
+    "restore": "proxy.steward.recovery",
+    "same_policy": "proxy.steward.changes",
+    "take_users": "proxy.steward.changes",
+    "upgrade": "proxy.steward.changes",
+    "verify": "proxy.steward.inspection",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the names of ``__all__`` that a module has, once one of them is used.
+
+    All of them: a module of the same name as its function would stand in its place.
+    """
+    if name not in MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(MODULES[name])
+    for each, place in MODULES.items():
+        if place == MODULES[name]:
+            globals()[each] = getattr(module, each)
+    return globals()[name]

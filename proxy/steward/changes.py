@@ -16,9 +16,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
+from typing import TYPE_CHECKING
 
 import proxy.policy as policies
-from proxy.cube import Report
 from proxy.errors import IntegrityError, StateError
 from proxy.files import enter
 from proxy.ledger import Ledger, Protection, Reads
@@ -47,6 +47,9 @@ from proxy.steward.snapshots import (
     unchanged,
 )
 from proxy.steward.twins import twins
+
+if TYPE_CHECKING:
+    from proxy.cube import Report
 
 
 @dataclass(frozen=True)

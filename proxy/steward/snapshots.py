@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from secrets import token_bytes, token_hex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import proxy.cube
 from proxy.budgets import accounts
-from proxy.cube import Cube, Report, build, fingerprint, recipe, verify
 from proxy.errors import IntegrityError, SourceError, StateError
 from proxy.files import create, read
 from proxy.inference.accounting import UNIT
@@ -35,6 +35,9 @@ from proxy.policy import Policy
 from proxy.protection import coding
 from proxy.sql.compile.release_point import space
 from proxy.state import cube_path, key_path, near
+
+if TYPE_CHECKING:
+    from proxy.cube import Cube, Report
 
 Progress = Callable[[float], None]
 PART = ":"  # between what the policy, and what the source says of how records become cells
@@ -60,7 +63,7 @@ def fingerprinted(policy: Policy, folder: Path) -> str:
             file.write(token_bytes(32))
         draft.replace(path)
     key = read(path)
-    return f"{hashlib.sha256(key).hexdigest()[:8]}:{fingerprint(policy, key)}"
+    return f"{hashlib.sha256(key).hexdigest()[:8]}:{proxy.cube.fingerprint(policy, key)}"
 
 
 @dataclass(frozen=True)
@@ -86,8 +89,8 @@ def built(
         SourceError: the source changed while it was read.
     """
     source = fingerprinted(policy, folder)
-    codes = f"{coding(meant.protection)}{PART}{recipe(policy)}"
-    report = build(policy, draft, ledger_id, progress, _origin(source, codes))
+    codes = f"{coding(meant.protection)}{PART}{proxy.cube.recipe(policy)}"
+    report = proxy.cube.build(policy, draft, ledger_id, progress, _origin(source, codes))
     if fingerprinted(policy, folder) != source:
         raise SourceError(
             "the source changed while it was read; nothing was changed", hint="do it again"
@@ -112,7 +115,7 @@ def open_cube(policy: Policy, folder: Path, ledger_id: str, snapshot: Snapshot) 
             f"the ledger of {policy.dataset} was written for other axes, or in another order",
             hint=f"apply the policy: privacy-proxy apply {near(policy)}",
         )
-    return Cube.open(path, policy.domain, ledger_id, _origin_of(snapshot))
+    return proxy.cube.Cube.open(path, policy.domain, ledger_id, _origin_of(snapshot))
 
 
 def verify_cube(folder: Path, ledger_id: str, snapshot: Snapshot) -> None:
@@ -121,7 +124,7 @@ def verify_cube(folder: Path, ledger_id: str, snapshot: Snapshot) -> None:
     Raises:
         Error: it is not.
     """
-    verify(cube_path(folder, snapshot.id), ledger_id, _origin_of(snapshot))
+    proxy.cube.verify(cube_path(folder, snapshot.id), ledger_id, _origin_of(snapshot))
 
 
 def cubes(folder: Path) -> list[Path]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from proxy.cube import fingerprint
+import proxy.cube
 from proxy.errors import Error
 from proxy.files import no_room, read
 from proxy.ledger.connections import Connections
@@ -71,7 +71,7 @@ def _fingerprint(policy: Policy, key: Path, built: str) -> str:
     A state without a key was never built from what can be compared.
     """
     name = built.partition(":")[0]
-    return f"{name}:{fingerprint(policy, read(key))}" if key.exists() else ""
+    return f"{name}:{proxy.cube.fingerprint(policy, read(key))}" if key.exists() else ""
 
 
 def same_place(one: Source, two: Source) -> bool:

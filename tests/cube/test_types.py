@@ -20,6 +20,7 @@ from proxy.cube import survey
 from proxy.cube.sources import coding
 from proxy.cube.sources.coded import coded
 from proxy.cube.sources.duckdb import connected
+from proxy.cube.sources.packing import Packing
 from proxy.domain import Attribute
 from proxy.policy import Policy
 from tests.cube.making import ROOT, a_policy, edges, money, texts, write
@@ -34,6 +35,7 @@ LAST = datetime.datetime(2021, 3, 15) - TICK
 INTEGER = Attribute("a", "integer", (0, 5))
 CLAMP = edges(0, 5, 10, outside="clamp")
 DECIMAL = Attribute("a", "decimal", (Decimal("0"), Decimal("5.5")))
+FINE = Attribute("a", "decimal", (Decimal("0"), Decimal("1234.567")))
 BINS = edges(Decimal("0"), Decimal("0.5"), Decimal("10"), kind="decimal")
 BOOLEAN = Attribute("a", "boolean", (False, True))
 DATE = Attribute("a", "date", (DAY, NEXT))
@@ -47,16 +49,23 @@ TABLE: list[tuple[str, Attribute, dict[str | None, int]]] = [
     ("VARCHAR", INTEGER, {
         None: N, "": N, " \t": N, "NaN": N, "nan": N, "5": 1, " 5 ": 1, "+5": 1, "05": 1, "5.": 1,
         "5.0": 1, "0.5e1": 1, "50E-1": 1, "-0": 0, "-0.0": 0, "0e999": 0, "5.7": O, "4.999": O,
-        "5.5": O, "1e3": O, "9223372036854775808": O, "9" * 60: O, "1e999": O, "inf": O,
+        "5.5": O, "1e3": O, "9223372036854775808": O, "9" * 60: O, "1e999": O,
+        "999999999.9999999999": O, "999999999": O, "-1e9": O, "inf": O,
         "-Infinity": O, "0x5": U, "0b1": U, "0o5": U, "5_0": U, "5,0": U, "5 0": U, "\u22125": U,
         "\uff15": U, "\u0665": U, "5\u00a0": U, "1e": U, "e1": U, ".": U, "-": U, "--5": U,
         "1e9999": U, "5d": U, "$5": U, "true": U, "t": U, "2021-03-14": U, "infinite": U}),
     ("VARCHAR", CLAMP, {
         "-1": C0, "4.9": C0, "5": 1, "5.5": C1, "99": C1, "1e99": C1, "-1e999": C0, "inf": C1,
+        "999999999.9999999999": C1, "-1000000000": C0,
         "x": U, "": N}),
     ("VARCHAR", DECIMAL, {
         "5.5": 1, "5.50": 1, "55e-1": 1, "5.4999999999999": 1, "5.500000001": O, "5,5": U,
         "5.5.": U, "1_0": U, "0.00000000001": 0}),
+    ("VARCHAR", FINE, {
+        "1234.567": 1, "12345670.0000000e-4": 1, "0.0000012345670e9": 1, "1.234567e3": 1,
+        "1234567000000000000000e-18": 1, "1234.5670000000004": 1, "1234.5670000004": O}),
+    ("DOUBLE", FINE, {"1234.567": 1, "1.234567e3": 1, "1e-15": 0, "1e22": O}),
+    ("DECIMAL(38, 20)", FINE, {"1234.5670000000004": 1, "1234.567000000001": O, "-1e10": O}),
     ("VARCHAR", BINS, {"0": 0, "0.49": 0, "0.5": 1, "-0.1": O, "9.99": 1, "10": O, "-0": 0}),
     # --- text: booleans ------------------------------------------------------------------------
     ("VARCHAR", BOOLEAN, {
@@ -164,7 +173,9 @@ def codes(policy: Policy, folder: Path) -> list[int]:
     (folder / "work").mkdir(exist_ok=True)
     with connected(policy, folder / "work") as connection:
         connection.execute(coded(policy, connection))
-        return [c for (c,) in connection.execute("SELECT c1 FROM coded ORDER BY c0").fetchall()]
+        packing = Packing.of(policy.domain.attributes)
+        sql = f"SELECT {packing.code(1)} FROM coded ORDER BY {packing.code(0)}"
+        return [c for (c,) in connection.execute(sql).fetchall()]
 
 
 @pytest.mark.parametrize(
@@ -199,8 +210,10 @@ def test_what_cannot_be_read_is_counted(tmp_path: Path) -> None:
 
 
 MEASURED: list[tuple[str, dict[str | None, Any]]] = [
-    ("VARCHAR", {"5": 500, "0.005": 1, "1_0": None, "0x1": None, "1,5": None, "inf": 1000,
-                 "-1e999": 0, "NaN": None, "": None, None: None, "true": None, "1e-999": 0}),
+    ("VARCHAR", {"5": 500, "0.005": 1, "500000000000000000000e-20": 500,
+                 "0.00000000000000000005e20": 500, "1_0": None, "0x1": None, "1,5": None,
+                 "inf": 1000, "-1e999": 0, "9999999999999999.999": 1000, "1e16": 1000, "-1e17": 0,
+                 "NaN": None, "": None, None: None, "true": None, "1e-999": 0}),
     ("DOUBLE", {"5": 500, "-0.0": 0, "nan": None, "inf": 1000, "1.005": 101, "1e-300": 0}),
     ("BOOLEAN", {"true": 100, "false": 0}),
     ("DATE", {"2021-03-14": None}),
@@ -220,7 +233,8 @@ def test_a_measure_is_read_as_a_decimal(
     policy = a_policy(tmp_path, [LINE], [m], path="data.parquet")
     with connected(policy, tmp_path) as connection:
         connection.execute(coded(policy, connection))
-        rows = connection.execute("SELECT q0 FROM coded ORDER BY c0").fetchall()
+        packing = Packing.of(policy.domain.attributes)
+        rows = connection.execute(f"SELECT q0 FROM coded ORDER BY {packing.code(0)}").fetchall()
     assert dict(zip(values, (q for (q,) in rows), strict=True)) == expected
 
 

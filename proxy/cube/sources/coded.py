@@ -1,11 +1,12 @@
 """The SQL of ``coded``: a row for each row of the source, its values as codes and quanta.
 
-Columns: for attribute i its code c<i> (see ``coding``); for measure k its quanta q<k> (NULL where
-it has no value) and what it met, m<k>: INSIDE, CLIPPED, UNREADABLE or NO_VALUE; l<j> for each of
-them, what a value that is not read looks like (see ``looks``); the privacy ``unit``, and ``mix``,
-which orders the rows of a unit by their content. Four selects, one in the other: the policy's
-expressions (e), the values they are read as (k, x), what those that cannot be read are (d, f: a
-DOUBLE; z, y: whether NULL), codes and quanta.
+Columns: the words w<j> (see ``packing``) of the codes c<i> of the attributes (see ``coding``); for
+measure k its quanta q<k> (NULL where it has no value) and what it met, m<k>:
+INSIDE, CLIPPED, UNREADABLE or NO_VALUE; l<j> for each of them that is text, what a value that is
+not read looks like (see ``looks``); the privacy ``unit``, and ``mix``, which orders the rows of a
+unit by their content. Selects, one in the other: the policy's expressions (e), the values they are
+read as (k, x), what those that cannot be read are (d, f: a DOUBLE; z, y: whether NULL), codes and
+quanta, words.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from proxy.cube.sources.duckdb import (
     text,
     translated,
 )
+from proxy.cube.sources.packing import Packing
 from proxy.domain import Attribute, Measure, Value
 from proxy.errors import Error, PolicyError, SourceError
 from proxy.policy import Policy
@@ -52,6 +54,7 @@ def coded(policy: Policy, connection: duckdb.DuckDBPyConnection) -> str:
     given = [f"({source}) AS e{i}" for i, source in enumerate(sources)]
     given += _unit(policy.privacy.unit)
     typed, told, out = ["unit", "mix"], ["*"], ["unit", "mix"]
+    packing = Packing.of(axes)
     joins: list[str] = []
     for i, axis in enumerate(axes):
         number = axis.type in coding.NUMBERS
@@ -59,21 +62,22 @@ def coded(policy: Policy, connection: duckdb.DuckDBPyConnection) -> str:
         typed += [f"e{i}", f"{coding.key(axis, f'e{i}', kinds[i])} AS k{i}"]
         told += [f"{far} AS d{i}", f"{coding.null(f'e{i}', kinds[i], f'k{i}', axis.type)} AS z{i}"]
         out.append(f"CAST({_code(connection, i, axis, joins)} AS INTEGER) AS c{i}")
-        found = looks.look(f"e{i}", kinds[i], f"c{i}", axis.type, axis)
-        out.append(f"CAST({found} AS VARCHAR) AS l{i}")
+        if found := looks.look(f"e{i}", kinds[i], f"c{i}", axis.type, axis):
+            out.append(f"CAST({found} AS VARCHAR) AS l{i}")
     for k, measure in enumerate(measures):
         e, kind = f"e{len(axes) + k}", kinds[len(axes) + k]
-        typed += [e, f"{coding.number(e, kind, coding.quanta(measure)[0])} AS x{k}"]
+        typed += [e, f"{coding.number(e, kind, *coding.quanta_size(measure))} AS x{k}"]
         told += [f"{coding.double(e, kind, f'x{k}')} AS f{k}"]
         told += [f"{coding.null(e, kind, f'x{k}', 'decimal')} AS y{k}"]
         out += _measured(k, measure)
-        found = looks.look(
-            e, kind, f"CASE WHEN m{k} = {UNREADABLE} THEN {coding.UNREADABLE} END", "decimal"
-        )
-        out.append(f"CAST({found} AS VARCHAR) AS l{len(axes) + k}")
+        unread = f"CASE WHEN m{k} = {UNREADABLE} THEN {coding.UNREADABLE} END"
+        if found := looks.look(e, kind, unread, "decimal"):
+            out.append(f"CAST({found} AS VARCHAR) AS l{len(axes) + k}")
     rows = f'SELECT {", ".join(given)} FROM {RECORDS} AS "a record"'
     rows = f"SELECT {', '.join(told)} FROM (SELECT {', '.join(typed)} FROM ({rows}))"
     rows = f"SELECT {', '.join(out)} FROM ({rows}) AS t {' '.join(joins)}"
+    codes = [f"c{i}" for i in range(len(axes))]
+    rows = f"SELECT {', '.join(packing.words(codes))}, * EXCLUDE ({', '.join(codes)}) FROM ({rows})"
     return f"CREATE TEMP TABLE coded AS {rows}"
 
 

@@ -42,6 +42,7 @@ from proxy.sql.source_expressions import REAL, WHOLE, moment, words
 NULL, OUTSIDE, UNREADABLE, CLAMPED = -1, -2, -3, -4
 FINE = 9  # decimals read beyond those that the policy declares
 DIGITS = 38  # of DuckDB's widest DECIMAL
+FAST = 18  # of one that is an integer of 64 bits
 NUMBERS = ("integer", "decimal")
 NUMERIC = (*WHOLE, *REAL, "DECIMAL")
 TEXTUAL = ("VARCHAR", "ENUM")
@@ -63,27 +64,37 @@ def scale(attribute: Attribute) -> int:
     Raises:
         PolicyError: the declared values have more digits than DuckDB's DECIMAL.
     """
-    declared = attribute.edges or attribute.values
-    whole = max(len(str(abs(int(_fraction(end(declared)))))) for end in (min, max))
-    places = 0
+    whole, places = _whole(attribute), 0
     if attribute.type == "decimal":
-        places = max(_places(_fraction(value)) for value in declared)
+        places = max(_places(_fraction(value)) for value in attribute.edges or attribute.values)
     if whole + places + 1 > DIGITS:
         raise PolicyError("the values have too many digits", key=f"attributes.{attribute.name}")
     return min(places + FINE, DIGITS - whole)
 
 
+def _whole(attribute: Attribute) -> int:
+    """Return the digits before the point of an axis's numbers."""
+    declared = attribute.edges or attribute.values
+    return max(len(str(abs(int(_fraction(end(declared)))))) for end in (min, max))
+
+
+def _size(attribute: Attribute) -> tuple[int, int]:
+    """Return how many digits, and decimals, values of an axis of numbers are read to."""
+    places = scale(attribute)
+    return _whole(attribute) + places, places
+
+
 def key_type(attribute: Attribute) -> str:
     """Return the SQL type in which an axis's values are compared."""
     if attribute.type in NUMBERS:
-        return f"DECIMAL({DIGITS}, {scale(attribute)})"
+        return decimal(*_size(attribute))
     return "VARCHAR" if attribute.type == "text" else attribute.type.upper()
 
 
 def key(attribute: Attribute, value: str, kind: str) -> str:
     """Return SQL for a value of SQL type ``kind`` as the axis compares it; NULL if it cannot."""
     if attribute.type in NUMBERS:
-        return number(value, kind, scale(attribute))
+        return number(value, kind, *_size(attribute))
     if attribute.type == "text":
         read = _text(value, kind)
     else:
@@ -91,8 +102,13 @@ def key(attribute: Attribute, value: str, kind: str) -> str:
     return f"CAST({read} AS {key_type(attribute)})"
 
 
-def number(value: str, kind: str, places: int) -> str:
-    """Return SQL for a number, to so many decimals; NULL if too large or none."""
+def decimal(digits: int, places: int) -> str:
+    """Return the DECIMAL of so many places that holds so many digits."""
+    return f"DECIMAL({FAST if digits <= FAST else DIGITS}, {places})"
+
+
+def number(value: str, kind: str, digits: int, places: int) -> str:
+    """Return SQL for a number of so many digits, to so many decimals; NULL if larger or none."""
     if kind == "BOOLEAN":
         value = f"CAST({value} AS TINYINT)"
     elif kind in REAL:
@@ -101,7 +117,9 @@ def number(value: str, kind: str, places: int) -> str:
         value = f"CASE WHEN {like(value, DIGIT)} THEN {_trimmed(value)} END"
     elif not is_of(kind, NUMERIC):
         value = "NULL"
-    return f"TRY_CAST({value} AS DECIMAL({DIGITS}, {places}))"
+    if not is_of(kind, NUMERIC) or kind in REAL:  # text is read right with room to spare only
+        value = f"TRY_CAST({value} AS {decimal(DIGITS, places)})"
+    return f"TRY_CAST({value} AS {decimal(digits, places)})"
 
 
 def double(value: str, kind: str, exact: str) -> str:
@@ -238,6 +256,16 @@ def written(value: Value) -> str:
     return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 
+def quanta_size(measure: Measure) -> tuple[int, int]:
+    """Return how many digits, and decimals, a measure's values are read to: for their quanta."""
+    places, _ = quanta(measure)
+    return len(str(_most(measure))) + 2 * places, places
+
+
+def _most(measure: Measure) -> int:
+    return int(max(abs(measure.low), abs(measure.high)) + 1)
+
+
 def quanta(measure: Measure) -> tuple[int, int]:
     """Return (places, step): a measure's quantum is step / 10^p, and values are read to ``places``.
 
@@ -247,7 +275,7 @@ def quanta(measure: Measure) -> tuple[int, int]:
     exact = _places(measure.quantum)
     step = int(measure.quantum * 10**exact)
     places = exact if step == 1 else exact + FINE
-    most = int(max(abs(measure.low), abs(measure.high)) + 1)
+    most = _most(measure)
     while places > exact + 1 and most * 10 ** (2 * places) >= 10**DIGITS:
         places -= 1
     if most * 10 ** (2 * places) >= 10**DIGITS:
@@ -275,7 +303,7 @@ def ends(measure: Measure) -> tuple[str, str]:
     """Return a measure's clip as SQL."""
     places, _ = quanta(measure)
     low, high = (
-        f"CAST('{end * 10**places // 1}e-{places}' AS DECIMAL({DIGITS}, {places}))"
+        f"CAST('{end * 10**places // 1}e-{places}' AS {decimal(*quanta_size(measure))})"
         for end in (measure.low, measure.high)
     )
     return low, high

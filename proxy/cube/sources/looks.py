@@ -44,10 +44,15 @@ OTHER = "another text"
 TYPE = "a type that is not read as this one"
 
 
-def look(value: str, kind: str, code: str, axis: str, attribute: Attribute | None = None) -> str:
-    """Return SQL for the look of a value whose ``code`` says that it is not read, else NULL."""
+def look(
+    value: str, kind: str, code: str, axis: str, attribute: Attribute | None = None
+) -> str | None:
+    """Return SQL for the look of a value whose ``code`` says that it is not read, else NULL.
+
+    None where all that is not read looks like ``TYPE``.
+    """
     if not is_of(kind, TEXTUAL):
-        return f"CASE WHEN {code} = {UNREADABLE} THEN {text(TYPE)} END"
+        return None
     if axis != "text":
         found = " ".join(
             f"WHEN {like(value, f'({pattern})')} THEN {text(name)}"

@@ -6,6 +6,7 @@ What every kind does with a call is here too: a function and its arguments, a va
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import pickle
 import resource
@@ -25,6 +26,8 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 QUICK = 0.1  # seconds after which a call lets others go first
 NICE = 10  # how much so
 SHARED = ("proxy.errors", tasks.__name__)  # modules of errors that the server knows
+# What statements import where they first need it; a worker can open no file then.
+LATER = ("numpy.fft", "numpy.ma", "numpy.random", "scipy.special")
 DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
@@ -86,6 +89,8 @@ def main(prepare: Callable[[Any], None], be: Callable[[socket.socket], None]) ->
     for number in (signal.SIGINT, signal.SIGTERM):  # the server decides
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    for name in LATER:
+        importlib.import_module(name)
     control = socket.socket(fileno=int(sys.argv[1]))
     (setup,) = receive(control)
     prepare(pickle.loads(setup))

@@ -332,8 +332,9 @@ def bins(attribute: Attribute, points: Sequence[Value | None]) -> list[int]:
 
 def _dense(index: Array, values: Array, shape: tuple[int, ...], binned: bool) -> Values:
     """Return values scattered to their cells, and the cells whose values differ."""
-    here = ~np.ma.getmaskarray(values)
-    plain = np.ma.getdata(values)
+    here, plain = np.ones(len(values), dtype=bool), values
+    if type(values) is not np.ndarray:  # masked, as something is NULL; else NumPy need not load it
+        here, plain = ~np.ma.getmaskarray(values), np.ma.getdata(values)
     if plain.dtype == object:  # strings have None instead of a mask
         here = here & np.array([value is not None for value in plain], dtype=bool)
     size = int(np.prod(shape, dtype=np.int64))

@@ -1,0 +1,75 @@
+"""Tables and lines where no terminal shows them: as rich prints them, without waiting for rich.
+
+Whatever is not printable ASCII is rich's to print: it knows how wide it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+WIDTH = 10_000  # places of what is piped
+GAP = 2  # places between columns
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of texts; a header says whether its column is set to the right."""
+
+    headers: Sequence[tuple[str, bool]]
+    lines: Sequence[Sequence[str]]
+
+    def __rich__(self) -> Table:
+        """Return it as rich prints it."""
+        from rich.table import Table
+
+        grid = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+        for header, right in self.headers:
+            grid.add_column(header, justify="right" if right else "left")
+        for line in self.lines:
+            grid.add_row(*line)
+        return grid
+
+    def plain(self) -> Iterator[str]:
+        """Yield its lines, if every character takes one place."""
+        rows = [[header for header, _ in self.headers], *self.lines]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        widths[-1] = max(widths[-1], 1)
+        for row in rows:
+            yield (" " * GAP).join(
+                cell.rjust(width) if right else cell.ljust(width)
+                for cell, width, (_, right) in zip(row, widths, self.headers, strict=True)
+            )
+
+
+class Printer(Protocol):
+    """What prints: rich's ``Console``, or ``Plain``."""
+
+    def print(self, what: Grid | str) -> None:
+        """Print a table or a line."""
+
+
+class Plain:
+    """Prints to what is no terminal."""
+
+    def print(self, what: Grid | str) -> None:
+        """Print a table or a line."""
+        lines = [what] if isinstance(what, str) else list(what.plain())
+        if all(line.isascii() and line.isprintable() and len(line) < WIDTH for line in lines):
+            click.echo("\n".join(lines))
+        else:
+            rich(WIDTH).print(what)
+
+
+def rich(width: int | None = None, stderr: bool = False) -> Console:
+    """Return a console of rich that prints texts as they are."""
+    from rich.console import Console
+
+    return Console(markup=False, highlight=False, emoji=False, width=width, stderr=stderr)

@@ -1,0 +1,71 @@
+"""Codes in words: what a record is on all axes, in as few integers of 64 bits as hold it.
+
+A word is kept, grouped and sorted faster than a column for each axis.  Each axis has a field of it,
+the first axis the most significant one, with the code in two's complement: so words of cells are
+in order as their codes are, and the highest bit of a field says that a rule was met there.
+Columns: w0, w1, ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proxy.cube.sources.coding import CLAMPED
+from proxy.domain import Attribute
+
+WORD = 63  # bits, as the sign stays 0
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Where the codes of each axis are: (word, shift, bits)."""
+
+    fields: tuple[tuple[int, int, int], ...]
+
+    @classmethod
+    def of(cls, axes: Sequence[Attribute]) -> Packing:
+        """Return the packing of some axes, in their order."""
+        words: list[list[int]] = []
+        for axis in axes:
+            lowest = 1 + CLAMPED - (len(axis.values) if axis.outside == "clamp" else 0)
+            bits = max(axis.size - 1, ~lowest).bit_length() + 1
+            if not words or sum(words[-1]) + bits > WORD:
+                words.append([])
+            words[-1].append(bits)
+        return cls(
+            tuple(
+                (w, sum(word[i + 1 :]), bits)
+                for w, word in enumerate(words)
+                for i, bits in enumerate(word)
+            )
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of the words."""
+        return [f"w{w}" for w in range(self.fields[-1][0] + 1)]
+
+    def words(self, codes: Sequence[str]) -> list[str]:
+        """Return SQL for the words, of that for the codes."""
+        parts: list[list[str]] = [[] for _ in self.names]
+        for code, (w, shift, bits) in zip(codes, self.fields, strict=True):
+            parts[w].append(f"(CAST({code} AS BIGINT) & {2**bits - 1}) * {2**shift}")
+        return [f"{' + '.join(each)} AS w{w}" for w, each in enumerate(parts)]
+
+    def code(self, i: int) -> str:
+        """Return SQL for the code of an axis."""
+        _, _, bits = self.fields[i]
+        return f"({self.cell(i)} - (({self.cell(i)} >> {bits - 1}) << {bits}))"
+
+    def cell(self, i: int) -> str:
+        """Return SQL for the code of an axis where no rule is met."""
+        w, shift, bits = self.fields[i]
+        return f"((w{w} >> {shift}) & {2**bits - 1})"
+
+    def met(self) -> str:
+        """Return the SQL condition that a rule is met on some axis."""
+        masks = [0] * len(self.names)
+        for w, shift, bits in self.fields:
+            masks[w] += 2 ** (shift + bits - 1)
+        return f"({' OR '.join(f'w{w} & {mask} <> 0' for w, mask in enumerate(masks))})"
