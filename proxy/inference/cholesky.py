@@ -11,11 +11,28 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dtrsv
+from scipy.linalg.blas import dtrsm, dtrsv
+from scipy.linalg.lapack import dpotrf
 
 Floats = NDArray[np.float64]
 
 CANCELLED = 2.0**-20  # a smaller complement has lost too many digits
+STEP = 512  # rows for which there is more room, at most
+
+
+def capacity(have: int, need: int) -> int:
+    """Return for how many rows to make room where more are needed than there is room for."""
+    return max(need, min(2 * have, have + STEP))
+
+
+def _factorised(matrix: Floats) -> tuple[Floats, int]:
+    """Return L of the first rows, and their number: those whose complements are not lost."""
+    factor, failed = dpotrf(matrix, lower=1)
+    count = failed - 1 if failed else len(matrix)
+    lost = np.flatnonzero(np.diagonal(factor)[:count] ** 2 <= CANCELLED)
+    if failed or len(lost):
+        return _factorised(matrix[: (first := min([*lost, count])), :first])
+    return np.tril(factor), count
 
 
 class Cholesky:
@@ -23,13 +40,13 @@ class Cholesky:
 
     def __init__(self) -> None:
         self.size = 0
-        self._factor = np.zeros((16, 16), order="F")
+        self._factor = np.eye(16, order="F")  # beyond L it is the identity
         self._scale = np.zeros(16)
 
     def solve(self, right: Floats) -> Floats:
         """Return A⁻¹ · right [size]."""
         scale = self._scale[: self.size]
-        return scale * self._back(self._forward(scale * right), transposed=True)
+        return scale * self._back(self._forward((scale * right)[:, None]), transposed=True)[:, 0]
 
     def _forward(self, right: Floats) -> Floats:
         return self._back(right, transposed=False)
@@ -37,44 +54,48 @@ class Cholesky:
     def _back(self, right: Floats, *, transposed: bool) -> Floats:
         if not self.size:
             return right
-        part = self._factor[: self.size, : self.size]
-        if self.size < len(self._factor):  # BLAS wants whole columns: pad with the identity
-            padded = np.zeros(len(self._factor))
-            padded[: self.size] = right
-            return np.asarray(
-                dtrsv(self._factor, padded, lower=1, trans=int(transposed))[: self.size]
-            )
-        return np.asarray(dtrsv(part, right, lower=1, trans=int(transposed)))
+        padded = np.zeros((len(self._factor), right.shape[1]), order="F")  # BLAS: whole columns
+        padded[: self.size] = right
+        if right.shape[1] == 1:
+            solved = dtrsv(self._factor, padded[:, 0], lower=1, trans=int(transposed))[:, None]
+        else:
+            solved = dtrsm(1.0, self._factor, padded, lower=1, trans_a=int(transposed))
+        return np.asarray(solved[: self.size])
 
-    def append(self, column: Floats, diagonal: float, schur: Callable[[], float]) -> bool:
-        """Add a row: A's new column [size], its diagonal, and where floats are not enough its
-        Schur complement, known better.
+    def append(self, columns: Floats, square: Floats, schur: Callable[[], float]) -> int:
+        """Add rows: A's new columns [size, k], and those of the new rows themselves [k, k].
 
-        Returns False, and adds nothing, where the complement is lost in rounding.
+        Returns how many were added: those before the first whose Schur complement floats are not
+        enough for.  Of the first of all, ``schur`` knows it better; it is then added alone, or
+        not at all where its complement is lost in rounding.
         """
-        if not (np.isfinite(diagonal) and diagonal > 0):
-            return False
-        scale = 1 / np.sqrt(diagonal)
-        row = self._forward(self._scale[: self.size] * column * scale)
-        rest = 1 - float(row @ row)  # the complement, of a unit diagonal
-        if not rest > CANCELLED:
-            rest = schur() / diagonal
-        if not rest > 2.0**-60:
-            return False
-        if self.size == len(self._factor):
-            grown = np.zeros((2 * self.size, 2 * self.size), order="F")
-            grown[: self.size, : self.size] = self._factor
+        diagonal = np.diagonal(square)
+        usable = np.isfinite(diagonal) & (diagonal > 0)
+        count = len(usable) if usable.all() else int(usable.argmin())
+        scale = 1 / np.sqrt(diagonal[:count])
+        rows = self._forward(self._scale[: self.size, None] * columns[:, :count] * scale)
+        # the complement, of a unit diagonal, and then its own factor
+        rest = square[:count, :count] * scale * scale[:, None] - rows.T @ rows
+        factor, count = _factorised(rest)
+        if not count and len(rest) and (known := schur() / diagonal[0]) > 2.0**-60:
+            factor, count = np.sqrt([[known]]), 1
+        size, new = self.size, self.size + count
+        self._grow(new)
+        self._factor[size:new, :size] = rows.T[:count]
+        self._factor[size:new, size:new] = factor
+        self._scale[size:new] = scale[:count]
+        self.size = new
+        return count
+
+    def _grow(self, size: int) -> None:
+        """Make room."""
+        have = self.size
+        if size > len(self._factor):
+            room = capacity(len(self._factor), size)
+            grown = np.eye(room, order="F")
+            grown[:have, :have] = self._factor[:have, :have]
             self._factor = grown
-            self._scale = np.concatenate([self._scale, np.zeros(self.size)])
-        if not self.size:
-            np.fill_diagonal(self._factor, 1.0)
-        size = self.size
-        self._factor[size, :size] = row
-        self._factor[size, size] = np.sqrt(rest)
-        self._factor[size + 1 :, size + 1 :][np.diag_indices(len(self._factor) - size - 1)] = 1.0
-        self._scale[size] = scale
-        self.size += 1
-        return True
+            self._scale = np.concatenate([self._scale[:have], np.zeros(room - have)])
 
     def truncate(self, size: int) -> None:
         """Forget the rows from ``size`` on."""

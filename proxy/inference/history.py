@@ -23,7 +23,7 @@ Source: Xiao & Xiong, Theorem 3.1 with the generalized inverse of its footnote (
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from operator import lshift, mul
 
@@ -44,7 +44,7 @@ from proxy.inference.estimator import (
 from proxy.inference.families.singles import Singles
 from proxy.inference.families.together import Together
 from proxy.inference.family import Family
-from proxy.inference.products import Products, Stack, Structure, exact, stack, structure, wrap
+from proxy.inference.products import Products, Stack, Structure, gram, stack, structure, wrap
 from proxy.inference.query import LinearQuery
 from proxy.inference.remembered import GoodEnough, Remembered, rows_of
 from proxy.inference.space import Space
@@ -53,8 +53,12 @@ DENSE_ROWS, DENSE_FAMILY_ROWS = 2000, 600  # in the dense system; the last that 
 DENSE_FAMILY = 128  # a larger family is used alone
 DENSE_CELLS = 2**22  # coefficients of a row: so is one of more
 FAMILY_CELLS = 2**19  # coefficients of all rows of a family: more would take seconds
+PANEL = 512  # rows that enter the dense system together
 STEPS = 5  # of refinement
 FINEST, COARSEST = 2.0**-47, 2.0**-30  # of the bias, per record: enough, and the most there may be
+
+Measured = tuple[Family, float, Sequence[int] | None]  # with its noise scale, and answers
+Row = tuple[LinearQuery, int, Fraction]  # with its number, and the grid of its answer
 
 
 class History:
@@ -95,30 +99,40 @@ class History:
 
         ``scale`` and ``answers`` are in units of the family's grid.
         """
-        if not (0 < scale < np.inf):
-            raise ValueError(f"need a positive finite scale, not {scale}")
-        self._forget()
-        block = MeasuredFamily(family, len(self), scale)
-        self.blocks.append(block)
-        self._rates += [1 / scale] * family.rows
-        self.answers += list(answers) if answers is not None else [0] * family.rows
-        if answers is not None:
-            self.good_enough.measured(len(self))
-        if self._fits(family):
-            for index, number in enumerate(block.rows):
-                self._append_row(family.row(index), number, family.grid)
-        elif family.rows == 1:
-            self.singles.add_row(family.row(0), block.start, family.grid)
-        else:
-            self.singles.add_family(block)
-        self.together.add(block)
-        return block
+        return self.extend([(family, scale, answers)])[0]
 
-    def _fits(self, family: Family) -> bool:
-        """Return whether the rows of a family are to enter the dense system, one by one."""
+    def extend(self, measured: Iterable[Measured]) -> list[MeasuredFamily]:
+        """Add families in turn: many at once cost far less than one by one."""
+        blocks: list[MeasuredFamily] = []
+        rows: list[Row] = []  # for the dense system
+        self._forget()
+        for family, scale, answers in measured:
+            if not (0 < scale < np.inf):
+                raise ValueError(f"need a positive finite scale, not {scale}")
+            block = MeasuredFamily(family, len(self), scale)
+            self.blocks.append(block)
+            self._rates += [1 / scale] * family.rows
+            self.answers += list(answers) if answers is not None else [0] * family.rows
+            if answers is not None:
+                self.good_enough.measured(len(self))
+            if self._fits(family, len(rows)):
+                own = ((family.row(i), number) for i, number in enumerate(block.rows))
+                rows += [(query, number, family.grid) for query, number in own if not query.zero]
+            elif family.rows == 1:
+                self.singles.add_row(family.row(0), block.start, family.grid)
+            else:
+                self.singles.add_family(block)
+            self.together.add(block)
+            blocks.append(block)
+        for start in range(0, len(rows), PANEL):
+            self._append_rows(rows[start : start + PANEL])
+        return blocks
+
+    def _fits(self, family: Family, waiting: int) -> bool:
+        """Return whether the rows of a family are to enter the dense system, behind others."""
         cells = family.cells
         most = DENSE_ROWS if family.rows == 1 else DENSE_FAMILY_ROWS
-        if family.rows > DENSE_FAMILY or len(self._dense.number) + family.rows > most:
+        if family.rows > DENSE_FAMILY or len(self._dense.number) + waiting + family.rows > most:
             return False
         if cells > (FAMILY_CELLS if family.rows > 1 else DENSE_CELLS):
             return False
@@ -173,61 +187,78 @@ class History:
         dense.others = []
         self._weights.truncate(0)
         for place, own in zip(others, coordinates, strict=True):
-            self._join_dependent(place, own)
+            self._weigh(place, own)
 
-    def _append_row(self, query: LinearQuery, number: int, grid: Fraction) -> None:
-        if query.zero:
-            return
-        self.singles.add_row(query, number, grid)
-        dense = self._dense
-        products, norm = self._products(query), query.dot(query)
-        place = len(dense.number)
-        dense.number.append(number)
-        dense.unit.append(int(query.grid / grid))
-        dense.reach.append(float(query.sensitivity))
-        self._norms = np.append(self._norms[:place], math.sqrt(norm))
-        if self._join(place, products, norm):
+    def _append_rows(self, rows: Sequence[Row]) -> None:
+        """Add rows to the dense system.
+
+        A row that floats cannot tell from the others has a place there, and is used alone only.
+        """
+        dense, first = self._dense, len(self._dense.number)
+        for place, (query, number, grid) in enumerate(rows, first):
+            self.singles.add_row(query, number, grid)
             key = structure(query)
             if key not in self._stacks:
                 self._stacks[key] = stack(query)
             self._stacks[key].append(place, query)
-        else:  # floats cannot tell it from the others: it is used alone only
-            dense.truncate(place)
+            dense.number.append(number)
+            dense.unit.append(int(query.grid / grid))
+            dense.reach.append(float(query.sensitivity))
+        queries = {place: query for place, (query, _, _) in enumerate(rows, first)}
+        products = gram(self._stacks.values(), queries, self._independence.primes)
+        norms = np.sqrt(np.diagonal(products.real[first:]))
+        self._norms = np.concatenate([self._norms[:first], norms])
+        start, width = 0, len(rows)
+        while start < len(rows):
+            done = self._join(first, products, range(start, min(start + width, len(rows))))
+            start, width = start + done, 2 * width if done == width else 1
 
-    def _join(self, place: int, products: Products, norm: int) -> bool:
-        """Put a row among the independent or the dependent ones; False where floats cannot."""
-        dense = self._dense
-        column = products[dense.basis]
-        rank, others = len(dense.basis), len(dense.others)
-        independent = self._independence.append(column.residues, norm)
-        if independent is None:
-            return False
-        if not independent:
-            coordinates = self._coordinates(column)
-            if coordinates is None or not self._join_dependent(place, coordinates):
-                return False
-            dense.cross.grow(rank, others + 1)
-            dense.cross.put((slice(rank), others), column)
-            return True
-        if not self._triangle.append(column.real, float(norm), lambda: self._schur(column, norm)):
-            self._independence.truncate(rank)
-            return False
-        dense.gram.grow(rank + 1, rank + 1)
-        dense.gram.put((rank, slice(rank)), column)
-        dense.gram.put((slice(rank), rank), column)
-        dense.gram.put((rank, slice(rank, rank + 1)), exact([norm], ()))
-        dense.cross.grow(rank + 1, others)
-        dense.cross.put((rank, slice(others)), products[dense.others])
-        dense.basis.append(place)
-        return True
+    def _join(self, first: int, products: Products, columns: range) -> int:
+        """Put rows, with these columns of products, among the independent or the dependent ones.
 
-    def _schur(self, column: Products, norm: int) -> float:
+        Returns how many were looked at; the next needs those before it to have been joined.
+        """
+        dense, rank = self._dense, len(self._dense.basis)
+        own = products[dense.basis, columns.start : columns.stop]
+        places = slice(first + columns.start, first + columns.stop)
+        inner = products[places, columns.start : columns.stop]
+        kinds = self._independence.append(own.residues, inner.residues)
+        new = [i for i, kind in enumerate(kinds) if kind]
+        count = 0
+        if new:
+            count = self._triangle.append(
+                own.real[:, new],
+                inner.real[np.ix_(new, new)],
+                lambda: self._schur(own[:, new[0]], inner[new[0], new[0]]),
+            )
+        done = len(columns) if count == len(new) else new[count] if count else new[0] + 1
+        joined = new[:count]
+        self._independence.truncate(rank + count)
+        dense.gram.grow(rank + count, rank + count)
+        dense.gram.put((slice(rank), slice(rank, rank + count)), own[:, joined])
+        dense.gram.put((slice(rank, rank + count), slice(rank)), own[:, joined].transposed)
+        both = slice(rank, rank + count)
+        dense.gram.put((both, both), inner[np.ix_(joined, joined)])
+        dense.cross.grow(rank + count, len(dense.others))
+        beside = products[dense.others, columns.start : columns.stop][:, joined]
+        dense.cross.put((both, slice(len(dense.others))), beside.transposed)
+        dense.basis += [places.start + i for i in joined]
+        for i in range(done):
+            if kinds[i] is False:
+                column = products[dense.basis, columns.start + i]
+                coordinates, others = self._coordinates(column), len(dense.others)
+                if coordinates is not None and self._weigh(places.start + i, coordinates):
+                    dense.cross.grow(rank + count, others + 1)
+                    dense.cross.put((slice(rank + count), others), column)
+        return done
+
+    def _schur(self, column: Products, norm: Products) -> float:
         """Return ⟨q, q⟩ - column · coordinates where q is nearly dependent; 0 where it is lost."""
         coordinates = self._coordinates(column)
         if coordinates is None:
             return 0.0
-        rough = float(norm) - float(column.real @ coordinates)
-        size = float(norm) + float(np.abs(column.real) @ np.abs(coordinates))
+        rough = float(norm.real) - float(column.real @ coordinates)
+        size = float(norm.real) + float(np.abs(column.real) @ np.abs(coordinates))
         largest = float(np.abs(coordinates).max(initial=0.0))
         k = _fixed_point(largest, abs(rough) + size * (len(coordinates) + 4) * 2.0**-51)
         if k is None:
@@ -237,9 +268,10 @@ class History:
         if not float(moved) < 2**62:
             return 0.0
         total = int((column.wrapped * fixed).sum())
-        return math.ldexp(int(wrap((norm << k) - total)), -k)
+        return math.ldexp(int(wrap((int(norm.wrapped) << k) - total)), -k)
 
-    def _join_dependent(self, place: int, coordinates: Floats) -> bool:
+    def _weigh(self, place: int, coordinates: Floats) -> bool:
+        """Add a dependent row; False where floats cannot."""
         dense = self._dense
         weighted = coordinates / self._omega(dense.basis) ** 2
         column = dense.transform @ weighted
@@ -248,7 +280,7 @@ class History:
         def schur() -> float:
             return diagonal - float(column @ self._weights.solve(column))
 
-        if not self._weights.append(column, diagonal, schur):
+        if not self._weights.append(column[:, None], np.array([[diagonal]]), schur):
             return False
         dense.add_other(place, coordinates)
         return True
@@ -262,7 +294,7 @@ class History:
     def _products(self, query: LinearQuery) -> Products:
         """Return the inner products of a query with every row of the dense system."""
         primes = self._independence.primes
-        found = Products.empty(len(self._dense.number), len(primes))
+        found = Products.empty(len(primes), len(self._dense.number))
         for rows in self._stacks.values():
             if rows.numbers:
                 found.put(rows.numbers, rows.products(query, primes))

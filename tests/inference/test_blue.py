@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+import proxy.inference.cholesky as cholesky_module
 import proxy.inference.history as history_module
 from proxy.experiment.blue import blue
 from proxy.inference.estimator import omega
@@ -120,6 +121,84 @@ def test_a_longer_history_is_the_dense_solution_too(every):
         dense, best = blue(h, w, y, cell), history.estimators(query_of(cell, space))[0]
         assert best.variance == pytest.approx(dense.variance, rel=1e-9)
         assert history.estimate(best) == pytest.approx(dense.estimate, rel=1e-9)
+
+
+def same(one, two):
+    """Assert that two histories have the same rows, and say the same of them."""
+    assert (one._dense.number, one._dense.unit) == (two._dense.number, two._dense.unit)
+    assert (one._dense.basis, one._dense.others) == (two._dense.basis, two._dense.others)
+    rank, others = one.rank, len(one._dense.others)
+    for name in ("real", "wrapped"):
+        left, right = (
+            [getattr(m, name) for m in (h._dense.gram, h._dense.cross)] for h in (one, two)
+        )
+        assert (left[0][:rank, :rank] == right[0][:rank, :rank]).all()
+        assert (left[1][:rank, :others] == right[1][:rank, :others]).all()
+    assert np.allclose(one._dense.transform, two._dense.transform, rtol=1e-8, atol=1e-8)
+    assert one._norms == pytest.approx(two._norms)
+    for left, right in ((one._triangle, two._triangle), (one._weights, two._weights)):
+        sides = np.random.default_rng(1).normal(size=left.size)
+        assert left.solve(sides) == pytest.approx(right.solve(sides), rel=1e-6, abs=1e-9)
+
+
+@given(matrices, st.data())
+def test_rows_together_are_as_rows_in_turn(rows, data):
+    """
+    Rows read at once, some of them planned later, are those of a history that followed them.
+    """
+    space, first = Space((5, 10**9)), data.draw(st.integers(0, 9))
+    scales = data.draw(arrays(np.float64, len(rows), elements=st.floats(0.2, 30)))
+    measured = [
+        (Family(query_of(row, space)), scale, [i])
+        for i, (row, scale) in enumerate(zip(rows, scales, strict=True))
+    ]
+    one, two = History(space, records=100), History(space, records=100)
+    for each in measured:
+        one.append(*each)
+    two.extend(measured[:first])
+    two.extend(measured[first:])
+    same(one, two)
+    wanted = query_of(data.draw(arrays(np.int64, 5, elements=st.integers(-3, 3))), space)
+    found = [[(e.variance, h.estimate(e)) for e in h.estimators(wanted)] for h in (one, two)]
+    assert np.allclose(*found, rtol=1e-6, atol=1e-6)
+
+
+def test_many_rows_together_are_as_rows_in_turn(monkeypatch):
+    """
+    500 rows, in panels that end within them: conjunctions, repeats, tied rows, families beside, and
+    rows that floats nearly lose, at the beginning and in the midst.
+    """
+    monkeypatch.setattr(history_module, "PANEL", 130)
+    monkeypatch.setattr(cholesky_module, "CANCELLED", 2.0**-8)
+    rng, space = np.random.default_rng(8), Space((1000, 60, 6))
+    total = LinearQuery.count(space)
+    labels = np.arange(6, dtype=np.int32)
+
+    def value(i):
+        return LinearQuery.count(space, Factor((0,), np.eye(1, 1000, i, dtype=np.int64)[0]))
+
+    asked = [total, total - value(0), total + value(0) * 2]
+    for i in range(500):
+        if i % 50 == 7:
+            asked.append(total - value(i) * int(rng.integers(1, 3)))
+        elif i % 10 == 3:
+            asked.append(asked[rng.integers(len(asked))] * int(rng.integers(1, 4)))
+        elif i % 5 == 0:
+            asked.append(LinearQuery.count(space, Factor((1, 2), rng.integers(0, 2, (60, 6)))))
+        else:
+            axes = rng.choice(3, rng.integers(1, 4), replace=False).tolist()
+            parts = [Factor((a,), rng.integers(0, 2, space.sizes[a])) for a in axes]
+            asked.append(LinearQuery.count(space, *parts) * Fraction(1, 3))
+    measured = [(Family(query), float(rng.uniform(1, 50)), [i]) for i, query in enumerate(asked)]
+    measured[150:150] = [(Family(total, (2,), labels, 6), 3.0, range(6))]
+    one, two = History(space, records=10**6), History(space, records=10**6)
+    for each in measured:
+        one.append(*each)
+    blocks = two.extend(measured)
+    assert [block.start for block in blocks] == [block.start for block in one.blocks]
+    assert len(one._dense.others) > 50
+    assert one.rank > 300
+    same(one, two)
 
 
 @pytest.mark.slow
