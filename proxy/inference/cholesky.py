@@ -21,8 +21,8 @@ STEP = 512  # rows for which there is more room, at most
 
 
 def capacity(have: int, need: int) -> int:
-    """Return for how many rows to make room where more are needed than there is room for."""
-    return max(need, min(2 * have, have + STEP))
+    """Return for how many rows to have room, where there is room for some and more are needed."""
+    return have if need <= have else max(need, min(2 * have, have + STEP))
 
 
 def _factorised(matrix: Floats) -> tuple[Floats, int]:
@@ -32,7 +32,7 @@ def _factorised(matrix: Floats) -> tuple[Floats, int]:
     lost = np.flatnonzero(np.diagonal(factor)[:count] ** 2 <= CANCELLED)
     if failed or len(lost):
         return _factorised(matrix[: (first := min([*lost, count])), :first])
-    return np.tril(factor), count
+    return factor, count
 
 
 class Cholesky:
@@ -80,19 +80,19 @@ class Cholesky:
         if not count and len(rest) and (known := schur() / diagonal[0]) > 2.0**-60:
             factor, count = np.sqrt([[known]]), 1
         size, new = self.size, self.size + count
-        self._grow(new)
+        self.reserve(new)
         self._factor[size:new, :size] = rows.T[:count]
         self._factor[size:new, size:new] = factor
         self._scale[size:new] = scale[:count]
         self.size = new
         return count
 
-    def _grow(self, size: int) -> None:
-        """Make room."""
-        have = self.size
-        if size > len(self._factor):
-            room = capacity(len(self._factor), size)
-            grown = np.eye(room, order="F")
+    def reserve(self, size: int) -> None:
+        """Make room for so many rows."""
+        have, room = self.size, capacity(len(self._factor), size)
+        if room > len(self._factor):
+            grown = np.zeros((room, room), order="F")
+            np.fill_diagonal(grown, 1.0)
             grown[:have, :have] = self._factor[:have, :have]
             self._factor = grown
             self._scale = np.concatenate([self._scale[:have], np.zeros(room - have)])

@@ -68,6 +68,10 @@ class Gram:
         self.real: Floats = np.zeros((16, 16))
         self.wrapped: Integers = np.zeros((16, 16), dtype=np.int64)
 
+    def reserve(self, size: int) -> None:
+        """Make room for so many rows and columns."""
+        self.grow(size, size)
+
     def grow(self, rows: int, columns: int) -> None:
         """Make room."""
         have = self.real.shape

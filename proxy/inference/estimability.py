@@ -81,12 +81,7 @@ class ModularBasis:
         Their complement is L D Lᵀ: ``inverse`` is this L⁻¹ [k, k], ``pivots`` are this D⁻¹ [k].
         """
         rank, new = self.rank, self.rank + len(pivots)
-        if new > len(self._factor):
-            room = capacity(len(self._factor), new)
-            grown = np.zeros((room, room))
-            grown[:rank, :rank] = self._factor[:rank, :rank]
-            self._factor = grown
-            self._pivots = np.concatenate([self._pivots[:rank], np.zeros(room - rank, np.int64)])
+        self.reserve(new)
         start = rank - rank % BLOCK
         block = self._factor[start:rank, start:rank].astype(np.int64) % self.prime
         beside = self._times(scaled[start:].T, _limbs(block))
@@ -97,13 +92,22 @@ class ModularBasis:
         self._pivots[rank:new] = pivots
         self.rank = new
 
+    def reserve(self, rank: int) -> None:
+        """Make room for so many rows."""
+        have, room = self.rank, capacity(len(self._factor), rank)
+        if room > len(self._factor):
+            grown = np.zeros((room, room))
+            grown[:have, :have] = self._factor[:have, :have]
+            self._factor = grown
+            self._pivots = np.concatenate([self._pivots[:have], np.zeros(room - have, np.int64)])
+
     def truncate(self, rank: int) -> None:
         """Forget the rows from ``rank`` on."""
         self.rank = min(self.rank, rank)
 
     def _floats(self, values: Integers) -> Floats:
         """Return the same modulo the prime, as floats nearest to 0."""
-        return np.where(values > self.prime // 2, values - self.prime, values).astype(np.float64)
+        return (values - self.prime * (values > self.prime // 2)).astype(np.float64)
 
     def _times(self, matrix: Floats, limbs: Floats) -> Integers:
         """Return matrix · vectors modulo the prime, exactly, from the limbs of the vectors."""
@@ -167,6 +171,11 @@ class Independence:
         for basis, own, pivot, inverse in zip(self._bases, scaled, pivots, inverses, strict=True):
             basis.append(own[:, added], pivot[added], inverse[np.ix_(added, added)])
         return kinds
+
+    def reserve(self, rank: int) -> None:
+        """Make room for so many independent rows."""
+        for basis in self._bases:
+            basis.reserve(rank)
 
     def truncate(self, rank: int) -> None:
         """Forget the independent rows from ``rank`` on."""

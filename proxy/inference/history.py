@@ -44,7 +44,7 @@ from proxy.inference.estimator import (
 from proxy.inference.families.singles import Singles
 from proxy.inference.families.together import Together
 from proxy.inference.family import Family
-from proxy.inference.products import Products, Stack, Structure, gram, stack, structure, wrap
+from proxy.inference.products import Products, Stack, Structure, block, gram, stack, structure, wrap
 from proxy.inference.query import LinearQuery
 from proxy.inference.remembered import GoodEnough, Remembered, rows_of
 from proxy.inference.space import Space
@@ -54,6 +54,7 @@ DENSE_FAMILY = 128  # a larger family is used alone
 DENSE_CELLS = 2**22  # coefficients of a row: so is one of more
 FAMILY_CELLS = 2**19  # coefficients of all rows of a family: more would take seconds
 PANEL = 512  # rows that enter the dense system together
+SPARE = 32  # rows that there is room for behind them
 STEPS = 5  # of refinement
 FINEST, COARSEST = 2.0**-47, 2.0**-30  # of the bias, per record: enough, and the most there may be
 
@@ -124,6 +125,9 @@ class History:
                 self.singles.add_family(block)
             self.together.add(block)
             blocks.append(block)
+        room = min(self.rank + len(rows) + SPARE, DENSE_ROWS)
+        for each in (self._independence, self._triangle, self._dense.gram):
+            each.reserve(room)
         for start in range(0, len(rows), PANEL):
             self._append_rows(rows[start : start + PANEL])
         return blocks
@@ -219,7 +223,7 @@ class History:
         Returns how many were looked at; the next needs those before it to have been joined.
         """
         dense, rank = self._dense, len(self._dense.basis)
-        own = products[dense.basis, columns.start : columns.stop]
+        own = products[block(dense.basis, columns)]
         places = slice(first + columns.start, first + columns.stop)
         inner = products[places, columns.start : columns.stop]
         kinds = self._independence.append(own.residues, inner.residues)
@@ -232,17 +236,17 @@ class History:
                 lambda: self._schur(own[:, new[0]], inner[new[0], new[0]]),
             )
         done = len(columns) if count == len(new) else new[count] if count else new[0] + 1
-        joined = new[:count]
+        joined, every, both = new[:count], slice(rank + count), slice(rank, rank + count)
         self._independence.truncate(rank + count)
-        dense.gram.grow(rank + count, rank + count)
-        dense.gram.put((slice(rank), slice(rank, rank + count)), own[:, joined])
-        dense.gram.put((slice(rank, rank + count), slice(rank)), own[:, joined].transposed)
-        both = slice(rank, rank + count)
-        dense.gram.put((both, both), inner[np.ix_(joined, joined)])
-        dense.cross.grow(rank + count, len(dense.others))
-        beside = products[dense.others, columns.start : columns.stop][:, joined]
-        dense.cross.put((both, slice(len(dense.others))), beside.transposed)
         dense.basis += [places.start + i for i in joined]
+        dense.gram.grow(rank + count, rank + count)
+        chosen = [columns.start + i for i in joined]
+        beside = products[block(dense.basis, chosen)]
+        dense.gram.put((every, both), beside)
+        dense.gram.put((both, every), beside.transposed)
+        dense.cross.grow(rank + count, len(dense.others))
+        beside = products[block(dense.others, chosen)]
+        dense.cross.put((both, slice(len(dense.others))), beside.transposed)
         for i in range(done):
             if kinds[i] is False:
                 column = products[dense.basis, columns.start + i]

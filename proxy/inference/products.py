@@ -148,8 +148,16 @@ def gram(
             numbers = others.numbers[bisect_left(others.numbers, first) :]
             if rows.numbers and numbers:
                 part = _gram(rows, others, [new[n] for n in numbers], primes)
-                found.put(np.ix_(np.array(rows.numbers), np.array(numbers) - first), part)
+                found.put(block(rows.numbers, [n - first for n in numbers]), part)
     return found
+
+
+def block(rows: Sequence[int], columns: Sequence[int]) -> Any:
+    """Return the index of some rows, and some columns, in ascending order."""
+    sides = [np.array(rows, dtype=np.intp), np.array(columns, dtype=np.intp)]
+    if any(len(s) and s[-1] - s[0] >= len(s) for s in sides):
+        return np.ix_(*sides)
+    return tuple(slice(s[0], s[-1] + 1) if len(s) else slice(0) for s in sides)  # far faster
 
 
 def _gram(
