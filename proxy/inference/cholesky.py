@@ -17,6 +17,7 @@ from scipy.linalg.lapack import dpotrf
 Floats = NDArray[np.float64]
 
 CANCELLED = 2.0**-20  # a smaller complement has lost too many digits
+BLOCK = 256  # rows that are solved for together
 STEP = 512  # rows for which there is more room, at most
 
 
@@ -46,21 +47,27 @@ class Cholesky:
     def solve(self, right: Floats) -> Floats:
         """Return A⁻¹ · right [size]."""
         scale = self._scale[: self.size]
-        return scale * self._back(self._forward((scale * right)[:, None]), transposed=True)[:, 0]
+        return scale * self._back(self._back(scale * right), transposed=True)
 
-    def _forward(self, right: Floats) -> Floats:
-        return self._back(right, transposed=False)
-
-    def _back(self, right: Floats, *, transposed: bool) -> Floats:
+    def _back(self, right: Floats, *, transposed: bool = False) -> Floats:
+        """Return L⁻¹ · right [size], or that of its transpose."""
         if not self.size:
             return right
-        padded = np.zeros((len(self._factor), right.shape[1]), order="F")  # BLAS: whole columns
+        padded = np.zeros(len(self._factor))  # BLAS wants whole columns
         padded[: self.size] = right
-        if right.shape[1] == 1:
-            solved = dtrsv(self._factor, padded[:, 0], lower=1, trans=int(transposed))[:, None]
-        else:
-            solved = dtrsm(1.0, self._factor, padded, lower=1, trans_a=int(transposed))
+        solved = dtrsv(self._factor, padded, lower=1, trans=int(transposed))
         return np.asarray(solved[: self.size])
+
+    def _forward(self, right: Floats) -> Floats:
+        """Return L⁻¹ · right [size, k]."""
+        if right.shape[1] == 1:
+            return self._back(right[:, 0])[:, None]
+        solved = np.empty_like(right)
+        for start in range(0, self.size, BLOCK):
+            here, before = slice(start, min(start + BLOCK, self.size)), slice(start)
+            rest = right[here] - self._factor[here, before] @ solved[before]
+            solved[here] = dtrsm(1.0, self._factor[here, here], rest, lower=1)
+        return solved
 
     def append(self, columns: Floats, square: Floats, schur: Callable[[], float]) -> int:
         """Add rows: A's new columns [size, k], and those of the new rows themselves [k, k].

@@ -70,7 +70,7 @@ class ModularBasis:
             here, before = slice(start, min(start + BLOCK, self.rank)), slice(start)
             known = self._times(self._factor[here, before], limbs[before])
             rest = _limbs((products[here] - known) % self.prime)
-            reduced[here] = self._times(self._factor[here, here], rest)
+            reduced[here] = self._times(self._factor[here, here], rest) % self.prime
             limbs[here] = _limbs(reduced[here])
         scaled = self._floats(reduced * self._pivots[: self.rank, None] % self.prime)
         return scaled, (inner - self._times(scaled.T, limbs)) % self.prime
@@ -84,7 +84,7 @@ class ModularBasis:
         self.reserve(new)
         start = rank - rank % BLOCK
         block = self._factor[start:rank, start:rank].astype(np.int64) % self.prime
-        beside = self._times(scaled[start:].T, _limbs(block))
+        beside = self._times(scaled[start:].T, _limbs(block)) % self.prime
         beside = -self._times(self._floats(inverse), _limbs(beside)) % self.prime
         self._factor[rank:new, :start] = scaled[:start].T
         self._factor[rank:new, start:rank] = self._floats(beside)
@@ -110,13 +110,13 @@ class ModularBasis:
         return (values - self.prime * (values > self.prime // 2)).astype(np.float64)
 
     def _times(self, matrix: Floats, limbs: Floats) -> Integers:
-        """Return matrix · vectors modulo the prime, exactly, from the limbs of the vectors."""
-        total = np.zeros((len(matrix), limbs.shape[1]), dtype=np.int64)
-        for start in range(0, len(limbs), TERMS):
+        """Return what is matrix · vectors modulo the prime, from the limbs of the vectors."""
+        total = (matrix[:, :TERMS] @ limbs[:TERMS]).astype(np.int64)
+        for start in range(TERMS, len(limbs), TERMS):
             terms = slice(start, start + TERMS)
             total += (matrix[:, terms] @ limbs[terms]).astype(np.int64)
-        low, high = np.hsplit(total, 2)
-        return ((high % self.prime << LIMB) + low) % self.prime
+        count = limbs.shape[1] // 2
+        return (total[:, count:] % self.prime << LIMB) + total[:, :count]
 
 
 def _limbs(vectors: Integers) -> Floats:

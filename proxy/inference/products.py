@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Protocol
 
 import numpy as np
@@ -52,7 +53,10 @@ class Products:
     def whole(real: Floats, primes: Sequence[int]) -> Products:
         """Return products that are whole numbers below 2**53."""
         wrapped = real.astype(np.int64)
-        return Products(real, np.stack([wrapped % prime for prime in primes]), wrapped)
+        residues = np.empty((len(primes), *real.shape), dtype=np.int64)
+        for prime, out in zip(primes, residues, strict=True):
+            np.remainder(wrapped, prime, out=out)
+        return Products(real, residues, wrapped)
 
     @staticmethod
     def columns(each: Sequence[Products]) -> Products:
@@ -136,19 +140,23 @@ def stack(query: LinearQuery) -> Stack:
 
 
 def gram(
-    stacks: Iterable[Stack], new: Mapping[int, LinearQuery], primes: Sequence[int]
+    stacks: Collection[Stack], new: Mapping[int, LinearQuery], primes: Sequence[int]
 ) -> Products:
     """Return the inner products of all stacked rows with the last of them, [rows, new].
 
     ``new`` has the queries of the last, by place.
     """
-    first, found = min(new), Products.empty(len(primes), max(new) + 1, len(new))
-    for rows in stacks:
-        for others in stacks:
-            numbers = others.numbers[bisect_left(others.numbers, first) :]
-            if rows.numbers and numbers:
-                part = _gram(rows, others, [new[n] for n in numbers], primes)
-                found.put(block(rows.numbers, [n - first for n in numbers]), part)
+    parts = []
+    for rows, others in product(stacks, repeat=2):
+        last = others.numbers[bisect_left(others.numbers, min(new)) :]
+        if rows.numbers and last:
+            part = _gram(rows, others, [new[number] for number in last], primes)
+            parts.append((rows.numbers, [number - min(new) for number in last], part))
+    if len(parts) == 1:
+        return parts[0][2]
+    found = Products.empty(len(primes), max(new) + 1, len(new))
+    for places, columns, part in parts:
+        found.put(block(places, columns), part)
     return found
 
 
