@@ -45,28 +45,31 @@ class Cholesky:
         self._scale = np.zeros(16)
 
     def solve(self, right: Floats) -> Floats:
-        """Return A⁻¹ · right [size]."""
-        scale = self._scale[: self.size]
+        """Return A⁻¹ · right [size], or [size, k]."""
+        scale = self._scale[: self.size].reshape(-1, *[1] * (right.ndim - 1))
         return scale * self._back(self._back(scale * right), transposed=True)
 
     def _back(self, right: Floats, *, transposed: bool = False) -> Floats:
-        """Return L⁻¹ · right [size], or that of its transpose."""
+        """Return L⁻¹ · right, or that of its transpose."""
+        if right.ndim > 1 and right.shape[1] > 1:
+            return self._blocks(right, transposed)
         if not self.size:
             return right
         padded = np.zeros(len(self._factor))  # BLAS wants whole columns
-        padded[: self.size] = right
+        padded[: self.size] = right.ravel()
         solved = dtrsv(self._factor, padded, lower=1, trans=int(transposed))
-        return np.asarray(solved[: self.size])
+        return np.asarray(solved[: self.size]).reshape(right.shape)
 
-    def _forward(self, right: Floats) -> Floats:
-        """Return L⁻¹ · right [size, k]."""
-        if right.shape[1] == 1:
-            return self._back(right[:, 0])[:, None]
-        solved = np.empty_like(right)
-        for start in range(0, self.size, BLOCK):
-            here, before = slice(start, min(start + BLOCK, self.size)), slice(start)
-            rest = right[here] - self._factor[here, before] @ solved[before]
-            solved[here] = dtrsm(1.0, self._factor[here, here], rest, lower=1)
+    def _blocks(self, right: Floats, transposed: bool) -> Floats:
+        """Return the same of several, by blocks."""
+        factor = self._factor[: self.size, : self.size]
+        factor = factor.T if transposed else factor
+        solved, starts = np.empty_like(right), range(0, self.size, BLOCK)
+        for start in reversed(starts) if transposed else starts:
+            here = slice(start, min(start + BLOCK, self.size))
+            known = slice(here.stop, None) if transposed else slice(start)
+            rest = right[here] - factor[here, known] @ solved[known]
+            solved[here] = dtrsm(1.0, factor[here, here], rest, lower=not transposed)
         return solved
 
     def append(self, columns: Floats, square: Floats, schur: Callable[[], float]) -> int:
@@ -80,7 +83,7 @@ class Cholesky:
         usable = np.isfinite(diagonal) & (diagonal > 0)
         count = len(usable) if usable.all() else int(usable.argmin())
         scale = 1 / np.sqrt(diagonal[:count])
-        rows = self._forward(self._scale[: self.size, None] * columns[:, :count] * scale)
+        rows = self._back(self._scale[: self.size, None] * columns[:, :count] * scale)
         # the complement, of a unit diagonal, and then its own factor
         rest = square[:count, :count] * scale * scale[:, None] - rows.T @ rows
         factor, count = _factorised(rest)

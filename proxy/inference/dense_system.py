@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -68,10 +69,6 @@ class Gram:
         self.real: Floats = np.zeros((16, 16))
         self.wrapped: Integers = np.zeros((16, 16), dtype=np.int64)
 
-    def reserve(self, size: int) -> None:
-        """Make room for so many rows and columns."""
-        self.grow(size, size)
-
     def grow(self, rows: int, columns: int) -> None:
         """Make room."""
         have = self.real.shape
@@ -85,6 +82,11 @@ class Gram:
                 new = np.zeros(want, dtype=old.dtype)
                 new[: have[0], : have[1]] = old
                 setattr(self, name, new)
+
+    def keep(self, columns: Sequence[int]) -> None:
+        """Keep some columns, in ascending order, in place of the first."""
+        for matrix in (self.real, self.wrapped):
+            matrix[:, : len(columns)] = matrix[:, columns]
 
     def put(self, where: tuple[Any, Any], products: Products) -> None:
         """Write inner products."""

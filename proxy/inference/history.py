@@ -23,7 +23,7 @@ Source: Xiao & Xiong, Theorem 3.1 with the generalized inverse of its footnote (
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from operator import lshift, mul
 
@@ -56,6 +56,7 @@ FAMILY_CELLS = 2**19  # coefficients of all rows of a family: more would take se
 PANEL = 512  # rows that enter the dense system together
 SPARE = 32  # rows that there is room for behind them
 STEPS = 5  # of refinement
+NEAR = 2.0**-40  # of coordinates of dependent rows
 FINEST, COARSEST = 2.0**-47, 2.0**-30  # of the bias, per record: enough, and the most there may be
 
 Measured = tuple[Family, float, Sequence[int] | None]  # with its noise scale, and answers
@@ -126,8 +127,8 @@ class History:
             self.together.add(block)
             blocks.append(block)
         room = min(self.rank + len(rows) + SPARE, DENSE_ROWS)
-        for each in (self._independence, self._triangle, self._dense.gram):
-            each.reserve(room)
+        self._independence.reserve(room)
+        self._dense.gram.grow(room, room)
         for start in range(0, len(rows), PANEL):
             self._append_rows(rows[start : start + PANEL])
         return blocks
@@ -190,8 +191,7 @@ class History:
         coordinates = dense.transform.copy()
         dense.others = []
         self._weights.truncate(0)
-        for place, own in zip(others, coordinates, strict=True):
-            self._weigh(place, own)
+        dense.cross.keep(self._weigh(others, coordinates))
 
     def _append_rows(self, rows: Sequence[Row]) -> None:
         """Add rows to the dense system.
@@ -212,10 +212,7 @@ class History:
         products = gram(self._stacks.values(), queries, self._independence.primes)
         norms = np.sqrt(np.diagonal(products.real[first:]))
         self._norms = np.concatenate([self._norms[:first], norms])
-        start, width = 0, len(rows)
-        while start < len(rows):
-            done = self._join(first, products, range(start, min(start + width, len(rows))))
-            start, width = start + done, 2 * width if done == width else 1
+        in_parts(len(rows), lambda columns: self._join(first, products, columns))
 
     def _join(self, first: int, products: Products, columns: range) -> int:
         """Put rows, with these columns of products, among the independent or the dependent ones.
@@ -247,14 +244,41 @@ class History:
         dense.cross.grow(rank + count, len(dense.others))
         beside = products[block(dense.others, chosen)]
         dense.cross.put((both, slice(len(dense.others))), beside.transposed)
-        for i in range(done):
-            if kinds[i] is False:
-                column = products[dense.basis, columns.start + i]
-                coordinates, others = self._coordinates(column), len(dense.others)
-                if coordinates is not None and self._weigh(places.start + i, coordinates):
-                    dense.cross.grow(rank + count, others + 1)
-                    dense.cross.put((slice(rank + count), others), column)
+        depend = [columns.start + i for i in range(done) if kinds[i] is False]
+        self._depend([first + i for i in depend], products[block(dense.basis, depend)])
         return done
+
+    def _depend(self, places: Sequence[int], columns: Products) -> None:
+        """Put rows, with these products with the independent ones, among the dependent ones."""
+        if not places:
+            return
+        dense, others = self._dense, len(self._dense.others)
+        coordinates = self._coordinates_of(columns)
+        settled = np.flatnonzero(np.isfinite(coordinates).all(axis=1))
+        chosen = [places[i] for i in settled.tolist()]
+        added = settled[self._weigh(chosen, coordinates[settled])]
+        dense.cross.grow(len(dense.basis), others + len(added))
+        where = slice(len(dense.basis)), slice(others, others + len(added))
+        dense.cross.put(where, columns[:, added])
+
+    def _coordinates_of(self, columns: Products) -> Floats:
+        """Return G_B⁻¹ · columns, [k, rank], NaN where it does not settle: it chooses a_D only."""
+        dense, solve, rank = self._dense, self._triangle.solve, self.rank
+        gram = dense.gram.real[:rank, :rank]
+        most = float(self._norms[dense.basis].max(initial=1.0)) ** 2 * rank
+        found = correction = solve(columns.real)
+        for _ in range(2):
+            # what floats multiply by the Gram matrix without rounding, and the rest
+            bits = np.frexp(np.abs(found).max(axis=0, initial=0.0))[1] + np.frexp(most)[1] - 53
+            high = np.ldexp(np.rint(np.ldexp(found, -bits)), bits)
+            correction = solve(columns.real - gram @ high - gram @ (found - high))
+            found = found + correction
+        reach = np.array([dense.reach[place] for place in dense.basis])
+        lost = ~(reach @ np.abs(correction) <= NEAR * (reach @ np.abs(found)))
+        for i in np.flatnonzero(lost).tolist():
+            exact = self._coordinates(columns[:, i])
+            found[:, i] = np.nan if exact is None else exact
+        return found.T
 
     def _schur(self, column: Products, norm: Products) -> float:
         """Return ⟨q, q⟩ - column · coordinates where q is nearly dependent; 0 where it is lost."""
@@ -274,20 +298,28 @@ class History:
         total = int((column.wrapped * fixed).sum())
         return math.ldexp(int(wrap((int(norm.wrapped) << k) - total)), -k)
 
-    def _weigh(self, place: int, coordinates: Floats) -> bool:
-        """Add a dependent row; False where floats cannot."""
-        dense = self._dense
-        weighted = coordinates / self._omega(dense.basis) ** 2
-        column = dense.transform @ weighted
-        diagonal = float(coordinates @ weighted + 1 / self._omega([place])[0] ** 2)
+    def _weigh(self, places: Sequence[int], coordinates: Floats) -> list[int]:
+        """Add dependent rows; return which: not those that floats lose."""
+        dense, added = self._dense, list[int]()
 
-        def schur() -> float:
-            return diagonal - float(column @ self._weights.solve(column))
+        def weigh(rows: range) -> int:
+            own = coordinates[rows.start : rows.stop]
+            weighted = (own / self._omega(dense.basis) ** 2).T
+            columns, square = dense.transform @ weighted, own @ weighted
+            noise = 1 / self._omega(places[rows.start : rows.stop]) ** 2
+            square[np.diag_indices_from(square)] += noise
 
-        if not self._weights.append(column[:, None], np.array([[diagonal]]), schur):
-            return False
-        dense.add_other(place, coordinates)
-        return True
+            def schur() -> float:
+                return float(square[0, 0] - columns[:, 0] @ self._weights.solve(columns[:, 0]))
+
+            count = self._weights.append(columns, square, schur)
+            for row in rows[:count]:
+                dense.add_other(places[row], coordinates[row])
+            added.extend(rows[:count])
+            return count or 1
+
+        in_parts(len(places), weigh)
+        return added
 
     def _omega(self, places: Sequence[int]) -> Floats:
         """[places] ω of dense rows, in their canonical units."""
@@ -504,3 +536,14 @@ class History:
         exact_residual = column.wrapped * wrap(1 << k) - total
         own, others = np.ldexp(a, -k), np.ldexp(d, -beside)
         return own, others, np.ldexp(exact_residual.astype(np.float64), -k)
+
+
+def in_parts(count: int, act: Callable[[range], int]) -> None:
+    """Let ``act`` do so many things in turn, as many at once as it can.
+
+    It returns how many it did: where that are not all, it does the next by itself.
+    """
+    start, width = 0, count
+    while start < count:
+        done = act(range(start, min(start + width, count)))
+        start, width = start + done, 2 * width if done == width else 1
