@@ -22,8 +22,8 @@ STEP = 512  # rows for which there is more room, at most
 
 
 def capacity(have: int, need: int) -> int:
-    """Return for how many rows to have room, where there is room for some and more are needed."""
-    return have if need <= have else max(need, min(2 * have, have + STEP))
+    """Return for how many rows to make room, where there is not enough."""
+    return max(need, min(2 * have, have + STEP))
 
 
 def _factorised(matrix: Floats) -> tuple[Floats, int]:
@@ -90,21 +90,22 @@ class Cholesky:
         if not count and len(rest) and (known := schur() / diagonal[0]) > 2.0**-60:
             factor, count = np.sqrt([[known]]), 1
         size, new = self.size, self.size + count
-        self.reserve(new)
+        if new > len(self._factor):
+            self.reserve(capacity(len(self._factor), new))
         self._factor[size:new, :size] = rows.T[:count]
         self._factor[size:new, size:new] = factor
         self._scale[size:new] = scale[:count]
         self.size = new
         return count
 
-    def reserve(self, size: int) -> None:
-        """Make room for so many rows."""
-        have, room = self.size, capacity(len(self._factor), size)
-        if room > len(self._factor):
-            grown = np.zeros((room, room), order="F")
-            np.fill_diagonal(grown, 1.0)
-            grown[:have, :have] = self._factor[:have, :have]
-            self._factor = grown
+    def reserve(self, room: int) -> None:
+        """Have room for so many rows, and not for many more: these cost time in each solve."""
+        have = self.size
+        if not 0 <= len(self._factor) - room <= STEP:
+            factor = np.zeros((room, room), order="F")
+            np.fill_diagonal(factor, 1.0)
+            factor[:have, :have] = self._factor[:have, :have]
+            self._factor = factor
             self._scale = np.concatenate([self._scale[:have], np.zeros(room - have)])
 
     def truncate(self, size: int) -> None:

@@ -81,7 +81,8 @@ class ModularBasis:
         Their complement is L D Lᵀ: ``inverse`` is this L⁻¹ [k, k], ``pivots`` are this D⁻¹ [k].
         """
         rank, new = self.rank, self.rank + len(pivots)
-        self.reserve(new)
+        if new > len(self._factor):
+            self.reserve(capacity(len(self._factor), new))
         start = rank - rank % BLOCK
         block = self._factor[start:rank, start:rank].astype(np.int64) % self.prime
         beside = self._times(scaled[start:].T, _limbs(block)) % self.prime
@@ -92,9 +93,9 @@ class ModularBasis:
         self._pivots[rank:new] = pivots
         self.rank = new
 
-    def reserve(self, rank: int) -> None:
-        """Make room for so many rows."""
-        have, room = self.rank, capacity(len(self._factor), rank)
+    def reserve(self, room: int) -> None:
+        """Have room for so many rows."""
+        have = self.rank
         if room > len(self._factor):
             grown = np.zeros((room, room))
             grown[:have, :have] = self._factor[:have, :have]
@@ -172,10 +173,10 @@ class Independence:
             basis.append(own[:, added], pivot[added], inverse[np.ix_(added, added)])
         return kinds
 
-    def reserve(self, rank: int) -> None:
-        """Make room for so many independent rows."""
+    def reserve(self, room: int) -> None:
+        """Have room for so many independent rows."""
         for basis in self._bases:
-            basis.reserve(rank)
+            basis.reserve(room)
 
     def truncate(self, rank: int) -> None:
         """Forget the independent rows from ``rank`` on."""

@@ -23,7 +23,7 @@ Source: Xiao & Xiong, Theorem 3.1 with the generalized inverse of its footnote (
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from operator import lshift, mul
 
@@ -44,7 +44,16 @@ from proxy.inference.estimator import (
 from proxy.inference.families.singles import Singles
 from proxy.inference.families.together import Together
 from proxy.inference.family import Family
-from proxy.inference.products import Products, Stack, Structure, block, gram, stack, structure, wrap
+from proxy.inference.products import (
+    Products,
+    Stack,
+    Structure,
+    gram,
+    rectangle,
+    stack,
+    structure,
+    wrap,
+)
 from proxy.inference.query import LinearQuery
 from proxy.inference.remembered import GoodEnough, Remembered, rows_of
 from proxy.inference.space import Space
@@ -103,14 +112,16 @@ class History:
         """
         return self.extend([(family, scale, answers)])[0]
 
-    def extend(self, measured: Iterable[Measured]) -> list[MeasuredFamily]:
+    def extend(self, measured: Sequence[Measured]) -> list[MeasuredFamily]:
         """Add families in turn: many at once cost far less than one by one."""
         blocks: list[MeasuredFamily] = []
         rows: list[Row] = []  # for the dense system
-        self._forget()
-        for family, scale, answers in measured:
+        for _, scale, _ in measured:
             if not (0 < scale < np.inf):
                 raise ValueError(f"need a positive finite scale, not {scale}")
+        if measured:
+            self._forget()
+        for family, scale, answers in measured:
             block = MeasuredFamily(family, len(self), scale)
             self.blocks.append(block)
             self._rates += [1 / scale] * family.rows
@@ -127,10 +138,14 @@ class History:
             self.together.add(block)
             blocks.append(block)
         room = min(self.rank + len(rows) + SPARE, DENSE_ROWS)
-        self._independence.reserve(room)
-        self._dense.gram.grow(room, room)
+        if len(rows) > SPARE:
+            self._independence.reserve(room)
+            self._triangle.reserve(room)
+            self._dense.gram.grow(room, room)
         for start in range(0, len(rows), PANEL):
             self._append_rows(rows[start : start + PANEL])
+        if len(rows) > SPARE:
+            self._triangle.reserve(min(self.rank + SPARE, DENSE_ROWS))
         return blocks
 
     def _fits(self, family: Family, waiting: int) -> bool:
@@ -220,7 +235,7 @@ class History:
         Returns how many were looked at; the next needs those before it to have been joined.
         """
         dense, rank = self._dense, len(self._dense.basis)
-        own = products[block(dense.basis, columns)]
+        own = products[rectangle(dense.basis, columns)]
         places = slice(first + columns.start, first + columns.stop)
         inner = products[places, columns.start : columns.stop]
         kinds = self._independence.append(own.residues, inner.residues)
@@ -238,14 +253,14 @@ class History:
         dense.basis += [places.start + i for i in joined]
         dense.gram.grow(rank + count, rank + count)
         chosen = [columns.start + i for i in joined]
-        beside = products[block(dense.basis, chosen)]
+        beside = products[rectangle(dense.basis, chosen)]
         dense.gram.put((every, both), beside)
         dense.gram.put((both, every), beside.transposed)
         dense.cross.grow(rank + count, len(dense.others))
-        beside = products[block(dense.others, chosen)]
+        beside = products[rectangle(dense.others, chosen)]
         dense.cross.put((both, slice(len(dense.others))), beside.transposed)
         depend = [columns.start + i for i in range(done) if kinds[i] is False]
-        self._depend([first + i for i in depend], products[block(dense.basis, depend)])
+        self._depend([first + i for i in depend], products[rectangle(dense.basis, depend)])
         return done
 
     def _depend(self, places: Sequence[int], columns: Products) -> None:

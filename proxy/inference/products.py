@@ -156,11 +156,11 @@ def gram(
         return parts[0][2]
     found = Products.empty(len(primes), max(new) + 1, len(new))
     for places, columns, part in parts:
-        found.put(block(places, columns), part)
+        found.put(rectangle(places, columns), part)
     return found
 
 
-def block(rows: Sequence[int], columns: Sequence[int]) -> Any:
+def rectangle(rows: Sequence[int], columns: Sequence[int]) -> Any:
     """Return the index of some rows, and some columns, in ascending order."""
     sides = [np.array(rows, dtype=np.intp), np.array(columns, dtype=np.intp)]
     if any(len(s) and s[-1] - s[0] >= len(s) for s in sides):
