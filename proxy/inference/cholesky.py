@@ -21,11 +21,6 @@ BLOCK = 256  # rows that are solved for together
 STEP = 512  # rows for which there is more room, at most
 
 
-def capacity(have: int, need: int) -> int:
-    """Return for how many rows to make room, where there is not enough."""
-    return max(need, min(2 * have, have + STEP))
-
-
 def _factorised(matrix: Floats) -> tuple[Floats, int]:
     """Return L of the first rows, and their number: those whose complements are not lost."""
     factor, failed = dpotrf(matrix, lower=1)
@@ -91,7 +86,7 @@ class Cholesky:
             factor, count = np.sqrt([[known]]), 1
         size, new = self.size, self.size + count
         if new > len(self._factor):
-            self.reserve(capacity(len(self._factor), new))
+            self.reserve(max(new, min(2 * size, size + STEP)))
         self._factor[size:new, :size] = rows.T[:count]
         self._factor[size:new, size:new] = factor
         self._scale[size:new] = scale[:count]

@@ -20,12 +20,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from proxy.inference.cholesky import capacity
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 BLOCK = 128  # rows of a block of L
+STEP = 512  # rows for which there is more room, at most
 PANEL = 64  # rows that are looked at together, within a block
 LIMB = 16  # bits of a limb
 TERMS = 256  # products of numbers within 2**30 and limbs within 2**15 that floats add up exactly
@@ -82,7 +81,7 @@ class ModularBasis:
         """
         rank, new = self.rank, self.rank + len(pivots)
         if new > len(self._factor):
-            self.reserve(capacity(len(self._factor), new))
+            self.reserve(max(new, min(2 * rank, rank + STEP)))
         start = rank - rank % BLOCK
         block = self._factor[start:rank, start:rank].astype(np.int64) % self.prime
         beside = self._times(scaled[start:].T, _limbs(block)) % self.prime

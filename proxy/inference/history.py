@@ -14,7 +14,9 @@ residual that floats bound below 2**63.  So  |bias| ≤ N Σ |error of a_i| S_i 
 (N the public bound on records, S_i the sensitivity); that bound, ``slack``, widens the interval.
 Where the refinement does not settle, there is no estimator: the caller measures instead.
 
-What does not fit into it is used by itself (``families``), alone and together.
+Rows that come together, as when a ledger is read, enter in panels: what follows is what would have,
+had they come one by one, but for rounding.  What does not fit is used by itself (``families``),
+alone and together.
 
 Shapes: m rows, r of them independent: Gram [m, m], T [m - r, r].
 Source: Xiao & Xiong, Theorem 3.1 with the generalized inverse of its footnote (the form is ours).

@@ -1,11 +1,13 @@
 """A free statement that is asked again gives what it gave, until the history grows."""
 
+import gc
 from dataclasses import replace
 
 import pytest
 
 from proxy.errors import InsufficientPrivilegeError, QueryCanceledError
 from proxy.inference.families.singles import Singles
+from proxy.inference.history import History
 
 TEXT = "SELECT region, COUNT(*) AS n FROM cps1988 GROUP BY region ORDER BY n DESC"
 
@@ -118,3 +120,29 @@ def test_a_cancellation_stops_the_inference_of_many_groups(engine, monkeypatch):
     assert engine.ledger.sequence() == before
     monkeypatch.undo()
     assert session.execute(groups).cost > 0
+
+
+def test_a_look_at_the_ledger_that_is_broken_off_begins_anew(engine, monkeypatch):
+    """
+    Rows that are in the history when reading ends are not there twice after the next look; what
+    Python cleans up is as before.
+    """
+    session = engine.session()
+    session.execute(TEXT + " WITH UTILITY (300, 0.05)")
+    accountant = engine.planner._accountant(engine.privileges(""))
+    blocks, spent = len(accountant.history.blocks), accountant.account.spent()
+    extend = History.extend
+
+    def broken(self, measured):
+        extend(self, measured)
+        raise KeyboardInterrupt
+
+    accountant.forget()
+    with monkeypatch.context() as patch:
+        patch.setattr(History, "extend", broken)
+        with pytest.raises(KeyboardInterrupt):
+            accountant.catch_up(engine.ledger)
+    assert gc.isenabled()
+    accountant.catch_up(engine.ledger)
+    assert len(accountant.history.blocks) == blocks > 0
+    assert accountant.account.spent() == spent

@@ -280,6 +280,29 @@ def test_a_refinement_counts_with_its_new_weight():
     assert one.estimate(left) == pytest.approx(two.estimate(right))
 
 
+def test_a_row_that_a_refinement_loses_takes_no_other_s_place():
+    """
+    Of three dependent rows the second is lost in rounding, once the row that it repeats is told
+    with far more noise: the third is still itself.
+    """
+    space = Space((2, 3))
+    one, two = (query_of(row, space) for row in np.eye(2, dtype=np.int64))
+    history = History(space, records=100)
+    first = history.append(Family(one), 10.0, [1])
+    for query, answer in ((two, 20), (one, 3), (one, 5), (two, 40)):
+        history.append(Family(query), 10.0, [answer])
+    assert len(history._dense.others) == 3
+    history.replace(first, 2.0**40, [0])
+    assert len(history._dense.others) == 2
+    (best, *_) = history.estimators(two)
+    assert history.estimate(best) == pytest.approx(30)
+    (best, *_) = history.estimators(one + two)
+    vector = np.zeros(2)
+    for row, a in zip(best.rows.tolist(), best.coefficients.tolist(), strict=True):
+        vector += float(best.unit) * a * np.array([[1, 0], [0, 1], [1, 0], [1, 0], [0, 1]])[row]
+    assert vector == pytest.approx([1, 1])
+
+
 def test_weights_over_nine_decades():
     """
     Repeats of the same rows with noise from a thousandth to a million: the estimate of each cell
