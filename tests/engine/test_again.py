@@ -146,3 +146,27 @@ def test_a_look_at_the_ledger_that_is_broken_off_begins_anew(engine, monkeypatch
     accountant.catch_up(engine.ledger)
     assert len(accountant.history.blocks) == blocks > 0
     assert accountant.account.spent() == spent
+
+
+def test_what_was_refined_is_charged_once(engine):
+    """
+    Of three measurements one is refined, in the ledger: whoever followed it holds the rows, and
+    what each cell has paid, as one who reads it anew.
+    """
+    session = engine.session()
+    for years in (9, 12, 15):
+        session.execute(
+            f"SELECT COUNT(*) FROM cps1988 WHERE education < {years} WITH UTILITY (900, 0.05)"
+        )
+    rows = engine.ledger.measurements()
+    with engine.ledger.transaction() as tx:
+        tx.replace(rows[1].id, rows[1].scale / 2, (77,))
+        tx.audit("refined", "ann", cost=1)
+    session.execute("SELECT COUNT(*) FROM cps1988 WHERE region = 'west' WITH UTILITY (900, 0.05)")
+    followed = engine.planner._accountant(engine.privileges(""))
+    spent, answers = followed.account.spent(), list(followed.history.answers)
+    assert answers[1] == 77
+    followed.forget()
+    followed.catch_up(engine.ledger)
+    assert followed.account.spent() == spent
+    assert followed.history.answers == answers

@@ -17,9 +17,9 @@ from proxy.inference.estimability import (
     random_prime,
 )
 from proxy.inference.products import gram, stack, structure, wrap
-from proxy.inference.query import Factor, LinearQuery
+from proxy.inference.query import Factor, LinearQuery, Term
 from proxy.inference.space import Space
-from tests.inference.test_query import queries
+from tests.inference.test_query import SPACE, queries
 
 
 def rank(rows):
@@ -67,6 +67,20 @@ def test_rank_is_that_of_rational_elimination(rows):
         if new:
             kept = np.vstack([kept, row])
     assert independence.rank == rank(rows)
+
+
+def test_a_row_that_the_primes_disagree_about_is_left_out():
+    """
+    ⟨q, q⟩ is one of the primes; the rows beside it are as without it.
+    """
+    independence = Independence()
+    first, inner = independence.primes[0], np.zeros((2, 3, 3), dtype=np.int64)
+    for i, prime in enumerate(independence.primes):
+        inner[i] = np.array([[first, 1, 1], [1, 5, 5], [1, 5, 5]]) % prime
+    nothing = np.zeros((2, 0, 3), dtype=np.int64)
+    assert independence.append(nothing, inner) == [None, True, False]
+    assert independence.rank == 1
+    assert independence.spans(np.array([[5], [5]]), 5)
 
 
 @pytest.mark.parametrize("split", [(), (1,), (70, 71, 200)])
@@ -157,6 +171,25 @@ def test_new_rows_are_multiplied_with_all_others_together(rows, data):
         stacks.setdefault(structure(row), stack(row)).append(number, row)
     got = gram(stacks.values(), dict(list(enumerate(rows))[first:]), primes)
     real, residues, wrapped = told([[a.dot(b) for b in rows[first:]] for a in rows], primes)
+    assert (got.real == real).all()
+    assert (got.residues == residues).all()
+    assert (got.wrapped == wrapped).all()
+
+
+def test_rows_of_different_unknowns_are_multiplied_where_they_share_some():
+    """
+    Counts over one axis, and counts with sums over another, each with axes that the others lack.
+    """
+    one, two = (Factor((a,), np.arange(1, n + 1)) for a, n in ((0, 3), (2, 4)))
+    count = LinearQuery.count(SPACE, one)
+    both = LinearQuery.of(SPACE, Fraction(1), {0: Term.of(2, [two]), 1: Term.of(-3, [two])})
+    rows = [count, both, both - count.times(two), count * -1, both * -2]
+    primes = (random_prime(), random_prime())
+    stacks = {}
+    for number, row in enumerate(rows):
+        stacks.setdefault(structure(row), stack(row)).append(number, row)
+    got = gram(stacks.values(), dict(enumerate(rows)), primes)
+    real, residues, wrapped = told([[a.dot(b) for b in rows] for a in rows], primes)
     assert (got.real == real).all()
     assert (got.residues == residues).all()
     assert (got.wrapped == wrapped).all()
