@@ -390,6 +390,20 @@ def test_a_row_that_is_nearly_another_is_kept_beside_it():
     assert best.slack < 1e-6
 
 
+@pytest.mark.parametrize("beside", [1, 10**13])
+def test_rows_on_two_that_are_nearly_one_have_whole_coordinates(beside):
+    """
+    3 total - 7 one, of 10⁵ parts of one cell, or of so many that floats alone do not settle.
+    """
+    space, one = Space((10**5, beside)), np.zeros(10**5, dtype=np.int64)
+    one[7] = 1
+    part, total = LinearQuery.count(space, Factor((0,), one)), LinearQuery.count(space)
+    history = History(space, records=10**6)
+    for query in (total, total - part, total + part * 2, total * 3 - part * 7):
+        history.append(Family(query), 5.0, [1])
+    assert history._dense.transform == pytest.approx(np.array([[3, -2], [-4, 7]]), abs=1e-12)
+
+
 @settings(max_examples=60)
 @given(
     st.integers(1, 27),
