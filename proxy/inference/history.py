@@ -123,6 +123,12 @@ class History:
                 raise ValueError(f"need a positive finite scale, not {scale}")
         if measured:
             self._forget()
+        few = sum(family.rows for family, _, _ in measured if family.rows <= DENSE_FAMILY)
+        room, held = min(self.rank + few + SPARE, DENSE_ROWS), self._held
+        if few > SPARE:
+            self._independence.reserve(room)
+            self._triangle.reserve(room)
+            self._dense.gram.grow(room, room)
         for family, scale, answers in measured:
             block = MeasuredFamily(family, len(self), scale)
             self.blocks.append(block)
@@ -139,14 +145,12 @@ class History:
                 self.singles.add_family(block)
             self.together.add(block)
             blocks.append(block)
-        room = min(self.rank + len(rows) + SPARE, DENSE_ROWS)
-        if len(rows) > SPARE:
-            self._independence.reserve(room)
-            self._triangle.reserve(room)
-            self._dense.gram.grow(room, room)
-        for start in range(0, len(rows), PANEL):
-            self._append_rows(rows[start : start + PANEL])
-        if len(rows) > SPARE:
+            if len(rows) >= PANEL or self._held - held > DENSE_CELLS:
+                self._append_rows(rows)
+                rows, held = [], self._held
+        if rows:
+            self._append_rows(rows)
+        if few > SPARE:
             self._triangle.reserve(min(self.rank + SPARE, DENSE_ROWS))
         return blocks
 
