@@ -25,14 +25,14 @@ Source: Xiao & Xiong, Theorem 3.1 with the generalized inverse of its footnote (
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from operator import lshift, mul
 
 import numpy as np
 
 from proxy.inference.cholesky import Cholesky
-from proxy.inference.dense_system import Dense, MeasuredFamily, _fixed_point, key_of
+from proxy.inference.dense_system import Dense, Joining, MeasuredFamily, _fixed_point, key_of
 from proxy.inference.estimability import Independence
 from proxy.inference.estimator import (
     Cancellation,
@@ -51,7 +51,6 @@ from proxy.inference.products import (
     Stack,
     Structure,
     gram,
-    rectangle,
     stack,
     structure,
     wrap,
@@ -67,7 +66,6 @@ FAMILY_CELLS = 2**19  # coefficients of all rows of a family: more would take se
 PANEL = 512  # rows that enter the dense system together
 SPARE = 32  # rows that there is room for behind them
 STEPS = 5  # of refinement
-NEAR = 2.0**-40  # of coordinates of dependent rows
 FINEST, COARSEST = 2.0**-47, 2.0**-30  # of the bias, per record: enough, and the most there may be
 
 Measured = tuple[Family, float, Sequence[int] | None]  # with its noise scale, and answers
@@ -94,6 +92,10 @@ class History:
         self._norms: Floats = np.zeros(0)  # [places] ‖h‖
         self._triangle = Cholesky()  # of the Gram matrix of the independent rows
         self._weights = Cholesky()  # of Ω_D⁻² + T Ω_B⁻² Tᵀ
+        self._joining = Joining(
+            self._dense, self._independence, self._triangle, self._weights, self._coordinates,
+            self._omega,
+        )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.answers)
@@ -212,7 +214,7 @@ class History:
         coordinates = dense.transform.copy()
         dense.others = []
         self._weights.truncate(0)
-        dense.cross.keep(self._weigh(others, coordinates))
+        dense.cross.keep(self._joining.weigh(others, coordinates))
 
     def _append_rows(self, rows: Sequence[Row]) -> None:
         """Add rows to the dense system.
@@ -233,114 +235,7 @@ class History:
         products = gram(self._stacks.values(), queries, self._independence.primes)
         norms = np.sqrt(np.diagonal(products.real[first:]))
         self._norms = np.concatenate([self._norms[:first], norms])
-        in_parts(len(rows), lambda columns: self._join(first, products, columns))
-
-    def _join(self, first: int, products: Products, columns: range) -> int:
-        """Put rows, with these columns of products, among the independent or the dependent ones.
-
-        Returns how many were looked at; the next needs those before it to have been joined.
-        """
-        dense, rank = self._dense, len(self._dense.basis)
-        own = products[rectangle(dense.basis, columns)]
-        places = slice(first + columns.start, first + columns.stop)
-        inner = products[places, columns.start : columns.stop]
-        kinds = self._independence.append(own.residues, inner.residues)
-        new = [i for i, kind in enumerate(kinds) if kind]
-        count = 0
-        if new:
-            count = self._triangle.append(
-                own.real[:, new],
-                inner.real[np.ix_(new, new)],
-                lambda: self._schur(own[:, new[0]], inner[new[0], new[0]]),
-            )
-        done = len(columns) if count == len(new) else new[count] if count else new[0] + 1
-        joined, every, both = new[:count], slice(rank + count), slice(rank, rank + count)
-        self._independence.truncate(rank + count)
-        dense.basis += [places.start + i for i in joined]
-        dense.gram.grow(rank + count, rank + count)
-        chosen = [columns.start + i for i in joined]
-        beside = products[rectangle(dense.basis, chosen)]
-        dense.gram.put((every, both), beside)
-        dense.gram.put((both, every), beside.transposed)
-        dense.cross.grow(rank + count, len(dense.others))
-        beside = products[rectangle(dense.others, chosen)]
-        dense.cross.put((both, slice(len(dense.others))), beside.transposed)
-        depend = [columns.start + i for i in range(done) if kinds[i] is False]
-        self._depend([first + i for i in depend], products[rectangle(dense.basis, depend)])
-        return done
-
-    def _depend(self, places: Sequence[int], columns: Products) -> None:
-        """Put rows, with these products with the independent ones, among the dependent ones."""
-        if not places:
-            return
-        dense, others = self._dense, len(self._dense.others)
-        coordinates = self._coordinates_of(columns)
-        settled = np.flatnonzero(np.isfinite(coordinates).all(axis=1))
-        chosen = [places[i] for i in settled.tolist()]
-        added = settled[self._weigh(chosen, coordinates[settled])]
-        dense.cross.grow(len(dense.basis), others + len(added))
-        where = slice(len(dense.basis)), slice(others, others + len(added))
-        dense.cross.put(where, columns[:, added])
-
-    def _coordinates_of(self, columns: Products) -> Floats:
-        """Return G_B⁻¹ · columns, [k, rank], NaN where it does not settle: it chooses a_D only."""
-        dense, solve, rank = self._dense, self._triangle.solve, self.rank
-        gram = dense.gram.real[:rank, :rank]
-        most = float(self._norms[dense.basis].max(initial=1.0)) ** 2 * rank
-        found = correction = solve(columns.real)
-        for _ in range(2):
-            # what floats multiply by the Gram matrix without rounding, and the rest
-            bits = np.frexp(np.abs(found).max(axis=0, initial=0.0))[1] + np.frexp(most)[1] - 53
-            high = np.ldexp(np.rint(np.ldexp(found, -bits)), bits)
-            correction = solve(columns.real - gram @ high - gram @ (found - high))
-            found = found + correction
-        reach = np.array([dense.reach[place] for place in dense.basis])
-        lost = ~(reach @ np.abs(correction) <= NEAR * (reach @ np.abs(found)))
-        for i in np.flatnonzero(lost).tolist():
-            exact = self._coordinates(columns[:, i])
-            found[:, i] = np.nan if exact is None else exact
-        return found.T
-
-    def _schur(self, column: Products, norm: Products) -> float:
-        """Return ⟨q, q⟩ - column · coordinates where q is nearly dependent; 0 where it is lost."""
-        coordinates = self._coordinates(column)
-        if coordinates is None:
-            return 0.0
-        rough = float(norm.real) - float(column.real @ coordinates)
-        size = float(norm.real) + float(np.abs(column.real) @ np.abs(coordinates))
-        largest = float(np.abs(coordinates).max(initial=0.0))
-        k = _fixed_point(largest, abs(rough) + size * (len(coordinates) + 4) * 2.0**-51)
-        if k is None:
-            return 0.0
-        fixed = np.rint(np.ldexp(coordinates, k)).astype(np.int64)
-        moved = np.abs(column.real) @ np.abs(np.ldexp(coordinates, k) - fixed)
-        if not float(moved) < 2**62:
-            return 0.0
-        total = int((column.wrapped * fixed).sum())
-        return math.ldexp(int(wrap((int(norm.wrapped) << k) - total)), -k)
-
-    def _weigh(self, places: Sequence[int], coordinates: Floats) -> list[int]:
-        """Add dependent rows; return which: not those that floats lose."""
-        dense, added = self._dense, list[int]()
-
-        def weigh(rows: range) -> int:
-            own = coordinates[rows.start : rows.stop]
-            weighted = (own / self._omega(dense.basis) ** 2).T
-            columns, square = dense.transform @ weighted, own @ weighted
-            noise = 1 / self._omega(places[rows.start : rows.stop]) ** 2
-            square[np.diag_indices_from(square)] += noise
-
-            def schur() -> float:
-                return float(square[0, 0] - columns[:, 0] @ self._weights.solve(columns[:, 0]))
-
-            count = self._weights.append(columns, square, schur)
-            for row in rows[:count]:
-                dense.add_other(places[row], coordinates[row])
-            added.extend(rows[:count])
-            return count or 1
-
-        in_parts(len(places), weigh)
-        return added
+        self._joining.rows(first, products)
 
     def _omega(self, places: Sequence[int]) -> Floats:
         """[places] ω of dense rows, in their canonical units."""
@@ -557,14 +452,3 @@ class History:
         exact_residual = column.wrapped * wrap(1 << k) - total
         own, others = np.ldexp(a, -k), np.ldexp(d, -beside)
         return own, others, np.ldexp(exact_residual.astype(np.float64), -k)
-
-
-def in_parts(count: int, act: Callable[[range], int]) -> None:
-    """Let ``act`` do so many things in turn, as many at once as it can.
-
-    It returns how many it did: where that are not all, it does the next by itself.
-    """
-    start, width = 0, count
-    while start < count:
-        done = act(range(start, min(start + width, count)))
-        start, width = start + done, 2 * width if done == width else 1
