@@ -7,8 +7,10 @@ what was planned and not measured is taken back.
 
 from __future__ import annotations
 
+import gc
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -29,6 +31,18 @@ from proxy.sql.compile.release_point import space
 
 MAX_CACHED = 512  # of what is left
 LEFT = "left"
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Look for no cycles, which go through all objects that there are: what is read has none."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @dataclass(eq=False)
@@ -66,6 +80,10 @@ class Accountant:
         sequence = ledger.sequence()
         if sequence == self.sequence:
             return
+        with uncollected():
+            self._follow(ledger, sequence)
+
+    def _follow(self, ledger: Reads, sequence: int) -> None:
         snapshot = ledger.snapshot()
         new = snapshot.id != self.snapshot
         rows = ledger.measurements(0 if new else self.sequence)
@@ -82,10 +100,12 @@ class Accountant:
                     "another order",
                     hint="connect again",
                 )
-            self._restart(snapshot, rows, ledger)
-        for row in rows:
-            if row.history == self.name and row.snapshot == snapshot.id:
-                self._take(row)
+            self._restart(snapshot, rows)
+        try:
+            self._take([r for r in rows if (r.history, r.snapshot) == (self.name, snapshot.id)])
+        except BaseException:  # some rows may be in the history already
+            self.forget()
+            raise
         self.sequence = sequence
         self.cache.clear()
 
@@ -93,7 +113,7 @@ class Accountant:
         """Drop the history: the next ``catch_up`` reads all of it from the ledger."""
         self.sequence, self.snapshot = -1, 0
 
-    def _restart(self, snapshot: Snapshot, rows: Iterable[Measurement], ledger: Reads) -> None:
+    def _restart(self, snapshot: Snapshot, rows: Sequence[Measurement]) -> None:
         """Begin a snapshot: older rows are charged where it says so, and not inferred from."""
         self.history = History(self.space, self.policy.max_records)
         self._blocks = {}
@@ -106,22 +126,25 @@ class Accountant:
         }
         self.account = Account(self.space, snapshot.bases.get(self.name, 0))
         self.account.add(self._charges.values())
-        self.rules = tuple(shared_out(self.limits, self.name, self.policy, ledger))
+        self.rules = tuple(shared_out(self.limits, self.name, self.policy, snapshot, rows))
         self.snapshot = snapshot.id
 
-    def _take(self, row: Measurement) -> None:
-        assert row.id is not None
-        term = charge(row.family, row.scale)
-        if row.id in self._blocks:  # a refinement: the same query, at a higher price
-            self.history.replace(self._blocks[row.id], row.scale, row.answers)
-            self._charges[row.id] = term
-            self.account.forget()
-            self.account.add(self._charges.values())
-        else:
-            self._blocks[row.id] = self.history.append(row.family, row.scale, row.answers)
+    def _take(self, rows: Sequence[Measurement]) -> None:
+        """Take over rows of the ledger: new ones, and refinements of those that are known."""
+        terms = {row.id: charge(row.family, row.scale) for row in rows if row.id is not None}
+        refined = [(row, self._blocks[row.id]) for row in rows if row.id in self._blocks]
+        new = [row for row in rows if row.id not in self._blocks]
+        for row, block in refined:  # the same query, at a higher price
+            self.history.replace(block, row.scale, row.answers)
+        blocks = self.history.extend([(row.family, row.scale, row.answers) for row in new])
+        for row, block in zip(new, blocks, strict=True):
+            assert row.id is not None
+            self._blocks[row.id] = block
             self._count(row.sequence, row.family.size)
-            self._charges[row.id] = term
-            self.account.add([term])
+        self._charges |= terms
+        if refined:
+            self.account.forget()
+        self.account.add(self._charges.values() if refined else terms.values())
 
     def measured(
         self, rows: Sequence[Measurement], blocks: Iterable[MeasuredFamily], sequence: int

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from proxy.inference.accounting import Account, BudgetRule, budget_units, charge
-from proxy.inference.query import Factor
+from proxy.inference.query import Factor, Term
 from proxy.inference.space import Space
-from proxy.ledger import Reads
+from proxy.ledger import Measurement, Snapshot
 from proxy.policy import Policy
 from proxy.privileges import share
 from proxy.sql.compile.release_point import space
@@ -58,15 +58,19 @@ def limits(policy: Policy, evaluator: Evaluator) -> tuple[Limit, ...]:
 
 
 def shared_out(
-    limits: Iterable[Limit], name: str, policy: Policy, ledger: Reads
+    limits: Iterable[Limit],
+    name: str,
+    policy: Policy,
+    snapshot: Snapshot,
+    rows: Iterable[Measurement],
 ) -> Iterable[BudgetRule]:
-    """Yield the rules of one history: its share of each limit.
+    """Yield the rules of one history: its share of each limit; ``rows``: of all histories.
 
     What another history has paid beyond its own share, since the policy was another then, or in a
     snapshot that began with it everywhere, is taken from this one's.  That history can pay no
     more, so the difference does not move with what is asked there.
     """
-    others = accounts(ledger, space(policy.domain), but=name)
+    others = accounts(snapshot, rows, space(policy.domain), but=name)
     for limit in limits:
         beyond = 0
         for other, account in others.items():
@@ -76,13 +80,16 @@ def shared_out(
         yield BudgetRule(max(own - beyond, 0), limit.within, limit.name)
 
 
-def accounts(ledger: Reads, shape: Space, but: str = "") -> dict[str, Account]:
+def accounts(
+    snapshot: Snapshot, rows: Iterable[Measurement], shape: Space, but: str = ""
+) -> dict[str, Account]:
     """Return the account of each history (``but`` for one) in the current snapshot, by name."""
-    snapshot = ledger.snapshot()
     bases = snapshot.bases.items()
     accounts = {name: Account(shape, base) for name, base in bases if name != but}
-    for row in ledger.measurements():
+    charges: dict[str, list[Term]] = {}
+    for row in rows:
         if snapshot.charges(row) and row.history != but:
-            account = accounts.setdefault(row.history, Account(shape, 0))
-            account.add([charge(row.family, row.scale)])
+            charges.setdefault(row.history, []).append(charge(row.family, row.scale))
+    for name, terms in charges.items():
+        accounts.setdefault(name, Account(shape, 0)).add(terms)
     return accounts

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,16 +43,19 @@ def charge(family: Family, scale: float) -> Term:
         TooLargeError: the magnitudes vary over too many cells at once, or are too large.
     """
     bound = family.bound
-    flags = [factor for factor in bound.factors if factor.largest == 1]
+    flags = tuple(factor for factor in bound.factors if factor.largest == 1)
     others = Term(bound.scale, tuple(factor for factor in bound.factors if factor.largest != 1))
     magnitudes = others.dense(others.axes, family.query.space)
-    values, places = np.unique(magnitudes, return_inverse=True)
+    values, places = (
+        np.unique(magnitudes, return_inverse=True) if others.axes else ([magnitudes], 0)
+    )
     exact = Fraction(scale)
     paid = [-(-UNIT * int(value) * exact.denominator // exact.numerator) for value in values]
     if max(paid) >= 2**52:
         raise TooWideError("a privacy cost past 2**12")
     table = np.array(paid, dtype=np.int64)[places].reshape(magnitudes.shape)
-    return Term.of(1, [Factor(others.axes, table), *flags]) or Term(0)
+    own = Term.of(1, [Factor(others.axes, table)]) or Term(0)
+    return Term(own.scale, tuple(sorted((*own.factors, *flags), key=lambda factor: factor.axes)))
 
 
 def budget_units(budget: Fraction) -> int:
@@ -226,18 +230,27 @@ class Account:
 
     def add(self, terms: Iterable[Term]) -> None:
         """Charge the cells."""
+        alike: dict[tuple[tuple[int, ...], ...], list[Term]] = {}
         for term in terms:
             self.terms.append(term)
-            axes = tuple(sorted({*self._axes, *term.axes}))
-            if self._table is None or self.space.cells(axes) > self.cells:
-                self._table = None
-                continue
-            if axes != self._axes:
-                wide = Table(self._axes, self._table).over(axes)
-                shape = [self.space.sizes[axis] for axis in axes]
-                self._axes, self._table = axes, np.broadcast_to(wide, shape).copy()
-            self._table += Table(term.axes, term.dense(term.axes, self.space)).over(axes)
-            self._most += term.largest
+            alike.setdefault(tuple(factor.axes for factor in term.factors), []).append(term)
+        for each in alike.values():
+            self._add(each)
+
+    def _add(self, terms: Sequence[Term]) -> None:
+        """Add terms whose factors have the same axes to the table."""
+        own = terms[0].axes
+        axes = tuple(sorted({*self._axes, *own}))
+        if self._table is None or self.space.cells(axes) > self.cells:
+            self._table = None
+            return
+        if axes != self._axes:
+            wide = Table(self._axes, self._table).over(axes)
+            shape = [self.space.sizes[axis] for axis in axes]
+            self._axes, self._table = axes, np.broadcast_to(wide, shape).copy()
+        for array, most in _sums(terms, self.space):
+            self._table += Table(own, array).over(axes)
+            self._most += most
             if self._most > CEILING:
                 np.minimum(self._table, CEILING, out=self._table)
                 self._most = int(self._table.max())
@@ -280,6 +293,25 @@ class Account:
         inside = [*rule.within, *_support(terms)]
         spent = self.spent(_joined(inside)).value
         return Overspend(rule, requested, spent)
+
+
+def _sums(terms: Sequence[Term], space: Space) -> Iterator[tuple[Integers, int]]:
+    """Yield sums of terms whose factors have the same axes, and what no cell of a sum is above."""
+    axes = terms[0].axes
+    many = max(1, TABLE // space.cells(axes))
+    for start in range(0, len(terms), many):
+        chosen = terms[start : start + many]
+        most = sum(term.largest for term in chosen)
+        if most >= 2**53:
+            yield from ((term.dense(axes, space), term.largest) for term in chosen)
+            continue
+        # whole numbers, none negative, whose sum is exact in floats in whatever order
+        operands: list[Any] = [np.array([term.scale for term in chosen], dtype=np.float64), [0]]
+        for place, factor in enumerate(chosen[0].factors):
+            stacked = np.array([term.factors[place].array for term in chosen], dtype=np.float64)
+            operands += [stacked, [0, *(axes.index(axis) + 1 for axis in factor.axes)]]
+        total = np.einsum(*operands, [*range(1, len(axes) + 1)], optimize=True)
+        yield np.asarray(total).astype(np.int64), most
 
 
 def _charged(terms: Iterable[Term], rule: BudgetRule) -> Iterator[Term]:

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 CANCELLED = 2.0**-20  # a smaller complement has lost too many digits
+BLOCK = 256  # rows that are solved for together
+STEP = 512  # rows for which there is more room, at most
 
 
 def library(name: Literal["blas", "lapack"]) -> Any:
@@ -42,7 +44,18 @@ def library(name: Literal["blas", "lapack"]) -> Any:
     return import_module(f"scipy.linalg.{name}")
 
 
-dtrsv = library("blas").dtrsv
+blas, lapack = library("blas"), library("lapack")
+dtrsm, dtrsv, dpotrf = blas.dtrsm, blas.dtrsv, lapack.dpotrf
+
+
+def _factorised(matrix: Floats) -> tuple[Floats, int]:
+    """Return L of the first rows, and their number: those whose complements are not lost."""
+    factor, failed = dpotrf(matrix, lower=1)
+    count = failed - 1 if failed else len(matrix)
+    lost = np.flatnonzero(np.diagonal(factor)[:count] ** 2 <= CANCELLED)
+    if failed or len(lost):
+        return _factorised(matrix[: (first := min([*lost, count])), :first])
+    return factor, count
 
 
 class Cholesky:
@@ -50,58 +63,72 @@ class Cholesky:
 
     def __init__(self) -> None:
         self.size = 0
-        self._factor = np.zeros((16, 16), order="F")
+        self._factor = np.eye(16, order="F")  # beyond L it is the identity
         self._scale = np.zeros(16)
 
     def solve(self, right: Floats) -> Floats:
-        """Return A⁻¹ · right [size]."""
-        scale = self._scale[: self.size]
-        return scale * self._back(self._forward(scale * right), transposed=True)
+        """Return A⁻¹ · right [size], or [size, k]."""
+        scale = self._scale[: self.size].reshape(-1, *[1] * (right.ndim - 1))
+        return scale * self._back(self._back(scale * right), transposed=True)
 
-    def _forward(self, right: Floats) -> Floats:
-        return self._back(right, transposed=False)
-
-    def _back(self, right: Floats, *, transposed: bool) -> Floats:
+    def _back(self, right: Floats, *, transposed: bool = False) -> Floats:
+        """Return L⁻¹ · right, or that of its transpose."""
+        if right.ndim > 1 and right.shape[1] > 1:
+            return self._blocks(right, transposed)
         if not self.size:
             return right
-        part = self._factor[: self.size, : self.size]
-        if self.size < len(self._factor):  # BLAS wants whole columns: pad with the identity
-            padded = np.zeros(len(self._factor))
-            padded[: self.size] = right
-            return np.asarray(
-                dtrsv(self._factor, padded, lower=1, trans=int(transposed))[: self.size]
-            )
-        return np.asarray(dtrsv(part, right, lower=1, trans=int(transposed)))
+        padded = np.zeros(len(self._factor))  # BLAS wants whole columns
+        padded[: self.size] = right.ravel()
+        solved = dtrsv(self._factor, padded, lower=1, trans=int(transposed))
+        return np.asarray(solved[: self.size]).reshape(right.shape)
 
-    def append(self, column: Floats, diagonal: float, schur: Callable[[], float]) -> bool:
-        """Add a row: A's new column [size], its diagonal, and where floats are not enough its
-        Schur complement, known better.
+    def _blocks(self, right: Floats, transposed: bool) -> Floats:
+        """Return the same of several, by blocks."""
+        factor = self._factor[: self.size, : self.size]
+        factor = factor.T if transposed else factor
+        solved, starts = np.empty_like(right), range(0, self.size, BLOCK)
+        for start in reversed(starts) if transposed else starts:
+            here = slice(start, min(start + BLOCK, self.size))
+            known = slice(here.stop, None) if transposed else slice(start)
+            rest = right[here] - factor[here, known] @ solved[known]
+            solved[here] = dtrsm(1.0, factor[here, here], rest, lower=not transposed)
+        return solved
 
-        Returns False, and adds nothing, where the complement is lost in rounding.
+    def append(self, columns: Floats, square: Floats, schur: Callable[[], float]) -> int:
+        """Add rows: A's new columns [size, k], and those of the new rows themselves [k, k].
+
+        Returns how many were added: those before the first whose Schur complement floats are not
+        enough for.  Of the first of all, ``schur`` knows it better; it is then added alone, or
+        not at all where its complement is lost in rounding.
         """
-        if not (np.isfinite(diagonal) and diagonal > 0):
-            return False
-        scale = 1 / np.sqrt(diagonal)
-        row = self._forward(self._scale[: self.size] * column * scale)
-        rest = 1 - float(row @ row)  # the complement, of a unit diagonal
-        if not rest > CANCELLED:
-            rest = schur() / diagonal
-        if not rest > 2.0**-60:
-            return False
-        if self.size == len(self._factor):
-            grown = np.zeros((2 * self.size, 2 * self.size), order="F")
-            grown[: self.size, : self.size] = self._factor
-            self._factor = grown
-            self._scale = np.concatenate([self._scale, np.zeros(self.size)])
-        if not self.size:
-            np.fill_diagonal(self._factor, 1.0)
-        size = self.size
-        self._factor[size, :size] = row
-        self._factor[size, size] = np.sqrt(rest)
-        self._factor[size + 1 :, size + 1 :][np.diag_indices(len(self._factor) - size - 1)] = 1.0
-        self._scale[size] = scale
-        self.size += 1
-        return True
+        diagonal = np.diagonal(square)
+        usable = np.isfinite(diagonal) & (diagonal > 0)
+        count = len(usable) if usable.all() else int(usable.argmin())
+        scale = 1 / np.sqrt(diagonal[:count])
+        rows = self._back(self._scale[: self.size, None] * columns[:, :count] * scale)
+        # the complement, of a unit diagonal, and then its own factor
+        rest = square[:count, :count] * scale * scale[:, None] - rows.T @ rows
+        factor, count = _factorised(rest)
+        if not count and len(rest) and (known := schur() / diagonal[0]) > 2.0**-60:
+            factor, count = np.sqrt([[known]]), 1
+        size, new = self.size, self.size + count
+        if new > len(self._factor):
+            self.reserve(max(new, min(2 * size, size + STEP)))
+        self._factor[size:new, :size] = rows.T[:count]
+        self._factor[size:new, size:new] = factor
+        self._scale[size:new] = scale[:count]
+        self.size = new
+        return count
+
+    def reserve(self, room: int) -> None:
+        """Have room for so many rows, and not for many more: these cost time in each solve."""
+        have = self.size
+        if not 0 <= len(self._factor) - room <= STEP:
+            factor = np.zeros((room, room), order="F")
+            np.fill_diagonal(factor, 1.0)
+            factor[:have, :have] = self._factor[:have, :have]
+            self._factor = factor
+            self._scale = np.concatenate([self._scale[:have], np.zeros(room - have)])
 
     def truncate(self, size: int) -> None:
         """Forget the rows from ``size`` on."""

@@ -1,8 +1,11 @@
-"""The rows that are solved together: their Gram matrix, and which of them depend on the others."""
+"""The rows that are solved together: their Gram matrix, which of them depend on the others, and how
+more of them come in.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -10,10 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from proxy.inference.cholesky import Cholesky
+from proxy.inference.estimability import Independence
 from proxy.inference.estimator import Floats, Integers, omega
 from proxy.inference.family import Family
-from proxy.inference.products import Products
+from proxy.inference.products import Products, rectangle, wrap
 from proxy.inference.query import LinearQuery
+
+NEAR = 2.0**-40  # of coordinates of dependent rows
 
 
 @dataclass(eq=False)
@@ -32,18 +39,23 @@ class Dense:
     gram: Gram = field(default_factory=lambda: Gram())  # ⟨basis, basis⟩
     cross: Gram = field(default_factory=lambda: Gram())  # ⟨basis, others⟩
 
-    def add(self, number: int, unit: int, reach: float, norm: float, rate: float) -> None:
-        """Add a row, before it is known whether it depends on the others."""
-        self.number = np.append(self.number, number)
-        self.unit.append(unit)
-        self.real_unit = np.append(self.real_unit, float(unit))
-        self.reach = np.append(self.reach, reach)
-        self.norm = np.append(self.norm, norm)
-        self.omega = np.append(self.omega, omega(np.array(rate)) * unit)
+    def extend(
+        self, numbers: Sequence[int], units: Sequence[int], reach: Sequence[float], rates: Floats
+    ) -> None:
+        """Add rows, whose norms follow, before it is known whether they depend on the others."""
+        real = np.array(units, dtype=np.float64)
+        self.unit += units
+        for name, more in (
+            ("number", numbers),
+            ("real_unit", real),
+            ("reach", reach),
+            ("omega", omega(rates) * real),
+        ):
+            setattr(self, name, np.concatenate([getattr(self, name), more]))
 
-    def weigh(self, number: int, rate: float) -> None:
-        """Give a row of the history, if it is here, another rate."""
-        mine = np.flatnonzero(self.number == number)
+    def weigh(self, numbers: Sequence[int], rate: float) -> None:
+        """Give rows of the history, those that are here, another rate."""
+        mine = np.isin(self.number, numbers)
         self.omega[mine] = omega(np.array(rate)) * self.real_unit[mine]
 
     def truncate(self, places: int) -> None:
@@ -97,10 +109,138 @@ class Gram:
                 new[: have[0], : have[1]] = old
                 setattr(self, name, new)
 
+    def keep(self, columns: Sequence[int]) -> None:
+        """Keep some columns, in ascending order, in place of the first."""
+        for matrix in (self.real, self.wrapped):
+            matrix[:, : len(columns)] = matrix[:, columns]
+
     def put(self, where: tuple[Any, Any], products: Products) -> None:
         """Write inner products."""
         self.real[where] = products.real
         self.wrapped[where] = products.wrapped
+
+
+@dataclass(eq=False)
+class Joining:
+    """How rows enter the dense system: among its independent rows, or the dependent ones."""
+
+    dense: Dense
+    independence: Independence
+    triangle: Cholesky  # of the Gram matrix of the independent rows
+    weights: Cholesky  # of Ω_D⁻² + T Ω_B⁻² Tᵀ
+    coordinates: Callable[[Products], Floats | None]  # G_B⁻¹ · column, refined
+
+    def rows(self, first: int, products: Products) -> None:
+        """Add the rows from a place on, with these products with all rows."""
+        count = products.real.shape[1]
+        _in_parts(count, lambda columns: self._join(first, products, columns))
+
+    def _join(self, first: int, products: Products, columns: range) -> int:
+        """Put rows, with these columns of products, among the independent or the dependent ones.
+
+        Returns how many were looked at; the next needs those before it to have been joined.
+        """
+        dense, rank = self.dense, len(self.dense.basis)
+        own = products[rectangle(dense.basis, columns)]
+        places = slice(first + columns.start, first + columns.stop)
+        inner = products[places, columns.start : columns.stop]
+        kinds = self.independence.append(own.residues, inner.residues)
+        new = [i for i, kind in enumerate(kinds) if kind]
+        count = 0
+        if new:
+            count = self.triangle.append(
+                own.real[:, new],
+                inner.real[np.ix_(new, new)],
+                lambda: self._schur(own[:, new[0]], inner[new[0], new[0]]),
+            )
+        done = len(columns) if count == len(new) else new[count] if count else new[0] + 1
+        joined, every, both = new[:count], slice(rank + count), slice(rank, rank + count)
+        self.independence.truncate(rank + count)
+        dense.basis += [places.start + i for i in joined]
+        dense.gram.grow(rank + count, rank + count)
+        chosen = [columns.start + i for i in joined]
+        beside = products[rectangle(dense.basis, chosen)]
+        dense.gram.put((every, both), beside)
+        dense.gram.put((both, every), beside.transposed)
+        dense.cross.grow(rank + count, len(dense.others))
+        beside = products[rectangle(dense.others, chosen)]
+        dense.cross.put((both, slice(len(dense.others))), beside.transposed)
+        depend = [columns.start + i for i in range(done) if kinds[i] is False]
+        self._depend([first + i for i in depend], products[rectangle(dense.basis, depend)])
+        return done
+
+    def _depend(self, places: Sequence[int], columns: Products) -> None:
+        """Put rows, with these products with the independent ones, among the dependent ones."""
+        if not places:
+            return
+        dense, others = self.dense, len(self.dense.others)
+        coordinates = self._coordinates_of(columns)
+        settled = np.flatnonzero(np.isfinite(coordinates).all(axis=1))
+        chosen = [places[i] for i in settled.tolist()]
+        added = settled[self.weigh(chosen, coordinates[settled])]
+        dense.cross.grow(len(dense.basis), others + len(added))
+        where = slice(len(dense.basis)), slice(others, others + len(added))
+        dense.cross.put(where, columns[:, added])
+
+    def _coordinates_of(self, columns: Products) -> Floats:
+        """Return G_B⁻¹ · columns, [k, rank], NaN where it does not settle: it chooses a_D only."""
+        dense, solve, rank = self.dense, self.triangle.solve, len(self.dense.basis)
+        gram = dense.gram.real[:rank, :rank]
+        most = float(np.diagonal(gram).max(initial=1.0)) * rank
+        found = correction = solve(columns.real)
+        for _ in range(2):
+            # what floats multiply by the Gram matrix without rounding, and the rest
+            bits = np.frexp(np.abs(found).max(axis=0, initial=0.0))[1] + np.frexp(most)[1] - 53
+            high = np.ldexp(np.rint(np.ldexp(found, -bits)), bits)
+            correction = solve(columns.real - gram @ high - gram @ (found - high))
+            found = found + correction
+        reach = dense.reach[dense.basis]
+        lost = ~(reach @ np.abs(correction) <= NEAR * (reach @ np.abs(found)))
+        for i in np.flatnonzero(lost).tolist():
+            exact = self.coordinates(columns[:, i])
+            found[:, i] = np.nan if exact is None else exact
+        return found.T
+
+    def _schur(self, column: Products, norm: Products) -> float:
+        """Return ⟨q, q⟩ - column · coordinates where q is nearly dependent; 0 where it is lost."""
+        coordinates = self.coordinates(column)
+        if coordinates is None:
+            return 0.0
+        rough = float(norm.real) - float(column.real @ coordinates)
+        size = float(norm.real) + float(np.abs(column.real) @ np.abs(coordinates))
+        largest = float(np.abs(coordinates).max(initial=0.0))
+        k = _fixed_point(largest, abs(rough) + size * (len(coordinates) + 4) * 2.0**-51)
+        if k is None:
+            return 0.0
+        fixed = np.rint(np.ldexp(coordinates, k)).astype(np.int64)
+        moved = np.abs(column.real) @ np.abs(np.ldexp(coordinates, k) - fixed)
+        if not float(moved) < 2**62:
+            return 0.0
+        total = int((column.wrapped * fixed).sum())
+        return math.ldexp(int(wrap((int(norm.wrapped) << k) - total)), -k)
+
+    def weigh(self, places: Sequence[int], coordinates: Floats) -> list[int]:
+        """Add dependent rows; return which: not those that floats lose."""
+        dense, added = self.dense, list[int]()
+
+        def weigh(rows: range) -> int:
+            own = coordinates[rows.start : rows.stop]
+            weighted = (own / dense.omega[dense.basis] ** 2).T
+            columns, square = dense.transform @ weighted, own @ weighted
+            noise = 1 / dense.omega[places[rows.start : rows.stop]] ** 2
+            square[np.diag_indices_from(square)] += noise
+
+            def schur() -> float:
+                return float(square[0, 0] - columns[:, 0] @ self.weights.solve(columns[:, 0]))
+
+            count = self.weights.append(columns, square, schur)
+            for row in rows[:count]:
+                dense.add_other(places[row], coordinates[row])
+            added.extend(rows[:count])
+            return count or 1
+
+        _in_parts(len(places), weigh)
+        return added
 
 
 @dataclass(eq=False)
@@ -135,3 +275,14 @@ def _fixed_point(largest: float, residual: float) -> int | None:
         return None
     k = min(52 - math.frexp(largest)[1], 61 - math.frexp(residual)[1], 62)
     return k if k >= 0 else None
+
+
+def _in_parts(count: int, act: Callable[[range], int]) -> None:
+    """Let ``act`` do so many things in turn, as many at once as it can.
+
+    It returns how many it did: where that are not all, it does the next by itself.
+    """
+    start, width = 0, count
+    while start < count:
+        done = act(range(start, min(start + width, count)))
+        start, width = start + done, 2 * width if done == width else 1

@@ -73,6 +73,8 @@ class Family:
     @cached_property
     def covered(self) -> Factor | None:
         """The indicator of the cells that are in some row; None where all are."""
+        if not self.axes:
+            return None
         inside = self.labels >= 0
         return None if inside.all() else Factor(self.axes, inside.astype(np.int64))
 

@@ -14,7 +14,9 @@ residual that floats bound below 2**63.  So  |bias| ≤ N Σ |error of a_i| S_i 
 (N the public bound on records, S_i the sensitivity); that bound, ``slack``, widens the interval.
 Where the refinement does not settle, there is no estimator: the caller measures instead.
 
-What does not fit into it is used by itself (``families``), alone and together.
+Rows that come together, as when a ledger is read, enter in panels: what follows is what would have,
+had they come one by one, but for rounding.  What does not fit is used by itself (``families``),
+alone and together.
 
 Shapes: m rows, r of them independent: Gram [m, m], T [m - r, r].
 Source: Xiao & Xiong, Theorem 3.1 with the generalized inverse of its footnote (the form is ours).
@@ -31,7 +33,7 @@ from operator import lshift, mul
 import numpy as np
 
 from proxy.inference.cholesky import Cholesky
-from proxy.inference.dense_system import Dense, MeasuredFamily, _fixed_point, key_of
+from proxy.inference.dense_system import Dense, Joining, MeasuredFamily, _fixed_point, key_of
 from proxy.inference.estimability import Independence
 from proxy.inference.estimator import (
     Cancellation,
@@ -44,7 +46,15 @@ from proxy.inference.estimator import (
 from proxy.inference.families.singles import Singles
 from proxy.inference.families.together import Together
 from proxy.inference.family import Family
-from proxy.inference.products import Products, Stack, Structure, exact, stack, structure, wrap
+from proxy.inference.products import (
+    Products,
+    Stack,
+    Structure,
+    gram,
+    stack,
+    structure,
+    wrap,
+)
 from proxy.inference.query import LinearQuery
 from proxy.inference.remembered import GoodEnough, Key, Remembered, rows_of
 from proxy.inference.space import Space
@@ -53,19 +63,22 @@ DENSE_ROWS, DENSE_FAMILY_ROWS = 2000, 600  # in the dense system; the last that 
 DENSE_FAMILY = 128  # a larger family is used alone
 DENSE_CELLS = 2**22  # coefficients of a row: so is one of more
 FAMILY_CELLS = 2**19  # coefficients of all rows of a family: more would take seconds
+PANEL = 512  # rows that enter the dense system together
+SPARE = 32  # rows that there is room for behind them
 STEPS = 5  # of refinement
 FINEST, COARSEST = 2.0**-47, 2.0**-30  # of the bias, per record: enough, and the most there may be
 
+Measured = tuple[Family, float, Sequence[int] | None]  # with its noise scale, and answers
+Row = tuple[LinearQuery, int, Fraction]  # with its number, and the grid of its answer
 
-@dataclass(eq=False)
+
+@dataclass(frozen=True)
 class Projection:
-    """A query on the dense system, where it is asked for again, or becomes a row itself."""
+    """A query on the independent rows: it is asked for again, when it has become a row itself."""
 
     key: Key
-    products: Products  # with every row that there was
-    column: Products  # with the independent ones
-    norm: int
-    coordinates: Floats | None = None  # G⁻¹ · column, once they were wanted
+    column: Products  # its products with them
+    coordinates: Floats | None  # G⁻¹ · column; None where it is not in their span
 
 
 class History:
@@ -88,6 +101,9 @@ class History:
         self._projection: Projection | None = None  # the last
         self._triangle = Cholesky()  # of the Gram matrix of the independent rows
         self._weights = Cholesky()  # of Ω_D⁻² + T Ω_B⁻² Tᵀ
+        self._joining = Joining(
+            self._dense, self._independence, self._triangle, self._weights, self._coordinates
+        )
 
     def __len__(self) -> int:
         return len(self.answers)
@@ -106,30 +122,53 @@ class History:
 
         ``scale`` and ``answers`` are in units of the family's grid.
         """
-        if not (0 < scale < np.inf):
-            raise ValueError(f"need a positive finite scale, not {scale}")
-        self._forget()
-        block = MeasuredFamily(family, len(self), scale)
-        self.blocks.append(block)
-        self._rates += [1 / scale] * family.rows
-        self.answers += list(answers) if answers is not None else [0] * family.rows
-        if answers is not None:
-            self.good_enough.measured(len(self))
-        if self._fits(family):
-            for index, number in enumerate(block.rows):
-                self._append_row(family.row(index), number, family.grid)
-        elif family.rows == 1:
-            self.singles.add_row(family.row(0), block.start, family.grid)
-        else:
-            self.singles.add_family(block)
-        self.together.add(block)
-        return block
+        return self.extend([(family, scale, answers)])[0]
 
-    def _fits(self, family: Family) -> bool:
-        """Return whether the rows of a family are to enter the dense system, one by one."""
+    def extend(self, measured: Sequence[Measured]) -> list[MeasuredFamily]:
+        """Add families in turn: many at once cost far less than one by one."""
+        blocks: list[MeasuredFamily] = []
+        rows: list[Row] = []  # for the dense system
+        for _, scale, _ in measured:
+            if not (0 < scale < np.inf):
+                raise ValueError(f"need a positive finite scale, not {scale}")
+        if measured:
+            self._forget()
+        few = sum(family.rows for family, _, _ in measured if family.rows <= DENSE_FAMILY)
+        room, held = min(self.rank + few + SPARE, DENSE_ROWS), self._held
+        if few > SPARE:
+            self._independence.reserve(room)
+            self._triangle.reserve(room)
+            self._dense.gram.grow(room, room)
+        for family, scale, answers in measured:
+            block = MeasuredFamily(family, len(self), scale)
+            self.blocks.append(block)
+            self._rates += [1 / scale] * family.rows
+            self.answers += list(answers) if answers is not None else [0] * family.rows
+            if answers is not None:
+                self.good_enough.measured(len(self))
+            if self._fits(family, len(rows)):
+                own = ((family.row(i), number) for i, number in enumerate(block.rows))
+                rows += [(query, number, family.grid) for query, number in own if not query.zero]
+            elif family.rows == 1:
+                self.singles.add_row(family.row(0), block.start, family.grid)
+            else:
+                self.singles.add_family(block)
+            self.together.add(block)
+            blocks.append(block)
+            if len(rows) >= PANEL or self._held - held > DENSE_CELLS:
+                self._append_rows(rows)
+                rows, held = [], self._held
+        if rows:
+            self._append_rows(rows)
+        if few > SPARE:
+            self._triangle.reserve(min(self.rank + SPARE, DENSE_ROWS))
+        return blocks
+
+    def _fits(self, family: Family, waiting: int) -> bool:
+        """Return whether the rows of a family are to enter the dense system, behind others."""
         cells = family.cells
         most = DENSE_ROWS if family.rows == 1 else DENSE_FAMILY_ROWS
-        if family.rows > DENSE_FAMILY or len(self._dense.number) + family.rows > most:
+        if family.rows > DENSE_FAMILY or len(self._dense.number) + waiting + family.rows > most:
             return False
         if cells > (FAMILY_CELLS if family.rows > 1 else DENSE_CELLS):
             return False
@@ -178,110 +217,60 @@ class History:
         self._forget()
         for number in block.rows:
             self._rates[number] = 1 / scale
-            self._dense.weigh(number, 1 / scale)
+        self._dense.weigh(block.rows, 1 / scale)
         self.set_answers(block, answers)
         self.singles.index()
         dense, others = self._dense, self._dense.others
         coordinates = dense.transform.copy()
         dense.others = []
         self._weights.truncate(0)
-        for place, own in zip(others, coordinates, strict=True):
-            self._join_dependent(place, own)
+        dense.cross.keep(self._joining.weigh(others, coordinates))
 
-    def _append_row(self, query: LinearQuery, number: int, grid: Fraction) -> None:
-        if query.zero:
-            return
-        self.singles.add_row(query, number, grid)
-        dense = self._dense
-        place = len(dense.number)
-        projection = self._project(query, place)
-        unit, reach = int(query.grid / grid), float(query.sensitivity)
-        dense.add(number, unit, reach, math.sqrt(projection.norm), self._rates[number])
-        if self._join(place, projection):
+    def _append_rows(self, rows: Sequence[Row]) -> None:
+        """Add rows to the dense system.
+
+        A row that floats cannot tell from the others has a place there, and is used alone only.
+        """
+        dense, first = self._dense, len(self._dense.number)
+        for place, (query, number, grid) in enumerate(rows, first):
+            self.singles.add_row(query, number, grid)
             key = structure(query)
             if key not in self._stacks:
                 self._stacks[key] = stack(query)
             self._stacks[key].append(place, query)
-        else:  # floats cannot tell it from the others: it is used alone only
-            dense.truncate(place)
-
-    def _join(self, place: int, projection: Projection) -> bool:
-        """Put a row among the independent or the dependent ones; False where floats cannot."""
-        dense, column, norm = self._dense, projection.column, projection.norm
-        rank, others = len(dense.basis), len(dense.others)
-        independent = self._independence.append(column.residues, norm)
-        if independent is None:
-            return False
-        if not independent:
-            coordinates = self._coordinates(projection)
-            if coordinates is None or not self._join_dependent(place, coordinates):
-                return False
-            dense.cross.grow(rank, others + 1)
-            dense.cross.put((slice(rank), others), column)
-            return True
-        if not self._triangle.append(column.real, float(norm), lambda: self._schur(projection)):
-            self._independence.truncate(rank)
-            return False
-        dense.gram.grow(rank + 1, rank + 1)
-        dense.gram.put((rank, slice(rank)), column)
-        dense.gram.put((slice(rank), rank), column)
-        dense.gram.put((rank, slice(rank, rank + 1)), exact([norm], ()))
-        dense.cross.grow(rank + 1, others)
-        dense.cross.put((rank, slice(others)), projection.products[dense.others])
-        dense.basis.append(place)
-        self._projection = None
-        return True
-
-    def _schur(self, projection: Projection) -> float:
-        """Return ⟨q, q⟩ - column · coordinates where q is nearly dependent; 0 where it is lost."""
-        column, norm = projection.column, projection.norm
-        coordinates = self._coordinates(projection)
-        if coordinates is None:
-            return 0.0
-        rough = float(norm) - float(column.real @ coordinates)
-        size = float(norm) + float(np.abs(column.real) @ np.abs(coordinates))
-        largest = float(np.abs(coordinates).max(initial=0.0))
-        k = _fixed_point(largest, abs(rough) + size * (len(coordinates) + 4) * 2.0**-51)
-        if k is None:
-            return 0.0
-        fixed = np.rint(np.ldexp(coordinates, k)).astype(np.int64)
-        moved = np.abs(column.real) @ np.abs(np.ldexp(coordinates, k) - fixed)
-        if not float(moved) < 2**62:
-            return 0.0
-        total = int((column.wrapped * fixed).sum())
-        return math.ldexp(int(wrap((norm << k) - total)), -k)
-
-    def _join_dependent(self, place: int, coordinates: Floats) -> bool:
-        dense = self._dense
-        weighted = coordinates / dense.omega[dense.basis] ** 2
-        column = dense.transform @ weighted
-        diagonal = float(coordinates @ weighted + 1 / dense.omega[place] ** 2)
-
-        def schur() -> float:
-            return diagonal - float(column @ self._weights.solve(column))
-
-        if not self._weights.append(column, diagonal, schur):
-            return False
-        dense.add_other(place, coordinates)
-        return True
+        numbers = [number for _, number, _ in rows]
+        dense.extend(
+            numbers,
+            [int(query.grid / grid) for query, _, grid in rows],
+            [float(query.sensitivity) for query, _, _ in rows],
+            np.array([self._rates[number] for number in numbers]),
+        )
+        queries = {place: query for place, (query, _, _) in enumerate(rows, first)}
+        products = gram(self._stacks.values(), queries, self._independence.primes)
+        dense.norm = np.concatenate([dense.norm, np.sqrt(np.diagonal(products.real[first:]))])
+        rank = len(dense.basis)
+        self._joining.rows(first, products)
+        if len(dense.basis) > rank:
+            self._projection = None
 
     def _products(self, query: LinearQuery) -> Products:
         """Return the inner products of a query with every row of the dense system."""
         primes = self._independence.primes
-        found = Products.empty(len(self._dense.number), len(primes))
+        found = Products.empty(len(primes), len(self._dense.number))
         for rows in self._stacks.values():
             if rows.numbers:
                 found.put(rows.numbers, rows.products(query, primes))
         return found
 
-    def _project(self, query: LinearQuery, rows: int = 0) -> Projection:
-        """Return a query on the dense system; its products with the first ``rows`` are wanted."""
-        key, known = key_of(query), self._projection
-        if known is None or known.key != key or len(known.products.real) < rows:
-            products = self._products(query)
-            column = products[self._dense.basis]
-            known = self._projection = Projection(key, products, column, query.dot(query))
-        return known
+    def _project(self, query: LinearQuery) -> Projection:
+        """Return a query on the independent rows."""
+        key = key_of(query)
+        if self._projection is None or self._projection.key != key:
+            column = self._products(query)[self._dense.basis]
+            spanned = self._independence.spans(column.residues, query.dot(query))
+            start = self._coordinates(column) if spanned else None
+            self._projection = Projection(key, column, start)
+        return self._projection
 
     # --- estimating ------------------------------------------------------------------------------
 
@@ -335,10 +324,7 @@ class History:
         if not dense.basis:
             return None
         projection = self._project(query)
-        column = projection.column
-        if not self._independence.spans(column.residues, projection.norm):
-            return None
-        start = self._coordinates(projection)
+        column, start = projection.column, projection.coordinates
         if start is None:
             return None
         others = self._optimal(start)
@@ -405,13 +391,10 @@ class History:
         weighted = start / dense.omega[dense.basis] ** 2
         return self._weights.solve(dense.transform @ weighted)
 
-    def _coordinates(self, projection: Projection) -> Floats | None:
+    def _coordinates(self, column: Products) -> Floats | None:
         """Return G_B⁻¹ · column; None where it does not settle."""
-        if projection.coordinates is None:
-            column = projection.column
-            solved = self._refined(column, self._triangle.solve(column.real), np.zeros(0))
-            projection.coordinates = solved and solved[0]
-        return projection.coordinates
+        solved = self._refined(column, self._triangle.solve(column.real), np.zeros(0))
+        return solved and solved[0]
 
     def _refined(
         self, column: Products, own: Floats, others: Floats

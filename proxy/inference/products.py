@@ -6,14 +6,20 @@ with tied factors are stacked by structure (the axes of their factors).  Every c
 inner product is exact in int64; the products of components are kept rounded, modulo the primes of
 the estimability test, and modulo 2**64, in which residuals are exact (``history``).
 
-Shapes: ``real`` [rows] float64, ``residues`` [primes, rows] and ``wrapped`` [rows] int64.
+New rows are multiplied with all others together: conjunctions with conjunctions by one product of
+two matrices for each axis.
+
+Shapes: ``real`` [rows] float64, ``residues`` [primes, rows] and ``wrapped`` [rows] int64; of k
+queries [rows, k] and [primes, rows, k].
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,27 +36,52 @@ WIDE_AXIS = 2048  # rows that mention a wider axis are stacked by structure
 
 @dataclass(frozen=True, eq=False)
 class Products:
-    """Inner products of a query with rows: rounded, modulo each prime, and modulo 2**64."""
+    """Inner products of queries with rows: rounded, modulo each prime, and modulo 2**64."""
 
     real: Floats
     residues: Integers
     wrapped: Integers
 
     @staticmethod
-    def empty(rows: int, primes: int) -> Products:
+    def empty(primes: int, *shape: int) -> Products:
         """Return zero products."""
         return Products(
-            np.zeros(rows), np.zeros((primes, rows), np.int64), np.zeros(rows, np.int64)
+            np.zeros(shape), np.zeros((primes, *shape), np.int64), np.zeros(shape, np.int64)
+        )
+
+    @staticmethod
+    def whole(real: Floats, primes: Sequence[int]) -> Products:
+        """Return products that are whole numbers below 2**53."""
+        wrapped = real.astype(np.int64)
+        residues = np.empty((len(primes), *real.shape), dtype=np.int64)
+        for prime, out in zip(primes, residues, strict=True):
+            np.remainder(wrapped, prime, out=out)
+        return Products(real, residues, wrapped)
+
+    @staticmethod
+    def columns(each: Sequence[Products]) -> Products:
+        """Return the products of several queries with the same rows."""
+        return Products(
+            np.stack([one.real for one in each], axis=-1),
+            np.stack([one.residues for one in each], axis=-1),
+            np.stack([one.wrapped for one in each], axis=-1),
         )
 
     def __getitem__(self, chosen: Any) -> Products:
-        return Products(self.real[chosen], self.residues[:, chosen], self.wrapped[chosen])
+        where = chosen if isinstance(chosen, tuple) else (chosen,)
+        return Products(self.real[where], self.residues[(slice(None), *where)], self.wrapped[where])
 
-    def put(self, places: Sequence[int], part: Products) -> None:
-        """Write the products of some rows into their places."""
-        self.real[places] = part.real
-        self.residues[:, places] = part.residues
-        self.wrapped[places] = part.wrapped
+    @property
+    def transposed(self) -> Products:
+        """The same, rows and queries exchanged."""
+        return Products(self.real.T, self.residues.transpose(0, 2, 1), self.wrapped.T)
+
+    def put(self, places: Any, part: Products) -> None:
+        """Write the products of some rows, and queries, into their places."""
+        where = places if isinstance(places, tuple) else (places,)
+        self.real[where] = part.real
+        self.residues[(slice(None), *where)] = part.residues
+        self.wrapped[where] = part.wrapped
 
     def add(self, vectors: Sequence[NDArray[Any]], constant: int, primes: Sequence[int]) -> None:
         """Add constant · the elementwise product of exact vectors [rows]."""
@@ -75,16 +106,6 @@ def wrap(value: int) -> np.int64:
 
 def _wrapped(vector: NDArray[Any]) -> Integers:
     return np.array([wrap(int(value)) for value in vector], dtype=np.int64)
-
-
-def exact(values: Sequence[int], primes: Sequence[int]) -> Products:
-    """Return integers of any size as products."""
-    residues = np.array([[value % p for value in values] for p in primes], dtype=np.int64)
-    return Products(
-        np.array([float(value) for value in values]),
-        residues.reshape(len(primes), len(values)),
-        _wrapped(np.array(values, dtype=object)),
-    )
 
 
 class Stack(Protocol):
@@ -116,6 +137,46 @@ def stack(query: LinearQuery) -> Stack:
     if structure(query) == tuple(query.parts):
         return Conjunctions(query.space, tuple(query.parts))
     return Tied(query.space, query)
+
+
+def gram(
+    stacks: Collection[Stack], new: Mapping[int, LinearQuery], primes: Sequence[int]
+) -> Products:
+    """Return the inner products of all stacked rows with the last of them, [rows, new].
+
+    ``new`` has the queries of the last, by place.
+    """
+    parts = []
+    for rows, others in product(stacks, repeat=2):
+        last = others.numbers[bisect_left(others.numbers, min(new)) :]
+        if rows.numbers and last:
+            part = _gram(rows, others, [new[number] for number in last], primes)
+            parts.append((rows.numbers, [number - min(new) for number in last], part))
+    if len(parts) == 1:
+        return parts[0][2]
+    found = Products.empty(len(primes), max(new) + 1, len(new))
+    for places, columns, part in parts:
+        found.put(rectangle(places, columns), part)
+    return found
+
+
+def rectangle(rows: Sequence[int], columns: Sequence[int]) -> Any:
+    """Return the index of some rows, and some columns, in ascending order."""
+    sides = [np.array(rows, dtype=np.intp), np.array(columns, dtype=np.intp)]
+    if any(len(s) and s[-1] - s[0] >= len(s) for s in sides):
+        return np.ix_(*sides)
+    return tuple(slice(s[0], s[-1] + 1) if len(s) else slice(0) for s in sides)  # far faster
+
+
+def _gram(
+    rows: Stack, others: Stack, queries: Sequence[LinearQuery], primes: Sequence[int]
+) -> Products:
+    """Return the inner products of a stack's rows with the last rows of another."""
+    if isinstance(rows, Conjunctions) and isinstance(others, Conjunctions):
+        real = rows.gram(others, len(others.numbers) - len(queries))
+        if real is not None:
+            return Products.whole(real, primes)
+    return Products.columns([rows.products(query, primes) for query in queries])
 
 
 def _grown(array: NDArray[Any], rows: int, fill: int) -> NDArray[Any]:
@@ -168,7 +229,7 @@ class Conjunctions:
     def products(self, query: LinearQuery, primes: Sequence[int]) -> Products:
         """Return the inner products of a query with every row."""
         rows, sizes = len(self.numbers), self._space.sizes
-        result = Products.empty(rows, len(primes))
+        result = Products.empty(len(primes), rows)
         for part, scales in self._scales.items():
             if part not in query.parts:
                 continue
@@ -183,6 +244,31 @@ class Conjunctions:
             constant *= self._space.cells(axis for axis in range(len(sizes)) if axis not in met)
             result.add(vectors, constant, primes)
         return result
+
+    def gram(self, others: Conjunctions, first: int) -> Floats | None:
+        """Return the inner products with another's rows from one on; None where floats round."""
+        mine, theirs = slice(len(self.numbers)), slice(first, len(others.numbers))
+        total, most = np.zeros((mine.stop, theirs.stop - first)), 0
+        for part in self._scales.keys() & others._scales.keys():
+            own, beside = self._scales[part][mine], others._scales[part][theirs]
+            bound = int(np.abs(own).max()) * int(np.abs(beside).max())
+            product = np.multiply.outer(own, beside).astype(np.float64)
+            for axis, size in enumerate(self._space.sizes):
+                key = part, axis
+                bound *= size * self._largest.get(key, 1) * others._largest.get(key, 1)
+                if bound >= 2**53:
+                    return None
+                if key in self._matrices and key in others._matrices:
+                    product *= self._matrices[key][mine] @ others._matrices[key][theirs].T
+                elif key in self._matrices:
+                    product *= self._sums[key][mine, None]
+                elif key in others._matrices:
+                    product *= others._sums[key][theirs]
+                else:
+                    product *= size
+            most += bound
+            total += product
+        return total if most < 2**53 else None
 
     def _component(self, part: int, factor: Factor, rows: int) -> NDArray[Any]:
         """Return Σ factor · Π rows' factors over the factor's axes, exactly [rows]."""
@@ -238,7 +324,7 @@ class Tied:
     def products(self, query: LinearQuery, primes: Sequence[int]) -> Products:
         """Return the inner products of a query with every row."""
         rows = len(self.numbers)
-        result = Products.empty(rows, len(primes))
+        result = Products.empty(len(primes), rows)
         for part, places in self._places.items():
             if part in query.parts:
                 vectors, constant = self._components(places, query.parts[part])

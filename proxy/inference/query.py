@@ -67,9 +67,14 @@ class Factor:
         self.array.setflags(write=False)
 
     @cached_property
+    def span(self) -> tuple[int, int]:
+        """The least and the largest coefficient."""
+        return int(self.array.min()), int(self.array.max())
+
+    @cached_property
     def largest(self) -> int:
         """The largest absolute coefficient."""
-        return int(np.abs(self.array).max(initial=0))
+        return max(-self.span[0], self.span[1]) if self.array.size else 0
 
     def over(self, axes: Sequence[int]) -> Integers:
         """Return the array shaped to broadcast over ``axes``, a superset of its own."""
@@ -113,8 +118,7 @@ class Term:
     @cached_property
     def span(self) -> tuple[int, int]:
         """The least and the largest coefficient."""
-        return reduce(_times, ((int(f.array.min()), int(f.array.max())) for f in self.factors),
-                      (self.scale, self.scale))  # fmt: skip
+        return reduce(_times, (f.span for f in self.factors), (self.scale, self.scale))
 
     @cached_property
     def key(self) -> bytes:
@@ -315,8 +319,12 @@ class LinearQuery:
             reach = 1
             if part % 2:
                 reach = self.space.reach(part // 2)
+            scale = abs(term.scale) * reach
+            signed = any(factor.span[0] < 0 for factor in term.factors)
+            if scale and not signed and reach * term.largest <= MAX_COEFFICIENT:
+                return Term(scale, term.factors)
             factors = tuple(Factor(f.axes, np.abs(f.array)) for f in term.factors)
-            return Term.of(abs(term.scale) * reach, factors) or Term(0)
+            return Term.of(scale, factors) or Term(0)
         return self._joint_bound()
 
     def _joint_bound(self) -> Term:

@@ -14,6 +14,7 @@ import math
 import zlib
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -114,11 +115,8 @@ class _Decoder:
         self.packed, self.ready = (data[2:], b"") if self.unpacker else (b"", data[2:])
         length = int.from_bytes(self.take(4), "little")
         _need(length <= MAX_HEADER, "too large")
-        self.header = json.loads(self.take(length))
-        self.space = Space(
-            tuple(_integer(size, 1) for size in self.header["sizes"]),
-            tuple(_box(*box) for box in self.header["boxes"]),
-        )
+        head = self.take(length)
+        self.header, self.space = (_header if length <= SHORT else _header.__wrapped__)(head)
 
     def family(self) -> Family:
         """Return the family, having used every byte."""
@@ -146,8 +144,8 @@ class _Decoder:
             array = self.array(self.axes(axes), width).astype(np.int64)
             _need(bool(axes) and not seen & set(axes), "with overlapping factors")
             seen |= set(axes)
-            largest *= max(int(array.max()), -int(array.min()))
             done.append(Factor(tuple(axes), array))
+            largest *= done[-1].largest
         _need(0 < largest <= MAX_COEFFICIENT, "with coefficients out of range")
         return Term(scale, tuple(done))
 
@@ -181,6 +179,14 @@ class _Decoder:
             if self.unpacker.eof or not unpacked:
                 break
         return len(self.ready) >= count
+
+
+@lru_cache(maxsize=64)  # which many records have in common
+def _header(head: bytes) -> tuple[dict[str, Any], Space]:
+    """Return what a header says, and the space in it."""
+    header = json.loads(head)
+    sizes = tuple(_integer(size, 1) for size in header["sizes"])
+    return header, Space(sizes, tuple(_box(*box) for box in header["boxes"]))
 
 
 def _box(low: int, high: int, nullable: bool) -> Box:

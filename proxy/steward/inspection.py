@@ -147,7 +147,7 @@ def guards(policy: str | Path, state: str | Path | None = None) -> list[GuardRep
         same_policy(found, protection(found), ledger)
         shape = space(found.domain)
         every = Account(shape)
-        for account in accounts(ledger, shape).values():
+        for account in accounts(ledger.snapshot(), ledger.measurements(), shape).values():
             every.base += account.base
             every.add(account.terms)
         spent = every.spent()

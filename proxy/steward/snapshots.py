@@ -257,5 +257,5 @@ def _bases(reads: Reads, old: Snapshot, known: Protection, policy: Policy) -> di
     more = max(Fraction(before, now), Fraction(1))
     return {
         name: math.ceil(account.spent().value * more)
-        for name, account in accounts(reads, shape).items()
+        for name, account in accounts(old, rows, shape).items()
     }

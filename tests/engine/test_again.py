@@ -1,11 +1,13 @@
 """A free statement that is asked again gives what it gave, until the history grows."""
 
+import gc
 from dataclasses import replace
 
 import pytest
 
 from proxy.errors import InsufficientPrivilegeError, QueryCanceledError
 from proxy.inference.families.singles import Singles
+from proxy.inference.history import History
 
 TEXT = "SELECT region, COUNT(*) AS n FROM cps1988 GROUP BY region ORDER BY n DESC"
 
@@ -118,3 +120,53 @@ def test_a_cancellation_stops_the_inference_of_many_groups(engine, monkeypatch):
     assert engine.ledger.sequence() == before
     monkeypatch.undo()
     assert session.execute(groups).cost > 0
+
+
+def test_a_look_at_the_ledger_that_is_broken_off_begins_anew(engine, monkeypatch):
+    """
+    Rows that are in the history when reading ends are not there twice after the next look; what
+    Python cleans up is as before.
+    """
+    session = engine.session()
+    session.execute(TEXT + " WITH UTILITY (300, 0.05)")
+    accountant = engine.planner._accountant(engine.privileges(""))
+    blocks, spent = len(accountant.history.blocks), accountant.account.spent()
+    extend = History.extend
+
+    def broken(self, measured):
+        extend(self, measured)
+        raise KeyboardInterrupt
+
+    accountant.forget()
+    with monkeypatch.context() as patch:
+        patch.setattr(History, "extend", broken)
+        with pytest.raises(KeyboardInterrupt):
+            accountant.catch_up(engine.ledger)
+    assert gc.isenabled()
+    accountant.catch_up(engine.ledger)
+    assert len(accountant.history.blocks) == blocks > 0
+    assert accountant.account.spent() == spent
+
+
+def test_what_was_refined_is_charged_once(engine):
+    """
+    Of three measurements one is refined, in the ledger: whoever followed it holds the rows, and
+    what each cell has paid, as one who reads it anew.
+    """
+    session = engine.session()
+    for years in (9, 12, 15):
+        session.execute(
+            f"SELECT COUNT(*) FROM cps1988 WHERE education < {years} WITH UTILITY (900, 0.05)"
+        )
+    rows = engine.ledger.measurements()
+    with engine.ledger.transaction() as tx:
+        tx.replace(rows[1].id, rows[1].scale / 2, (77,))
+        tx.audit("refined", "ann", cost=1)
+    session.execute("SELECT COUNT(*) FROM cps1988 WHERE region = 'west' WITH UTILITY (900, 0.05)")
+    followed = engine.planner._accountant(engine.privileges(""))
+    spent, answers = followed.account.spent(), list(followed.history.answers)
+    assert answers[1] == 77
+    followed.forget()
+    followed.catch_up(engine.ledger)
+    assert followed.account.spent() == spent
+    assert followed.history.answers == answers

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import proxy.inference.accounting as accounting
 from proxy.inference.accounting import UNIT, Account, BudgetRule, budget_units, charge, maximum
 from proxy.inference.family import Family
 from proxy.inference.query import Factor, LinearQuery, Term
@@ -112,6 +113,27 @@ def test_an_account_is_the_sum_of_its_terms(parts, more, region, cells):
     expected = maximum([*parts, more], SPACE, region).value + 3
     assert account.spent(region, [more]).value == expected
     assert small.spent(region, [more]).value >= expected
+
+
+@pytest.mark.parametrize("largest", [1, 2**39, 2**41, 2**47])
+def test_charges_of_one_form_are_added_up_together(monkeypatch, largest):
+    """
+    4,097 charges over the same axes, a few at a time: in each cell their sum, exactly, whether or
+    not floats could lose it; odd ones among them that are the last bit.
+    """
+    monkeypatch.setattr(accounting, "TABLE", 24 * 4096)
+    rng = np.random.default_rng(2)
+    charges = [
+        Term(
+            int(rng.integers(1, largest + 1)),
+            (Factor((0, 2), rng.integers(0, 2, (3, 4))), Factor((1,), np.array([i % 2, 1]))),
+        )
+        for i in range(4097)
+    ]
+    account = Account(SPACE)
+    account.add(charges)
+    assert (account._table == total(charges)).all()
+    assert account._most == sum(term.largest for term in charges)
 
 
 def test_thousands_of_large_charges_do_not_wrap_round():

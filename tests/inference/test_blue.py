@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+import proxy.inference.cholesky as cholesky_module
 import proxy.inference.history as history_module
 from proxy.experiment.blue import blue
 from proxy.inference.estimator import omega
@@ -122,6 +123,104 @@ def test_a_longer_history_is_the_dense_solution_too(every):
         assert history.estimate(best) == pytest.approx(dense.estimate, rel=1e-9)
 
 
+def same(one, two):
+    """Assert that two histories have the same rows, and say the same of them."""
+    assert one._dense.number.tolist() == two._dense.number.tolist()
+    assert one._dense.unit == two._dense.unit
+    assert (one._dense.basis, one._dense.others) == (two._dense.basis, two._dense.others)
+    rank, others = one.rank, len(one._dense.others)
+    for name in ("real", "wrapped"):
+        left, right = (
+            [getattr(m, name) for m in (h._dense.gram, h._dense.cross)] for h in (one, two)
+        )
+        assert (left[0][:rank, :rank] == right[0][:rank, :rank]).all()
+        assert (left[1][:rank, :others] == right[1][:rank, :others]).all()
+    assert np.allclose(one._dense.transform, two._dense.transform, rtol=1e-8, atol=1e-8)
+    assert one._dense.norm == pytest.approx(two._dense.norm)
+    for left, right in ((one._triangle, two._triangle), (one._weights, two._weights)):
+        sides = np.random.default_rng(1).normal(size=left.size)
+        assert left.solve(sides) == pytest.approx(right.solve(sides), rel=1e-6, abs=1e-9)
+
+
+@given(matrices, st.data())
+def test_rows_together_are_as_rows_in_turn(rows, data):
+    """
+    Rows read at once, some of them planned later, are those of a history that followed them.
+    """
+    space, first = Space((5, 10**9)), data.draw(st.integers(0, 9))
+    scales = data.draw(arrays(np.float64, len(rows), elements=st.floats(0.2, 30)))
+    measured = [
+        (Family(query_of(row, space)), scale, [i])
+        for i, (row, scale) in enumerate(zip(rows, scales, strict=True))
+    ]
+    one, two = History(space, records=100), History(space, records=100)
+    for each in measured:
+        one.append(*each)
+    two.extend(measured[:first])
+    two.extend(measured[first:])
+    same(one, two)
+    wanted = query_of(data.draw(arrays(np.int64, 5, elements=st.integers(-3, 3))), space)
+    found = [[(e.variance, h.estimate(e)) for e in h.estimators(wanted)] for h in (one, two)]
+    assert np.allclose(*found, rtol=1e-6, atol=1e-6)
+
+
+def test_as_many_rows_fit_together_as_in_turn(monkeypatch):
+    """
+    Of nine rows five are solved together; and a look that finds none forgets nothing.
+    """
+    monkeypatch.setattr(history_module, "DENSE_ROWS", 5)
+    space = Space((9,))
+    measured = [(Family(query_of(row, space)), 2.0, [1]) for row in np.eye(9, dtype=np.int64)]
+    one, two = History(space, records=100), History(space, records=100)
+    for each in measured:
+        one.append(*each)
+    two.extend(measured)
+    same(one, two)
+    assert two.rank == 5
+    asked = query_of([1, 1, 0, 0, 0, 0, 0, 0, 0], space)
+    found = two.estimators(asked)
+    assert two.extend([]) == []
+    assert two.estimators(asked) is found
+
+
+def test_many_rows_together_are_as_rows_in_turn(monkeypatch):
+    """
+    300 rows, in panels that end within them: conjunctions, repeats, tied rows, families beside, and
+    rows that floats nearly lose, at the beginning and in the midst.
+    """
+    monkeypatch.setattr(history_module, "PANEL", 70)
+    monkeypatch.setattr(cholesky_module, "CANCELLED", 2.0**-8)
+    rng, space = np.random.default_rng(8), Space((1000, 60, 6))
+    total = LinearQuery.count(space)
+    labels = np.arange(6, dtype=np.int32)
+
+    def value(i):
+        return LinearQuery.count(space, Factor((0,), np.eye(1, 1000, i, dtype=np.int64)[0]))
+
+    asked = [total, total - value(0), total + value(0) * 2]
+    for i in range(300):
+        if i % 50 == 7:
+            asked.append(total - value(i) * int(rng.integers(1, 3)))
+        elif i % 10 == 3:
+            asked.append(asked[rng.integers(len(asked))] * int(rng.integers(1, 4)))
+        elif i % 5 == 0:
+            asked.append(LinearQuery.count(space, Factor((1, 2), rng.integers(0, 2, (60, 6)))))
+        else:
+            axes = rng.choice(3, rng.integers(1, 4), replace=False).tolist()
+            parts = [Factor((a,), rng.integers(0, 2, space.sizes[a])) for a in axes]
+            asked.append(LinearQuery.count(space, *parts) * Fraction(1, 3))
+    measured = [(Family(query), float(rng.uniform(1, 50)), [i]) for i, query in enumerate(asked)]
+    measured[150:150] = [(Family(total, (2,), labels, 6), 3.0, range(6))]
+    one, two = History(space, records=10**6), History(space, records=10**6)
+    for each in measured:
+        one.append(*each)
+    blocks = two.extend(measured)
+    assert [block.start for block in blocks] == [block.start for block in one.blocks]
+    assert len(one._dense.others) > 30
+    assert one.rank > 200
+    same(one, two)
+
+
 @pytest.mark.slow
 @given(matrices, st.integers(0, 8), st.data())
 def test_truncating_forgets(rows, keep, data):
@@ -201,6 +300,29 @@ def test_a_refinement_counts_with_its_new_weight():
     assert one.estimate(left) == pytest.approx(two.estimate(right))
 
 
+def test_a_row_that_a_refinement_loses_takes_no_other_s_place():
+    """
+    Of three dependent rows the second is lost in rounding, once the row that it repeats is told
+    with far more noise: the third is still itself.
+    """
+    space = Space((2, 3))
+    one, two = (query_of(row, space) for row in np.eye(2, dtype=np.int64))
+    history = History(space, records=100)
+    first = history.append(Family(one), 10.0, [1])
+    for query, answer in ((two, 20), (one, 3), (one, 5), (two, 40)):
+        history.append(Family(query), 10.0, [answer])
+    assert len(history._dense.others) == 3
+    history.replace(first, 2.0**40, [0])
+    assert len(history._dense.others) == 2
+    (best, *_) = history.estimators(two)
+    assert history.estimate(best) == pytest.approx(30)
+    (best, *_) = history.estimators(one + two)
+    vector = np.zeros(2)
+    for row, a in zip(best.rows.tolist(), best.coefficients.tolist(), strict=True):
+        vector += float(best.unit) * a * np.array([[1, 0], [0, 1], [1, 0], [1, 0], [0, 1]])[row]
+    assert vector == pytest.approx([1, 1])
+
+
 def test_weights_over_nine_decades():
     """
     Repeats of the same rows with noise from a thousandth to a million: the estimate of each cell
@@ -267,6 +389,20 @@ def test_a_row_that_is_nearly_another_is_kept_beside_it():
     dense = blue([[10**3, 0], [10**3, -1e-3], [10**3, 2e-3]], w, [1000, 900, 1205], [0, 1e-3])
     assert best.variance == pytest.approx(dense.variance, rel=1e-6)
     assert best.slack < 1e-6
+
+
+@pytest.mark.parametrize("beside", [1, 10**13])
+def test_rows_on_two_that_are_nearly_one_have_whole_coordinates(beside):
+    """
+    3 total - 7 one, of 10⁵ parts of one cell, or of so many that floats alone do not settle.
+    """
+    space, one = Space((10**5, beside)), np.zeros(10**5, dtype=np.int64)
+    one[7] = 1
+    part, total = LinearQuery.count(space, Factor((0,), one)), LinearQuery.count(space)
+    history = History(space, records=10**6)
+    for query in (total, total - part, total + part * 2, total * 3 - part * 7):
+        history.append(Family(query), 5.0, [1])
+    assert history._dense.transform == pytest.approx(np.array([[3, -2], [-4, 7]]), abs=1e-12)
 
 
 @settings(max_examples=60)

@@ -8,9 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from proxy.inference.estimability import Independence, ModularBasis, random_prime
-from proxy.inference.products import exact, stack, structure
-from tests.inference.test_query import queries
+from proxy.inference.estimability import (
+    BLOCK,
+    TERMS,
+    Independence,
+    ModularBasis,
+    _limbs,
+    random_prime,
+)
+from proxy.inference.products import gram, stack, structure, wrap
+from proxy.inference.query import Factor, LinearQuery, Term
+from proxy.inference.space import Space
+from tests.inference.test_query import SPACE, queries
 
 
 def rank(rows):
@@ -35,7 +44,7 @@ def test_all_but_one_of_a_trillion_cells_is_not_the_total():
     """
     n = 10**12
     independence = Independence()
-    assert independence.append(np.zeros((2, 0), dtype=np.int64), n)
+    assert independence.append(np.zeros((2, 0, 1), dtype=np.int64), np.full((2, 1, 1), n)) == [True]
     products = np.array([[(n - 1) % p] for p in independence.primes])
     assert not independence.spans(products, n - 1)
     assert independence.spans(np.array([[2 * n % p] for p in independence.primes]), 4 * n)
@@ -53,23 +62,83 @@ def test_rank_is_that_of_rational_elimination(rows):
         before = rank(kept)
         new = rank([*kept, row]) > before
         assert independence.spans(products, int(row @ row)) != new
-        assert independence.append(products, int(row @ row)) == new
+        inner = np.full((2, 1, 1), row @ row)
+        assert independence.append(products[:, :, None], inner) == [new]
         if new:
             kept = np.vstack([kept, row])
     assert independence.rank == rank(rows)
 
 
-def test_limbs_do_not_lose_bits_at_a_thousand_rows():
+def test_a_row_that_the_primes_disagree_about_is_left_out():
     """
-    The product modulo a prime of 1,500 full-size entries is that of Python's integers.
+    ⟨q, q⟩ is one of the primes; the rows beside it are as without it.
     """
-    generator = np.random.default_rng(1)
-    basis = ModularBasis(random_prime())
-    matrix = generator.integers(0, basis.prime, (3, 1500))
-    vector = generator.integers(0, basis.prime, 1500)
-    expected = [sum(int(a) * int(b) for a, b in zip(row, vector, strict=True)) for row in matrix]
-    got = basis._times(matrix.astype(np.float64), vector)
-    assert got.tolist() == [value % basis.prime for value in expected]
+    independence = Independence()
+    first, inner = independence.primes[0], np.zeros((2, 3, 3), dtype=np.int64)
+    for i, prime in enumerate(independence.primes):
+        inner[i] = np.array([[first, 1, 1], [1, 5, 5], [1, 5, 5]]) % prime
+    nothing = np.zeros((2, 0, 3), dtype=np.int64)
+    assert independence.append(nothing, inner) == [None, True, False]
+    assert independence.rank == 1
+    assert independence.spans(np.array([[5], [5]]), 5)
+
+
+@pytest.mark.parametrize("split", [(), (1,), (70, 71, 200)])
+def test_rows_together_are_as_rows_in_turn(split):
+    """
+    Of 300 rows over 150 cells, with repeats, zeros and sums of two among them, the same are
+    independent, and L and D are the same, however many are looked at together.
+    """
+    rng = np.random.default_rng(3)
+    rows = rng.integers(-2, 3, (300, 150))
+    rows[40] = 0
+    rows[::7] = rows[rng.integers(0, 300, 43)]
+    rows[5::11] = rows[4::11][:27] + rows[3::11][:27]
+    one = Independence()
+    many = Independence(one.primes)
+    kept = []
+    for number, row in enumerate(rows):
+        own = np.array([rows[kept] @ row % p for p in one.primes], dtype=np.int64)
+        if one.append(own[:, :, None], np.full((2, 1, 1), row @ row))[0]:
+            kept.append(number)
+    assert BLOCK < len(kept) < 160
+    found = []
+    for part in np.split(rows, split):
+        before = rows[[i for i, kind in enumerate(found) if kind]]
+        own = np.array([before @ part.T % p for p in one.primes], dtype=np.int64)
+        found += many.append(own, np.array([part @ part.T % p for p in one.primes]))
+    assert [i for i, kind in enumerate(found) if kind] == kept
+    for left, right in zip(one._bases, many._bases, strict=True):
+        used = slice(left.rank)
+        assert (left._factor[used, used] == right._factor[used, used]).all()
+        assert (left._pivots[used] == right._pivots[used]).all()
+
+
+@pytest.mark.parametrize("prime", [2**31 - 1, random_prime()])
+def test_limbs_do_not_lose_bits_at_thousands_of_rows(prime):
+    """
+    Products modulo a prime of 2,100 entries of any size, and of the largest, are those of Python's
+    integers.
+    """
+    rng = np.random.default_rng(1)
+    basis = ModularBasis(prime)
+    matrix = rng.integers(0, prime, (4, 2100))
+    matrix[0], matrix[1] = prime // 2, prime // 2 + 1
+    vectors = rng.integers(0, prime, (2100, 5))
+    vectors[:, 0], vectors[:, 1], vectors[:, 2], vectors[:, 3] = prime - 1, 2**15, 2**15 - 1, 0
+    vectors[-1, 1] = 1  # the sum is odd: where it is past 2**53, it is not exact
+    expected = matrix.astype(object) @ vectors.astype(object) % prime
+    assert (basis._times(basis._floats(matrix), _limbs(vectors)) % prime == expected).all()
+    for start in range(0, 2100, TERMS):
+        terms = slice(start, start + TERMS)
+        sums = np.abs(basis._floats(matrix)[:, terms]) @ np.abs(_limbs(vectors)[terms])
+        assert sums.max() <= 2**53
+
+
+def told(values, primes):
+    """The parts of products, of integers of any size [rows, k]."""
+    values = np.array(values, dtype=object)
+    return values.astype(float), [values % p for p in primes], np.vectorize(wrap)(values)
 
 
 @pytest.mark.slow
@@ -81,12 +150,67 @@ def test_stacked_products_are_the_products(rows, query):
     primes = (random_prime(), random_prime())
     stacks = {}
     for number, row in enumerate(rows):
-        if structure(row) not in stacks:
-            stacks[structure(row)] = stack(row)
-        stacks[structure(row)].append(number, row)
+        stacks.setdefault(structure(row), stack(row)).append(number, row)
     for each in stacks.values():
-        expected = exact([rows[n].dot(query) for n in each.numbers], primes)
+        real, residues, wrapped = told([rows[n].dot(query) for n in each.numbers], primes)
         got = each.products(query, primes)
-        assert (got.real == expected.real).all()
-        assert (got.residues == expected.residues).all()
-        assert (got.wrapped == expected.wrapped).all()
+        assert (got.real == real).all()
+        assert (got.residues == residues).all()
+        assert (got.wrapped == wrapped).all()
+
+
+@given(st.lists(queries(), min_size=1, max_size=7), st.data())
+def test_new_rows_are_multiplied_with_all_others_together(rows, data):
+    """
+    Of rows of any structures, exactly, whichever of them are new.
+    """
+    first = data.draw(st.integers(0, len(rows) - 1))
+    primes = (random_prime(), random_prime())
+    stacks = {}
+    for number, row in enumerate(rows):
+        stacks.setdefault(structure(row), stack(row)).append(number, row)
+    got = gram(stacks.values(), dict(list(enumerate(rows))[first:]), primes)
+    real, residues, wrapped = told([[a.dot(b) for b in rows[first:]] for a in rows], primes)
+    assert (got.real == real).all()
+    assert (got.residues == residues).all()
+    assert (got.wrapped == wrapped).all()
+
+
+def test_rows_of_different_unknowns_are_multiplied_where_they_share_some():
+    """
+    Counts over one axis, and counts with sums over another, each with axes that the others lack.
+    """
+    one, two = (Factor((a,), np.arange(1, n + 1)) for a, n in ((0, 3), (2, 4)))
+    count = LinearQuery.count(SPACE, one)
+    both = LinearQuery.of(SPACE, Fraction(1), {0: Term.of(2, [two]), 1: Term.of(-3, [two])})
+    rows = [count, both, both - count.times(two), count * -1, both * -2]
+    primes = (random_prime(), random_prime())
+    stacks = {}
+    for number, row in enumerate(rows):
+        stacks.setdefault(structure(row), stack(row)).append(number, row)
+    got = gram(stacks.values(), dict(enumerate(rows)), primes)
+    real, residues, wrapped = told([[a.dot(b) for b in rows] for a in rows], primes)
+    assert (got.real == real).all()
+    assert (got.residues == residues).all()
+    assert (got.wrapped == wrapped).all()
+
+
+@pytest.mark.parametrize("size", [10**3, 10**6])
+def test_products_too_large_for_floats_are_exact_modulo_all(size):
+    """
+    Coefficients of 2**20 and more over many cells: past 2**53, and past 2**63.
+    """
+    space, rng = Space((size, 5, 7)), np.random.default_rng(4)
+    rows = []
+    for _ in range(4):
+        factors = [Factor((a,), rng.integers(1, 2**20, space.sizes[a])) for a in range(3)]
+        rows.append(LinearQuery.count(space, *factors))
+    primes = (random_prime(), random_prime())
+    stacks = stack(rows[0])
+    for number, row in enumerate(rows):
+        stacks.append(number, row)
+    got = gram([stacks], {2: rows[2], 3: rows[3]}, primes)
+    real, residues, wrapped = told([[a.dot(b) for b in rows[2:]] for a in rows], primes)
+    assert got.real == pytest.approx(real, rel=1e-14)
+    assert (got.residues == residues).all()
+    assert (got.wrapped == wrapped).all()

@@ -77,6 +77,22 @@ def test_the_bound_takes_the_worst_record_of_the_box():
     assert query.sensitivity == 6
 
 
+def test_a_bound_that_is_too_large_is_refused():
+    """
+    2**30 quanta of up to 2**33 each are past 2**62; of up to 2**32 they are just within it.
+    """
+    for most in (2**32, 2**33):
+        space = Space((3,), (Box(0, most),))
+        query = LinearQuery.of(
+            space, Fraction(1), {1: Term.of(1, [Factor((0,), np.array([1, 0, 2**30]))])}
+        )
+        if most == 2**32:
+            assert query.sensitivity == 2**62
+        else:
+            with pytest.raises(TooLargeError):
+                query.sensitivity  # noqa: B018
+
+
 def test_too_many_coefficients_are_refused():
     """
     A factor over 2**25 cells is refused before it is made.
