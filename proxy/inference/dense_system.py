@@ -171,10 +171,12 @@ class Joining:
 
     def _depend(self, places: Sequence[int], columns: Products) -> None:
         """Put rows, with these products with the independent ones, among the dependent ones."""
-        if not places:
-            return
+        if places:
+            self.depend(places, columns, self._coordinates_of(columns))
+
+    def depend(self, places: Sequence[int], columns: Products, coordinates: Floats) -> None:
+        """Add dependent rows of these coordinates, [k, rank]; NaN: they did not settle."""
         dense, others = self.dense, len(self.dense.others)
-        coordinates = self._coordinates_of(columns)
         settled = np.flatnonzero(np.isfinite(coordinates).all(axis=1))
         chosen = [places[i] for i in settled.tolist()]
         added = settled[self.weigh(chosen, coordinates[settled])]

@@ -168,6 +168,8 @@ class Independence:
         scaled, rests = zip(*(basis.reduce(own, each) for basis, own, each in sides), strict=True)
         kinds, pivots, inverses = _eliminated(rests, self.primes)
         added = [row for row, kind in enumerate(kinds) if kind]
+        if not added:
+            return kinds
         for basis, own, pivot, inverse in zip(self._bases, scaled, pivots, inverses, strict=True):
             basis.append(own[:, added], pivot[added], inverse[np.ix_(added, added)])
         return kinds

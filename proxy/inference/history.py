@@ -80,6 +80,10 @@ class Projection:
     column: Products  # its products with them
     coordinates: Floats | None  # G⁻¹ · column; None where it is not in their span
 
+    def of(self, query: LinearQuery) -> bool:
+        """Whether it is that of a query."""
+        return self.key == key_of(query)
+
 
 class History:
     """Rows, weights and answers, kept so that one more query or row costs O(rows²)."""
@@ -248,7 +252,10 @@ class History:
         queries = {place: query for place, (query, _, _) in enumerate(rows, first)}
         products = gram(self._stacks.values(), queries, self._independence.primes)
         dense.norm = np.concatenate([dense.norm, np.sqrt(np.diagonal(products.real[first:]))])
-        rank = len(dense.basis)
+        known, rank = self._projection, len(dense.basis)
+        if len(rows) == 1 and known and known.of(rows[0][0]) and known.coordinates is not None:
+            self._joining.depend([first], products[dense.basis], known.coordinates[None])
+            return
         self._joining.rows(first, products)
         if len(dense.basis) > rank:
             self._projection = None
@@ -264,12 +271,11 @@ class History:
 
     def _project(self, query: LinearQuery) -> Projection:
         """Return a query on the independent rows."""
-        key = key_of(query)
-        if self._projection is None or self._projection.key != key:
+        if self._projection is None or not self._projection.of(query):
             column = self._products(query)[self._dense.basis]
             spanned = self._independence.spans(column.residues, query.dot(query))
             start = self._coordinates(column) if spanned else None
-            self._projection = Projection(key, column, start)
+            self._projection = Projection(key_of(query), column, start)
         return self._projection
 
     # --- estimating ------------------------------------------------------------------------------
