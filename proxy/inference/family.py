@@ -120,11 +120,14 @@ class Family:
         return np.unravel_index(chosen, shape), np.unravel_index(others, shape)
 
     def may_span(self, other: LinearQuery) -> bool:
-        """Return False where a multiple of each row cannot add up to ``other``, seen in some cells.
+        """Return False where multiples of the rows cannot add up to ``other``, which is soon seen.
 
-        Of a family whose query does not vary along its label axes, ``other`` would have to have one
-        value in all cells of a row, and 0 in the cells of none.
+        A factor over none of the label axes is in every row, and so in ``other``: factors are
+        irreducible.  Of a family whose query does not vary along its label axes, ``other`` would
+        have to have one value in all cells of a row, and 0 in the cells of none: in some cells.
         """
+        if not all(self._shares(part, term) for part, term in other.parts.items()):
+            return False
         if not self.axes or set(self.query.axes) & set(self.axes):
             return True
         here, there = self.pairs
@@ -136,6 +139,17 @@ class Family:
             one, two = (_along(term, self.axes, places) for places in (here, there))
             if (one[none] != 0).any() or (one != two)[~none].any():
                 return False
+        return True
+
+    def _shares(self, part: int, term: Term) -> bool:
+        """Return False where a part of a query lacks a factor that every row has."""
+        theirs, own = {factor.axes: factor.array for factor in term.factors}, set(self.axes)
+        for factor in self.query.parts[part].factors if part in self.query.parts else ():
+            if own.isdisjoint(factor.axes):
+                if not set(factor.axes) <= set(term.axes):
+                    return False
+                if not np.array_equal(theirs.get(factor.axes, factor.array), factor.array):
+                    return False
         return True
 
     def row(self, index: int) -> LinearQuery:

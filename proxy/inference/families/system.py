@@ -23,7 +23,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -39,7 +38,7 @@ from proxy.inference.estimator import (
     never_cancel,
     omega,
 )
-from proxy.inference.families.products import MAX_CELLS, Measured, multiplied, products
+from proxy.inference.families.products import MAX_CELLS, Measured, Pairs, products
 from proxy.inference.family import Family
 from proxy.inference.query import TooLargeError
 from proxy.inference.space import Space
@@ -92,6 +91,53 @@ class System:
         )[:, None]
 
 
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Which rows of the history the rows of families are: those of each of their blocks."""
+
+    starts: Integers  # [families + 1] the first row of each
+    parts: Sequence[frozenset[int]]  # [families] of their queries
+    counts: Integers  # [families] of their blocks
+    firsts: Integers  # [families, blocks] the row of the history that is the first of a block
+    signs: Floats  # [families, blocks]
+    rates: Floats  # [families, blocks]
+    shares: Floats  # [families, blocks] of a coefficient; of the last: what is left
+
+    @staticmethod
+    def of(families: Sequence[Measured]) -> Layout:
+        """Return the layout of families as they were measured."""
+        counts = np.array([len(known.blocks) for known in families])
+        firsts = np.zeros((len(families), counts.max()), dtype=np.int64)
+        signs, rates, shares = np.zeros((3, *firsts.shape))
+        for i, known in enumerate(families):
+            weights = known.weights
+            shares[i, : counts[i]] = weights / weights.sum()
+            for place, block in enumerate(known.blocks):
+                firsts[i, place], rates[i, place] = block.start, 1 / block.scale
+                signs[i, place] = block.family.query.sign
+        starts = np.cumsum([0, *(known.family.rows for known in families)])
+        parts = [frozenset(known.family.query.parts) for known in families]
+        return Layout(starts, parts, counts, firsts, signs, rates, shares)
+
+    def spread(self, whole: Floats) -> tuple[Integers, Floats, Floats, Integers]:
+        """Return rows of the history, their coefficients and rates, and the families that have
+        some, given whole numbers [n] for the rows of the families.
+        """
+        used = np.flatnonzero(whole)
+        owners = np.searchsorted(self.starts, used, side="right") - 1
+        rest, found = whole[used], []
+        for place in range(self.firsts.shape[1]):
+            here = self.counts[owners] > place
+            mine, last = owners[here], self.counts[owners[here]] == place + 1
+            shared = np.rint(whole[used[here]] * self.shares[mine, place])
+            part = np.where(last, rest[here], shared)
+            rest[here] -= part
+            number = self.firsts[mine, place] + used[here] - self.starts[mine]
+            found.append((number, part * self.signs[mine, place], self.rates[mine, place]))
+        numbers, coefficients, rates = map(np.concatenate, zip(*found, strict=True))
+        return numbers, coefficients, rates, np.unique(owners)
+
+
 @dataclass(eq=False)
 class FamilySystem:
     """The families of a history, solved together."""
@@ -99,7 +145,7 @@ class FamilySystem:
     space: Space
     records: int  # N, the public bound on the number of records
     _families: dict[bytes, Measured] = field(default_factory=dict)
-    _products: dict[tuple[bytes, bytes], sparse.csr_array | None] = field(default_factory=dict)
+    _products: dict[tuple[bytes, bytes], Pairs | None] = field(default_factory=dict)
     _kept: int = 0  # pairs of rows in them, about
     _systems: dict[tuple[bytes, ...], System | None] = field(default_factory=dict)
 
@@ -130,19 +176,20 @@ class FamilySystem:
         if not scope <= chosen.scope or chosen.gram.nnz * family.rows > MAX_WORK:
             return none
         try:
-            parts = [self._right(known.family, family, chosen.scope) for known in chosen.families]
+            right = self._right(chosen, family)
             squares = family.squares()
         except TooLargeError:
             return none
-        right = sparse.csc_array(sparse.vstack(parts))
-        found: list[Solved] = []
+        layout, found = Layout.of(chosen.families), list[Solved]()
         for first in range(0, family.rows, COLUMNS):
             cancellation()
             last = min(first + COLUMNS, family.rows)
-            side = right[:, first:last].toarray()
+            side = np.zeros((layout.starts[-1], last - first), dtype=np.int64)
+            here = (right.columns >= first) & (right.columns < last)
+            side[right.rows[here], right.columns[here] - first] = right.values[here]
             norms = [square // chosen.outside for square in squares[first:last]]
             try:
-                solved = self._solved(chosen, family, side, norms, cancellation)
+                solved = self._solved(chosen, layout, family, side, norms, cancellation)
             except TooLargeError:
                 return found + none[first:]
             found += zip(solved, _told(chosen, family.grid, side, norms, solved), strict=True)
@@ -197,64 +244,74 @@ class FamilySystem:
         axes = {*self._families[one].family.axes, *self._families[two].family.axes}
         return self.space.cells(axes)
 
-    def _pair(self, one: bytes, two: bytes) -> sparse.csr_array | None:
-        """Return the products of the rows of two families, where there are not too many.
+    def _pair(self, one: bytes, two: bytes) -> Pairs | None:
+        """Return the products of the rows of two families, where there are not too many; of which
+        the one whose key is less is the first.
 
         In units of the cells outside of the scopes of the two.
         """
-        key = (one, two)
+        key = (one, two) if one < two else (two, one)
         if key not in self._products:
-            if (two, one) in self._products:
-                other = self._products[two, one]
-                return None if other is None else other.T.tocsr()
             if self._kept > MAX_KEPT:
                 self._products, self._kept = {}, 0
             try:
-                made = products(self._families[one].family, self._families[two].family)
+                made = products(*(self._families[name].family for name in key))
             except TooLargeError:
                 made = None
             self._products[key] = made
-            self._kept += 100 + (made.nnz if made is not None else 0)
+            self._kept += 100 + (len(made.values) if made is not None else 0)
         return self._products[key]
 
     def _assembled(self, names: Sequence[bytes]) -> System | None:
-        """Return the system of some families; None where its products are too large."""
+        """Return the system of some families, of ascending keys; None where its products are too
+        large.
+        """
         families = tuple(self._families[name] for name in names)
         scopes = [known.family.scope for known in families]
         scope = frozenset[int]().union(*scopes)
-        parts: list[Any] = []
-        for one, mine in zip(names, scopes, strict=True):
-            parts.append([])
-            for two, theirs in zip(names, scopes, strict=True):
-                pair = self._pair(one, two)
-                if pair is not None:
-                    pair = multiplied(pair, self.space.cells(scope - mine - theirs), MAX_SUM)
-                if pair is None:
+        starts = np.cumsum([0, *(known.family.rows for known in families)])
+        parts: list[tuple[Integers, Integers, Integers]] = []
+        for one, mine in enumerate(names):
+            for two in range(one, len(names)):
+                pair = self._pair(mine, names[two])
+                beside = self.space.cells(scope - scopes[one] - scopes[two])
+                try:
+                    if pair is None:
+                        return None
+                    pair = pair.times(beside, MAX_SUM)
+                except TooLargeError:
                     return None
-                parts[-1].append(pair)
-        gram = sparse.csr_array(sparse.block_array(parts))
+                parts.append((pair.rows + starts[one], pair.columns + starts[two], pair.values))
+                if two > one:
+                    parts.append((parts[-1][1], parts[-1][0], pair.values))
+        rows, columns, values = map(np.concatenate, zip(*parts, strict=True))
+        size = int(starts[-1])
+        gram = sparse.csr_array((values, (rows, columns)), shape=(size, size))
         row_sum = int(abs(gram).sum(axis=1).max(initial=0))
         outside = self.space.cells(set(range(len(self.space.sizes))) - scope)
         return System(families, gram, scope, outside, row_sum)
 
-    def _right(self, one: Family, two: Family, scope: frozenset[int]) -> sparse.csr_array:
-        """Return the products of the rows of two families, in units of the cells outside of a
-        scope that has theirs.
+    def _right(self, system: System, family: Family) -> Pairs:
+        """Return the products of the rows of a system with those of a family, in units of the cells
+        outside of the scope of the system, which has that of the family.
 
         Raises:
             TooLargeError: there are too many, or they are too large.
         """
-        times = self.space.cells(scope - one.scope - two.scope)
-        made = multiplied(products(one, two), times, 2**61)
-        if made is None:
-            raise TooLargeError("inner products past 2**61")
-        return made
+        found, start = [], 0
+        for known in system.families:
+            beside = self.space.cells(system.scope - known.family.scope - family.scope)
+            pair = products(known.family, family).times(beside, 2**61)
+            found.append((pair.rows + start, pair.columns, pair.values))
+            start += known.family.rows
+        return Pairs(*map(np.concatenate, zip(*found, strict=True)))
 
     # --- solving -----------------------------------------------------------------------------
 
     def _solved(
         self,
         system: System,
+        layout: Layout,
         family: Family,
         right: Integers,
         norms: Sequence[int],
@@ -276,13 +333,13 @@ class FamilySystem:
             for column, each in zip(rounded, more, strict=True):
                 missed[column] = each
         return [
-            self._estimator(system, family, small[:, i], below[i], missed[i], i in rounded)
+            self._estimator(layout, family, small[:, i], below[i], missed[i], i in rounded)
             for i in range(len(norms))
         ]
 
     def _estimator(
         self,
-        system: System,
+        layout: Layout,
         family: Family,
         whole: Floats,
         below: int,
@@ -296,34 +353,19 @@ class FamilySystem:
         if missed < 0:  # no norm: something is not as it should be
             return None
         far = (math.isqrt(missed) + 1 if missed else 0) / below
-        rows, coefficients, rates, start = [], [], [], 0
-        parts = {*family.query.parts}
-        for known in system.families:
-            own = whole[start : start + known.family.rows]
-            used, start = np.flatnonzero(own), start + known.family.rows
-            if used.size:
-                parts.update(known.family.query.parts)
-            rest, shares = own[used], known.weights / known.weights.sum()
-            for place, block in enumerate(known.blocks):
-                last = place == len(known.blocks) - 1
-                part = rest if last else np.rint(own[used] * shares[place])
-                rest = rest - part
-                rows.append(block.start + used)
-                coefficients.append(part * block.family.query.sign)
-                rates.append(np.full(len(used), 1 / block.scale))
-        merged = np.concatenate(coefficients)
+        numbers, merged, loud, owners = layout.spread(whole)
+        parts = {*family.query.parts}.union(*(layout.parts[i] for i in owners))
         kept = merged != 0
         step = below
         if not rounded:
             step = int(np.gcd.reduce(merged[kept].astype(np.int64), initial=0)) or 1
         reach = sum(self.space.reach(part // 2) if part % 2 else 1 for part in parts)
         unit = Fraction(step, below)
-        own, loud = merged[kept] / step, np.concatenate(rates)[kept]
+        own, loud = merged[kept] / step, loud[kept]
         slack = self.records * reach * far / float(unit)
         if not slack <= NEAR * math.sqrt(2 * float(np.sum((own / omega(loud)) ** 2))):
             return None
-        numbers = np.concatenate(rows)[kept].astype(np.int64)
-        return Estimator(family.grid * unit, numbers, own, loud, slack)
+        return Estimator(family.grid * unit, numbers[kept], own, loud, slack)
 
 
 def _told(
