@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dtrsv
+from scipy.linalg.blas import dtrsm, dtrsv
 
 Floats = NDArray[np.float64]
 
@@ -27,24 +27,25 @@ class Cholesky:
         self._scale = np.zeros(16)
 
     def solve(self, right: Floats) -> Floats:
-        """Return A⁻¹ · right [size]."""
-        scale = self._scale[: self.size]
-        return scale * self._back(self._forward(scale * right), transposed=True)
-
-    def _forward(self, right: Floats) -> Floats:
-        return self._back(right, transposed=False)
+        """Return A⁻¹ · right [size, columns]."""
+        scale = self._scale[: self.size, None]
+        back = self._back(self._back(scale * right, transposed=False), transposed=True)
+        return np.asarray(scale * back)
 
     def _back(self, right: Floats, *, transposed: bool) -> Floats:
-        if not self.size:
+        """Return L⁻¹ · right [size, columns], or that of L transposed."""
+        if not right.size:
             return right
-        part = self._factor[: self.size, : self.size]
-        if self.size < len(self._factor):  # BLAS wants whole columns: pad with the identity
-            padded = np.zeros(len(self._factor))
+        padded = right  # BLAS wants whole columns: pad with the identity
+        if self.size < len(self._factor):
+            padded = np.zeros((len(self._factor), right.shape[1]), order="F")
             padded[: self.size] = right
-            return np.asarray(
-                dtrsv(self._factor, padded, lower=1, trans=int(transposed))[: self.size]
-            )
-        return np.asarray(dtrsv(part, right, lower=1, trans=int(transposed)))
+        trans = int(transposed)
+        if right.shape[1] == 1:
+            found = dtrsv(self._factor, padded[:, 0], lower=1, trans=trans)[:, None]
+        else:
+            found = dtrsm(1.0, self._factor, padded, lower=1, trans_a=trans)
+        return np.asarray(found[: self.size])
 
     def append(self, column: Floats, diagonal: float, schur: Callable[[], float]) -> bool:
         """Add a row: A's new column [size], its diagonal, and where floats are not enough its
@@ -55,7 +56,8 @@ class Cholesky:
         if not (np.isfinite(diagonal) and diagonal > 0):
             return False
         scale = 1 / np.sqrt(diagonal)
-        row = self._forward(self._scale[: self.size] * column * scale)
+        scaled = self._scale[: self.size] * column * scale
+        row = self._back(scaled[:, None], transposed=False)[:, 0]
         rest = 1 - float(row @ row)  # the complement, of a unit diagonal
         if not rest > CANCELLED:
             rest = schur() / diagonal

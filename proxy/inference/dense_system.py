@@ -18,6 +18,8 @@ from proxy.inference.family import Family
 from proxy.inference.products import Products
 from proxy.inference.query import LinearQuery
 
+LEAST_LIMB = 7  # bits of numbers multiplied at once: with less, integers are as fast
+
 
 @dataclass(eq=False)
 class Dense:
@@ -65,6 +67,7 @@ class Gram:
     """A growing matrix of inner products: rounded, and modulo 2**64."""
 
     def __init__(self) -> None:
+        self._largest = 0.0  # absolute product; infinity where one is not as rounded, modulo 2**64
         self.real: Floats = np.zeros((16, 16))
         self.wrapped: Integers = np.zeros((16, 16), dtype=np.int64)
 
@@ -82,8 +85,31 @@ class Gram:
                 new[: have[0], : have[1]] = old
                 setattr(self, name, new)
 
+    def times(self, rows: int, right: Floats) -> Integers:
+        """Return the first rows times whole numbers below 2**53 [columns, queries], modulo 2**64.
+
+        By limbs of these that BLAS sums exactly, where the products are as floats know them.
+        """
+        columns, queries = right.shape
+        whole = right.astype(np.int64)
+        bits = 0
+        if self._largest < 2**53:
+            bits = 53 - math.frexp(self._largest)[1] - columns.bit_length()
+        if bits < LEAST_LIMB:
+            exact: Integers = np.einsum("ij,jk->ik", self.wrapped[:rows, :columns], whole)
+            return exact
+        shifts = bits * np.arange(-(-54 // bits))[:, None]
+        limbs = whole[:, None] >> shifts  # the last has the sign
+        limbs[:, :-1] &= (1 << bits) - 1
+        factors = limbs.reshape(columns, -1).astype(np.float64)
+        sums = (self.real[:rows, :columns] @ factors).astype(np.int64)
+        return np.asarray((sums.reshape(rows, -1, queries) << shifts).sum(axis=1))
+
     def put(self, where: tuple[Any, Any], products: Products) -> None:
         """Write inner products."""
+        same = (products.real == products.wrapped).all()
+        largest = float(np.abs(products.real).max(initial=0.0))
+        self._largest = max(self._largest, largest if same else math.inf)
         self.real[where] = products.real
         self.wrapped[where] = products.wrapped
 
@@ -116,7 +142,13 @@ def key_of(query: LinearQuery) -> tuple[bytes, Fraction]:
 
 def _fixed_point(largest: float, residual: float) -> int | None:
     """Return the k for which a · 2ᵏ is exact in floats and residual · 2ᵏ in int64, if there is."""
-    if not math.isfinite(largest + residual):
-        return None
-    k = min(52 - math.frexp(largest)[1], 61 - math.frexp(residual)[1], 62)
+    k = int(fixed_points(np.array([largest]), np.array([residual]))[0])
     return k if k >= 0 else None
+
+
+def fixed_points(largest: Floats, residuals: Floats) -> Integers:
+    """Return k with a · 2ᵏ exact in floats and residual · 2ᵏ in int64; -1 where there is none."""
+    known = np.isfinite(largest + residuals)
+    bits = [np.frexp(np.where(known, sizes, 0.0))[1] for sizes in (largest, residuals)]
+    k = np.minimum(np.minimum(52 - bits[0], 61 - bits[1]), 62)
+    return np.where(known & (k >= 0), k, -1).astype(np.int64)

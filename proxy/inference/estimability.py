@@ -54,17 +54,20 @@ class ModularBasis:
         self._factor = np.zeros((16, 16))  # L, entries below 2**31 as floats for BLAS
         self._pivots: list[int] = []  # D⁻¹
 
-    def reduce(self, products: Integers, norm: int) -> tuple[int, Integers]:
-        """Return the Schur complement of a query and L⁻¹b, both modulo the prime."""
-        reduced = np.zeros(self.rank, dtype=np.int64)
+    def reduce(self, products: Integers, norms: Sequence[int]) -> tuple[Integers, Integers]:
+        """Return the Schur complements of queries with these products [rank, queries], and L⁻¹b,
+        both modulo the prime.
+        """
+        reduced = np.zeros((self.rank, len(norms)), dtype=np.int64)
         for start in range(0, self.rank, BLOCK):
             here, before = slice(start, min(start + BLOCK, self.rank)), slice(start)
             known = self._times(self._factor[here, before], reduced[before])
             rest = (products[here] - known) % self.prime
             reduced[here] = self._times(self._factor[here, here], rest)
-        pivots = np.array(self._pivots, dtype=np.int64)
+        pivots = np.array(self._pivots, dtype=np.int64)[:, None]
         squares = reduced * reduced % self.prime * pivots % self.prime
-        return (norm - int(squares.sum())) % self.prime, reduced
+        sizes = np.array([norm % self.prime for norm in norms], dtype=np.int64)
+        return (sizes - squares.sum(axis=0)) % self.prime, reduced
 
     def append(self, reduced: Integers, schur: int) -> None:
         """Add an independent row, from what ``reduce`` said of it."""
@@ -75,7 +78,7 @@ class ModularBasis:
             self._factor = grown
         row = reduced * np.array(self._pivots, dtype=np.int64) % self.prime
         start = rank - rank % BLOCK
-        inverse = self._times(self._factor[start:rank, start:rank].T, row[start:])
+        inverse = self._times(self._factor[start:rank, start:rank].T, row[start:, None])[:, 0]
         self._factor[rank, :start] = row[:start]
         self._factor[rank, start:rank] = (self.prime - inverse) % self.prime
         self._factor[rank, rank] = 1
@@ -87,16 +90,20 @@ class ModularBasis:
         self.rank = min(self.rank, rank)
         del self._pivots[self.rank :]
 
-    def _times(self, matrix: Floats, vector: Integers) -> Integers:
-        """Return matrix · vector modulo the prime, exactly, by limbs that BLAS sums exactly."""
-        if not len(vector):
-            return np.zeros(len(matrix), dtype=np.int64)
-        bits = 53 - 31 - len(vector).bit_length()
+    def _times(self, matrix: Floats, right: Integers) -> Integers:
+        """Return matrix · right [rank, queries] modulo the prime, exactly, by limbs that BLAS sums
+        exactly.
+        """
+        rows, queries = len(matrix), right.shape[1]
+        if not len(right):
+            return np.zeros((rows, queries), dtype=np.int64)
+        bits = 53 - 31 - len(right).bit_length()
         count = -(-31 // bits)
-        limbs = (vector[:, None] >> (bits * np.arange(count))) & ((1 << bits) - 1)
-        partial = (matrix @ limbs.astype(np.float64)).astype(np.int64) % self.prime
-        result = np.zeros(len(matrix), dtype=np.int64)
-        for place in reversed(range(count)):
+        limbs = (right[:, None] >> (bits * np.arange(count)[:, None])) & ((1 << bits) - 1)
+        sums = matrix @ limbs.reshape(len(right), -1).astype(np.float64)
+        partial = sums.astype(np.int64).reshape(rows, count, queries) % self.prime
+        result = partial[:, -1]
+        for place in reversed(range(count - 1)):
             result = (result * (1 << bits) + partial[:, place]) % self.prime
         return result
 
@@ -113,21 +120,30 @@ class Independence:
         """The number of independent rows."""
         return self._bases[0].rank
 
-    def spans(self, products: Integers, norm: int) -> bool:
-        """Return whether the query with these inner products [primes, rank] is in the span."""
-        return all(basis.reduce(products[i], norm)[0] == 0 for i, basis in enumerate(self._bases))
+    def spans(self, products: Integers, norms: Sequence[int]) -> Integers:
+        """Return which queries, with these products [primes, rank, queries], are in the span."""
+        spanned = np.arange(len(norms))
+        for basis, residues in zip(self._bases, products, strict=True):
+            if spanned.size:
+                schur, _ = basis.reduce(residues[:, spanned], [norms[i] for i in spanned.tolist()])
+                spanned = spanned[schur == 0]
+        return spanned
 
     def append(self, products: Integers, norm: int) -> bool | None:
-        """Add a row if it is independent modulo both primes; return whether it was.
+        """Add a row with these products [primes, rank] if it is independent modulo both primes;
+        return whether it was.
 
         None where the primes disagree, which happens to no row in practice: nothing is added.
         """
-        found = [basis.reduce(products[i], norm) for i, basis in enumerate(self._bases)]
-        zeros = [schur == 0 for schur, _ in found]
+        found = [
+            basis.reduce(residues[:, None], [norm])
+            for basis, residues in zip(self._bases, products, strict=True)
+        ]
+        zeros = [bool(schur[0] == 0) for schur, _ in found]
         if any(zeros):
             return False if all(zeros) else None
         for basis, (schur, reduced) in zip(self._bases, found, strict=True):
-            basis.append(reduced, schur)
+            basis.append(reduced[:, 0], int(schur[0]))
         return True
 
     def truncate(self, rank: int) -> None:

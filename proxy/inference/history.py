@@ -28,9 +28,16 @@ from fractions import Fraction
 from operator import lshift, mul
 
 import numpy as np
+from numpy.typing import NDArray
 
 from proxy.inference.cholesky import Cholesky
-from proxy.inference.dense_system import Dense, MeasuredFamily, _fixed_point, key_of
+from proxy.inference.dense_system import (
+    Dense,
+    MeasuredFamily,
+    _fixed_point,
+    fixed_points,
+    key_of,
+)
 from proxy.inference.estimability import Independence
 from proxy.inference.estimator import (
     Cancellation,
@@ -46,7 +53,7 @@ from proxy.inference.families.together import Together
 from proxy.inference.family import Family
 from proxy.inference.products import Products, Stack, Structure, exact, stack, structure, wrap
 from proxy.inference.query import LinearQuery
-from proxy.inference.remembered import GoodEnough, Remembered, rows_of
+from proxy.inference.remembered import GoodEnough, Key, Remembered, rows_of
 from proxy.inference.space import Space
 
 DENSE_ROWS, DENSE_FAMILY_ROWS = 2000, 600  # in the dense system; the last that is of a family
@@ -54,6 +61,7 @@ DENSE_FAMILY = 128  # a larger family is used alone
 DENSE_CELLS = 2**22  # coefficients of a row: so is one of more
 FAMILY_CELLS = 2**19  # coefficients of all rows of a family: more would take seconds
 STEPS = 5  # of refinement
+QUERIES = 64  # solved at once
 FINEST, COARSEST = 2.0**-47, 2.0**-30  # of the bias, per record: enough, and the most there may be
 
 
@@ -71,6 +79,7 @@ class History:
         self._stacks: dict[Structure, Stack] = {}
         self.good_enough = GoodEnough()
         self._memory, self._alone = (Remembered(rows_of) for _ in range(2))
+        self._best: dict[Key, Estimator | None] = {}  # of the queries that were prepared
         self.together = Together(space, records, self.blocks)
         self._dense = Dense()
         self._held = 0  # coefficients of its rows
@@ -132,6 +141,7 @@ class History:
         """Forget the estimators that were found among the rows as they were."""
         self._memory.clear()
         self._alone.clear()
+        self._best = {}
         self.together.forget()
 
     def set_answers(self, block: MeasuredFamily, answers: Sequence[int]) -> None:
@@ -203,8 +213,8 @@ class History:
         if independent is None:
             return False
         if not independent:
-            coordinates = self._coordinates(column)
-            if coordinates is None or not self._join_dependent(place, coordinates):
+            coordinates, error = self._coordinates(Products.beside([column]))
+            if not np.isfinite(error[0]) or not self._join_dependent(place, coordinates[:, 0]):
                 return False
             dense.cross.grow(rank, others + 1)
             dense.cross.put((slice(rank), others), column)
@@ -223,9 +233,10 @@ class History:
 
     def _schur(self, column: Products, norm: int) -> float:
         """Return ⟨q, q⟩ - column · coordinates where q is nearly dependent; 0 where it is lost."""
-        coordinates = self._coordinates(column)
-        if coordinates is None:
+        own, error = self._coordinates(Products.beside([column]))
+        if not np.isfinite(error[0]):
             return 0.0
+        coordinates = own[:, 0]
         rough = float(norm) - float(column.real @ coordinates)
         size = float(norm) + float(np.abs(column.real) @ np.abs(coordinates))
         largest = float(np.abs(coordinates).max(initial=0.0))
@@ -246,7 +257,7 @@ class History:
         diagonal = float(coordinates @ weighted + 1 / self._omega([place])[0] ** 2)
 
         def schur() -> float:
-            return diagonal - float(column @ self._weights.solve(column))
+            return diagonal - float(column @ self._weights.solve(column[:, None])[:, 0])
 
         if not self._weights.append(column, diagonal, schur):
             return False
@@ -270,6 +281,23 @@ class History:
 
     # --- estimating ------------------------------------------------------------------------------
 
+    def prepare(
+        self,
+        family: Family,
+        rows: Sequence[LinearQuery],
+        cancellation: Cancellation = never_cancel,
+    ) -> None:
+        """Find at once the best estimators of every row of a family."""
+        self.together.prepare(family, rows, cancellation)
+        queries = {key_of(row): row for row in rows if not row.zero}
+        new = [key for key in queries if key not in self._memory and key not in self._best]
+        self._best = {key: self._best[key] for key in queries if key in self._best}
+        for first in range(0, len(new), QUERIES):
+            cancellation()
+            chunk = new[first : first + QUERIES]
+            found = self._best_of([queries[key] for key in chunk])
+            self._best |= zip(chunk, found, strict=True)
+
     def estimators(
         self, query: LinearQuery, cancellation: Cancellation = never_cancel
     ) -> Sequence[Estimator]:
@@ -284,7 +312,7 @@ class History:
         if known is None:
             cancellation()
             alone = list(self.singles.estimators(query, but=self.together.told(key)))
-            best = self._best(query)
+            best = self._best[key] if key in self._best else self._best_of([query])[0]
             found = [best, *self.good_enough.get(key), *alone]
             found += self.together.estimators(query, key, best, alone, cancellation)
             self._memory.put(key, known := [each for each in found if each is not None])
@@ -315,39 +343,44 @@ class History:
         total = sum(map(mul, map(lshift, whole, shifts), values))
         return estimator.unit * Fraction(total, 1 << 53 - least)
 
-    def _best(self, query: LinearQuery) -> Estimator | None:
+    def _best_of(self, queries: Sequence[LinearQuery]) -> list[Estimator | None]:
+        """Return the best estimators from the dense system."""
         dense = self._dense
-        if not dense.basis:
-            return None
-        column = self._products(query)[dense.basis]
-        if not self._independence.spans(column.residues, query.dot(query)):
-            return None
-        start = self._coordinates(column)
-        if start is None:
-            return None
+        best: list[Estimator | None] = [None] * len(queries)
+        if not dense.basis or not queries:
+            return best
+        columns = Products.beside([self._products(query) for query in queries])[dense.basis]
+        norms = [query.dot(query) for query in queries]
+        columns = columns.of(spanned := self._independence.spans(columns.residues, norms))
+        start, error = self._coordinates(columns)
+        columns = columns.of(settled := np.flatnonzero(np.isfinite(error)))
+        spanned, start = spanned[settled], start[:, settled]
+        if not spanned.size:
+            return best
         others = self._optimal(start)
-        solved = self._refined(column, start - others @ dense.transform, others)
-        if solved is None:
-            return None
-        own, others, error = solved
-        places = [*dense.basis, *dense.others]
-        if (found := self._rational(column, own, others)) is not None:
-            return self._scaled(query.grid, places, *found)
-        coefficients = np.concatenate([own, others])
-        used = coefficients != 0
-        units = np.array([dense.unit[place] for place in places], dtype=np.float64)
-        numbers = np.array([dense.number[place] for place in places])
-        scaled = coefficients / units
-        if (np.frexp(units)[0] != 0.5).any():  # no powers of 2: the division rounds
-            reach = np.array([dense.reach[place] for place in places])
-            error += 2.0**-53 * float(np.abs(coefficients) @ reach)
-        return Estimator(
-            query.grid,
-            numbers[used],
-            scaled[used],
-            np.array([self._rates[number] for number in numbers[used]]),
-            error * self.records,
-        )
+        own, others, error = self._refined(columns, start - dense.transform.T @ others, others)
+        places = np.array([*dense.basis, *dense.others])
+        units, numbers = (np.array(each)[places] for each in (dense.unit, dense.number))
+        dyadic = (np.frexp(units)[0] == 0.5).all()  # else the division rounds
+        reach, rates = np.array(dense.reach)[places], np.array(self._rates)[numbers]
+        for i in np.flatnonzero(np.isfinite(error)):
+            query = queries[spanned[i]]
+            if (found := self._rational(columns.of([i]), own[:, i], others[:, i])) is not None:
+                best[spanned[i]] = self._scaled(query.grid, places.tolist(), *found)
+                continue
+            coefficients = np.concatenate([own[:, i], others[:, i]])
+            used = coefficients != 0
+            off = error[i]
+            if not dyadic:
+                off += 2.0**-53 * float(np.abs(coefficients) @ reach)
+            best[spanned[i]] = Estimator(
+                query.grid,
+                numbers[used],
+                (coefficients / units)[used],
+                rates[used],
+                float(off) * self.records,
+            )
+        return best
 
     def _rational(self, column: Products, own: Floats, others: Floats) -> tuple[int, Floats] | None:
         """Return a denominator D and whole coefficients of D · query, if these are exact.
@@ -360,8 +393,8 @@ class History:
             return None
         whole = np.rint(both * below)
         times = Products(column.real * below, column.residues, column.wrapped * wrap(below))
-        found = self._residual(times, whole[: len(own)], whole[len(own) :])
-        return (below, whole) if found is not None and not found[2].any() else None
+        *_, residual, lost = self._residual(times, whole[: len(own), None], whole[len(own) :, None])
+        return None if lost.any() or residual.any() else (below, whole)
 
     def _scaled(
         self, grid: Fraction, places: Sequence[int], below: int, whole: Floats
@@ -386,45 +419,53 @@ class History:
         """Return a_D: the coefficients of the dependent rows that make the variance least."""
         dense = self._dense
         if not dense.others:
-            return np.zeros(0)
-        weighted = start / self._omega(dense.basis) ** 2
+            return np.zeros((0, start.shape[1]))
+        weighted = start / self._omega(dense.basis)[:, None] ** 2
         return self._weights.solve(dense.transform @ weighted)
 
-    def _coordinates(self, column: Products) -> Floats | None:
-        """Return G_B⁻¹ · column; None where it does not settle."""
-        solved = self._refined(column, self._triangle.solve(column.real), np.zeros(0))
-        return solved and solved[0]
+    def _coordinates(self, column: Products) -> tuple[Floats, Floats]:
+        """Return G_B⁻¹ · column, and how far it may be off, NaN where it does not settle."""
+        none = np.zeros((0, column.real.shape[1]))
+        own, _, error = self._refined(column, self._triangle.solve(column.real), none)
+        return own, error
 
     def _refined(
         self, column: Products, own: Floats, others: Floats
-    ) -> tuple[Floats, Floats, float] | None:
-        """Refine a_B so that G_B a_B + G_BD a_D = column; None where it does not settle.
+    ) -> tuple[Floats, Floats, Floats]:
+        """Refine a_B so that G_B a_B + G_BD a_D = column, [rank, queries].
 
-        Returns a_B, a_D and Σ |error of a_i| S_i, from the last correction.
+        Returns a_B, a_D and Σ |error of a_i| S_i, from the last correction; NaN where it does not
+        settle.
         """
         dense = self._dense
-        rank = len(dense.basis)
+        own, others, queries = own.copy(), others.copy(), np.arange(own.shape[1])
         reach = np.array([dense.reach[place] for place in dense.basis])
         far = np.array([dense.reach[place] for place in dense.others[: len(others)]])
-        beside = float(np.abs(others) @ far)
-        last = np.inf
+        beside, errors = far @ np.abs(others), np.full(len(queries), np.nan)
+        last = np.full(len(queries), np.inf)
         for _ in range(STEPS):
-            found = self._residual(column, own, others)
-            if found is None:
-                return None
-            own, others, residual = found
+            if not queries.size:
+                break
+            *rounded, residual, lost = self._residual(
+                column.of(queries), own[:, queries], others[:, queries]
+            )
+            own[:, queries], others[:, queries] = rounded
+            queries, residual = queries[~lost], residual[:, ~lost]
             correction = self._triangle.solve(residual)
-            error = 2 * float(np.abs(correction) @ reach)
-            size = float(np.abs(own) @ reach) + beside
-            if error <= FINEST * size or not rank:
-                return own, others, error
-            if not error <= last / 4:  # also where it is NaN
-                settled = error <= COARSEST * size and self._solved(residual, correction)
-                return (own, others, error) if settled else None
-            own, last = own + correction, error
-        return None
+            error = 2 * (reach @ np.abs(correction))
+            size = reach @ np.abs(own[:, queries]) + beside[queries]
+            done = (error <= FINEST * size) | (not reach.size)
+            stuck = ~done & ~(error <= last[queries] / 4)  # also where it is NaN
+            coarse = stuck & (error <= COARSEST * size)
+            coarse[coarse] = self._solved(residual[:, coarse], correction[:, coarse])
+            errors[queries[done | coarse]] = error[done | coarse]
+            on = ~done & ~stuck
+            queries = queries[on]
+            own[:, queries] += correction[:, on]
+            last[queries] = error[on]
+        return own, others, errors
 
-    def _solved(self, residual: Floats, correction: Floats) -> bool:
+    def _solved(self, residual: Floats, correction: Floats) -> NDArray[np.bool_]:
         """Return whether G⁻¹ · residual is known well: solving for what is left gives far less.
 
         Then a multiple of 2⁻ᵏ is as near as there is, and the correction says how near.
@@ -432,39 +473,38 @@ class History:
         rank = len(residual)
         left = residual - self._dense.gram.real[:rank, :rank] @ correction
         second = self._triangle.solve(left)
-        return bool(np.abs(second).max() <= np.abs(correction).max() / 8)
+        return np.asarray(np.abs(second).max(axis=0) <= np.abs(correction).max(axis=0) / 8)
 
     def _residual(
         self, column: Products, own: Floats, others: Floats
-    ) -> tuple[Floats, Floats, Floats] | None:
-        """Round a to multiples of 2⁻ᵏ and return it with its exact residual; None where lost."""
+    ) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
+        """Return a, in multiples of 2⁻ᵏ, its exact residual, and for which queries it is lost."""
         dense, rank, count = self._dense, len(own), len(others)
         gram, cross = dense.gram, dense.cross
         rough = column.real - gram.real[:rank, :rank] @ own
-        norms = self._norms[dense.basis]
-        size = float(norms @ np.abs(own))  # |⟨h_i, h_j⟩| ≤ ‖h_i‖ ‖h_j‖
+        norms, theirs = self._norms[dense.basis], self._norms[dense.others[:count]]
+        size = norms @ np.abs(own)  # |⟨h_i, h_j⟩| ≤ ‖h_i‖ ‖h_j‖
         if count:
             rough = rough - cross.real[:rank, :count] @ others
-            size += float(self._norms[dense.others] @ np.abs(others))
-        size = size * float(norms.max(initial=0.0)) + float(np.abs(column.real).max(initial=0.0))
+            size = size + theirs @ np.abs(others)
+        widest = float(norms.max(initial=0.0))
+        size = size * widest + np.abs(column.real).max(axis=0, initial=0.0)
         doubt = size * (rank + count + 4) * 2.0**-52
-        reach = float(np.abs(rough).max(initial=0.0)) + 2 * doubt
-        k = _fixed_point(float(np.abs(own).max(initial=0.0)), reach)
-        beside = _fixed_point(float(np.abs(others).max(initial=0.0)), 0.0)
-        if k is None or beside is None:
-            return None
-        beside = min(k, beside)  # a_D may be larger than a_B, and then is on a coarser grid
+        reach = np.abs(rough).max(axis=0, initial=0.0) + 2 * doubt
+        k = fixed_points(np.abs(own).max(axis=0, initial=0.0), reach)
+        beside = fixed_points(np.abs(others).max(axis=0, initial=0.0), np.zeros(len(k)))
+        beside = np.minimum(k, beside)  # a_D may be larger than a_B, and then is on a coarser grid
+        lost = beside < 0
+        own, others = (np.where(lost, 0.0, each) for each in (own, others))
+        k, beside = (np.where(lost, 0, each) for each in (k, beside))
         a, d = np.rint(np.ldexp(own, k)), np.rint(np.ldexp(others, beside))
-        moved = float(norms @ np.abs(np.ldexp(own, k) - a))  # by rounding, in units of 2⁻ᵏ
+        moved = norms @ np.abs(np.ldexp(own, k) - a)  # by rounding, in units of 2⁻ᵏ
         if count:
-            far = self._norms[dense.others] @ np.abs(np.ldexp(others, beside) - d)
-            moved += math.ldexp(float(far), k - beside)
-        if not moved * float(norms.max(initial=0.0)) < 2**62:
-            return None
-        total = np.einsum("ij,j->i", gram.wrapped[:rank, :rank], a.astype(np.int64))
+            far = theirs @ np.abs(np.ldexp(others, beside) - d)
+            moved = moved + np.ldexp(far, k - beside)
+        lost |= ~(moved * widest < 2**62)
+        exact_residual = (column.wrapped << k) - gram.times(rank, a)
         if count:
-            whole = d.astype(np.int64) * wrap(1 << k - beside)
-            total += np.einsum("ij,j->i", cross.wrapped[:rank, :count], whole)
-        exact_residual = column.wrapped * wrap(1 << k) - total
+            exact_residual -= cross.times(rank, d) << (k - beside)
         own, others = np.ldexp(a, -k), np.ldexp(d, -beside)
-        return own, others, np.ldexp(exact_residual.astype(np.float64), -k)
+        return own, others, np.ldexp(exact_residual.astype(np.float64), -k), lost

@@ -134,7 +134,7 @@ def estimators(
     if family.rows > MAX_ROWS_BEST:
         return list(_first_enough(history, target, cancellation))
     rows = list(map(family.row, range(family.rows)))
-    history.together.prepare(family, rows, cancellation)
+    history.prepare(family, rows, cancellation)
     return [best(history, row, half_width, delta, cancellation) for row in rows]
 
 

@@ -6,7 +6,8 @@ with tied factors are stacked by structure (the axes of their factors).  Every c
 inner product is exact in int64; the products of components are kept rounded, modulo the primes of
 the estimability test, and modulo 2**64, in which residuals are exact (``history``).
 
-Shapes: ``real`` [rows] float64, ``residues`` [primes, rows] and ``wrapped`` [rows] int64.
+Shapes: ``real`` [rows] float64, ``residues`` [primes, rows] and ``wrapped`` [rows] int64; those of
+several queries beside one another have one more, [queries].
 """
 
 from __future__ import annotations
@@ -45,6 +46,21 @@ class Products:
 
     def __getitem__(self, chosen: Any) -> Products:
         return Products(self.real[chosen], self.residues[:, chosen], self.wrapped[chosen])
+
+    @staticmethod
+    def beside(parts: Sequence[Products]) -> Products:
+        """Return the products of several queries, one a column."""
+        return Products(
+            np.stack([part.real for part in parts], axis=-1),
+            np.stack([part.residues for part in parts], axis=-1),
+            np.stack([part.wrapped for part in parts], axis=-1),
+        )
+
+    def of(self, queries: Any) -> Products:
+        """Return the products of some of the queries beside one another."""
+        return Products(
+            self.real[:, queries], self.residues[..., queries], self.wrapped[:, queries]
+        )
 
     def put(self, places: Sequence[int], part: Products) -> None:
         """Write the products of some rows into their places."""

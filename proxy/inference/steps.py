@@ -167,7 +167,7 @@ def known(
     found: list[Estimator | None] = []
     rows = list(map(family.row, range(family.rows)))
     if family.rows <= planning.MAX_ROWS_BEST:
-        history.together.prepare(family, rows, cancellation)
+        history.prepare(family, rows, cancellation)
     for row, query in enumerate(rows):
         if family.rows <= planning.MAX_ROWS_BEST:
             candidates = history.estimators(query, cancellation)

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from proxy.inference.dense_system import Gram
 from proxy.inference.estimability import Independence, ModularBasis, random_prime
-from proxy.inference.products import exact, stack, structure
+from proxy.inference.products import Products, exact, stack, structure
 from tests.inference.test_query import queries
 
 
@@ -36,9 +37,8 @@ def test_all_but_one_of_a_trillion_cells_is_not_the_total():
     n = 10**12
     independence = Independence()
     assert independence.append(np.zeros((2, 0), dtype=np.int64), n)
-    products = np.array([[(n - 1) % p] for p in independence.primes])
-    assert not independence.spans(products, n - 1)
-    assert independence.spans(np.array([[2 * n % p] for p in independence.primes]), 4 * n)
+    both = [[[(n - 1) % p, 2 * n % p]] for p in independence.primes]
+    assert independence.spans(np.array(both), [n - 1, 4 * n]).tolist() == [1]
 
 
 @given(arrays(np.int64, (7, 5), elements=st.integers(-2, 2)))
@@ -52,7 +52,7 @@ def test_rank_is_that_of_rational_elimination(rows):
         products = np.array([kept @ row % p for p in independence.primes])
         before = rank(kept)
         new = rank([*kept, row]) > before
-        assert independence.spans(products, int(row @ row)) != new
+        assert len(independence.spans(products[..., None], [int(row @ row)])) != new
         assert independence.append(products, int(row @ row)) == new
         if new:
             kept = np.vstack([kept, row])
@@ -66,10 +66,28 @@ def test_limbs_do_not_lose_bits_at_a_thousand_rows():
     generator = np.random.default_rng(1)
     basis = ModularBasis(random_prime())
     matrix = generator.integers(0, basis.prime, (3, 1500))
-    vector = generator.integers(0, basis.prime, 1500)
-    expected = [sum(int(a) * int(b) for a, b in zip(row, vector, strict=True)) for row in matrix]
-    got = basis._times(matrix.astype(np.float64), vector)
-    assert got.tolist() == [value % basis.prime for value in expected]
+    right = generator.integers(0, basis.prime, (1500, 2))
+    expected = matrix.astype(object) @ right.astype(object) % basis.prime
+    assert (basis._times(matrix.astype(np.float64), right) == expected).all()
+
+
+@pytest.mark.parametrize("largest", [1, 900, 2**40, 2**62])
+def test_products_modulo_2_64_lose_no_bits(largest):
+    """
+    Whole numbers of 53 bits times inner products of any size, and of a row whose rounded ones are
+    wrong since larger ones cancelled, are those of Python's integers.
+    """
+    generator = np.random.default_rng(1)
+    values = generator.integers(-largest, largest, (300, 300), endpoint=True)
+    right = generator.integers(-(2**52), 2**52, (300, 5)).astype(np.float64)
+    expected = values.astype(object) @ right.astype(np.int64).astype(object)
+    for wrong in (0, 1):
+        gram = Gram()
+        gram.grow(300, 300)
+        rounded = values.astype(np.float64)
+        rounded[7] += wrong
+        gram.put((slice(300), slice(300)), Products(rounded, values[None], values))
+        assert ((gram.times(300, right).astype(object) - expected) % 2**64 == 0).all()
 
 
 @pytest.mark.slow
