@@ -38,7 +38,7 @@ class LaplaceSum:
 
     noise: Vector
     scale: float = field(init=False)  # the largest |c|; 0 for the point mass at 0
-    _moment: Moment = field(init=False, repr=False)  # of X/scale
+    moment: Moment = field(init=False, repr=False)  # of X/scale
 
     def __post_init__(self) -> None:
         noise = np.abs(np.asarray(self.noise, dtype=np.float64))
@@ -47,15 +47,14 @@ class LaplaceSum:
         noise.setflags(write=False)
         scale = float(noise.max(initial=0.0))
         squares = np.square(noise[noise > 0] / scale) if scale else noise[:0]
-        moment = Moment(squares, float(squares.sum()), float(squares @ squares))
         object.__setattr__(self, "noise", noise)
         object.__setattr__(self, "scale", scale)
-        object.__setattr__(self, "_moment", moment)
+        object.__setattr__(self, "moment", Moment(squares))
 
     @property
     def variance(self) -> float:
         """2 Σ c²."""
-        return 2.0 * self._moment.p1 * self.scale**2
+        return 2.0 * float(self.moment.p1) * self.scale**2
 
     def tail(self, half_width: float) -> float:
         """P(|X| > half_width)."""
@@ -63,10 +62,10 @@ class LaplaceSum:
             return 0.0 if half_width == 0 == self.scale else 1.0
         if self.scale == 0 or half_width == math.inf:
             return 0.0
-        t, squares = half_width / self.scale, self._moment.squares
+        t, squares = half_width / self.scale, self.moment.squares
         if squares.min() == 1:
             return _bilateral_gamma_tail(squares.size, t)
-        value = 2 * float(self._moment.contour(t).tail(np.array([t]))[0]) if t > 0 else 1.0
+        value = 2 * float(self.moment.contour(t).tail(np.array([t]))[0]) if t > 0 else 1.0
         return min(max(value, 0.0), 1.0)
 
     def cdf(self, t: float) -> float:
@@ -100,15 +99,15 @@ class LaplaceSum:
             return math.inf
         target = (1 - confidence) / 2
         start = -math.log1p(-confidence)  # the largest term alone needs this much
-        if self._moment.squares.size == 1:
+        if self.moment.squares.size == 1:
             return self.scale * start
-        start = max(start, 0.6 * self._moment.radius(target))
-        contour = self._moment.contour(start)
+        start = max(start, 0.6 * self.moment.radius(target))
+        contour = self.moment.contour(start)
         while contour.tail_and_density(start)[0] < target and start > 1e-14:
             start *= 0.8
-            contour = self._moment.contour(start)
+            contour = self.moment.contour(start)
         root = _newton(contour, start, target)
-        return self.scale * _newton(self._moment.contour(0.98 * root), root, target)
+        return self.scale * _newton(self.moment.contour(0.98 * root), root, target)
 
     def interval(self, confidence: float, estimate: float = 0.0) -> tuple[float, float]:
         """The narrowest [low, high] of this confidence; it lies around ``estimate``."""
@@ -156,15 +155,15 @@ class LaplaceSum:
             return 1.0
         if self.scale == 0:
             return 0.0
-        return min(1.0, 2 * math.exp(self._moment.exponent(half_width / self.scale)))
+        return min(1.0, 2 * math.exp(float(self.moment.exponent(half_width / self.scale))))
 
     def radius(self, tail: float) -> float:
         """A half-width beyond which ``chernoff`` leaves at most ``tail``, in constant time."""
-        return self.scale * self._moment.radius(tail / 2) if self.scale else 0.0
+        return self.scale * self.moment.radius(tail / 2) if self.scale else 0.0
 
     def contour(self, half_width: float) -> Contour:
         """The rule for tails from ``half_width`` > 0 on, in units of ``scale``."""
-        return self._moment.contour(half_width / self.scale)
+        return self.moment.contour(half_width / self.scale)
 
     def _tails(self, t: Vector) -> Vector:
         """P(X > t) for rising t [k] > 0."""

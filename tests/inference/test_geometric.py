@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.inference import brackets, geometric
-from proxy.inference.geometric import SHIFTS, SHORTFALL, SLACK, GeometricSum
+from proxy.inference.bounds import SHIFTS, SHORTFALL, SLACK
+from proxy.inference.geometric import GeometricSum
 
 TIGHT = 0.007
 
