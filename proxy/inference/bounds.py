@@ -25,8 +25,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from proxy.inference.contour import Contour, Moment, Number
+
+Vector = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
 
 SLACK = 1e-12  # taken off lower bounds, added to upper ones: the 1e-13, and the last roundings
 ROUND_UP = 1 + 1e-9  # a factor for tails that come from a formula
@@ -78,6 +83,32 @@ class Bounds:
         most = ((2 * inner + beside) / INWARD).min(axis=-1)
         upper = ((1 - 2 * outer + beside) / OUTWARD).min(axis=-1)
         return 1 - np.minimum(most, 2 * (2 * middle + error)), upper
+
+    def meets(self, t: Vector, confidence: float) -> tuple[Booleans, Booleans]:
+        """Of many laws, each at a t > 0: where P(|X| ≤ t) ≥ confidence for sure, and where neither
+        that nor the opposite is known, and a narrower bracket may tell.
+        """
+        lower, upper = _narrowed(0.0, 1.0, *self.crude(t))
+        open_ = (lower < confidence) & (upper >= confidence) & ~tight(lower, upper)
+        some = np.flatnonzero(open_ & self.smooth(t))
+        if some.size:
+            laws, at = self._of(some), t[some]
+            found = laws.by_laplace(at, laws.contour(laws.level(at)))
+            lower[some], upper[some] = _narrowed(lower[some], upper[some], *found)
+            open_ = (lower < confidence) & (upper >= confidence) & ~tight(lower, upper)
+        return lower >= confidence, open_
+
+    def _of(self, chosen: Integers) -> Bounds:
+        """The bounds of some of many laws."""
+        counts = self.moment.counts
+        moment = Moment(self.moment.squares[chosen], None if counts is None else counts[chosen])
+        return Bounds(moment, self.unit[chosen], self.size[chosen], self.at_zero[chosen])
+
+
+def _narrowed(lower: Number, upper: Number, low: Vector, high: Vector) -> tuple[Vector, Vector]:
+    """A bracket and another one of the same."""
+    lower = np.minimum(np.maximum(lower, low), 1.0)
+    return lower, np.maximum(np.minimum(upper, high), lower)
 
 
 def tight(lower: Number, upper: Number) -> Number:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+import numpy as np
+
 from proxy.engine.answers import Answer
 from proxy.engine.bill import source
 from proxy.engine.claims import below, open_ended
@@ -23,7 +25,7 @@ from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.estimator import Cancellation, Estimator
 from proxy.inference.family import Family
 from proxy.inference.history import History
-from proxy.inference.ratio import difference, hull_end
+from proxy.inference.ratio import Differences, difference, hull_end, together
 from proxy.inference.space import common_grid
 from proxy.inference.steps import STEPS, Look
 from proxy.sql.program import Companion, Number
@@ -116,7 +118,7 @@ class AverageGoal(StepwiseGoal):
         """Return the half-width to ask for next, of a relative goal; and whether it tells the mean
         from 0, which else it may do next time.
         """
-        low, high = self._interval(history, top, bottom)[1:]
+        ((_, low, high),) = self._intervals(history, [(top, bottom)])
         share, width = float(self.half_width / 100), (high - low) / 2
         size = abs(low + high) / 2
         if size <= width:
@@ -159,7 +161,13 @@ class AverageGoal(StepwiseGoal):
         paid: Mapping[int, MeasuredFamily],
     ) -> list[Answer]:
         """Return ratio and interval of every row."""
-        return [self._answer(history, bottom, top, paid) for bottom, top in estimators]
+        pairs = [(top, bottom) for bottom, top in estimators if bottom and top]
+        known, answers = iter(self._intervals(history, pairs)), []
+        for row in estimators:
+            both = None not in row
+            ends = next(known) if both else (math.nan, *self.clip)
+            answers.append(Answer(*ends, 1 - self.delta, *source([e for e in row if e], paid)))
+        return answers
 
     def probability(
         self, history: History, row: int, estimators: RowEstimators, claim: Companion
@@ -208,7 +216,7 @@ class AverageGoal(StepwiseGoal):
         """Return whether the interval is no longer than was asked for."""
         under = history.estimate(bottom)
         if self.relative:
-            mean, low, high = self._interval(history, top, bottom)
+            ((mean, low, high),) = self._intervals(history, [(top, bottom)])
             return max(high - mean, mean - low) <= self._within(abs(mean))
         if under <= 0:  # NULL, somewhere in the clip
             return self.clip[1] - self.clip[0] <= 2 * float(self.half_width)
@@ -217,31 +225,37 @@ class AverageGoal(StepwiseGoal):
         ends = (ratio - half, ratio + half)
         return all(not self.clip[0] < end < self.clip[1] or outside(end) for end in ends)
 
-    def _answer(
-        self,
-        history: History,
-        bottom: Estimator | None,
-        top: Estimator | None,
-        paid: Mapping[int, MeasuredFamily],
-    ) -> Answer:
-        low, high = self.clip
-        if top is None or bottom is None:
-            one = [each for each in (bottom, top) if each]
-            return Answer(math.nan, low, high, 1 - self.delta, *source(one, paid))
-        estimate, low, high = self._interval(history, top, bottom)
-        return Answer(estimate, low, high, 1 - self.delta, *source([bottom, top], paid))
+    def _intervals(
+        self, history: History, pairs: Sequence[tuple[Estimator, Estimator]]
+    ) -> list[tuple[float, float, float]]:
+        """Return of every pair of sum and count the mean, NaN where it may be of nobody, and the
+        ends of its interval.
+        """
+        over, under = (
+            np.array([history.estimate(pair[side]) for pair in pairs]) for side in (0, 1)
+        )
+        laws, shift = Differences.of(pairs), float(self.number.shift)
+        means, searches, owners = [], [], []
+        for i, (top, bottom) in enumerate(zip(over.tolist(), under.tolist(), strict=True)):
+            if bottom > 0:
+                means.append(min(max(shift + top / bottom, self.clip[0]), self.clip[1]))
+                searches += [hull_end(means[i], end) for end in self.clip]
+                owners += [i, i]
+            else:
+                means.append(math.nan)
 
-    def _interval(
-        self, history: History, top: Estimator, bottom: Estimator
-    ) -> tuple[float, float, float]:
-        """Return the mean, NaN where it may be of nobody, and the ends of its interval."""
-        low, high = self.clip
-        estimate, under = math.nan, history.estimate(bottom)
-        if under > 0:
-            outside = self._outside(history, top, bottom)
-            middle = float(self.number.shift) + history.estimate(top) / under
-            middle = min(max(middle, low), high)
-            low, high = hull_end(outside, middle, low), hull_end(outside, middle, high)
-            if under > planning.half_width(bottom, self._delta):  # else it may be of nobody
-                estimate = middle
-        return estimate, low, high
+        def outside(places: list[int], points: list[float]) -> list[bool]:
+            rows, times = np.array([owners[place] for place in places]), np.array(points) - shift
+            values = np.abs(over[rows] - times * under[rows]) * (1 - 1e-9)
+            sure, asked = laws.meets(rows, times, values, 1 - self.delta / self.steps)
+            for i in np.flatnonzero(asked):
+                sure[i] = self._outside(history, *pairs[rows[i]])(points[i])
+            return list(map(bool, sure))
+
+        ends = iter(together(searches, outside))
+        intervals = []
+        for mean, count, (_, bottom) in zip(means, under.tolist(), pairs, strict=True):
+            low, high = (next(ends), next(ends)) if count > 0 else self.clip
+            told = count > planning.half_width(bottom, self._delta)  # else it may be of nobody
+            intervals.append((mean if told else math.nan, low, high))
+        return intervals
