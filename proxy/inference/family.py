@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -32,6 +32,7 @@ from proxy.inference.query import (
 Labels = NDArray[np.int32]
 MAX_ROWS_INFERRED = 4000  # a larger family is inferred only if it was measured as it stands
 PAIRS = 256  # cells that are looked at before all are
+KEPT, KEPT_CELLS = 16, 2**19  # families whose rows are kept as queries, and their coefficients
 LEAST_SIZE, ROW_SIZE = 20_000, 100  # bytes; small ones cost time rather than memory
 
 
@@ -152,6 +153,10 @@ class Family:
                     return False
         return True
 
+    def queries(self) -> Sequence[LinearQuery]:
+        """Return its rows as queries of their own; those of the last small families are kept."""
+        return _kept_queries(self) if self.cells <= KEPT_CELLS else _queries(self)
+
     def row(self, index: int) -> LinearQuery:
         """Return one row as a query of its own."""
         if not self.axes:
@@ -200,6 +205,13 @@ class Family:
         beside = math.prod(size for axis, size in enumerate(sizes) if axis not in used)
         ones = [Factor((a,), np.ones(sizes[a], dtype=np.int64)) for a in self.axes]
         return contract((*factors, *ones), self.axes), one.scale * two.scale * beside
+
+
+def _queries(family: Family) -> Sequence[LinearQuery]:
+    return tuple(map(family.row, range(family.rows)))
+
+
+_kept_queries = lru_cache(maxsize=KEPT)(_queries)
 
 
 def _along(term: Term, axes: Sequence[int], places: Sequence[NDArray[np.intp]]) -> Integers:

@@ -53,7 +53,7 @@ from proxy.inference.families.together import Together
 from proxy.inference.family import Family
 from proxy.inference.products import Products, Stack, Structure, exact, stack, structure, wrap
 from proxy.inference.query import LinearQuery
-from proxy.inference.remembered import GoodEnough, Key, Remembered, rows_of
+from proxy.inference.remembered import MAX_QUERIES, GoodEnough, Key, Remembered, rows_of
 from proxy.inference.space import Space
 
 DENSE_ROWS, DENSE_FAMILY_ROWS = 2000, 600  # in the dense system; the last that is of a family
@@ -80,6 +80,7 @@ class History:
         self.good_enough = GoodEnough()
         self._memory, self._alone = (Remembered(rows_of) for _ in range(2))
         self._best: dict[Key, Estimator | None] = {}  # of the queries that were prepared
+        self._sums: dict[Estimator, Fraction] = {}  # θ̂, while all answers are as they are
         self.together = Together(space, records, self.blocks)
         self._dense = Dense()
         self._held = 0  # coefficients of its rows
@@ -141,11 +142,12 @@ class History:
         """Forget the estimators that were found among the rows as they were."""
         self._memory.clear()
         self._alone.clear()
-        self._best = {}
+        self._best, self._sums = {}, {}
         self.together.forget()
 
     def set_answers(self, block: MeasuredFamily, answers: Sequence[int]) -> None:
         """Fill in the answers of a planned block."""
+        self._sums = {}
         self.answers[block.start : block.start + block.family.rows] = answers
         self.good_enough.measured(block.start + block.family.rows)
 
@@ -335,13 +337,17 @@ class History:
 
     def exact(self, estimator: Estimator) -> Fraction:
         """Return θ̂, in answer units, without any rounding: its coefficients are dyadic."""
-        mantissas, exponents = np.frexp(estimator.coefficients)
-        least = int(exponents.min(initial=0))
-        whole = np.ldexp(mantissas, 53).astype(np.int64).tolist()
-        shifts = (exponents - least).tolist()
-        values = [self.answers[row] for row in estimator.rows.tolist()]
-        total = sum(map(mul, map(lshift, whole, shifts), values))
-        return estimator.unit * Fraction(total, 1 << 53 - least)
+        if estimator not in self._sums:
+            mantissas, exponents = np.frexp(estimator.coefficients)
+            least = int(exponents.min(initial=0))
+            whole = np.ldexp(mantissas, 53).astype(np.int64).tolist()
+            shifts = (exponents - least).tolist()
+            values = [self.answers[row] for row in estimator.rows.tolist()]
+            total = sum(map(mul, map(lshift, whole, shifts), values))
+            if len(self._sums) >= MAX_QUERIES:
+                self._sums = {}
+            self._sums[estimator] = estimator.unit * Fraction(total, 1 << 53 - least)
+        return self._sums[estimator]
 
     def _best_of(self, queries: Sequence[LinearQuery]) -> list[Estimator | None]:
         """Return the best estimators from the dense system."""

@@ -133,7 +133,7 @@ def estimators(
         return [None] * family.rows
     if family.rows > MAX_ROWS_BEST:
         return list(_first_enough(history, target, cancellation))
-    rows = list(map(family.row, range(family.rows)))
+    rows = family.queries()
     history.prepare(family, rows, cancellation)
     return [best(history, row, half_width, delta, cancellation) for row in rows]
 
@@ -229,7 +229,7 @@ def _append(
     alone = scale_of(single_row_rate)
     if allocation.topup and part.rows <= MAX_ROWS_TOPPED_UP:
         rates = []
-        for row in map(part.row, range(part.rows)):
+        for row in part.queries():
             known = history.estimators(row, cancellation)
             rates.append(_top_up_rate(known, part.grid, target, single_row_rate))
         scale, blocks = scale_of(max(*rates, floor)), len(history.blocks)

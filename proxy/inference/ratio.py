@@ -152,6 +152,14 @@ def together(
     return [found[place] for place in range(len(searches))]
 
 
+def all_so(points: Sequence[float]) -> Search[bool]:
+    """Find whether all points are so."""
+    for point in points:
+        if not (yield point):
+            return False
+    return True
+
+
 def hull_end(inner: float, outer: float) -> Search[float]:
     """Find the end of the set of inner points towards ``outer``: its hull, never less.
 

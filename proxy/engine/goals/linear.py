@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -74,7 +74,7 @@ class LinearGoal:
         """Return the least and the most that a row can be, given max_records and the clips."""
         family, shift = self.number.family, self.number.shift
         many = family.rows > planning.MAX_ROWS_BEST  # then what holds for every row
-        query = family.query if many else family.row(row)
+        query = family.query if many else family.queries()[row]
         low, high = (shift + history.records * query.grid * end for end in query.span)
         return float(low), float(high)
 
@@ -170,10 +170,13 @@ class RelativeGoal(StepwiseGoal, LinearGoal):
         halves = [(a.high - a.low) / 2 / abs(a.estimate) for a in answers if a.estimate]
         return rather([100 * half for half in halves], self.percent, "%")
 
-    def _look(
-        self, history: History, row: int, estimators: RowEstimators, cancellation: Cancellation
-    ) -> Look:
-        (estimator,) = estimators
+    def _looks(
+        self, history: History, rows: Sequence[RowEstimators], cancellation: Cancellation
+    ) -> Iterator[Look]:
+        return (self._look(history, estimator) for (estimator,) in rows)
+
+    def _look(self, history: History, estimator: Estimator | None) -> Look:
+        """Return what is wanted of a row, given its narrowest estimator."""
         if estimator is None:
             return self._first()
         width, share = self._reported(estimator), float(self.percent / 100)

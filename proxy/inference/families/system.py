@@ -449,25 +449,24 @@ def _missed(
     system: System, whole: Floats, below: Sequence[int], right: Integers, norms: Sequence[int]
 ) -> list[int]:
     """Return ‖D q - Σ A_i h_i‖² of every query, exactly; of whole numbers A below 2**53."""
-    rows, columns = np.nonzero(whole)
+    columns, rows = np.nonzero(whole.T)
     if len(rows) > MAX_TERMS:
         raise TooLargeError("too many coefficients")
     numbers = whole[rows, columns].astype(np.int64)
     found = [scale * scale * norm for scale, norm in zip(below, norms, strict=True)]
     limb = 62 - system.row_sum.bit_length()  # bits of A whose products with G are exact in int64
+    sides = -2 * np.array(below, dtype=object)[columns] * right[rows, columns].astype(object)
     for shift in range(0, 54, limb):
         part = numbers >> shift
         if shift + limb < 54:
             part &= (1 << limb) - 1
+        if not part.any():
+            continue
         image = system.gram @ sparse.csc_array((part, (rows, columns)), whole.shape)
-        sides = image.toarray()[rows, columns].tolist()
-        for column, a, side in zip(columns.tolist(), numbers.tolist(), sides, strict=True):
-            found[column] += a * (side << shift)
-    for column, a, side in zip(
-        columns.tolist(), numbers.tolist(), right[rows, columns].tolist(), strict=True
-    ):
-        found[column] -= 2 * below[column] * a * side
-    return found
+        sides = sides + image.toarray()[rows, columns].astype(object) * (1 << shift)
+    ends = np.searchsorted(columns, np.arange(len(below) + 1)).tolist()
+    products = (numbers.astype(object) * sides).tolist()
+    return [sum(products[a:b], each) for each, a, b in zip(found, ends[:-1], ends[1:], strict=True)]
 
 
 def _least(
