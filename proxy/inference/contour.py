@@ -56,6 +56,7 @@ FEW = 64  # terms up to which all are multiplied out
 CHUNK = (48, 16)  # nodes evaluated at once, for few terms and for many
 BLOCK = 200  # terms of one law multiplied at a time, to stay in the processor's cache
 ORDER = 15  # power sums of the small terms
+SERIES = np.arange(1, ORDER + 1) * (-1.0) ** np.arange(ORDER)  # of the logarithm: 1, -2, 3, …
 NEWTON = 8  # steps to a saddle
 FAR = 2.0**20  # of p₂: no saddle farther out is looked for
 
@@ -152,13 +153,18 @@ class Moment:
         a_in = np.maximum(self.logarithm(in_sin) - _along(t) * in_sin + in_cot - beside, 2)
         steps = 2 * math.pi * (outer - inner) / (a_out + a_in)
         best = steps.argmax(axis=-1)
-        chosen = (*np.indices(best.shape, sparse=True), best)
+        chosen = best if steps.ndim == 1 else (np.arange(len(best)), best)
         h = steps[chosen]
         found = self._evaluate(t, inner[best] + h * a_in[chosen] / (2 * math.pi), h, goal)
         if not np.any(negligible):
             return found
         weights = np.where(_along(negligible), 0, found.weights)
         return Contour(t, found.nodes, weights, np.where(negligible, np.exp(lowest), found.error))
+
+    @cached_property
+    def _many(self) -> bool:
+        """Whether some law has many terms."""
+        return bool(np.max(self.terms) > FEW)
 
     @cached_property
     def _octaves(self) -> int:
@@ -205,21 +211,16 @@ class Moment:
         out less than 1e-16 Σ c²|w|. The others, where M matters, are at most some hundreds.
         """
         direct, counts, product = self.squares, self.counts, np.ones_like(w)
-        if np.max(self.terms) > FEW:
+        if self._many:
             small = direct * np.abs(w).max(axis=-1, keepdims=True) <= 0.1
-            power = rest = np.where(small, direct, 0.0)
+            rest = np.where(small, direct, 0.0)
+            powers = np.multiply.accumulate(np.broadcast_to(rest, (ORDER, *rest.shape)))
+            sums = self._sum(powers).T / SERIES
+            images = np.multiply.accumulate(np.repeat(w[..., None], ORDER, axis=-1), axis=-1)
+            product = np.exp((images @ sums[..., None])[..., 0])
             large = ~small.reshape(-1, small.shape[-1]).all(axis=0)
             direct = np.where(small, 0.0, direct)[..., large]
             counts = counts if counts is None else counts[..., large]
-            sums = [self._sum(power)]
-            for _ in range(ORDER - 1):
-                power = power * rest
-                sums.append(self._sum(power))
-            logarithm = np.zeros_like(w)
-            for j in range(ORDER, 0, -1):
-                part = sums[j - 1] / j if j % 2 else -sums[j - 1] / j
-                logarithm = w * (_along(part) + logarithm)
-            product = np.exp(logarithm)
         block = max(1, BLOCK * w.shape[-1] // w.size)
         for first in range(0, direct.shape[-1], block):
             factors = direct[..., first : first + block, None] * w[..., None, :]
