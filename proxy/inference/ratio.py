@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -114,6 +115,7 @@ class Differences:
         return sure, asked
 
 
+@lru_cache(maxsize=512)
 def _terms(left: Estimator, right: Estimator) -> Floats:
     """Return the different terms of two estimators: coefficients of both, rates, and counts."""
     rows, places = np.unique(np.concatenate([left.rows, right.rows]), return_inverse=True)

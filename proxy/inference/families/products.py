@@ -53,6 +53,11 @@ class Pairs:
             largest = max(largest, int(sums.max()))
         return largest
 
+    def between(self, first: int, last: int) -> Pairs:
+        """Return those of some rows of the second, numbered from 0."""
+        here = (self.columns >= first) & (self.columns < last)
+        return Pairs(self.rows[here], self.columns[here] - first, self.values[here])
+
     def times(self, number: int, most: int) -> Pairs:
         """Return the products times a number.
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -119,17 +119,17 @@ class Layout:
         parts = [frozenset(known.family.query.parts) for known in families]
         return Layout(starts, parts, counts, firsts, signs, rates, shares)
 
-    def spread(self, whole: Floats) -> tuple[Integers, Floats, Floats, Integers]:
+    def spread(self, rows: Integers, whole: Floats) -> tuple[Integers, Floats, Floats, Integers]:
         """Return rows of the history, their coefficients and rates, and the families that have
-        some, given whole numbers [n] for the rows of the families.
+        some, given whole numbers for rows of the families.
         """
-        used = np.flatnonzero(whole)
+        used, whole = rows[whole != 0], whole[whole != 0]
         owners = np.searchsorted(self.starts, used, side="right") - 1
-        rest, found = whole[used], []
+        rest, found = whole.copy(), []
         for place in range(self.firsts.shape[1]):
             here = self.counts[owners] > place
             mine, last = owners[here], self.counts[owners[here]] == place + 1
-            shared = np.rint(whole[used[here]] * self.shares[mine, place])
+            shared = np.rint(whole[here] * self.shares[mine, place])
             part = np.where(last, rest[here], shared)
             rest[here] -= part
             number = self.firsts[mine, place] + used[here] - self.starts[mine]
@@ -184,9 +184,7 @@ class FamilySystem:
         for first in range(0, family.rows, COLUMNS):
             cancellation()
             last = min(first + COLUMNS, family.rows)
-            side = np.zeros((layout.starts[-1], last - first), dtype=np.int64)
-            here = (right.columns >= first) & (right.columns < last)
-            side[right.rows[here], right.columns[here] - first] = right.values[here]
+            side = right.between(first, last)
             norms = [square // chosen.outside for square in squares[first:last]]
             try:
                 solved = self._solved(chosen, layout, family, side, norms, cancellation)
@@ -313,47 +311,51 @@ class FamilySystem:
         system: System,
         layout: Layout,
         family: Family,
-        right: Integers,
+        right: Pairs,
         norms: Sequence[int],
         cancellation: Cancellation,
     ) -> list[Estimator | None]:
         """Return the best estimator of queries with these products with the rows, and squares."""
-        values = _values(system, right, cancellation)
-        values = np.where(np.abs(values).max(axis=0, initial=0.0) < 2**52, values, 0.0)
-        small, below = _small(system, values)
-        missed = _missed(system, small, below, right, norms)
-        rounded = [column for column, each in enumerate(missed) if each]
-        for column in rounded:
-            below[column] = 1 << max(52 - math.frexp(np.abs(values[:, column]).max())[1], 0)
-            small[:, column] = np.rint(values[:, column] * below[column])
+        found = _values(system, right, len(norms), cancellation)
+        largest = found.largest
+        found = replace(found, values=np.where(largest[found.queries] < 2**52, found.values, 0.0))
+        small, below = _small(system, found)
+        missed = _missed(system, found, small, below, norms)
+        rounded = [query for query, each in enumerate(missed) if each]
+        for query in rounded:
+            below[query] = 1 << max(52 - math.frexp(found.largest[query])[1], 0)
+            here = found.of(query)
+            small[here] = np.rint(found.values[here] * below[query])
         if rounded:
-            again = [[each[column] for column in rounded] for each in (below, norms)]
-            more = _missed(system, small[:, rounded], again[0], right[:, rounded], again[1])
-            missed = [*missed]
-            for column, each in zip(rounded, more, strict=True):
-                missed[column] = each
-        return [
-            self._estimator(layout, family, small[:, i], below[i], missed[i], i in rounded)
-            for i in range(len(norms))
-        ]
+            again = np.where(np.isin(found.queries, rounded), small, 0.0)
+            more = _missed(system, found, again, below, norms)
+            missed = [more[i] if i in rounded else each for i, each in enumerate(missed)]
+        solved = []
+        for query, each in enumerate(missed):
+            rows, whole = found.rows[found.of(query)], small[found.of(query)]
+            solved.append(
+                self._estimator(layout, family, rows, whole, below[query], each, query in rounded)
+            )
+        return solved
 
     def _estimator(
         self,
         layout: Layout,
         family: Family,
+        rows: Integers,
         whole: Floats,
         below: int,
         missed: int,
         rounded: bool,
     ) -> Estimator | None:
-        """Return the estimator with the coefficients ``whole`` / ``below``, if it is one.
+        """Return the estimator with the coefficients ``whole`` / ``below`` of rows, if it is one.
 
         Where these are not ``rounded``, its own are whole.
         """
         if missed < 0:  # no norm: something is not as it should be
             return None
         far = (math.isqrt(missed) + 1 if missed else 0) / below
-        numbers, merged, loud, owners = layout.spread(whole)
+        numbers, merged, loud, owners = layout.spread(rows, whole)
         parts = {*family.query.parts}.union(*(layout.parts[i] for i in owners))
         kept = merged != 0
         step = below
@@ -371,7 +373,7 @@ class FamilySystem:
 def _told(
     system: System,
     grid: Fraction,
-    right: Integers,
+    right: Pairs,
     norms: Sequence[int],
     solved: Sequence[Estimator | None],
 ) -> list[frozenset[bytes]]:
@@ -379,8 +381,14 @@ def _told(
 
     A family knows q iff Σ ⟨h, q⟩² / ⟨h, h⟩ = ⟨q, q⟩, and then with coefficients ⟨h, q⟩ / ⟨h, h⟩.
     """
-    own, sizes = np.maximum(system.gram.diagonal(), 1)[:, None], np.array(norms, dtype=np.float64)
-    shares, start = right / own, 0
+    sizes, count = np.array(norms, dtype=np.float64), len(norms)
+    shares = right.values / np.maximum(system.gram.diagonal(), 1)[right.rows]
+    ends = np.cumsum([known.family.rows for known in system.families])
+    places = np.searchsorted(ends, right.rows, side="right") * count + right.columns
+    spanned, alone = (
+        np.bincount(places, each, minlength=len(ends) * count).reshape(-1, count)
+        for each in (shares * right.values, 2 * shares * shares)
+    )
     best = []  # the variance of each, in grid units of the query, if it is all but unbiased
     for each in solved:
         best.append(math.inf)
@@ -389,31 +397,54 @@ def _told(
             if each.slack <= EXACT * math.sqrt(variance):
                 best[-1] = variance * float(each.unit / grid) ** 2
     told: list[set[bytes]] = [set() for _ in norms]
-    for known in system.families:
-        rows = slice(start, start + known.family.rows)
-        start = rows.stop
-        spanned = np.sum(shares[rows] * right[rows], axis=0)
-        alone = 2 * np.sum(shares[rows] ** 2, axis=0) / known.weights.max()
-        for column in range(len(norms)):
-            unknown = abs(spanned[column] - sizes[column]) > 1e-9 * sizes[column]
-            if unknown or best[column] <= min(alone[column] * (1 + 1e-9), LOUDEST):
-                told[column].add(known.family.key)
+    unknown = np.abs(spanned - sizes) > 1e-9 * sizes
+    for place, known in enumerate(system.families):
+        most = np.minimum(alone[place] / known.weights.max() * (1 + 1e-9), LOUDEST)
+        for query in np.flatnonzero(unknown[place] | (np.array(best) <= most)).tolist():
+            told[query].add(known.family.key)
     return [frozenset(each) for each in told]
 
 
-def _values(system: System, right: Integers, cancellation: Cancellation) -> Floats:
-    """Return a [n, m] of queries with these products with the rows, as near as floats come.
+@dataclass(frozen=True, eq=False)
+class Coefficients:
+    """Coefficients of rows for several queries, query by query: those that may not be 0."""
+
+    count: int  # of queries
+    rows: Integers
+    queries: Integers  # ascending
+    values: Floats
+    sides: Integers  # the products of the rows with the queries
+    columns: Integers  # of a matrix of the rows, one for all queries that meet different parts
+
+    @cached_property
+    def largest(self) -> Floats:
+        """[queries] The largest absolute coefficient."""
+        largest = np.zeros(self.count)
+        np.maximum.at(largest, self.queries, np.abs(self.values))
+        return largest
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        return list(np.searchsorted(self.queries, np.arange(self.count + 1)).tolist())
+
+    def of(self, query: int) -> slice:
+        """Return where the coefficients of a query are."""
+        return slice(self._ends[query], self._ends[query + 1])
+
+
+def _values(system: System, right: Pairs, count: int, cancellation: Cancellation) -> Coefficients:
+    """Return a of queries with these products with the rows, as near as floats come.
 
     Queries that meet different parts of the rows, as the groups of one GROUP BY may, are solved
     as if they were one.
     """
     parts = system.parts
     owners = np.full((parts.max(initial=0) + 1, 2), -1)
-    rows, columns = np.nonzero(right)
-    np.maximum.at(owners[:, 0], parts[rows], columns)
-    np.maximum.at(owners[:, 1], parts[rows], right.shape[1] - columns)
-    one = ((owners[:, 0] < 0) | (owners.sum(axis=1) == right.shape[1])).all()
-    side = right.sum(axis=1, keepdims=True) if one else right
+    np.maximum.at(owners[:, 0], parts[right.rows], right.columns)
+    np.maximum.at(owners[:, 1], parts[right.rows], count - right.columns)
+    one = bool(((owners[:, 0] < 0) | (owners.sum(axis=1) == count)).all())
+    side = np.zeros((len(parts), 1 if one else count), dtype=np.int64)
+    side[right.rows, 0 if one else right.columns] = right.values
     weights, real = system.omega, system.real
     values = weights * _least(real, weights, weights * side, cancellation)
     for _ in range(ROUNDS):
@@ -426,47 +457,64 @@ def _values(system: System, right: Integers, cancellation: Cancellation) -> Floa
             break  # no nearer than whole numbers are
         rest = np.ldexp(rest.astype(np.float64), -below)
         values = values + weights * _least(real, weights, weights * rest, cancellation)
-    return values * (owners[parts, :1] == np.arange(right.shape[1])) if one else values
+    if one:
+        queries = owners[parts, 0]
+        rows = np.argsort(queries, kind="stable")
+        rows = rows[queries[rows] >= 0]
+        queries, columns = queries[rows], np.zeros(len(rows), dtype=np.int64)
+    else:
+        queries, rows = np.nonzero(values.T)
+        columns = queries
+    at = rows, columns
+    return Coefficients(count, rows, queries, values[at], side[at], columns)
 
 
-def _small(system: System, values: Floats) -> tuple[Floats, list[int]]:
-    """Return whole numbers [n, m] and their denominators, where coefficients may be fractions of
+def _small(system: System, found: Coefficients) -> tuple[Floats, list[int]]:
+    """Return whole numbers and their denominators [queries], where coefficients may be fractions of
     small ones; else 0 and 1.
     """
-    whole, below = np.zeros_like(values), [1] * values.shape[1]
+    whole, below = np.zeros_like(found.values), [1] * found.count
     if any(len(known.blocks) > 1 for known in system.families):
         return whole, below  # whose shares are no such fractions
-    for column in range(values.shape[1]):
-        used = np.flatnonzero(np.abs(values[:, column]) > 2.0**-40)
-        found = denominator(values[used, column])
-        if found is not None:
-            below[column] = found
-            whole[used, column] = np.rint(values[used, column] * found)
+    values = np.where(np.abs(found.values) > 2.0**-40, found.values, 0.0)
+    for query in range(found.count):
+        here = found.of(query)
+        number = denominator(values[here])
+        if number is not None:
+            below[query] = number
+            whole[here] = np.rint(values[here] * number)
     return whole, below
 
 
 def _missed(
-    system: System, whole: Floats, below: Sequence[int], right: Integers, norms: Sequence[int]
+    system: System,
+    found: Coefficients,
+    whole: Floats,
+    below: Sequence[int],
+    norms: Sequence[int],
 ) -> list[int]:
     """Return ‖D q - Σ A_i h_i‖² of every query, exactly; of whole numbers A below 2**53."""
-    columns, rows = np.nonzero(whole.T)
-    if len(rows) > MAX_TERMS:
+    used = np.flatnonzero(whole)
+    if len(used) > MAX_TERMS:
         raise TooLargeError("too many coefficients")
-    numbers = whole[rows, columns].astype(np.int64)
-    found = [scale * scale * norm for scale, norm in zip(below, norms, strict=True)]
+    numbers, queries = whole[used].astype(np.int64), found.queries[used]
+    at = found.rows[used], found.columns[used]
+    shape = system.gram.shape[0], int(found.columns.max(initial=0)) + 1
     limb = 62 - system.row_sum.bit_length()  # bits of A whose products with G are exact in int64
-    sides = -2 * np.array(below, dtype=object)[columns] * right[rows, columns].astype(object)
+    sides = -2 * np.array(below, dtype=object)[queries] * found.sides[used].astype(object)
     for shift in range(0, 54, limb):
         part = numbers >> shift
         if shift + limb < 54:
             part &= (1 << limb) - 1
-        if not part.any():
-            continue
-        image = system.gram @ sparse.csc_array((part, (rows, columns)), whole.shape)
-        sides = sides + image.toarray()[rows, columns].astype(object) * (1 << shift)
-    ends = np.searchsorted(columns, np.arange(len(below) + 1)).tolist()
+        if part.any():
+            image = system.gram @ sparse.csc_array((part, at), shape)
+            sides = sides + image.toarray()[at].astype(object) * (1 << shift)
+    ends = np.searchsorted(queries, np.arange(found.count + 1)).tolist()
     products = (numbers.astype(object) * sides).tolist()
-    return [sum(products[a:b], each) for each, a, b in zip(found, ends[:-1], ends[1:], strict=True)]
+    return [
+        sum(products[first:last], scale * scale * norm)
+        for scale, norm, first, last in zip(below, norms, ends[:-1], ends[1:], strict=True)
+    ]
 
 
 def _least(
