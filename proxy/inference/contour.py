@@ -179,7 +179,7 @@ class Moment:
     def _evaluate(self, t: Number, y: Number, h: Number, goal: Number) -> Contour:
         """The nodes on the hyperbola y, as far out as the truncation bound asks."""
         nodes, weights = [], []
-        first, chunk = 0, CHUNK[self.squares.shape[-1] > FEW]
+        first, chunk = 0, CHUNK[self._many]
         open_ = np.ones(np.shape(goal), dtype=bool)
         while open_.any():
             x = _along(h) * np.arange(first, first + chunk)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +64,7 @@ class Estimator:
             and np.array_equal(self.rates, other.rates)
         )
 
-    @property
+    @cached_property
     def variance(self) -> float:
         """The variance of θ̂ - θ, in answer units squared."""
         return float(2 * np.sum(self.noise**2))

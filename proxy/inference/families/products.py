@@ -28,11 +28,15 @@ class Measured:
 
     family: Family
     blocks: list[MeasuredFamily] = field(default_factory=list)
+    _weights: dict[tuple[float, ...], Floats] = field(default_factory=dict)  # of the last scales
 
     @property
     def weights(self) -> Floats:
         """[blocks] ω² of each."""
-        return omega(np.array([1 / block.scale for block in self.blocks])) ** 2
+        scales = tuple(block.scale for block in self.blocks)
+        if scales not in self._weights:
+            self._weights = {scales: omega(1 / np.array(scales)) ** 2}
+        return self._weights[scales]
 
 
 @dataclass(frozen=True, eq=False)

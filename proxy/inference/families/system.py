@@ -22,7 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy import sparse
@@ -239,8 +239,7 @@ class FamilySystem:
 
     def _cells(self, one: bytes, two: bytes) -> int:
         """Return over how many cells the products of the rows of two families are taken."""
-        axes = {*self._families[one].family.axes, *self._families[two].family.axes}
-        return self.space.cells(axes)
+        return _cells(self.space, self._families[one].family.axes, self._families[two].family.axes)
 
     def _pair(self, one: bytes, two: bytes) -> Pairs | None:
         """Return the products of the rows of two families, where there are not too many; of which
@@ -368,6 +367,12 @@ class FamilySystem:
         if not slack <= NEAR * math.sqrt(2 * float(np.sum((own / omega(loud)) ** 2))):
             return None
         return Estimator(family.grid * unit, numbers[kept], own, loud, slack)
+
+
+@lru_cache(maxsize=1024)
+def _cells(space: Space, one: tuple[int, ...], two: tuple[int, ...]) -> int:
+    """Return the cells over the axes of two families."""
+    return space.cells({*one, *two})
 
 
 def _told(
