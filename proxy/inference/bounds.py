@@ -71,7 +71,7 @@ class Bounds:
 
     def contour(self, level: Number) -> Contour:
         """The rule for every argument from a step of the ladder on."""
-        return self.moment.contour(2 ** (level / 4) * (1 - 1e-12))
+        return self.moment.contour(rung(level))
 
     def by_laplace(self, t: Number, contour: Contour) -> tuple[Number, Number]:
         """Both bounds by X_L, the best of several shifts s < t."""
@@ -114,6 +114,11 @@ def _narrowed(lower: Number, upper: Number, low: Vector, high: Vector) -> tuple[
 def tight(lower: Number, upper: Number) -> Number:
     """Whether a bracket is not worth to be refined."""
     return (upper - lower <= TIGHT) & (upper - lower <= TIGHT_TAIL * (1 - upper))
+
+
+def rung(level: Number) -> Number:
+    """The argument at a step of the ladder, in units of the law."""
+    return 2 ** (level / 4) * (1 - 1e-12)
 
 
 def complement(tail: Number) -> Number:

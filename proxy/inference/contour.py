@@ -39,6 +39,7 @@ Shapes: of one law, c [m] and numbers; of many laws, each at a t of its own, c [
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -86,10 +87,19 @@ class Contour:
         inner = ((1 / away) @ here[..., None])[..., 0].imag
         return np.asarray(inner), np.asarray(here.sum(axis=-1).imag), np.asarray(outer)
 
-    def tail_and_density(self, t: float) -> tuple[float, float]:
-        """P(X > t) and the density at t ≥ start, of one law."""
-        terms = np.exp(-t * self.nodes) * self.weights
-        return float(terms.imag.sum()), float((terms * self.nodes).imag.sum())
+    def apart(self) -> Iterator[Contour]:
+        """The rules of many laws one by one."""
+        for start, nodes, weights, error in zip(
+            self.start, self.nodes, self.weights, self.error, strict=True
+        ):
+            used = np.flatnonzero(weights)
+            length = int(used[-1]) + 1 if used.size else 1
+            yield Contour(start, nodes[:length], weights[:length], error)
+
+    def tail_and_density(self, t: Number) -> tuple[Number, Number]:
+        """P(X > t) and the density at t ≥ start."""
+        terms = np.exp(-_along(t) * self.nodes) * self.weights
+        return terms.imag.sum(axis=-1), (terms * self.nodes).imag.sum(axis=-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,10 +144,20 @@ class Moment:
             s = s - (2 * s * (rest + p2 / below) - near) / slope
         return rest * s * s - p2 * np.log1p(-s * s) - t * s
 
-    def radius(self, tail: float) -> float:
-        """A t whose ``exponent`` is at most log(tail), of one law."""
+    def radius(self, tail: float) -> Number:
+        """A t whose ``exponent`` is at most log(tail)."""
         s = _saddles(self._octaves)
-        return float(((self.logarithm(s) - math.log(tail)) / s).min())
+        return ((self.logarithm(s) - math.log(tail)) / s).min(axis=-1)
+
+    @staticmethod
+    def beside(moments: Sequence[Moment]) -> Moment:
+        """Those of several laws, each term of which occurs once, the largest first: so that the
+        small ones are in the same places.
+        """
+        squares = np.zeros((len(moments), max(moment.squares.size for moment in moments)))
+        for row, moment in zip(squares, moments, strict=True):
+            row[: moment.squares.size] = np.sort(moment.squares)[::-1]
+        return Moment(squares)
 
     def contour(self, t: Number) -> Contour:
         """Plan and evaluate the rule for every argument ≥ t > 0."""

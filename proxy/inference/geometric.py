@@ -25,7 +25,7 @@ a sum of noises; Inusah & Kozubowski 2006 for the discrete Laplace law.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -34,7 +34,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from proxy.inference.bounds import ROUND_UP, SLACK, Bounds, complement, tight
+from proxy.inference.bounds import ROUND_UP, SLACK, Bounds, complement, rung, tight
 from proxy.inference.brackets import (
     Atoms,
     Bracket,
@@ -45,12 +45,14 @@ from proxy.inference.brackets import (
     entropies,
     lattice,
 )
-from proxy.inference.laplace import LaplaceSum
+from proxy.inference.contour import Moment
+from proxy.inference.laplace import LaplaceSum, half_widths
 
 Vector = NDArray[np.float64]
 Built = TypeVar("Built")
 
 NEAR = 1e-3  # how near the continuous half-width mostly is
+LAWS = 64  # that are looked at together
 DEGREES = (512, 2048, 8192)  # of the polynomials on the circle, tried in turn
 MAX_MODULUS = 8192  # of a lattice
 FINE = 1e-5  # scale of a term, relative to t, that may be left out
@@ -144,7 +146,8 @@ class GeometricSum:
             return 0.0
         if confidence == 1:
             return math.inf
-        near, step = self.continuous.half_width(confidence), NEAR
+        near = self._once("near", confidence, lambda: self.continuous.half_width(confidence))
+        step = NEAR
         low, high = 0.0, near * (1 + step)
         while not self.meets(high, confidence):
             step *= 4
@@ -374,6 +377,21 @@ class GeometricSum:
         if found is self:
             found = self._built[kind, key] = build()
         return found  # type: ignore[return-value]  # what ``build`` made for this key
+
+
+def look_ahead(laws: Sequence[GeometricSum], confidence: float) -> None:
+    """Work out at once what the half-widths of several laws begin with, for each to find."""
+    new = [law for law in laws if law.continuous.noise.size > 1]
+    new = [law for law in new if ("near", confidence) not in law._built]
+    for first in range(0, len(new), LAWS if 0 < confidence < 1 else len(new) + 1):
+        chunk = new[first : first + LAWS]
+        nears = half_widths([law.continuous for law in chunk], confidence)
+        levels = [x._bounds.level(t * (1 - NEAR)) for x, t in zip(chunk, nears, strict=True)]
+        moment = Moment.beside([law.continuous.moment for law in chunk])
+        contours = moment.contour(rung(np.array(levels))).apart()
+        for law, near, level, contour in zip(chunk, nears, levels, contours, strict=True):
+            law._built["near", confidence] = float(near)
+            law._built["contour", level] = contour
 
 
 def _floor(ratio: Fraction, closed: bool) -> int:

@@ -15,6 +15,7 @@ Interval" (the narrowest interval is symmetric).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaincc
 
 from proxy.inference import monte_carlo as paper
-from proxy.inference.contour import Contour, Moment
+from proxy.inference.contour import Contour, Moment, Number
 
 Vector = NDArray[np.float64]
 
@@ -97,17 +98,9 @@ class LaplaceSum:
             return 0.0
         if confidence == 1:
             return math.inf
-        target = (1 - confidence) / 2
-        start = -math.log1p(-confidence)  # the largest term alone needs this much
         if self.moment.squares.size == 1:
-            return self.scale * start
-        start = max(start, 0.6 * self.moment.radius(target))
-        contour = self.moment.contour(start)
-        while contour.tail_and_density(start)[0] < target and start > 1e-14:
-            start *= 0.8
-            contour = self.moment.contour(start)
-        root = _newton(contour, start, target)
-        return self.scale * _newton(self.moment.contour(0.98 * root), root, target)
+            return self.scale * -math.log1p(-confidence)
+        return self.scale * float(_half_width(self.moment, confidence))
 
     def interval(self, confidence: float, estimate: float = 0.0) -> tuple[float, float]:
         """The narrowest [low, high] of this confidence; it lies around ``estimate``."""
@@ -159,7 +152,7 @@ class LaplaceSum:
 
     def radius(self, tail: float) -> float:
         """A half-width beyond which ``chernoff`` leaves at most ``tail``, in constant time."""
-        return self.scale * self.moment.radius(tail / 2) if self.scale else 0.0
+        return self.scale * float(self.moment.radius(tail / 2)) if self.scale else 0.0
 
     def contour(self, half_width: float) -> Contour:
         """The rule for tails from ``half_width`` > 0 on, in units of ``scale``."""
@@ -184,18 +177,38 @@ def _bilateral_gamma_tail(n: int, t: float) -> float:
     return min(float(weights @ gammaincc(np.arange(1, n + 1), t)) / float(weights.sum()), 1.0)
 
 
-def _newton(contour: Contour, t: float, target: float) -> float:
-    """The root of P(X > t) = target right of the contour's start.
+def half_widths(laws: Sequence[LaplaceSum], confidence: float) -> Vector:
+    """The t with P(|X| ≤ t) = confidence, in (0, 1), of laws of several terms, [laws]."""
+    scales = np.array([law.scale for law in laws])
+    return np.asarray(scales * _half_width(Moment.beside([x.moment for x in laws]), confidence))
+
+
+def _half_width(moment: Moment, confidence: float) -> Number:
+    """The half-width of one law, or of many, in units of its scale."""
+    target = (1 - confidence) / 2
+    # the largest term alone needs this much
+    start = np.maximum(-math.log1p(-confidence), 0.6 * moment.radius(target))
+    contour = moment.contour(start)
+    while (far := (contour.tail_and_density(start)[0] < target) & (start > 1e-14)).any():
+        start = np.where(far, 0.8 * start, start)[()]
+        contour = moment.contour(start)
+    root = _newton(contour, start, target, 1e-3)
+    return _newton(moment.contour(0.98 * root), root, target, 4e-16)
+
+
+def _newton(contour: Contour, t: Number, target: float, off: float) -> Number:
+    """The root of P(X > t) = target right of the contour's start, to within a last step.
 
     The tail is log-concave: Newton on its logarithm, after one step, comes from the right.
     """
     for _ in range(60):
         tail, density = contour.tail_and_density(t)
-        if tail <= 0 or density <= 0:  # beyond the contour's accuracy
-            t = (t + contour.start) / 2
+        beyond = (tail <= 0) | (density <= 0)  # the contour's accuracy
+        if beyond.any():
+            t = np.where(beyond, (t + contour.start) / 2, t)[()]
             continue
-        step = tail / density * math.log(tail / target)
-        t = max(t + step, contour.start)
-        if abs(step) <= 4e-16 * t:
+        step = tail / density * np.log(tail / target)
+        t = np.maximum(t + step, contour.start)
+        if (np.abs(step) <= off * t).all():
             break
     return t

@@ -24,6 +24,7 @@ from proxy.inference.dense_system import key_of
 from proxy.inference.estimator import Cancellation, Estimator, never_cancel
 from proxy.inference.family import MAX_ROWS_INFERRED, Family
 from proxy.inference.geometric import GeometricSum
+from proxy.inference.geometric import look_ahead as together
 from proxy.inference.history import History
 from proxy.inference.query import LinearQuery
 
@@ -273,6 +274,12 @@ def combined(estimator: Estimator, rate: float, grid: Fraction) -> Estimator:
         np.append(estimator.rates, rate),
         estimator.slack,
     )
+
+
+def look_ahead(estimators: Sequence[Estimator], delta: float) -> None:
+    """Prepare the half-widths of several estimators, of those whose laws are remembered."""
+    laws = dict.fromkeys(law(estimator) for estimator in estimators if _short(estimator))
+    together(list(laws), 1 - delta)
 
 
 def half_width(estimator: Estimator, delta: float) -> float:

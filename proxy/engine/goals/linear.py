@@ -31,6 +31,7 @@ class LinearGoal:
 
     number: Number
     delta: float
+    steps: int
 
     def probability(
         self, history: History, row: int, estimators: RowEstimators, claim: Companion
@@ -56,6 +57,7 @@ class LinearGoal:
         its confidence also given the end; and it holds what the interval around the estimate holds
         of what is possible.
         """
+        planning.look_ahead([each for (each,) in estimators if each], self._delta)
         answers = []
         for row, (estimator,) in enumerate(estimators):
             least, most = self._possible(history, row)
@@ -78,9 +80,14 @@ class LinearGoal:
         low, high = (shift + history.records * query.grid * end for end in query.span)
         return float(low), float(high)
 
+    @property
+    def _delta(self) -> float:
+        """What a step may miss."""
+        return self.delta / self.steps
+
     def _reported(self, estimator: Estimator) -> float:
         """Return the half-width to report."""
-        raise NotImplementedError
+        return planning.half_width(estimator, self._delta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +147,7 @@ class AbsoluteGoal(LinearGoal):
         """Return the half-width; the search for it ends a little above, and so maybe above the
         request that is known to be met.
         """
-        width, asked = planning.half_width(estimator, self.delta), float(self.half_width)
+        width, asked = super()._reported(estimator), float(self.half_width)
         return asked if asked < width <= asked * (1 + 2e-4) else width
 
 
@@ -192,9 +199,6 @@ class RelativeGoal(StepwiseGoal, LinearGoal):
         if size <= 2 * width:  # so near to 0 that a closer look may well ask for less
             half = max(half, width / steps.CLOSER)
         return steps.priced(self.families, (0, Fraction(half), self._delta))
-
-    def _reported(self, estimator: Estimator) -> float:
-        return planning.half_width(estimator, self._delta)
 
 
 def _around(estimate: float, half: float) -> tuple[float, float]:
