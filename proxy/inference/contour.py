@@ -178,8 +178,10 @@ class Moment:
         found = self._evaluate(t, inner[best] + h * a_in[chosen] / (2 * math.pi), h, goal)
         if not np.any(negligible):
             return found
-        weights = np.where(_along(negligible), 0, found.weights)
-        return Contour(t, found.nodes, weights, np.where(negligible, np.exp(lowest), found.error))
+        nodes, weights = (
+            np.where(_along(negligible), 0, each) for each in (found.nodes, found.weights)
+        )
+        return Contour(t, nodes, weights, np.where(negligible, np.exp(lowest), found.error))
 
     @cached_property
     def _many(self) -> bool:

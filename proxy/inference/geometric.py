@@ -293,7 +293,7 @@ class GeometricSum:
             return Bracket(0.0, 0.0)
         rate = float(self._rate[0])
         tail = 2 * math.exp(-rate * min(k + 1, 800 / rate)) / (1 + math.exp(-rate))
-        return Bracket(complement(tail * ROUND_UP), 1 - tail / ROUND_UP)
+        return Bracket(float(complement(tail * ROUND_UP)), 1 - tail / ROUND_UP)
 
     def _crude(self, t: float, closed: bool, lower: float) -> Bracket:
         """Chernoff's bound, the atom at 0, and the height of a log-concave density."""
@@ -381,17 +381,22 @@ class GeometricSum:
 
 def look_ahead(laws: Sequence[GeometricSum], confidence: float) -> None:
     """Work out at once what the half-widths of several laws begin with, for each to find."""
+    if not 0 < confidence < 1:
+        return
     new = [law for law in laws if law.continuous.noise.size > 1]
     new = [law for law in new if ("near", confidence) not in law._built]
-    for first in range(0, len(new), LAWS if 0 < confidence < 1 else len(new) + 1):
+    for first in range(0, len(new), LAWS):
         chunk = new[first : first + LAWS]
-        nears = half_widths([law.continuous for law in chunk], confidence)
-        levels = [x._bounds.level(t * (1 - NEAR)) for x, t in zip(chunk, nears, strict=True)]
-        moment = Moment.beside([law.continuous.moment for law in chunk])
-        contours = moment.contour(rung(np.array(levels))).apart()
-        for law, near, level, contour in zip(chunk, nears, levels, contours, strict=True):
-            law._built["near", confidence] = float(near)
-            law._built["contour", level] = contour
+        nears = half_widths([law.continuous for law in chunk], confidence).tolist()
+        for law, near in zip(chunk, nears, strict=True):
+            law._built["near", confidence] = near
+        least = [(law, near * (1 - NEAR)) for law, near in zip(chunk, nears, strict=True)]
+        levels = {law: law._bounds.level(t) for law, t in least if law._bounds.smooth(t)}
+        if levels:
+            moment = Moment.beside([law.continuous.moment for law in levels])
+            contours = moment.contour(rung(np.array([*levels.values()]))).apart()
+            for (law, level), contour in zip(levels.items(), contours, strict=True):
+                law._built["contour", level] = contour
 
 
 def _floor(ratio: Fraction, closed: bool) -> int:
