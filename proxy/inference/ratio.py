@@ -94,11 +94,16 @@ class Differences:
     ) -> tuple[Booleans, Booleans]:
         """Return where the noise of left - times · right of chosen pairs is within a half-width for
         sure, with a confidence; and where this does not tell, and ``difference`` may.
+
+        Coefficients are rounded: within ``off`` are all of these errors together, but for 1e-13.
         """
-        coefficients = np.abs(self.left[chosen] - times[:, None] * self.right[chosen])
+        left, right = self.left[chosen], times[:, None] * self.right[chosen]
+        coefficients, rates = np.abs(left - right), self.rates[chosen]
+        errors = 2.0**-51 * (np.abs(left) + np.abs(right)) / rates
+        off = 1.4 * (self.counts[chosen] * errors).sum(axis=1) + 60 * errors.max(axis=1, initial=0)
         counts = np.where(coefficients > 0, self.counts[chosen], 0.0)
-        rates = self.rates[chosen]
-        within = half_widths - self.slacks[0][chosen] - np.abs(times) * self.slacks[1][chosen]
+        slack = self.slacks[0][chosen] + np.abs(times) * self.slacks[1][chosen]
+        within = half_widths - slack - off
         sure, asked = np.zeros((2, len(chosen)), dtype=bool)
         asked |= (within > 0) & np.isfinite(within)
         known = np.flatnonzero(asked & (counts.sum(axis=1) > 1))
