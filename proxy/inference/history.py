@@ -62,7 +62,6 @@ DENSE_CELLS = 2**22  # coefficients of a row: so is one of more
 FAMILY_CELLS = 2**19  # coefficients of all rows of a family: more would take seconds
 STEPS = 5  # of refinement
 QUERIES = 64  # solved at once
-ROUGH = 2.0**-24  # error with whose correction coordinates are as good as floats are
 FINEST, COARSEST = 2.0**-47, 2.0**-30  # of the bias, per record: enough, and the most there may be
 
 
@@ -433,16 +432,16 @@ class History:
     def _coordinates(self, column: Products) -> tuple[Floats, Floats]:
         """Return G_B⁻¹ · column, and how far it may be off, NaN where it does not settle."""
         none = np.zeros((0, column.real.shape[1]))
-        own, _, error = self._refined(column, self._triangle.solve(column.real), none, ROUGH)
+        own, _, error = self._refined(column, self._triangle.solve(column.real), none)
         return own, error
 
     def _refined(
-        self, column: Products, own: Floats, others: Floats, finest: float = FINEST
+        self, column: Products, own: Floats, others: Floats
     ) -> tuple[Floats, Floats, Floats]:
         """Refine a_B so that G_B a_B + G_BD a_D = column, [rank, queries].
 
         Returns a_B, a_D and Σ |error of a_i| S_i, from the last correction; NaN where it does not
-        settle.  Where ``finest`` is no certificate, the last correction is made too.
+        settle.
         """
         dense = self._dense
         own, others, queries = own.copy(), others.copy(), np.arange(own.shape[1])
@@ -461,16 +460,15 @@ class History:
             correction = self._triangle.solve(residual)
             error = 2 * (reach @ np.abs(correction))
             size = reach @ np.abs(own[:, queries]) + beside[queries]
-            done = (error <= finest * size) | (not reach.size)
+            done = (error <= FINEST * size) | (not reach.size)
             stuck = ~done & ~(error <= last[queries] / 4)  # also where it is NaN
             coarse = stuck & (error <= COARSEST * size)
             coarse[coarse] = self._solved(residual[:, coarse], correction[:, coarse])
             errors[queries[done | coarse]] = error[done | coarse]
             on = ~done & ~stuck
-            more = on if finest == FINEST else on | done
-            own[:, queries[more]] += correction[:, more]
-            queries, error = queries[on], error[on]
-            last[queries] = error
+            queries = queries[on]
+            own[:, queries] += correction[:, on]
+            last[queries] = error[on]
         return own, others, errors
 
     def _solved(self, residual: Floats, correction: Floats) -> NDArray[np.bool_]:
