@@ -221,7 +221,8 @@ def _append(
     """Append ``part`` with the largest noise scale with which every row of it is good enough.
 
     Where that rests on the history, the estimators are remembered: floats may not find them again
-    once it is longer.
+    once it is longer.  So are those of a family by itself, beside which others of less variance,
+    but with a wider interval, may come.
     """
     half, delta = target.half_width, target.delta
     floor = allocation.floor / part.sensitivity
@@ -240,6 +241,11 @@ def _append(
                 return scale
             history.truncate(blocks)
     history.append(part, alone)
+    if part.rows <= MAX_ROWS_BEST:  # else each is looked for in every family
+        for row, estimator in zip(
+            part.queries(), history.singles.matching(part) or (), strict=False
+        ):
+            history.good_enough.add(key_of(row), estimator)
     return alone
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import proxy.inference.history as history_module
 from proxy.experiment.blue import blue
+from proxy.inference import plan as planning
 from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.estimator import mixed, omega
 from proxy.inference.families.system import FamilySystem
@@ -521,3 +522,21 @@ def test_a_mixture_is_unbiased_and_no_worse(first, second, data):
         told = dict(zip(found.rows.tolist(), (found.coefficients * units).tolist(), strict=True))
         for row, a in zip(one.rows.tolist(), one.coefficients.tolist(), strict=True):
             assert told[row] == pytest.approx(a, rel=1e-12)
+
+
+def test_what_was_measured_is_found_again_beside_what_has_less_variance(monkeypatch):
+    """
+    A family that says no more of its rows than all do is passed over: yet its rows were enough.
+    """
+    monkeypatch.setattr(history_module, "DENSE_FAMILY", 0)
+    history = History(LARGE, RECORDS)
+    labels = np.arange(21, dtype=np.int32)
+    wanted = Family(LinearQuery.count(LARGE), (2,), labels, 21)
+    part = wanted.subset(range(12))
+    target = planning.AccuracyTarget(part, Fraction(20), 0.05)
+    (planned,) = planning.plan(history, [target], planning.Allocation()).measurements
+    history.set_answers(history.blocks[-1], [0] * 12)
+    monkeypatch.setattr(history.together, "told", lambda key: frozenset([planned.family.key]))
+    monkeypatch.setattr(history.together, "estimators", lambda *_: [])  # none that is enough
+    whole = planning.AccuracyTarget(wanted, Fraction(20), 0.05)
+    assert [e is not None for e in planning.estimators(history, whole)] == [True] * 12 + [False] * 9
