@@ -163,7 +163,7 @@ class Moment:
         """Plan and evaluate the rule for every argument ≥ t > 0."""
         lowest = self.exponent(t)
         negligible = lowest < NEGLIGIBLE
-        if np.all(negligible):
+        if negligible.all():
             none = np.zeros((*np.shape(lowest), 1), dtype=np.complex128)
             return Contour(t, none, none, np.exp(lowest))
         goal = math.log(ACCURACY) + np.maximum(lowest, NEGLIGIBLE)  # −E
@@ -176,7 +176,7 @@ class Moment:
         chosen = best if steps.ndim == 1 else (np.arange(len(best)), best)
         h = steps[chosen]
         found = self._evaluate(t, inner[best] + h * a_in[chosen] / (2 * math.pi), h, goal)
-        if not np.any(negligible):
+        if not negligible.any():
             return found
         nodes, weights = (
             np.where(_along(negligible), 0, each) for each in (found.nodes, found.weights)
@@ -186,12 +186,12 @@ class Moment:
     @cached_property
     def _many(self) -> bool:
         """Whether some law has many terms."""
-        return bool(np.max(self.terms) > FEW)
+        return self.squares.shape[-1] > FEW or _most(self.terms) > FEW
 
     @cached_property
     def _octaves(self) -> int:
         """How far below 1 the scale of 1/X lies."""
-        return max(1, math.ceil(math.log2(1 + float(np.max(self.p1))) / 2))
+        return max(1, math.ceil(math.log2(1 + _most(self.p1)) / 2))
 
     def _sum(self, values: Vector) -> Number:
         """Σ values, each as often as it occurs."""
@@ -212,13 +212,14 @@ class Moment:
                 bound = np.log(np.abs(moment)) - np.log(np.tanh(x)) - _along(t) * z.real
             done = ~(bound > _along(goal) - 0.25)
             # the first such node is the X of the bound, and the last that counts
-            stop = np.where(done.any(axis=-1), done.argmax(axis=-1) + 1, chunk) * open_
+            ended = done.any(axis=-1)
+            stop = np.where(ended, done.argmax(axis=-1) + 1, chunk) * open_
             kept = np.arange(int(stop.max())) < stop[..., None]
             z, x, moment = (each[..., : kept.shape[-1]] for each in (z, x, moment))
             moment = np.where(kept & np.isfinite(moment), moment, 0)
             nodes.append(np.where(kept, z, 0))
             weights.append(_along(h) / math.pi * moment / np.tanh(x - 1j * _along(y)))
-            open_ = open_ & ~done.any(axis=-1)
+            open_ = open_ & ~ended
             first += chunk
         weights[0][..., 0] /= 2
         z, weight = (np.concatenate(each, axis=-1) for each in (nodes, weights))
@@ -253,6 +254,11 @@ class Moment:
                 continue
             product = product * np.multiply.reduce(factors, axis=-2)
         return product
+
+
+def _most(values: Number) -> float:
+    """The largest of numbers."""
+    return values if isinstance(values, float) else float(values.max())
 
 
 def _along(values: Number) -> Number:
