@@ -9,7 +9,6 @@ posterior.  Source: Xiao & Xiong, Bayesian Inference under Differential Privacy.
     families          what large families say, alone, together and beside the dense system
     laplace, mass     LaplaceSum: the paper's continuous posterior; its Monte Carlo and PC methods
     geometric         GeometricSum: the posterior of the noise that is drawn, never overstated
-    contour, bounds   what most laws are decided by, of one law or of many at once
     accounting        Account: what every cell has paid, exactly
     mechanism         the noise
     plan              infer, or measure with the least budget

@@ -15,7 +15,7 @@ from proxy.inference.estimator import (
     Integers,
 )
 from proxy.inference.family import Family
-from proxy.inference.products import Products
+from proxy.inference.products import Products, wrap
 from proxy.inference.query import LinearQuery
 
 LEAST_LIMB = 7  # bits of numbers multiplied at once: with less, integers are as fast
@@ -53,6 +53,42 @@ class Dense:
         self._make_room(len(self.others) + 1, len(self.basis))
         self.coordinates[len(self.others), : len(coordinates)] = coordinates
         self.others.append(place)
+
+    def residual(
+        self, column: Products, own: Floats, others: Floats, sizes: Floats
+    ) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
+        """Return a, in multiples of 2⁻ᵏ, its exact residual, and for which queries it is lost.
+
+        ``sizes`` are ‖h‖ by place.
+        """
+        rank, count, gram, cross = len(own), len(others), self.gram, self.cross
+        rough = column.real - gram.real[:rank, :rank] @ own
+        norms, theirs = sizes[self.basis], sizes[self.others[:count]]
+        size = norms @ np.abs(own)  # |⟨h_i, h_j⟩| ≤ ‖h_i‖ ‖h_j‖
+        if count:
+            rough = rough - cross.real[:rank, :count] @ others
+            size = size + theirs @ np.abs(others)
+        widest = float(norms.max(initial=0.0))
+        size = size * widest + np.abs(column.real).max(axis=0, initial=0.0)
+        doubt = size * (rank + count + 4) * 2.0**-52
+        reach = np.abs(rough).max(axis=0, initial=0.0) + 2 * doubt
+        k = fixed_points(np.abs(own).max(axis=0, initial=0.0), reach)
+        beside = fixed_points(np.abs(others).max(axis=0, initial=0.0), np.zeros(len(k)))
+        beside = np.minimum(k, beside)  # a_D may be larger than a_B, and then is on a coarser grid
+        lost = beside < 0
+        own, others = (np.where(lost, 0.0, each) for each in (own, others))
+        k, beside = (np.where(lost, 0, each) for each in (k, beside))
+        a, d = np.rint(np.ldexp(own, k)), np.rint(np.ldexp(others, beside))
+        moved = norms @ np.abs(np.ldexp(own, k) - a)  # by rounding, in units of 2⁻ᵏ
+        if count:
+            far = theirs @ np.abs(np.ldexp(others, beside) - d)
+            moved = moved + np.ldexp(far, k - beside)
+        lost |= ~(moved * widest < 2**62)
+        exact_residual = (column.wrapped << k) - gram.times(rank, a)
+        if count:
+            exact_residual -= cross.times(rank, d) << (k - beside)
+        own, others = np.ldexp(a, -k), np.ldexp(d, -beside)
+        return own, others, np.ldexp(exact_residual.astype(np.float64), -k), lost
 
     def _make_room(self, rows: int, columns: int) -> None:
         have = self.coordinates.shape
@@ -138,6 +174,22 @@ class MeasuredFamily:
 def key_of(query: LinearQuery) -> tuple[bytes, Fraction]:
     """Return what tells a query from all others, in a dictionary."""
     return query.direction, query.grid * query.sign
+
+
+def schur(column: Products, coordinates: Floats, norm: int) -> float:
+    """Return norm - column · coordinates, known well; 0 where it is lost."""
+    rough = float(norm) - float(column.real @ coordinates)
+    size = float(norm) + float(np.abs(column.real) @ np.abs(coordinates))
+    largest = float(np.abs(coordinates).max(initial=0.0))
+    k = _fixed_point(largest, abs(rough) + size * (len(coordinates) + 4) * 2.0**-51)
+    if k is None:
+        return 0.0
+    fixed = np.rint(np.ldexp(coordinates, k)).astype(np.int64)
+    moved = np.abs(column.real) @ np.abs(np.ldexp(coordinates, k) - fixed)
+    if not float(moved) < 2**62:
+        return 0.0
+    total = int((column.wrapped * fixed).sum())
+    return math.ldexp(int(wrap((norm << k) - total)), -k)
 
 
 def _fixed_point(largest: float, residual: float) -> int | None:

@@ -8,7 +8,7 @@ above the true one, nor a half-width below it; a probability is a bracket (lower
 truth, rounding included. Brackets are tried cheapest first, until they are tight or decide:
 
 1. One row: P(|X| ≤ t) = 1 − 2 p^(⌊t/b⌋ + 1)/(1 + p), p = exp(−λ), the floor in rational arithmetic.
-2. As X_L = Σ c_i L_i is X and something bounded, the bounds of ``bounds``.
+2. As X_L = Σ c_i L_i is X and something bounded, the bounds of ``laplace``.
 3. The law wrapped round a circle, the law on a lattice, and its atoms (``circle``).
 4. Without its finest terms, X' = X − R, P(|X'| ≤ t − r) − P(|R| > r) ≤ P(|X| ≤ t) ≤
    P(|X'| ≤ t + r) + P(|R| > r): so clusters of atoms are seen that are far narrower than t.
@@ -34,7 +34,6 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from proxy.inference.bounds import ROUND_UP, SLACK, Bounds, complement, rung, tight
 from proxy.inference.brackets import (
     Atoms,
     Bracket,
@@ -46,7 +45,16 @@ from proxy.inference.brackets import (
     lattice,
 )
 from proxy.inference.contour import Moment
-from proxy.inference.laplace import LaplaceSum, half_widths
+from proxy.inference.laplace import (
+    ROUND_UP,
+    SLACK,
+    Bounds,
+    LaplaceSum,
+    complement,
+    half_widths,
+    rung,
+    tight,
+)
 
 Vector = NDArray[np.float64]
 Built = TypeVar("Built")

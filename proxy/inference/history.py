@@ -34,9 +34,8 @@ from proxy.inference.cholesky import Cholesky
 from proxy.inference.dense_system import (
     Dense,
     MeasuredFamily,
-    _fixed_point,
-    fixed_points,
     key_of,
+    schur,
 )
 from proxy.inference.estimability import Independence
 from proxy.inference.estimator import (
@@ -236,21 +235,7 @@ class History:
     def _schur(self, column: Products, norm: int) -> float:
         """Return ⟨q, q⟩ - column · coordinates where q is nearly dependent; 0 where it is lost."""
         own, error = self._coordinates(Products.beside([column]))
-        if not np.isfinite(error[0]):
-            return 0.0
-        coordinates = own[:, 0]
-        rough = float(norm) - float(column.real @ coordinates)
-        size = float(norm) + float(np.abs(column.real) @ np.abs(coordinates))
-        largest = float(np.abs(coordinates).max(initial=0.0))
-        k = _fixed_point(largest, abs(rough) + size * (len(coordinates) + 4) * 2.0**-51)
-        if k is None:
-            return 0.0
-        fixed = np.rint(np.ldexp(coordinates, k)).astype(np.int64)
-        moved = np.abs(column.real) @ np.abs(np.ldexp(coordinates, k) - fixed)
-        if not float(moved) < 2**62:
-            return 0.0
-        total = int((column.wrapped * fixed).sum())
-        return math.ldexp(int(wrap((norm << k) - total)), -k)
+        return schur(column, own[:, 0], norm) if np.isfinite(error[0]) else 0.0
 
     def _join_dependent(self, place: int, coordinates: Floats) -> bool:
         dense = self._dense
@@ -258,10 +243,10 @@ class History:
         column = dense.transform @ weighted
         diagonal = float(coordinates @ weighted + 1 / self._omega([place])[0] ** 2)
 
-        def schur() -> float:
+        def complement() -> float:
             return diagonal - float(column @ self._weights.solve(column[:, None])[:, 0])
 
-        if not self._weights.append(column, diagonal, schur):
+        if not self._weights.append(column, diagonal, complement):
             return False
         dense.add_other(place, coordinates)
         return True
@@ -399,7 +384,9 @@ class History:
             return None
         whole = np.rint(both * below)
         times = Products(column.real * below, column.residues, column.wrapped * wrap(below))
-        *_, residual, lost = self._residual(times, whole[: len(own), None], whole[len(own) :, None])
+        *_, residual, lost = self._dense.residual(
+            times, whole[: len(own), None], whole[len(own) :, None], self._norms
+        )
         return None if lost.any() or residual.any() else (below, whole)
 
     def _scaled(
@@ -452,8 +439,8 @@ class History:
         for _ in range(STEPS):
             if not queries.size:
                 break
-            *rounded, residual, lost = self._residual(
-                column.of(queries), own[:, queries], others[:, queries]
+            *rounded, residual, lost = self._dense.residual(
+                column.of(queries), own[:, queries], others[:, queries], self._norms
             )
             own[:, queries], others[:, queries] = rounded
             queries, residual = queries[~lost], residual[:, ~lost]
@@ -480,37 +467,3 @@ class History:
         left = residual - self._dense.gram.real[:rank, :rank] @ correction
         second = self._triangle.solve(left)
         return np.asarray(np.abs(second).max(axis=0) <= np.abs(correction).max(axis=0) / 8)
-
-    def _residual(
-        self, column: Products, own: Floats, others: Floats
-    ) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
-        """Return a, in multiples of 2⁻ᵏ, its exact residual, and for which queries it is lost."""
-        dense, rank, count = self._dense, len(own), len(others)
-        gram, cross = dense.gram, dense.cross
-        rough = column.real - gram.real[:rank, :rank] @ own
-        norms, theirs = self._norms[dense.basis], self._norms[dense.others[:count]]
-        size = norms @ np.abs(own)  # |⟨h_i, h_j⟩| ≤ ‖h_i‖ ‖h_j‖
-        if count:
-            rough = rough - cross.real[:rank, :count] @ others
-            size = size + theirs @ np.abs(others)
-        widest = float(norms.max(initial=0.0))
-        size = size * widest + np.abs(column.real).max(axis=0, initial=0.0)
-        doubt = size * (rank + count + 4) * 2.0**-52
-        reach = np.abs(rough).max(axis=0, initial=0.0) + 2 * doubt
-        k = fixed_points(np.abs(own).max(axis=0, initial=0.0), reach)
-        beside = fixed_points(np.abs(others).max(axis=0, initial=0.0), np.zeros(len(k)))
-        beside = np.minimum(k, beside)  # a_D may be larger than a_B, and then is on a coarser grid
-        lost = beside < 0
-        own, others = (np.where(lost, 0.0, each) for each in (own, others))
-        k, beside = (np.where(lost, 0, each) for each in (k, beside))
-        a, d = np.rint(np.ldexp(own, k)), np.rint(np.ldexp(others, beside))
-        moved = norms @ np.abs(np.ldexp(own, k) - a)  # by rounding, in units of 2⁻ᵏ
-        if count:
-            far = theirs @ np.abs(np.ldexp(others, beside) - d)
-            moved = moved + np.ldexp(far, k - beside)
-        lost |= ~(moved * widest < 2**62)
-        exact_residual = (column.wrapped << k) - gram.times(rank, a)
-        if count:
-            exact_residual -= cross.times(rank, d) << (k - beside)
-        own, others = np.ldexp(a, -k), np.ldexp(d, -beside)
-        return own, others, np.ldexp(exact_residual.astype(np.float64), -k), lost

@@ -15,9 +15,9 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from proxy.inference.bounds import Bounds
 from proxy.inference.contour import Moment
 from proxy.inference.estimator import Estimator, Floats, Integers
+from proxy.inference.laplace import Bounds
 
 Found = TypeVar("Found")
 Search: TypeAlias = Generator[float, bool | None, Found]  # asks of a point, is told, and finds

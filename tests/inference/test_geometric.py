@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.inference import brackets, geometric
-from proxy.inference.bounds import SHIFTS, SHORTFALL, SLACK
 from proxy.inference.geometric import GeometricSum
+from proxy.inference.laplace import SHIFTS, SHORTFALL, SLACK
 
 TIGHT = 0.007
 

@@ -9,13 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.inference import plan as planning
-from proxy.inference.bounds import Bounds
 from proxy.inference.contour import Moment
 from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
 from proxy.inference.geometric import GeometricSum, look_ahead
 from proxy.inference.history import History
-from proxy.inference.laplace import LaplaceSum, half_widths
+from proxy.inference.laplace import Bounds, LaplaceSum, half_widths
 from proxy.inference.query import Factor, LinearQuery
 from proxy.inference.ratio import Differences, difference, hull_end, together
 from proxy.inference.space import Space
