@@ -73,10 +73,10 @@ class Cholesky:
 
     def _back(self, right: Floats, *, transposed: bool = False) -> Floats:
         """Return L⁻¹ · right, or that of its transpose."""
+        if not right.size:
+            return right
         if right.ndim > 1 and right.shape[1] > 1:
             return self._blocks(right, transposed)
-        if not self.size:
-            return right
         padded = np.zeros(len(self._factor))  # BLAS wants whole columns
         padded[: self.size] = right.ravel()
         solved = dtrsv(self._factor, padded, lower=1, trans=int(transposed))

@@ -32,120 +32,200 @@ Truncation. The nodes beyond X, a node, add up to at most the integral of their 
 E = −log ACCURACY − min ψ makes both relative to the Chernoff bound exp(min ψ) ≥ P(X > t). K itself
 is not needed: with p₁ = Σ c², p₂ = Σ c⁴ and c ≤ 1, K(s) = Σ_k Σ c^2k s^2k / k ≤ (p₁ − p₂) s² −
 p₂ log(1 − s²), an equality for equal terms. What holds at t holds at every larger t.
+
+Shapes: of one law, c [m] and numbers; of many laws, each at a t of its own, c [laws, m] and [laws].
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 Complex = NDArray[np.complex128]
+Number = Any  # of one law a number, of many [laws]
 
 ACCURACY = 1e-13  # of P(X > t), relative to its Chernoff bound
 NEGLIGIBLE = -400.0  # log of a tail that is taken for 0
 FEW = 64  # terms up to which all are multiplied out
 CHUNK = (48, 16)  # nodes evaluated at once, for few terms and for many
-BLOCK = 200  # terms multiplied at a time, to stay in the processor's cache
+BLOCK = 200  # terms of one law multiplied at a time, to stay in the processor's cache
 ORDER = 15  # power sums of the small terms
+SERIES = np.arange(1, ORDER + 1) * (-1.0) ** np.arange(ORDER)  # of the logarithm: 1, -2, 3, …
+NEWTON = 8  # steps to a saddle
+FAR = 2.0**20  # of p₂: no saddle farther out is looked for
 
 
 @dataclass(frozen=True, eq=False)
 class Contour:
     """Nodes and weights that give P(X > t) for every t ≥ start."""
 
-    start: float
+    start: Number
     nodes: Complex  # [n] z
     weights: Complex  # [n] (h/π) M(z) coth(v), the first halved: the other half line mirrors this
-    error: float  # bound on aliasing, truncation and rounding at every such t
+    error: Number  # bound on aliasing, truncation and rounding at every such t
 
     def tail(self, t: Vector) -> Vector:
         """P(X > t) for t [k], each ≥ start."""
-        return np.asarray((np.exp(np.multiply.outer(-t, self.nodes)) @ self.weights).imag)
+        powers = np.exp(-t[..., None] * self.nodes[..., None, :])
+        return np.asarray((powers @ self.weights[..., None])[..., 0].imag)
 
-    def tail_and_density(self, t: float) -> tuple[float, float]:
+    def around(self, t: Number, first: Number, step: Number, count: int) -> tuple[Vector, ...]:
+        """P(X > t − s), P(X > t) and P(X > t + s) for s = first, first + step, … [count]."""
+        here = np.exp(_along(-t) * self.nodes) * self.weights
+        away = np.exp(_along(-step)[..., None] * self.nodes[..., None, :])
+        away = np.repeat(away, count, axis=-2)
+        away[..., 0, :] = np.exp(_along(-first) * self.nodes)
+        away = np.cumprod(away, axis=-2)
+        outer = (away @ here[..., None])[..., 0].imag
+        inner = ((1 / away) @ here[..., None])[..., 0].imag
+        return np.asarray(inner), np.asarray(here.sum(axis=-1).imag), np.asarray(outer)
+
+    def apart(self) -> Iterator[Contour]:
+        """The rules of many laws one by one."""
+        for start, nodes, weights, error in zip(
+            self.start, self.nodes, self.weights, self.error, strict=True
+        ):
+            used = np.flatnonzero(weights)
+            length = int(used[-1]) + 1 if used.size else 1
+            yield Contour(start, nodes[:length], weights[:length], error)
+
+    def tail_and_density(self, t: Number) -> tuple[Number, Number]:
         """P(X > t) and the density at t ≥ start."""
-        terms = np.exp(-t * self.nodes) * self.weights
-        return float(terms.imag.sum()), float((terms * self.nodes).imag.sum())
+        terms = np.exp(-_along(t) * self.nodes) * self.weights
+        return terms.imag.sum(axis=-1), (terms * self.nodes).imag.sum(axis=-1)
 
 
 @dataclass(frozen=True, eq=False)
 class Moment:
     """M for the squared coefficients, with constant-time bounds on K = log M."""
 
-    squares: Vector  # [m] c², the largest 1
-    p1: float  # Σ c²
-    p2: float  # Σ c⁴
+    squares: Vector  # [m] c², the largest 1; there may be zeros
+    counts: Vector | None = None  # [m] how often each occurs; once, where not said
+
+    @cached_property
+    def p1(self) -> Number:
+        """Σ c²."""
+        return self._sum(self.squares)
+
+    @cached_property
+    def p2(self) -> Number:
+        """Σ c⁴."""
+        return self._sum(self.squares * self.squares)
+
+    @cached_property
+    def terms(self) -> Number:
+        """m, each as often as it occurs."""
+        return self._sum(np.sign(self.squares))
 
     def logarithm(self, s: Vector) -> Vector:
-        """An upper bound on K(s), 0 ≤ s < 1."""
+        """An upper bound on K(s), 0 ≤ s < 1 [k]."""
         square = s * s
-        return (self.p1 - self.p2) * square - self.p2 * np.log1p(-square)
+        return np.asarray(_along(self.p1 - self.p2) * square - _along(self.p2) * np.log1p(-square))
 
-    def exponent(self, t: float) -> float:
-        """The bound for K(s) − st, least in s by bisection of its derivative."""
-        low, high, rest = 0.0, 1.0, self.p1 - self.p2
-        for _ in range(24):
-            s = (low + high) / 2
-            if 2 * s * (rest + self.p2 / (1 - s * s)) > t:
-                high = s
-            else:
-                low = s
-        return rest * low * low - self.p2 * math.log1p(-low * low) - t * low
+    def exponent(self, t: Number) -> Number:
+        """The bound for K(s) − st, least in s: Newton on its derivative, from the right.
 
-    def radius(self, tail: float) -> float:
+        The derivative of the bound for K, 2s (p₁ − p₂ + p₂/(1 − s²)), is convex, and at least what
+        it is for p₁ = p₂: of that, the root is known.
+        """
+        rest, p2 = self.p1 - self.p2, self.p2
+        near = np.minimum(t, FAR * p2)  # beyond it, a root is too near to 1, and another s serves
+        s = near / (p2 + (p2 * p2 + near * near) ** 0.5)
+        for _ in range(NEWTON):
+            below = 1 - s * s
+            slope = 2 * (rest + p2 * (2 - below) / (below * below))
+            s = s - (2 * s * (rest + p2 / below) - near) / slope
+        return rest * s * s - p2 * np.log1p(-s * s) - t * s
+
+    def radius(self, tail: float) -> Number:
         """A t whose ``exponent`` is at most log(tail)."""
         s = _saddles(self._octaves)
-        return float(((self.logarithm(s) - math.log(tail)) / s).min())
+        return ((self.logarithm(s) - math.log(tail)) / s).min(axis=-1)
 
-    def contour(self, t: float) -> Contour:
+    @staticmethod
+    def beside(moments: Sequence[Moment]) -> Moment:
+        """Those of several laws, each term of which occurs once, the largest first: so that the
+        small ones are in the same places.
+        """
+        squares = np.zeros((len(moments), max(moment.squares.size for moment in moments)))
+        for row, moment in zip(squares, moments, strict=True):
+            row[: moment.squares.size] = np.sort(moment.squares)[::-1]
+        return Moment(squares)
+
+    def contour(self, t: Number) -> Contour:
         """Plan and evaluate the rule for every argument ≥ t > 0."""
         lowest = self.exponent(t)
-        if lowest < NEGLIGIBLE:
-            return Contour(t, np.zeros(1, complex), np.zeros(1, complex), math.exp(lowest))
-        goal = math.log(ACCURACY) + lowest  # −E
+        negligible = lowest < NEGLIGIBLE
+        if negligible.all():
+            none = np.zeros((*np.shape(lowest), 1), dtype=np.complex128)
+            return Contour(t, none, none, np.exp(lowest))
+        goal = math.log(ACCURACY) + np.maximum(lowest, NEGLIGIBLE)  # −E
         outer, inner, out_sin, in_sin, out_cot, in_cot = _strips(self._octaves)
-        a_out = np.maximum(self.logarithm(out_sin) - t * out_sin + out_cot - goal, 2)
-        a_in = np.maximum(self.logarithm(in_sin) - t * in_sin + in_cot - goal, 2)
+        beside = _along(goal)
+        a_out = np.maximum(self.logarithm(out_sin) - _along(t) * out_sin + out_cot - beside, 2)
+        a_in = np.maximum(self.logarithm(in_sin) - _along(t) * in_sin + in_cot - beside, 2)
         steps = 2 * math.pi * (outer - inner) / (a_out + a_in)
-        best = int(steps.argmax())
-        h = float(steps[best])
-        y = float(inner[best]) + h * float(a_in[best]) / (2 * math.pi)
-        return self._evaluate(t, y, h, goal)
+        best = steps.argmax(axis=-1)
+        chosen = best if steps.ndim == 1 else (np.arange(len(best)), best)
+        h = steps[chosen]
+        found = self._evaluate(t, inner[best] + h * a_in[chosen] / (2 * math.pi), h, goal)
+        if not negligible.any():
+            return found
+        nodes, weights = (
+            np.where(_along(negligible), 0, each) for each in (found.nodes, found.weights)
+        )
+        return Contour(t, nodes, weights, np.where(negligible, np.exp(lowest), found.error))
 
-    @property
+    @cached_property
+    def _many(self) -> bool:
+        """Whether some law has many terms."""
+        return self.squares.shape[-1] > FEW or _most(self.terms) > FEW
+
+    @cached_property
     def _octaves(self) -> int:
         """How far below 1 the scale of 1/X lies."""
-        return max(1, math.ceil(math.log2(1 + self.p1) / 2))
+        return max(1, math.ceil(math.log2(1 + _most(self.p1)) / 2))
 
-    def _evaluate(self, t: float, y: float, h: float, goal: float) -> Contour:
+    def _sum(self, values: Vector) -> Number:
+        """Σ values, each as often as it occurs."""
+        total = (values if self.counts is None else values * self.counts).sum(axis=-1)
+        return total if values.ndim > 1 else float(total)
+
+    def _evaluate(self, t: Number, y: Number, h: Number, goal: Number) -> Contour:
         """The nodes on the hyperbola y, as far out as the truncation bound asks."""
         nodes, weights = [], []
-        first, chunk = 0, CHUNK[self.squares.size > FEW]
-        while True:
-            x = h * np.arange(first, first + chunk)
-            z = math.sin(y) * np.cosh(x) + 1j * math.cos(y) * np.sinh(x)
+        first, chunk = 0, CHUNK[self._many]
+        open_ = np.ones(np.shape(goal), dtype=bool)
+        while open_.any():
+            x = _along(h) * np.arange(first, first + chunk)
+            z = _along(np.sin(y)) * np.cosh(x) + 1j * _along(np.cos(y)) * np.sinh(x)
             with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
                 moment = 1 / self._product(-z * z)
                 # A product that overflowed, a moment below 1e-130, ends as NaN: not above the goal.
-                bound = np.log(np.abs(moment)) - np.log(np.tanh(x)) - t * z.real
-            done = np.flatnonzero(~(bound > goal - 0.25))
-            stop = int(done[0]) + 1 if done.size else chunk  # that node is the X of the bound
-            moment = np.where(np.isfinite(moment), moment, 0)[:stop]
-            nodes.append(z[:stop])
-            weights.append(h / math.pi * moment / np.tanh(x[:stop] - 1j * y))
-            if done.size:
-                break
+                bound = np.log(np.abs(moment)) - np.log(np.tanh(x)) - _along(t) * z.real
+            done = ~(bound > _along(goal) - 0.25)
+            # the first such node is the X of the bound, and the last that counts
+            ended = done.any(axis=-1)
+            stop = np.where(ended, done.argmax(axis=-1) + 1, chunk) * open_
+            kept = np.arange(int(stop.max())) < stop[..., None]
+            z, x, moment = (each[..., : kept.shape[-1]] for each in (z, x, moment))
+            moment = np.where(kept & np.isfinite(moment), moment, 0)
+            nodes.append(np.where(kept, z, 0))
+            weights.append(_along(h) / math.pi * moment / np.tanh(x - 1j * _along(y)))
+            open_ = open_ & ~ended
             first += chunk
-        weights[0][0] /= 2
-        z, weight = np.concatenate(nodes), np.concatenate(weights)
-        size = float(np.abs(weight) @ np.exp(-t * z.real))
-        rounding = 2.0**-52 * (400 + 4 * min(self.squares.size, 3000)) * size
-        return Contour(t, z, weight, math.exp(goal) + rounding)
+        weights[0][..., 0] /= 2
+        z, weight = (np.concatenate(each, axis=-1) for each in (nodes, weights))
+        size = (np.abs(weight) * np.exp(-_along(t) * z.real)).sum(axis=-1)
+        rounding = 2.0**-52 * (400 + 4 * np.minimum(self.terms, 3000)) * size
+        return Contour(t, z, weight, np.exp(goal) + rounding)
 
     def _product(self, w: Complex) -> Complex:
         """Π (1 + c² w) for w [k], with a rounding that does not grow with many small terms.
@@ -153,24 +233,37 @@ class Moment:
         Terms with c²|w| ≤ 1/10 enter by power sums, log(1 + x) = Σ ±x^j / j, of which ORDER leave
         out less than 1e-16 Σ c²|w|. The others, where M matters, are at most some hundreds.
         """
-        direct, product = self.squares, np.ones_like(w)
-        if direct.size > FEW:
-            small = direct * np.abs(w).max() <= 0.1
-            power = rest = direct[small]
-            direct = direct[~small]
-            sums = [float(power.sum())]
-            for _ in range(ORDER - 1):
-                power = power * rest
-                sums.append(float(power.sum()))
-            logarithm = np.zeros_like(w)
-            for j in range(ORDER, 0, -1):
-                logarithm = w * ((sums[j - 1] / j if j % 2 else -sums[j - 1] / j) + logarithm)
-            product = np.exp(logarithm)
-        for first in range(0, direct.size, BLOCK):
-            factors = np.multiply.outer(direct[first : first + BLOCK], w)
+        direct, counts, product = self.squares, self.counts, np.ones_like(w)
+        if self._many:
+            small = direct * np.abs(w).max(axis=-1, keepdims=True) <= 0.1
+            rest = np.where(small, direct, 0.0)
+            powers = np.multiply.accumulate(np.broadcast_to(rest, (ORDER, *rest.shape)))
+            sums = self._sum(powers).T / SERIES
+            images = np.multiply.accumulate(np.repeat(w[..., None], ORDER, axis=-1), axis=-1)
+            product = np.exp((images @ sums[..., None])[..., 0])
+            large = ~small.reshape(-1, small.shape[-1]).all(axis=0)
+            direct = np.where(small, 0.0, direct)[..., large]
+            counts = counts if counts is None else counts[..., large]
+        block = max(1, BLOCK * w.shape[-1] // w.size)
+        for first in range(0, direct.shape[-1], block):
+            factors = direct[..., first : first + block, None] * w[..., None, :]
             factors += 1
-            product *= np.multiply.reduce(factors, axis=0)
+            if counts is not None:
+                repeated = np.log(factors) * counts[..., first : first + block, None]
+                product = product * np.exp(repeated.sum(axis=-2))
+                continue
+            product = product * np.multiply.reduce(factors, axis=-2)
         return product
+
+
+def _most(values: Number) -> float:
+    """The largest of numbers."""
+    return values if isinstance(values, float) else float(values.max())
+
+
+def _along(values: Number) -> Number:
+    """Numbers, or [laws], beside whatever each law has several of."""
+    return values if isinstance(values, float) else values[..., None]
 
 
 @lru_cache(maxsize=64)

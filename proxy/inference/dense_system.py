@@ -20,6 +20,7 @@ from proxy.inference.family import Family
 from proxy.inference.products import Products, rectangle, wrap
 from proxy.inference.query import LinearQuery
 
+LEAST_LIMB = 7  # bits of numbers multiplied at once: with less, integers are as fast
 NEAR = 2.0**-40  # of coordinates of dependent rows
 
 
@@ -79,6 +80,40 @@ class Dense:
         self.coordinates[len(self.others), : len(coordinates)] = coordinates
         self.others.append(place)
 
+    def residual(
+        self, column: Products, own: Floats, others: Floats
+    ) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
+        """Return a, in multiples of 2⁻ᵏ, its exact residual, and for which queries it is lost."""
+        rank, count, gram, cross = len(own), len(others), self.gram, self.cross
+        rough = column.real - gram.real[:rank, :rank] @ own
+        norms, theirs = self.norm[self.basis], self.norm[self.others[:count]]
+        size = norms @ np.abs(own)  # |⟨h_i, h_j⟩| ≤ ‖h_i‖ ‖h_j‖
+        if count:
+            rough = rough - cross.real[:rank, :count] @ others
+            size = size + theirs @ np.abs(others)
+        widest = float(norms.max(initial=0.0))
+        size = size * widest + np.abs(column.real).max(axis=0, initial=0.0)
+        doubt = size * (rank + count + 4) * 2.0**-52
+        reach = np.abs(rough).max(axis=0, initial=0.0) + 2 * doubt
+        k = fixed_points(np.abs(own).max(axis=0, initial=0.0), reach)
+        beside = fixed_points(np.abs(others).max(axis=0, initial=0.0), np.zeros(len(k)))
+        beside = np.minimum(k, beside)  # a_D may be larger than a_B, and then is on a coarser grid
+        lost = beside < 0
+        if lost.any():
+            own, others = (np.where(lost, 0.0, each) for each in (own, others))
+            k, beside = (np.where(lost, 0, each) for each in (k, beside))
+        a, d = np.rint(np.ldexp(own, k)), np.rint(np.ldexp(others, beside))
+        moved = norms @ np.abs(np.ldexp(own, k) - a)  # by rounding, in units of 2⁻ᵏ
+        if count:
+            far = theirs @ np.abs(np.ldexp(others, beside) - d)
+            moved = moved + np.ldexp(far, k - beside)
+        lost |= ~(moved * widest < 2**62)
+        exact_residual = (column.wrapped << k) - gram.times(rank, a)
+        if count:
+            exact_residual -= cross.times(rank, d) << (k - beside)
+        own, others = np.ldexp(a, -k), np.ldexp(d, -beside)
+        return own, others, np.ldexp(exact_residual.astype(np.float64), -k), lost
+
     def _make_room(self, rows: int, columns: int) -> None:
         have = self.coordinates.shape
         if rows > have[0] or columns > have[1]:
@@ -92,6 +127,7 @@ class Gram:
     """A growing matrix of inner products: rounded, and modulo 2**64."""
 
     def __init__(self) -> None:
+        self._largest = 0.0  # absolute product; infinity where one is not as rounded, modulo 2**64
         self.real: Floats = np.zeros((16, 16))
         self.wrapped: Integers = np.zeros((16, 16), dtype=np.int64)
 
@@ -114,8 +150,31 @@ class Gram:
         for matrix in (self.real, self.wrapped):
             matrix[:, : len(columns)] = matrix[:, columns]
 
+    def times(self, rows: int, right: Floats) -> Integers:
+        """Return the first rows times whole numbers below 2**53 [columns, queries], modulo 2**64.
+
+        By limbs of these that BLAS sums exactly, where the products are as floats know them.
+        """
+        columns, queries = right.shape
+        whole = right.astype(np.int64)
+        bits = 0
+        if self._largest < 2**53:
+            bits = 53 - math.frexp(self._largest)[1] - columns.bit_length()
+        if bits < LEAST_LIMB:
+            exact: Integers = np.einsum("ij,jk->ik", self.wrapped[:rows, :columns], whole)
+            return exact
+        shifts = bits * np.arange(-(-54 // bits))[:, None]
+        limbs = whole[:, None] >> shifts  # the last has the sign
+        limbs[:, :-1] &= (1 << bits) - 1
+        factors = limbs.reshape(columns, -1).astype(np.float64)
+        sums = (self.real[:rows, :columns] @ factors).astype(np.int64)
+        return np.asarray((sums.reshape(rows, -1, queries) << shifts).sum(axis=1))
+
     def put(self, where: tuple[Any, Any], products: Products) -> None:
         """Write inner products."""
+        same = (products.real == products.wrapped).all()
+        largest = float(np.abs(products.real).max(initial=0.0))
+        self._largest = max(self._largest, largest if same else math.inf)
         self.real[where] = products.real
         self.wrapped[where] = products.wrapped
 
@@ -128,7 +187,7 @@ class Joining:
     independence: Independence
     triangle: Cholesky  # of the Gram matrix of the independent rows
     weights: Cholesky  # of Ω_D⁻² + T Ω_B⁻² Tᵀ
-    coordinates: Callable[[Products], Floats | None]  # G_B⁻¹ · column, refined
+    coordinates: Callable[[Products], Floats | None]  # G_B⁻¹ · column [rank, 1], refined
 
     def rows(self, first: int, products: Products) -> None:
         """Add the rows from a place on, with these products with all rows."""
@@ -151,7 +210,7 @@ class Joining:
             count = self.triangle.append(
                 own.real[:, new],
                 inner.real[np.ix_(new, new)],
-                lambda: self._schur(own[:, new[0]], inner[new[0], new[0]]),
+                lambda: self._schur(own.of([new[0]]), inner[new[0], new[0]]),
             )
         done = len(columns) if count == len(new) else new[count] if count else new[0] + 1
         joined, every, both = new[:count], slice(rank + count), slice(rank, rank + count)
@@ -199,26 +258,27 @@ class Joining:
         reach = dense.reach[dense.basis]
         lost = ~(reach @ np.abs(correction) <= NEAR * (reach @ np.abs(found)))
         for i in np.flatnonzero(lost).tolist():
-            exact = self.coordinates(columns[:, i])
-            found[:, i] = np.nan if exact is None else exact
+            exact = self.coordinates(columns.of([i]))
+            found[:, i] = np.nan if exact is None else exact[:, 0]
         return found.T
 
     def _schur(self, column: Products, norm: Products) -> float:
         """Return ⟨q, q⟩ - column · coordinates where q is nearly dependent; 0 where it is lost."""
-        coordinates = self.coordinates(column)
-        if coordinates is None:
+        found = self.coordinates(column)
+        if found is None:
             return 0.0
-        rough = float(norm.real) - float(column.real @ coordinates)
-        size = float(norm.real) + float(np.abs(column.real) @ np.abs(coordinates))
+        coordinates, real = found[:, 0], column.real[:, 0]
+        rough = float(norm.real) - float(real @ coordinates)
+        size = float(norm.real) + float(np.abs(real) @ np.abs(coordinates))
         largest = float(np.abs(coordinates).max(initial=0.0))
         k = _fixed_point(largest, abs(rough) + size * (len(coordinates) + 4) * 2.0**-51)
         if k is None:
             return 0.0
         fixed = np.rint(np.ldexp(coordinates, k)).astype(np.int64)
-        moved = np.abs(column.real) @ np.abs(np.ldexp(coordinates, k) - fixed)
+        moved = np.abs(real) @ np.abs(np.ldexp(coordinates, k) - fixed)
         if not float(moved) < 2**62:
             return 0.0
-        total = int((column.wrapped * fixed).sum())
+        total = int((column.wrapped[:, 0] * fixed).sum())
         return math.ldexp(int(wrap((int(norm.wrapped) << k) - total)), -k)
 
     def weigh(self, places: Sequence[int], coordinates: Floats) -> list[int]:
@@ -273,10 +333,16 @@ def key_of(query: LinearQuery) -> tuple[bytes, Fraction]:
 
 def _fixed_point(largest: float, residual: float) -> int | None:
     """Return the k for which a · 2ᵏ is exact in floats and residual · 2ᵏ in int64, if there is."""
-    if not math.isfinite(largest + residual):
-        return None
-    k = min(52 - math.frexp(largest)[1], 61 - math.frexp(residual)[1], 62)
+    k = int(fixed_points(np.array([largest]), np.array([residual]))[0])
     return k if k >= 0 else None
+
+
+def fixed_points(largest: Floats, residuals: Floats) -> Integers:
+    """Return k with a · 2ᵏ exact in floats and residual · 2ᵏ in int64; -1 where there is none."""
+    known = np.isfinite(largest + residuals)
+    bits = [np.frexp(np.where(known, sizes, 0.0))[1] for sizes in (largest, residuals)]
+    k = np.minimum(np.minimum(52 - bits[0], 61 - bits[1]), 62)
+    return np.where(known & (k >= 0), k, -1).astype(np.int64)
 
 
 def _in_parts(count: int, act: Callable[[range], int]) -> None:

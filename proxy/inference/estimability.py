@@ -64,6 +64,18 @@ class ModularBasis:
 
         ``inner`` [k, k]: the products of the queries with one another.
         """
+        reduced, limbs = self._reduced(products)
+        scaled = self._floats(reduced * self._pivots[: self.rank, None] % self.prime)
+        return scaled, (inner - self._times(scaled.T, limbs)) % self.prime
+
+    def complements(self, products: Integers, norms: Integers) -> Integers:
+        """Return the Schur complements of queries [k], each by itself."""
+        reduced, _ = self._reduced(products)
+        scaled = reduced * self._pivots[: self.rank, None] % self.prime
+        return np.asarray((norms - (reduced * scaled % self.prime).sum(axis=0)) % self.prime)
+
+    def _reduced(self, products: Integers) -> tuple[Integers, Floats]:
+        """Return L⁻¹b of queries, and its limbs."""
         reduced, limbs = np.zeros_like(products), _limbs(products)
         for start in range(0, self.rank, BLOCK):
             here, before = slice(start, min(start + BLOCK, self.rank)), slice(start)
@@ -71,8 +83,7 @@ class ModularBasis:
             rest = _limbs((products[here] - known) % self.prime)
             reduced[here] = self._times(self._factor[here, here], rest) % self.prime
             limbs[here] = _limbs(reduced[here])
-        scaled = self._floats(reduced * self._pivots[: self.rank, None] % self.prime)
-        return scaled, (inner - self._times(scaled.T, limbs)) % self.prime
+        return reduced, limbs
 
     def append(self, scaled: Floats, pivots: Integers, inverse: Integers) -> None:
         """Add k rows, within one block, from what ``reduce`` said of them.
@@ -140,12 +151,15 @@ class Independence:
         """The number of independent rows."""
         return self._bases[0].rank
 
-    def spans(self, products: Integers, norm: int) -> bool:
-        """Return whether the query with these inner products [primes, rank] is in the span."""
-        return all(
-            basis.reduce(each[:, None], np.array([[norm % basis.prime]]))[1] == 0
-            for basis, each in zip(self._bases, products, strict=True)
-        )
+    def spans(self, products: Integers, norms: Sequence[int]) -> Integers:
+        """Return which queries, with these products [primes, rank, queries], are in the span."""
+        spanned = np.arange(len(norms))
+        for basis, residues in zip(self._bases, products, strict=True):
+            if spanned.size:
+                own = [[norms[i] % basis.prime] for i in spanned.tolist()]
+                schur = basis.complements(residues[:, spanned], np.array(own)[:, 0])
+                spanned = spanned[schur == 0]
+        return spanned
 
     def append(self, products: Integers, inner: Integers) -> list[bool | None]:
         """Add rows that are independent of those before them, modulo both primes; say which were.

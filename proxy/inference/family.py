@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -32,6 +32,7 @@ from proxy.inference.query import (
 Labels = NDArray[np.int32]
 MAX_ROWS_INFERRED = 4000  # a larger family is inferred only if it was measured as it stands
 PAIRS = 256  # cells that are looked at before all are
+KEPT, KEPT_CELLS = 16, 2**19  # families whose rows are kept as queries, and their coefficients
 LEAST_SIZE, ROW_SIZE = 20_000, 100  # bytes; small ones cost time rather than memory
 
 
@@ -122,11 +123,14 @@ class Family:
         return np.unravel_index(chosen, shape), np.unravel_index(others, shape)
 
     def may_span(self, other: LinearQuery) -> bool:
-        """Return False where a multiple of each row cannot add up to ``other``, seen in some cells.
+        """Return False where multiples of the rows cannot add up to ``other``, which is soon seen.
 
-        Of a family whose query does not vary along its label axes, ``other`` would have to have one
-        value in all cells of a row, and 0 in the cells of none.
+        A factor over none of the label axes is in every row, and so in ``other``: factors are
+        irreducible.  Of a family whose query does not vary along its label axes, ``other`` would
+        have to have one value in all cells of a row, and 0 in the cells of none: in some cells.
         """
+        if not all(self._shares(part, term) for part, term in other.parts.items()):
+            return False
         if not self.axes or set(self.query.axes) & set(self.axes):
             return True
         here, there = self.pairs
@@ -139,6 +143,21 @@ class Family:
             if (one[none] != 0).any() or (one != two)[~none].any():
                 return False
         return True
+
+    def _shares(self, part: int, term: Term) -> bool:
+        """Return False where a part of a query lacks a factor that every row has."""
+        theirs, own = {factor.axes: factor.array for factor in term.factors}, set(self.axes)
+        for factor in self.query.parts[part].factors if part in self.query.parts else ():
+            if own.isdisjoint(factor.axes):
+                if not set(factor.axes) <= set(term.axes):
+                    return False
+                if not np.array_equal(theirs.get(factor.axes, factor.array), factor.array):
+                    return False
+        return True
+
+    def queries(self) -> Sequence[LinearQuery]:
+        """Return its rows as queries of their own; those of the last small families are kept."""
+        return _kept_queries(self) if self.cells <= KEPT_CELLS else _queries(self)
 
     def row(self, index: int) -> LinearQuery:
         """Return one row as a query of its own."""
@@ -188,6 +207,13 @@ class Family:
         beside = math.prod(size for axis, size in enumerate(sizes) if axis not in used)
         ones = [Factor((a,), np.ones(sizes[a], dtype=np.int64)) for a in self.axes]
         return contract((*factors, *ones), self.axes), one.scale * two.scale * beside
+
+
+def _queries(family: Family) -> Sequence[LinearQuery]:
+    return tuple(map(family.row, range(family.rows)))
+
+
+_kept_queries = lru_cache(maxsize=KEPT)(_queries)
 
 
 def _along(term: Term, axes: Sequence[int], places: Sequence[NDArray[np.intp]]) -> Integers:

@@ -8,18 +8,7 @@ above the true one, nor a half-width below it; a probability is a bracket (lower
 truth, rounding included. Brackets are tried cheapest first, until they are tight or decide:
 
 1. One row: P(|X| ≤ t) = 1 − 2 p^(⌊t/b⌋ + 1)/(1 + p), p = exp(−λ), the floor in rational arithmetic.
-2. Laplace = geometric + bounded. An exponential variable is a geometric one on g plus a remainder
-   in [0, g) independent of it, so X_L = Σ c_i L_i has the law of X + D with D = Σ b_i (R_i − R_i')
-   independent and symmetric. R − R' has a density ∝ sinh(λ(1 − |r|)), in |r| likelihood-ratio
-   smaller than the triangle 1 − |r|, so E exp(sD) ≤ Π (sinh(sb_i/2)/(sb_i/2))² ≤ exp(s²B/12) with
-   B = Σ b_i², and P(D ≤ −s) ≤ q(s) = exp(−3s²/B). Hence, with tail(t) = P(|·| > t),
-
-       tail(t) ≤ min_s tail_L(t − s) / max(1 − q, ½),
-       P(|X| ≤ t) ≤ min_s P(|X_L| ≤ t + s) / (1 − 2q),
-
-   and E exp(sX) ≤ E exp(sX_L): Chernoff's bound for X_L holds for X. A symmetric log-concave law of
-   variance V has a density ≤ 1/√(2V) (it crosses the Laplace law of its height but once on either
-   side, so has no larger variance), hence P(|X_L| ≤ r) ≤ r √(2/V).
+2. As X_L = Σ c_i L_i is X and something bounded, the bounds of ``laplace``.
 3. The law wrapped round a circle, the law on a lattice, and its atoms (``circle``).
 4. Without its finest terms, X' = X − R, P(|X'| ≤ t − r) − P(|R| > r) ≤ P(|X| ≤ t) ≤
    P(|X'| ≤ t + r) + P(|R| > r): so clusters of atoms are seen that are far narrower than t.
@@ -36,7 +25,7 @@ a sum of noises; Inusah & Kozubowski 2006 for the discrete Laplace law.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -55,23 +44,28 @@ from proxy.inference.brackets import (
     entropies,
     lattice,
 )
-from proxy.inference.laplace import LaplaceSum
+from proxy.inference.contour import Moment
+from proxy.inference.laplace import (
+    ROUND_UP,
+    SLACK,
+    Bounds,
+    LaplaceSum,
+    complement,
+    half_widths,
+    rung,
+    tight,
+)
 
 Vector = NDArray[np.float64]
 Built = TypeVar("Built")
 
 NEAR = 1e-3  # how near the continuous half-width mostly is
-SLACK = 1e-12  # taken off lower bounds, added to upper ones: the 1e-13, and the last roundings
-ROUND_UP = 1 + 1e-9  # a factor for tails that come from a formula
+LAWS = 64  # that are looked at together
 DEGREES = (512, 2048, 8192)  # of the polynomials on the circle, tried in turn
 MAX_MODULUS = 8192  # of a lattice
 FINE = 1e-5  # scale of a term, relative to t, that may be left out
 MAX_SINES = 4e6  # to be evaluated for a refinement
-TIGHT = 0.004  # brackets no wider are not refined,
-TIGHT_TAIL = 0.05  # if no wider than this part of what is left out
 FEW_ATOMS, MANY_ATOMS = 5.0, 11.0  # entropies up to which atoms are listed first, or at all
-SHIFTS = np.linspace(0.85, 5.0, 16) / math.sqrt(3)  # s/√B
-SHORTFALL = np.exp(-3 * SHIFTS**2)  # q(s)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +118,7 @@ class GeometricSum:
         """Bounds on P(|X| ≤ half_width), or on P(|X| < half_width) if not ``closed``."""
         bracket = Bracket(0.0, 0.0)
         for bracket in self._narrowing(half_width, closed):
-            if bracket.upper - bracket.lower <= min(TIGHT, TIGHT_TAIL * (1 - bracket.upper)):
+            if tight(*bracket):
                 break
         return bracket
 
@@ -160,7 +154,8 @@ class GeometricSum:
             return 0.0
         if confidence == 1:
             return math.inf
-        near, step = self.continuous.half_width(confidence), NEAR
+        near = self._once("near", confidence, lambda: self.continuous.half_width(confidence))
+        step = NEAR
         low, high = 0.0, near * (1 + step)
         while not self.meets(high, confidence):
             step *= 4
@@ -203,9 +198,10 @@ class GeometricSum:
         return np.asarray(self._rows[1] * self._rows[2])
 
     @cached_property
-    def _square(self) -> float:
-        """B."""
-        return float(self._step @ self._step)
+    def _bounds(self) -> Bounds:
+        """The bounds by X_L."""
+        moment, unit = self.continuous.moment, self.continuous.scale
+        return Bounds(moment, unit, math.sqrt(float(self._step @ self._step)), self._at_zero)
 
     @cached_property
     def _distinct(self) -> tuple[NDArray[np.float64], Vector]:
@@ -270,7 +266,7 @@ class GeometricSum:
             lower = min(max(lower, low), 1.0)
             upper = max(min(upper, high), lower)
             yield Bracket(lower, upper)
-            if upper - lower <= min(TIGHT, TIGHT_TAIL * (1 - upper)):
+            if tight(lower, upper):
                 return
 
     def _methods(self, t: float) -> Iterator[Callable[[float, bool, float], Bracket]]:
@@ -283,7 +279,7 @@ class GeometricSum:
             yield self._one_row
             return
         yield self._crude
-        if math.sqrt(self._square) < 0.15 * t:
+        if self._bounds.smooth(t):
             yield self._by_laplace
         if self._entropy <= FEW_ATOMS:
             yield self._by_atoms
@@ -305,29 +301,17 @@ class GeometricSum:
             return Bracket(0.0, 0.0)
         rate = float(self._rate[0])
         tail = 2 * math.exp(-rate * min(k + 1, 800 / rate)) / (1 + math.exp(-rate))
-        return Bracket(_complement(tail * ROUND_UP), 1 - tail / ROUND_UP)
+        return Bracket(float(complement(tail * ROUND_UP)), 1 - tail / ROUND_UP)
 
     def _crude(self, t: float, closed: bool, lower: float) -> Bracket:
         """Chernoff's bound, the atom at 0, and the height of a log-concave density."""
-        s = 1.5 * math.sqrt(self._square)  # q = exp(−6.75)
-        upper = (t + s) * math.sqrt(2 / self.continuous.variance) / (1 - 2 * math.exp(-6.75))
-        lower = _complement(self.continuous.chernoff(t) * ROUND_UP)
-        return Bracket(max(lower, self._at_zero - SLACK), upper + SLACK)
+        return Bracket(*map(float, self._bounds.crude(t)))
 
     def _by_laplace(self, t: float, closed: bool, lower: float) -> Bracket:
         """Both bounds by X_L, the best of several shifts s < t."""
-        unit = self.continuous.scale
-        shifts = SHIFTS * math.sqrt(self._square)
-        level = math.floor(4 * math.log2((t - shifts[-1]) / unit))
-        start = unit * 2 ** (level / 4) * (1 - 1e-12)
-        contour = self._once("contour", level, lambda: self.continuous.contour(start))
-        tails = 2 * contour.tail(np.concatenate([t - shifts, [t], t + shifts]) / unit)
-        error = 2 * contour.error + SLACK
-        inner, middle, outer = np.split(tails, [shifts.size, shifts.size + 1])
-        most = ((inner + error) / np.maximum(1 - SHORTFALL, 0.5)).min()
-        far = 1 - 2 * SHORTFALL
-        upper = ((1 - outer + error)[far > 0] / far[far > 0]).min()
-        return Bracket(1 - min(float(most), 2 * (float(middle[0]) + error)), float(upper))
+        level = self._bounds.level(t)
+        contour = self._once("contour", level, lambda: self._bounds.contour(level))
+        return Bracket(*map(float, self._bounds.by_laplace(t, contour)))
 
     def _by_atoms(self, t: float, closed: bool, lower: float) -> Bracket:
         """List the atoms."""
@@ -403,15 +387,30 @@ class GeometricSum:
         return found  # type: ignore[return-value]  # what ``build`` made for this key
 
 
+def look_ahead(laws: Sequence[GeometricSum], confidence: float) -> None:
+    """Work out at once what the half-widths of several laws begin with, for each to find."""
+    if not 0 < confidence < 1:
+        return
+    new = [law for law in laws if law.continuous.noise.size > 1]
+    new = [law for law in new if ("near", confidence) not in law._built]
+    for first in range(0, len(new), LAWS):
+        chunk = new[first : first + LAWS]
+        nears = half_widths([law.continuous for law in chunk], confidence).tolist()
+        for law, near in zip(chunk, nears, strict=True):
+            law._built["near", confidence] = near
+        least = [(law, near * (1 - NEAR)) for law, near in zip(chunk, nears, strict=True)]
+        levels = {law: law._bounds.level(t) for law, t in least if law._bounds.smooth(t)}
+        if levels:
+            moment = Moment.beside([law.continuous.moment for law in levels])
+            contours = moment.contour(rung(np.array([*levels.values()]))).apart()
+            for (law, level), contour in zip(levels.items(), contours, strict=True):
+                law._built["contour", level] = contour
+
+
 def _floor(ratio: Fraction, closed: bool) -> int:
     """The largest whole number ≤ ratio, or < ratio if not ``closed``."""
     below: int = ratio.numerator // ratio.denominator
     return below if closed or below != ratio else below - 1
-
-
-def _complement(tail: float) -> float:
-    """1 − tail, rounded down."""
-    return math.nextafter(1 - tail, -math.inf)
 
 
 def _alias(lower: float) -> float:

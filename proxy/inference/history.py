@@ -24,21 +24,22 @@ Source: Xiao & Xiong, Theorem 3.1 with the generalized inverse of its footnote (
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from operator import lshift, mul
 
 import numpy as np
+from numpy.typing import NDArray
 
 from proxy.inference.cholesky import Cholesky
-from proxy.inference.dense_system import Dense, Joining, MeasuredFamily, _fixed_point, key_of
+from proxy.inference.dense_system import Dense, Joining, MeasuredFamily, key_of
 from proxy.inference.estimability import Independence
 from proxy.inference.estimator import (
     Cancellation,
     Estimator,
     Floats,
+    Integers,
     denominator,
     never_cancel,
     whole_multiples,
@@ -56,7 +57,7 @@ from proxy.inference.products import (
     wrap,
 )
 from proxy.inference.query import LinearQuery
-from proxy.inference.remembered import GoodEnough, Key, Remembered, rows_of
+from proxy.inference.remembered import MAX_QUERIES, GoodEnough, Key, Remembered, rows_of
 from proxy.inference.space import Space
 
 DENSE_ROWS, DENSE_FAMILY_ROWS = 2000, 600  # in the dense system; the last that is of a family
@@ -66,6 +67,7 @@ FAMILY_CELLS = 2**19  # coefficients of all rows of a family: more would take se
 PANEL = 512  # rows that enter the dense system together
 SPARE = 32  # rows that there is room for behind them
 STEPS = 5  # of refinement
+QUERIES = 64  # solved at once
 FINEST, COARSEST = 2.0**-47, 2.0**-30  # of the bias, per record: enough, and the most there may be
 
 Measured = tuple[Family, float, Sequence[int] | None]  # with its noise scale, and answers
@@ -77,7 +79,7 @@ class Projection:
     """A query on the independent rows: it is asked for again, when it has become a row itself."""
 
     key: Key
-    column: Products  # its products with them
+    column: Products  # its products with them, [rank, 1]
     coordinates: Floats | None  # G⁻¹ · column; None where it is not in their span
 
     def of(self, query: LinearQuery) -> bool:
@@ -99,6 +101,8 @@ class History:
         self._stacks: dict[Structure, Stack] = {}
         self.good_enough = GoodEnough()
         self._memory, self._alone = (Remembered(rows_of) for _ in range(2))
+        self._best: dict[Key, Estimator | None] = {}  # of the queries that were prepared
+        self._sums: dict[Estimator, Fraction] = {}  # θ̂, while all answers are as they are
         self.together = Together(space, records, self.blocks)
         self._dense = Dense()
         self._held = 0  # coefficients of its rows
@@ -106,7 +110,7 @@ class History:
         self._triangle = Cholesky()  # of the Gram matrix of the independent rows
         self._weights = Cholesky()  # of Ω_D⁻² + T Ω_B⁻² Tᵀ
         self._joining = Joining(
-            self._dense, self._independence, self._triangle, self._weights, self._coordinates
+            self._dense, self._independence, self._triangle, self._weights, self._alone_on
         )
 
     def __len__(self) -> int:
@@ -186,10 +190,12 @@ class History:
         """Forget the estimators that were found among the rows as they were."""
         self._memory.clear()
         self._alone.clear()
+        self._best, self._sums = {}, {}
         self.together.forget()
 
     def set_answers(self, block: MeasuredFamily, answers: Sequence[int]) -> None:
         """Fill in the answers of a planned block."""
+        self._sums = {}
         self.answers[block.start : block.start + block.family.rows] = answers
         self.good_enough.measured(block.start + block.family.rows)
 
@@ -254,7 +260,7 @@ class History:
         dense.norm = np.concatenate([dense.norm, np.sqrt(np.diagonal(products.real[first:]))])
         known, rank = self._projection, len(dense.basis)
         if len(rows) == 1 and known and known.of(rows[0][0]) and known.coordinates is not None:
-            self._joining.depend([first], products[dense.basis], known.coordinates[None])
+            self._joining.depend([first], products[dense.basis], known.coordinates.T)
             return
         self._joining.rows(first, products)
         if len(dense.basis) > rank:
@@ -272,13 +278,31 @@ class History:
     def _project(self, query: LinearQuery) -> Projection:
         """Return a query on the independent rows."""
         if self._projection is None or not self._projection.of(query):
-            column = self._products(query)[self._dense.basis]
-            spanned = self._independence.spans(column.residues, query.dot(query))
-            start = self._coordinates(column) if spanned else None
+            column = Products.columns([self._products(query)[self._dense.basis]])
+            start = None
+            if self._independence.spans(column.residues, [query.dot(query)]).size:
+                start = self._alone_on(column)
             self._projection = Projection(key_of(query), column, start)
         return self._projection
 
     # --- estimating ------------------------------------------------------------------------------
+
+    def prepare(
+        self,
+        family: Family,
+        rows: Sequence[LinearQuery],
+        cancellation: Cancellation = never_cancel,
+    ) -> None:
+        """Find at once the best estimators of every row of a family."""
+        self.together.prepare(family, rows, cancellation)
+        queries = {key_of(row): row for row in rows if not row.zero}
+        new = [key for key in queries if key not in self._memory and key not in self._best]
+        self._best = {key: self._best[key] for key in queries if key in self._best}
+        for first in range(0, len(new), QUERIES):
+            cancellation()
+            chunk = new[first : first + QUERIES]
+            found = self._best_of([queries[key] for key in chunk])
+            self._best |= zip(chunk, found, strict=True)
 
     def estimators(
         self, query: LinearQuery, cancellation: Cancellation = never_cancel
@@ -294,7 +318,7 @@ class History:
         if known is None:
             cancellation()
             alone = list(self.singles.estimators(query, but=self.together.told(key)))
-            best = self._best(query)
+            best = self._best[key] if key in self._best else self._best_of([query])[0]
             found = [best, *self.good_enough.get(key), *alone]
             found += self.together.estimators(query, key, best, alone, cancellation)
             self._memory.put(key, known := [each for each in found if each is not None])
@@ -317,44 +341,66 @@ class History:
 
     def exact(self, estimator: Estimator) -> Fraction:
         """Return θ̂, in answer units, without any rounding: its coefficients are dyadic."""
-        mantissas, exponents = np.frexp(estimator.coefficients)
-        least = int(exponents.min(initial=0))
-        whole = np.ldexp(mantissas, 53).astype(np.int64).tolist()
-        shifts = (exponents - least).tolist()
-        values = [self.answers[row] for row in estimator.rows.tolist()]
-        total = sum(map(mul, map(lshift, whole, shifts), values))
-        return estimator.unit * Fraction(total, 1 << 53 - least)
+        if estimator not in self._sums:
+            mantissas, exponents = np.frexp(estimator.coefficients)
+            least = int(exponents.min(initial=0))
+            whole = np.ldexp(mantissas, 53).astype(np.int64).tolist()
+            shifts = (exponents - least).tolist()
+            values = [self.answers[row] for row in estimator.rows.tolist()]
+            total = sum(map(mul, map(lshift, whole, shifts), values))
+            if len(self._sums) >= MAX_QUERIES:
+                self._sums = {}
+            self._sums[estimator] = estimator.unit * Fraction(total, 1 << 53 - least)
+        return self._sums[estimator]
 
-    def _best(self, query: LinearQuery) -> Estimator | None:
+    def _best_of(self, queries: Sequence[LinearQuery]) -> list[Estimator | None]:
+        """Return the best estimators from the dense system."""
         dense = self._dense
-        if not dense.basis:
-            return None
-        projection = self._project(query)
-        column, start = projection.column, projection.coordinates
-        if start is None:
-            return None
+        best: list[Estimator | None] = [None] * len(queries)
+        if not dense.basis or not queries:
+            return best
+        spanned, columns, start = self._projected(queries)
+        if not spanned.size:
+            return best
         others = self._optimal(start)
-        solved = self._refined(column, start - others @ dense.transform, others)
-        if solved is None:
-            return None
-        own, others, error = solved
+        own, others, error = self._refined(columns, start - dense.transform.T @ others, others)
         places = [*dense.basis, *dense.others]
-        if (found := self._rational(column, own, others)) is not None:
-            return self._scaled(query.grid, places, *found)
-        coefficients = np.concatenate([own, others])
-        used = coefficients != 0
         units, numbers = dense.real_unit[places], dense.number[places]
-        scaled = coefficients / units
-        if (np.frexp(units)[0] != 0.5).any():  # no powers of 2: the division rounds
-            reach = dense.reach[places]
-            error += 2.0**-53 * float(np.abs(coefficients) @ reach)
-        return Estimator(
-            query.grid,
-            numbers[used],
-            scaled[used],
-            np.array([self._rates[number] for number in numbers[used]]),
-            error * self.records,
-        )
+        dyadic = (np.frexp(units)[0] == 0.5).all()  # else the division rounds
+        for i in np.flatnonzero(np.isfinite(error)).tolist():
+            at = int(spanned[i])
+            if (found := self._rational(columns.of([i]), own[:, i], others[:, i])) is not None:
+                best[at] = self._scaled(queries[at].grid, places, *found)
+                continue
+            coefficients = np.concatenate([own[:, i], others[:, i]])
+            used = coefficients != 0
+            off = float(error[i])
+            if not dyadic:
+                off += 2.0**-53 * float(np.abs(coefficients) @ dense.reach[places])
+            best[at] = Estimator(
+                queries[at].grid,
+                numbers[used],
+                (coefficients / units)[used],
+                np.array([self._rates[number] for number in numbers[used].tolist()]),
+                off * self.records,
+            )
+        return best
+
+    def _projected(self, queries: Sequence[LinearQuery]) -> tuple[Integers, Products, Floats]:
+        """Return which queries are in the span of the independent rows, their products with these,
+        and their coordinates on them: those that settle.
+        """
+        if len(queries) == 1:
+            one = self._project(queries[0])
+            if one.coordinates is None:
+                return np.zeros(0, dtype=np.int64), one.column, np.zeros((0, 0))
+            return np.zeros(1, dtype=np.int64), one.column, one.coordinates
+        columns = Products.columns([self._products(query) for query in queries])[self._dense.basis]
+        norms = [query.dot(query) for query in queries]
+        columns = columns.of(spanned := self._independence.spans(columns.residues, norms))
+        start, error = self._coordinates(columns)
+        settled = np.flatnonzero(np.isfinite(error))
+        return spanned[settled], columns.of(settled), start[:, settled]
 
     def _rational(self, column: Products, own: Floats, others: Floats) -> tuple[int, Floats] | None:
         """Return a denominator D and whole coefficients of D · query, if these are exact.
@@ -367,8 +413,10 @@ class History:
             return None
         whole = np.rint(both * below)
         times = Products(column.real * below, column.residues, column.wrapped * wrap(below))
-        found = self._residual(times, whole[: len(own)], whole[len(own) :])
-        return (below, whole) if found is not None and not found[2].any() else None
+        *_, residual, lost = self._dense.residual(
+            times, whole[: len(own), None], whole[len(own) :, None]
+        )
+        return None if lost.any() or residual.any() else (below, whole)
 
     def _scaled(
         self, grid: Fraction, places: Sequence[int], below: int, whole: Floats
@@ -393,44 +441,57 @@ class History:
         """Return a_D: the coefficients of the dependent rows that make the variance least."""
         dense = self._dense
         if not dense.others:
-            return np.zeros(0)
-        weighted = start / dense.omega[dense.basis] ** 2
+            return np.zeros((0, start.shape[1]))
+        weighted = start / dense.omega[dense.basis][:, None] ** 2
         return self._weights.solve(dense.transform @ weighted)
 
-    def _coordinates(self, column: Products) -> Floats | None:
-        """Return G_B⁻¹ · column; None where it does not settle."""
-        solved = self._refined(column, self._triangle.solve(column.real), np.zeros(0))
-        return solved and solved[0]
+    def _coordinates(self, column: Products) -> tuple[Floats, Floats]:
+        """Return G_B⁻¹ · column, and how far it may be off, NaN where it does not settle."""
+        none = np.zeros((0, column.real.shape[1]))
+        own, _, error = self._refined(column, self._triangle.solve(column.real), none)
+        return own, error
+
+    def _alone_on(self, column: Products) -> Floats | None:
+        """Return the same of one query, [rank, 1]; None where it does not settle."""
+        own, error = self._coordinates(column)
+        return own if np.isfinite(error[0]) else None
 
     def _refined(
         self, column: Products, own: Floats, others: Floats
-    ) -> tuple[Floats, Floats, float] | None:
-        """Refine a_B so that G_B a_B + G_BD a_D = column; None where it does not settle.
+    ) -> tuple[Floats, Floats, Floats]:
+        """Refine a_B so that G_B a_B + G_BD a_D = column, [rank, queries].
 
-        Returns a_B, a_D and Σ |error of a_i| S_i, from the last correction.
+        Returns a_B, a_D and Σ |error of a_i| S_i, from the last correction; NaN where it does not
+        settle.
         """
         dense = self._dense
-        rank = len(dense.basis)
+        own, others, queries = own.copy(), others.copy(), np.arange(own.shape[1])
         reach, far = dense.reach[dense.basis], dense.reach[dense.others[: len(others)]]
-        beside = float(np.abs(others) @ far)
-        last = np.inf
+        beside, errors = far @ np.abs(others), np.full(len(queries), np.nan)
+        last = np.full(len(queries), np.inf)
         for _ in range(STEPS):
-            found = self._residual(column, own, others)
-            if found is None:
-                return None
-            own, others, residual = found
+            if not queries.size:
+                break
+            *rounded, residual, lost = dense.residual(
+                column.of(queries), own[:, queries], others[:, queries]
+            )
+            own[:, queries], others[:, queries] = rounded
+            queries, residual = queries[~lost], residual[:, ~lost]
             correction = self._triangle.solve(residual)
-            error = 2 * float(np.abs(correction) @ reach)
-            size = float(np.abs(own) @ reach) + beside
-            if error <= FINEST * size or not rank:
-                return own, others, error
-            if not error <= last / 4:  # also where it is NaN
-                settled = error <= COARSEST * size and self._solved(residual, correction)
-                return (own, others, error) if settled else None
-            own, last = own + correction, error
-        return None
+            error = 2 * (reach @ np.abs(correction))
+            size = reach @ np.abs(own[:, queries]) + beside[queries]
+            done = (error <= FINEST * size) | (not reach.size)
+            stuck = ~done & ~(error <= last[queries] / 4)  # also where it is NaN
+            coarse = stuck & (error <= COARSEST * size)
+            coarse[coarse] = self._solved(residual[:, coarse], correction[:, coarse])
+            errors[queries[done | coarse]] = error[done | coarse]
+            on = ~done & ~stuck
+            queries = queries[on]
+            own[:, queries] += correction[:, on]
+            last[queries] = error[on]
+        return own, others, errors
 
-    def _solved(self, residual: Floats, correction: Floats) -> bool:
+    def _solved(self, residual: Floats, correction: Floats) -> NDArray[np.bool_]:
         """Return whether G⁻¹ · residual is known well: solving for what is left gives far less.
 
         Then a multiple of 2⁻ᵏ is as near as there is, and the correction says how near.
@@ -438,39 +499,4 @@ class History:
         rank = len(residual)
         left = residual - self._dense.gram.real[:rank, :rank] @ correction
         second = self._triangle.solve(left)
-        return bool(np.abs(second).max() <= np.abs(correction).max() / 8)
-
-    def _residual(
-        self, column: Products, own: Floats, others: Floats
-    ) -> tuple[Floats, Floats, Floats] | None:
-        """Round a to multiples of 2⁻ᵏ and return it with its exact residual; None where lost."""
-        dense, rank, count = self._dense, len(own), len(others)
-        gram, cross = dense.gram, dense.cross
-        rough = column.real - gram.real[:rank, :rank] @ own
-        norms = dense.norm[dense.basis]
-        size = float(norms @ np.abs(own))  # |⟨h_i, h_j⟩| ≤ ‖h_i‖ ‖h_j‖
-        if count:
-            rough = rough - cross.real[:rank, :count] @ others
-            size += float(dense.norm[dense.others] @ np.abs(others))
-        size = size * float(norms.max(initial=0.0)) + float(np.abs(column.real).max(initial=0.0))
-        doubt = size * (rank + count + 4) * 2.0**-52
-        reach = float(np.abs(rough).max(initial=0.0)) + 2 * doubt
-        k = _fixed_point(float(np.abs(own).max(initial=0.0)), reach)
-        beside = _fixed_point(float(np.abs(others).max(initial=0.0)), 0.0)
-        if k is None or beside is None:
-            return None
-        beside = min(k, beside)  # a_D may be larger than a_B, and then is on a coarser grid
-        a, d = np.rint(np.ldexp(own, k)), np.rint(np.ldexp(others, beside))
-        moved = float(norms @ np.abs(np.ldexp(own, k) - a))  # by rounding, in units of 2⁻ᵏ
-        if count:
-            far = dense.norm[dense.others] @ np.abs(np.ldexp(others, beside) - d)
-            moved += math.ldexp(float(far), k - beside)
-        if not moved * float(norms.max(initial=0.0)) < 2**62:
-            return None
-        total = np.einsum("ij,j->i", gram.wrapped[:rank, :rank], a.astype(np.int64))
-        if count:
-            whole = d.astype(np.int64) * wrap(1 << k - beside)
-            total += np.einsum("ij,j->i", cross.wrapped[:rank, :count], whole)
-        exact_residual = column.wrapped * wrap(1 << k) - total
-        own, others = np.ldexp(a, -k), np.ldexp(d, -beside)
-        return own, others, np.ldexp(exact_residual.astype(np.float64), -k)
+        return np.asarray(np.abs(second).max(axis=0) <= np.abs(correction).max(axis=0) / 8)

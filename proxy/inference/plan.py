@@ -24,6 +24,7 @@ from proxy.inference.dense_system import key_of
 from proxy.inference.estimator import Cancellation, Estimator, never_cancel
 from proxy.inference.family import MAX_ROWS_INFERRED, Family
 from proxy.inference.geometric import GeometricSum
+from proxy.inference.geometric import look_ahead as together
 from proxy.inference.history import History
 from proxy.inference.query import LinearQuery
 
@@ -133,8 +134,8 @@ def estimators(
         return [None] * family.rows
     if family.rows > MAX_ROWS_BEST:
         return list(_first_enough(history, target, cancellation))
-    rows = list(map(family.row, range(family.rows)))
-    history.together.prepare(family, rows, cancellation)
+    rows = family.queries()
+    history.prepare(family, rows, cancellation)
     return [best(history, row, half_width, delta, cancellation) for row in rows]
 
 
@@ -220,7 +221,8 @@ def _append(
     """Append ``part`` with the largest noise scale with which every row of it is good enough.
 
     Where that rests on the history, the estimators are remembered: floats may not find them again
-    once it is longer.
+    once it is longer.  So are those of a family by itself, beside which others of less variance,
+    but with a wider interval, may come.
     """
     half, delta = target.half_width, target.delta
     floor = allocation.floor / part.sensitivity
@@ -229,7 +231,7 @@ def _append(
     alone = scale_of(single_row_rate)
     if allocation.topup and part.rows <= MAX_ROWS_TOPPED_UP:
         rates = []
-        for row in map(part.row, range(part.rows)):
+        for row in part.queries():
             known = history.estimators(row, cancellation)
             rates.append(_top_up_rate(known, part.grid, target, single_row_rate))
         scale, blocks = scale_of(max(*rates, floor)), len(history.blocks)
@@ -239,6 +241,11 @@ def _append(
                 return scale
             history.truncate(blocks)
     history.append(part, alone)
+    if part.rows <= MAX_ROWS_BEST:  # else each is looked for in every family
+        for row, estimator in zip(
+            part.queries(), history.singles.matching(part) or (), strict=False
+        ):
+            history.good_enough.add(key_of(row), estimator)
     return alone
 
 
@@ -273,6 +280,12 @@ def combined(estimator: Estimator, rate: float, grid: Fraction) -> Estimator:
         np.append(estimator.rates, rate),
         estimator.slack,
     )
+
+
+def look_ahead(estimators: Sequence[Estimator], delta: float) -> None:
+    """Prepare the half-widths of several estimators, of those whose laws are remembered."""
+    laws = dict.fromkeys(law(estimator) for estimator in estimators if _short(estimator))
+    together(list(laws), 1 - delta)
 
 
 def half_width(estimator: Estimator, delta: float) -> float:

@@ -71,6 +71,12 @@ class Products:
         where = chosen if isinstance(chosen, tuple) else (chosen,)
         return Products(self.real[where], self.residues[(slice(None), *where)], self.wrapped[where])
 
+    def of(self, queries: Any) -> Products:
+        """Return the products of some of the queries."""
+        return Products(
+            self.real[:, queries], self.residues[..., queries], self.wrapped[:, queries]
+        )
+
     @property
     def transposed(self) -> Products:
         """The same, rows and queries exchanged."""

@@ -105,6 +105,22 @@ class Term:
             raise TooWideError("coefficients past 2**62")
         return Term(scale, tuple(sorted(done, key=lambda factor: factor.axes)))
 
+    def times(self, factors: Sequence[Factor]) -> Term | None:
+        """Return the canonical term multiplied by factors, None where it is zero.
+
+        Those of its own that share no axis with them are as they should be.
+        """
+        axes = {axis for factor in factors for axis in factor.axes}
+        kept = tuple(factor for factor in self.factors if axes.isdisjoint(factor.axes))
+        changed = Term.of(self.scale, (*(f for f in self.factors if f not in kept), *factors))
+        if changed is None or not kept:
+            return changed
+        both = sorted((*kept, *changed.factors), key=lambda factor: factor.axes)
+        found = Term(changed.scale, tuple(both))
+        if found.largest > MAX_COEFFICIENT:
+            raise TooWideError("coefficients past 2**62")
+        return found
+
     @cached_property
     def axes(self) -> tuple[int, ...]:
         """The axes along which the coefficients vary."""
@@ -304,7 +320,7 @@ class LinearQuery:
 
     def times(self, *factors: Factor) -> LinearQuery:
         """Return the query with its coefficients multiplied by factors (a WHERE, a FILTER)."""
-        parts = {p: Term.of(t.scale, (*t.factors, *factors)) for p, t in self.parts.items()}
+        parts = {part: term.times(factors) for part, term in self.parts.items()}
         return LinearQuery.of(self.space, self.grid, parts)
 
     @cached_property

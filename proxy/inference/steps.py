@@ -165,9 +165,9 @@ def known(
     """Return the narrowest estimator of every row of a family; None where there is none."""
     matched = history.singles.matching(family)
     found: list[Estimator | None] = []
-    rows = list(map(family.row, range(family.rows)))
+    rows = family.queries()
     if family.rows <= planning.MAX_ROWS_BEST:
-        history.together.prepare(family, rows, cancellation)
+        history.prepare(family, rows, cancellation)
     for row, query in enumerate(rows):
         if family.rows <= planning.MAX_ROWS_BEST:
             candidates = history.estimators(query, cancellation)

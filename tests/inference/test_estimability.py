@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from proxy.inference.dense_system import Gram
 from proxy.inference.estimability import (
     BLOCK,
     TERMS,
@@ -16,7 +17,7 @@ from proxy.inference.estimability import (
     _limbs,
     random_prime,
 )
-from proxy.inference.products import gram, stack, structure, wrap
+from proxy.inference.products import Products, gram, stack, structure, wrap
 from proxy.inference.query import Factor, LinearQuery, Term
 from proxy.inference.space import Space
 from tests.inference.test_query import SPACE, queries
@@ -45,9 +46,8 @@ def test_all_but_one_of_a_trillion_cells_is_not_the_total():
     n = 10**12
     independence = Independence()
     assert independence.append(np.zeros((2, 0, 1), dtype=np.int64), np.full((2, 1, 1), n)) == [True]
-    products = np.array([[(n - 1) % p] for p in independence.primes])
-    assert not independence.spans(products, n - 1)
-    assert independence.spans(np.array([[2 * n % p] for p in independence.primes]), 4 * n)
+    both = np.array([[[(n - 1) % p, 2 * n % p]] for p in independence.primes])
+    assert independence.spans(both, [n - 1, 4 * n]).tolist() == [1]
 
 
 @given(arrays(np.int64, (7, 5), elements=st.integers(-2, 2)))
@@ -61,7 +61,7 @@ def test_rank_is_that_of_rational_elimination(rows):
         products = np.array([kept @ row % p for p in independence.primes])
         before = rank(kept)
         new = rank([*kept, row]) > before
-        assert independence.spans(products, int(row @ row)) != new
+        assert len(independence.spans(products[..., None], [int(row @ row)])) != new
         inner = np.full((2, 1, 1), row @ row)
         assert independence.append(products[:, :, None], inner) == [new]
         if new:
@@ -80,7 +80,7 @@ def test_a_row_that_the_primes_disagree_about_is_left_out():
     nothing = np.zeros((2, 0, 3), dtype=np.int64)
     assert independence.append(nothing, inner) == [None, True, False]
     assert independence.rank == 1
-    assert independence.spans(np.array([[5], [5]]), 5)
+    assert independence.spans(np.array([[[5]], [[5]]]), [5]).size
 
 
 @pytest.mark.parametrize("split", [(), (1,), (70, 71, 200)])
@@ -133,6 +133,25 @@ def test_limbs_do_not_lose_bits_at_thousands_of_rows(prime):
         terms = slice(start, start + TERMS)
         sums = np.abs(basis._floats(matrix)[:, terms]) @ np.abs(_limbs(vectors)[terms])
         assert sums.max() <= 2**53
+
+
+@pytest.mark.parametrize("largest", [1, 900, 2**40, 2**62])
+def test_products_modulo_2_64_lose_no_bits(largest):
+    """
+    Whole numbers of 53 bits times inner products of any size, and of a row whose rounded ones are
+    wrong since larger ones cancelled, are those of Python's integers.
+    """
+    generator = np.random.default_rng(1)
+    values = generator.integers(-largest, largest, (300, 300), endpoint=True)
+    right = generator.integers(-(2**52), 2**52, (300, 5)).astype(np.float64)
+    expected = values.astype(object) @ right.astype(np.int64).astype(object)
+    for wrong in (0, 1):
+        gram = Gram()
+        gram.grow(300, 300)
+        rounded = values.astype(np.float64)
+        rounded[7] += wrong
+        gram.put((slice(300), slice(300)), Products(rounded, values[None], values))
+        assert ((gram.times(300, right).astype(object) - expected) % 2**64 == 0).all()
 
 
 def told(values, primes):

@@ -1,6 +1,9 @@
 """A family's rows, taken together, are what they are one by one."""
 
+from fractions import Fraction
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -68,3 +71,35 @@ def test_what_cannot_be_spanned_is_seen_in_some_cells(data):
     assert family.may_span(query) == spanned
     row = np.array([data.draw(st.integers(1, 3)) for _ in range(3)] + [0])
     assert family.may_span(LinearQuery.count(space, Factor((0, 1), row[labels].astype(np.int64))))
+
+
+@given(families().filter(lambda family: not family.query.zero), st.data())
+def test_a_sum_of_rows_is_never_passed_over(family, data):
+    """
+    Whatever multiples of rows add up to may be spanned, whatever factors the rows have.
+    """
+    times = [data.draw(st.integers(-2, 2)) for _ in range(family.rows)]
+    total = LinearQuery(SPACE, Fraction(1), {})
+    for index, number in enumerate(times):
+        total = total + family.row(index) * number
+    assert family.may_span(total)
+
+
+@pytest.mark.parametrize(
+    ("factors", "spanned"),
+    [
+        ([[1, 0, 0], [0, 1]], True),
+        ([[0, 2, 2], [0, 3]], True),  # a multiple
+        ([[0, 2, 2], [1, 1]], False),  # it does not vary along an axis along which the rows do
+        ([[1, 0, 0], [1, 2]], False),  # it varies along it otherwise
+    ],
+)
+def test_what_lacks_a_factor_of_the_rows_is_passed_over(factors, spanned):
+    """
+    Rows that are 0 in half of the cells add up to nothing that is not.
+    """
+    space = Space((3, 2), ())
+    half = LinearQuery.count(space, Factor((1,), np.array([0, 1])))
+    family = Family(half, (0,), np.array([0, 1, 1], dtype=np.int32), 2)
+    made = [Factor((axis,), np.array(values)) for axis, values in enumerate(factors)]
+    assert family.may_span(LinearQuery.count(space, *made)) == spanned

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.inference import brackets, geometric
-from proxy.inference.geometric import SHIFTS, SHORTFALL, SLACK, GeometricSum
+from proxy.inference.geometric import GeometricSum
+from proxy.inference.laplace import SHIFTS, SHORTFALL, SLACK
 
 TIGHT = 0.007
 
@@ -257,6 +258,20 @@ def test_the_laplace_bracket_is_tight_for_small_weights():
     assert upper - lower < 1e-7
     assert lower <= x.continuous.confidence(t) <= upper
     assert not any(kind == "arcs" for kind, _ in x._built)
+
+
+def test_probabilities_are_plain_numbers():
+    """
+    By whatever method: they are compared, and what comes of that is handed to the evaluator.
+    """
+    for terms in (1, 2, 3, 40):
+        x = law(np.arange(1.0, terms + 1) ** 0.5, 0.1)
+        for t in (0.0, 0.5, 20.0, 100.0, 5000.0):
+            assert {type(end) for end in (*x.bracket(t), *x.cdf(t), *x.probability(-t, t))} == {
+                float
+            }
+        assert type(x.half_width(0.9)) is float
+        assert type(x.meets(3.0, 0.5)) is bool
 
 
 def test_point_masses():

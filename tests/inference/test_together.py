@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import proxy.inference.history as history_module
 from proxy.experiment.blue import blue
+from proxy.inference import plan as planning
 from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.estimator import mixed, omega
 from proxy.inference.families.system import FamilySystem
@@ -124,7 +125,7 @@ def test_nothing_is_lost_by_looking_at_families_together(chosen, wanted):
         for family, scale in chosen:
             history.append(family, scale)
     rows = [wanted.row(row) for row in range(wanted.rows)]
-    history.together.prepare(wanted, rows)
+    history.prepare(wanted, rows)
     for row in rows:
         if not row.zero:
             alone = [each.variance for each in history.singles.estimators(row)]
@@ -184,7 +185,7 @@ def test_two_families_of_thousands_of_rows_are_averaged_by_their_precisions():
     history.append(grouped((0, 1)), 20.0)
     history.append(grouped((1, 2)), 12.0)
     states = grouped((1,))
-    history.together.prepare(states, [states.row(row) for row in range(51)])
+    history.prepare(states, [states.row(row) for row in range(51)])
     one, two = 100 * 2 / omega(np.array([1 / 20])) ** 2, 21 * 2 / omega(np.array([1 / 12])) ** 2
     for row in (0, 25, 50):
         best = min(each.variance for each in history.estimators(states.row(row)))
@@ -264,7 +265,7 @@ def test_a_row_that_varies_along_fewer_columns_than_its_family_is_known():
     cases[:100] = 0
     family = Family(LinearQuery.count(space), (0, 1), cases, 3)
     rows = [family.row(row) for row in range(3)]
-    history.together.prepare(family, rows)
+    history.prepare(family, rows)
     assert [bool(history.estimators(row)) for row in rows] == [True, False, False]
 
 
@@ -284,7 +285,7 @@ def test_what_takes_too_long_together_is_known_apart():
     family = Family(LinearQuery.count(space), (0, 1), cells // 2 % 200, 200)
     looks = []
     rows = [family.row(row) for row in range(200)]
-    history.together.prepare(family, rows, lambda: looks.append(1))
+    history.prepare(family, rows, lambda: looks.append(1))
     assert len(looks) < 100
     assert history.estimators(rows[7])
 
@@ -374,7 +375,7 @@ def test_noise_of_any_size_raises_nothing(scale, beside):
         history.append(Family(total), beside)
         for times in (Fraction(1), Fraction(10) ** 160, Fraction(1, 10**320)):
             wanted = Family(total * times, (0,), labels, 200)
-            history.together.prepare(wanted, [wanted.row(row) for row in range(200)])
+            history.prepare(wanted, [wanted.row(row) for row in range(200)])
             assert history.estimators(total * times)
 
 
@@ -521,3 +522,21 @@ def test_a_mixture_is_unbiased_and_no_worse(first, second, data):
         told = dict(zip(found.rows.tolist(), (found.coefficients * units).tolist(), strict=True))
         for row, a in zip(one.rows.tolist(), one.coefficients.tolist(), strict=True):
             assert told[row] == pytest.approx(a, rel=1e-12)
+
+
+def test_what_was_measured_is_found_again_beside_what_has_less_variance(monkeypatch):
+    """
+    A family that says no more of its rows than all do is passed over: yet its rows were enough.
+    """
+    monkeypatch.setattr(history_module, "DENSE_FAMILY", 0)
+    history = History(LARGE, RECORDS)
+    labels = np.arange(21, dtype=np.int32)
+    wanted = Family(LinearQuery.count(LARGE), (2,), labels, 21)
+    part = wanted.subset(range(12))
+    target = planning.AccuracyTarget(part, Fraction(20), 0.05)
+    (planned,) = planning.plan(history, [target], planning.Allocation()).measurements
+    history.set_answers(history.blocks[-1], [0] * 12)
+    monkeypatch.setattr(history.together, "told", lambda key: frozenset([planned.family.key]))
+    monkeypatch.setattr(history.together, "estimators", lambda *_: [])  # none that is enough
+    whole = planning.AccuracyTarget(wanted, Fraction(20), 0.05)
+    assert [e is not None for e in planning.estimators(history, whole)] == [True] * 12 + [False] * 9

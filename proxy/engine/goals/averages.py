@@ -8,9 +8,11 @@ are those of the mean that is known so far: at first, of the largest that it can
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+
+import numpy as np
 
 from proxy.engine.answers import Answer
 from proxy.engine.bill import source
@@ -23,7 +25,15 @@ from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.estimator import Cancellation, Estimator
 from proxy.inference.family import Family
 from proxy.inference.history import History
-from proxy.inference.ratio import difference, hull_end
+from proxy.inference.ratio import (
+    Differences,
+    Found,
+    Search,
+    all_so,
+    difference,
+    hull_end,
+    together,
+)
 from proxy.inference.space import common_grid
 from proxy.inference.steps import STEPS, Look
 from proxy.sql.program import Companion, Number
@@ -68,10 +78,26 @@ class AverageGoal(StepwiseGoal):
         percents = [100 * half / size for half, size in zip(halves, sizes, strict=True)]
         return rather(percents, self.half_width, "%")
 
+    def _looks(
+        self, history: History, rows: Sequence[RowEstimators], cancellation: Cancellation
+    ) -> Iterator[Look]:
+        pairs = [(top, bottom) for bottom, top in rows if bottom and top]
+        enough = iter(self._enough(history, pairs))
+        for row, estimators in enumerate(rows):
+            met = None not in estimators and next(enough)
+            yield self._look(history, row, estimators, met, cancellation)
+
     def _look(
-        self, history: History, row: int, estimators: RowEstimators, cancellation: Cancellation
+        self,
+        history: History,
+        row: int,
+        estimators: RowEstimators,
+        enough: bool,
+        cancellation: Cancellation,
     ) -> Look:
-        """Return what is wanted of count and sum, given the count known so far."""
+        """Return what is wanted of count and sum, given the count known so far, and whether the
+        interval that both have is short enough.
+        """
         bottom, top = estimators
         if bottom is None:
             return self._first()
@@ -88,7 +114,7 @@ class AverageGoal(StepwiseGoal):
         distance = max(self.clip[1] - middle, middle - self.clip[0])
         within, told = self._within(self._largest), True
         if top is not None:
-            if self._enough(history, top, bottom):
+            if enough:
                 return steps.MET
             ratio = abs(history.estimate(top)) / size
             if self.relative:
@@ -116,7 +142,7 @@ class AverageGoal(StepwiseGoal):
         """Return the half-width to ask for next, of a relative goal; and whether it tells the mean
         from 0, which else it may do next time.
         """
-        low, high = self._interval(history, top, bottom)[1:]
+        ((_, low, high),) = self._intervals(history, [(top, bottom)])
         share, width = float(self.half_width / 100), (high - low) / 2
         size = abs(low + high) / 2
         if size <= width:
@@ -159,7 +185,13 @@ class AverageGoal(StepwiseGoal):
         paid: Mapping[int, MeasuredFamily],
     ) -> list[Answer]:
         """Return ratio and interval of every row."""
-        return [self._answer(history, bottom, top, paid) for bottom, top in estimators]
+        pairs = [(top, bottom) for bottom, top in estimators if bottom and top]
+        known, answers = iter(self._intervals(history, pairs)), []
+        for row in estimators:
+            both = None not in row
+            ends = next(known) if both else (math.nan, *self.clip)
+            answers.append(Answer(*ends, 1 - self.delta, *source([e for e in row if e], paid)))
+        return answers
 
     def probability(
         self, history: History, row: int, estimators: RowEstimators, claim: Companion
@@ -204,44 +236,71 @@ class AverageGoal(StepwiseGoal):
 
         return outside
 
-    def _enough(self, history: History, top: Estimator, bottom: Estimator) -> bool:
-        """Return whether the interval is no longer than was asked for."""
-        under = history.estimate(bottom)
+    def _enough(self, history: History, pairs: Sequence[tuple[Estimator, Estimator]]) -> list[bool]:
+        """Return of every pair of sum and count whether its interval is as short as was asked."""
         if self.relative:
-            mean, low, high = self._interval(history, top, bottom)
-            return max(high - mean, mean - low) <= self._within(abs(mean))
-        if under <= 0:  # NULL, somewhere in the clip
-            return self.clip[1] - self.clip[0] <= 2 * float(self.half_width)
-        ratio = float(self.number.shift) + history.estimate(top) / under
-        outside, half = self._outside(history, top, bottom), float(self.half_width)
-        ends = (ratio - half, ratio + half)
-        return all(not self.clip[0] < end < self.clip[1] or outside(end) for end in ends)
+            intervals = self._intervals(history, pairs)
+            return [
+                max(high - mean, mean - low) <= self._within(abs(mean))
+                for mean, low, high in intervals
+            ]
+        half, searches, owners = float(self.half_width), [], []
+        enough = [self.clip[1] - self.clip[0] <= 2 * half] * len(pairs)  # of NULL, in the clip
+        for i, (top, bottom) in enumerate(pairs):
+            if (under := history.estimate(bottom)) > 0:
+                ratio = float(self.number.shift) + history.estimate(top) / under
+                ends = [ratio - half, ratio + half]
+                searches.append(all_so([e for e in ends if self.clip[0] < e < self.clip[1]]))
+                owners.append(i)
+        for i, found in zip(owners, self._found(history, pairs, owners, searches), strict=True):
+            enough[i] = found
+        return enough
 
-    def _answer(
+    def _intervals(
+        self, history: History, pairs: Sequence[tuple[Estimator, Estimator]]
+    ) -> list[tuple[float, float, float]]:
+        """Return of every pair of sum and count the mean, NaN where it may be of nobody, and the
+        ends of its interval.
+        """
+        shift = float(self.number.shift)
+        means, searches, owners = [], [], []
+        for i, (top, bottom) in enumerate(pairs):
+            means.append(math.nan)
+            if (under := history.estimate(bottom)) > 0:
+                mean = shift + history.estimate(top) / under
+                means[i] = min(max(mean, self.clip[0]), self.clip[1])
+                searches += [hull_end(means[i], end) for end in self.clip]
+                owners += [i, i]
+        ends = iter(self._found(history, pairs, owners, searches))
+        intervals = []
+        for mean, (_, bottom) in zip(means, pairs, strict=True):
+            low, high = self.clip if math.isnan(mean) else (next(ends), next(ends))
+            if history.estimate(bottom) <= planning.half_width(bottom, self._delta):
+                mean = math.nan  # it may be of nobody
+            intervals.append((mean, low, high))
+        return intervals
+
+    def _found(
         self,
         history: History,
-        bottom: Estimator | None,
-        top: Estimator | None,
-        paid: Mapping[int, MeasuredFamily],
-    ) -> Answer:
-        low, high = self.clip
-        if top is None or bottom is None:
-            one = [each for each in (bottom, top) if each]
-            return Answer(math.nan, low, high, 1 - self.delta, *source(one, paid))
-        estimate, low, high = self._interval(history, top, bottom)
-        return Answer(estimate, low, high, 1 - self.delta, *source([bottom, top], paid))
+        pairs: Sequence[tuple[Estimator, Estimator]],
+        owners: Sequence[int],
+        searches: Sequence[Search[Found]],
+    ) -> list[Found]:
+        """Return what searches find that ask whether means are outside of the intervals of pairs of
+        sum and count; ``owners`` says of which.
+        """
+        over, under = (
+            np.array([history.estimate(pair[side]) for pair in pairs]) for side in (0, 1)
+        )
+        laws, shift = Differences.of(pairs), float(self.number.shift)
 
-    def _interval(
-        self, history: History, top: Estimator, bottom: Estimator
-    ) -> tuple[float, float, float]:
-        """Return the mean, NaN where it may be of nobody, and the ends of its interval."""
-        low, high = self.clip
-        estimate, under = math.nan, history.estimate(bottom)
-        if under > 0:
-            outside = self._outside(history, top, bottom)
-            middle = float(self.number.shift) + history.estimate(top) / under
-            middle = min(max(middle, low), high)
-            low, high = hull_end(outside, middle, low), hull_end(outside, middle, high)
-            if under > planning.half_width(bottom, self._delta):  # else it may be of nobody
-                estimate = middle
-        return estimate, low, high
+        def outside(places: list[int], points: list[float]) -> list[bool]:
+            rows, times = np.array([owners[place] for place in places]), np.array(points) - shift
+            values = np.abs(over[rows] - times * under[rows]) * (1 - 1e-9)
+            sure, asked = laws.meets(rows, times, values, 1 - self._delta)
+            for i in np.flatnonzero(asked):
+                sure[i] = self._outside(history, *pairs[rows[i]])(points[i])
+            return list(map(bool, sure))
+
+        return together(searches, outside)

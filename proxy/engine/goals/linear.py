@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -31,6 +31,7 @@ class LinearGoal:
 
     number: Number
     delta: float
+    steps: int
 
     def probability(
         self, history: History, row: int, estimators: RowEstimators, claim: Companion
@@ -56,6 +57,7 @@ class LinearGoal:
         its confidence also given the end; and it holds what the interval around the estimate holds
         of what is possible.
         """
+        planning.look_ahead([each for (each,) in estimators if each], self._delta)
         answers = []
         for row, (estimator,) in enumerate(estimators):
             least, most = self._possible(history, row)
@@ -74,13 +76,18 @@ class LinearGoal:
         """Return the least and the most that a row can be, given max_records and the clips."""
         family, shift = self.number.family, self.number.shift
         many = family.rows > planning.MAX_ROWS_BEST  # then what holds for every row
-        query = family.query if many else family.row(row)
+        query = family.query if many else family.queries()[row]
         low, high = (shift + history.records * query.grid * end for end in query.span)
         return float(low), float(high)
 
+    @property
+    def _delta(self) -> float:
+        """What a step may miss."""
+        return self.delta / self.steps
+
     def _reported(self, estimator: Estimator) -> float:
         """Return the half-width to report."""
-        raise NotImplementedError
+        return planning.half_width(estimator, self._delta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +147,7 @@ class AbsoluteGoal(LinearGoal):
         """Return the half-width; the search for it ends a little above, and so maybe above the
         request that is known to be met.
         """
-        width, asked = planning.half_width(estimator, self.delta), float(self.half_width)
+        width, asked = super()._reported(estimator), float(self.half_width)
         return asked if asked < width <= asked * (1 + 2e-4) else width
 
 
@@ -170,10 +177,13 @@ class RelativeGoal(StepwiseGoal, LinearGoal):
         halves = [(a.high - a.low) / 2 / abs(a.estimate) for a in answers if a.estimate]
         return rather([100 * half for half in halves], self.percent, "%")
 
-    def _look(
-        self, history: History, row: int, estimators: RowEstimators, cancellation: Cancellation
-    ) -> Look:
-        (estimator,) = estimators
+    def _looks(
+        self, history: History, rows: Sequence[RowEstimators], cancellation: Cancellation
+    ) -> Iterator[Look]:
+        return (self._look(history, estimator) for (estimator,) in rows)
+
+    def _look(self, history: History, estimator: Estimator | None) -> Look:
+        """Return what is wanted of a row, given its narrowest estimator."""
         if estimator is None:
             return self._first()
         width, share = self._reported(estimator), float(self.percent / 100)
@@ -189,9 +199,6 @@ class RelativeGoal(StepwiseGoal, LinearGoal):
         if size <= 2 * width:  # so near to 0 that a closer look may well ask for less
             half = max(half, width / steps.CLOSER)
         return steps.priced(self.families, (0, Fraction(half), self._delta))
-
-    def _reported(self, estimator: Estimator) -> float:
-        return planning.half_width(estimator, self._delta)
 
 
 def _around(estimate: float, half: float) -> tuple[float, float]:

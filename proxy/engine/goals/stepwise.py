@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from proxy.engine.bill import source
 from proxy.engine.progress import Expected, PlannedRows, Progress, RowEstimators
@@ -34,10 +34,8 @@ class StepwiseGoal:
         cancellation: Cancellation = never_cancel,
     ) -> Progress:
         """Return what the next step measures: rows in groups of like half-widths."""
-        looks = {
-            row: self._look(history, row, estimators, cancellation)
-            for row, estimators in enumerate(self._narrowest(history, cancellation))
-        }
+        rows = self._narrowest(history, cancellation)
+        looks = dict(enumerate(self._looks(history, rows, cancellation)))
         rest = {row: look for row, look in looks.items() if row not in left_out}
         looks = dict.fromkeys(left_out, steps.LEFT_OUT) | steps.capped(rest, self.families)
         return Progress(tuple(steps.bucketed(looks, self.families)), looks, left_out)
@@ -73,8 +71,8 @@ class StepwiseGoal:
     def _first(self) -> Look:
         return steps.first(self.families[0], self.first, self._delta)
 
-    def _look(
-        self, history: History, row: int, estimators: RowEstimators, cancellation: Cancellation
-    ) -> Look:
-        """Return what the next step wants of a row, given each family's narrowest estimator."""
+    def _looks(
+        self, history: History, rows: Sequence[RowEstimators], cancellation: Cancellation
+    ) -> Iterator[Look]:
+        """Yield what the next step wants of each row, given each family's narrowest estimator."""
         raise NotImplementedError

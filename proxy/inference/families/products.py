@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
-from scipy import sparse
 
 from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.estimator import Floats, Integers, omega
@@ -28,15 +28,53 @@ class Measured:
 
     family: Family
     blocks: list[MeasuredFamily] = field(default_factory=list)
+    _weights: dict[tuple[float, ...], Floats] = field(default_factory=dict)  # of the last scales
 
     @property
     def weights(self) -> Floats:
         """[blocks] ω² of each."""
-        return omega(np.array([1 / block.scale for block in self.blocks])) ** 2
+        scales = tuple(block.scale for block in self.blocks)
+        if scales not in self._weights:
+            self._weights = {scales: omega(1 / np.array(scales)) ** 2}
+        return self._weights[scales]
 
 
-def products(one: Family, two: Family) -> sparse.csr_array:
-    """Return the inner products of the rows of two families, exactly.
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """The inner products of the rows of two families: those of rows that share a cell."""
+
+    rows: Integers  # of one
+    columns: Integers  # of two
+    values: Integers
+
+    @cached_property
+    def most(self) -> int:
+        """The largest sum of the absolute products of a row, of either family."""
+        largest, sizes = 0, np.abs(self.values)
+        for places in (self.rows, self.columns) if sizes.size else ():
+            sums = np.zeros(int(places.max()) + 1, dtype=np.int64)
+            np.add.at(sums, places, sizes)
+            largest = max(largest, int(sums.max()))
+        return largest
+
+    def between(self, first: int, last: int) -> Pairs:
+        """Return those of some rows of the second, numbered from 0."""
+        here = (self.columns >= first) & (self.columns < last)
+        return Pairs(self.rows[here], self.columns[here] - first, self.values[here])
+
+    def times(self, number: int, most: int) -> Pairs:
+        """Return the products times a number.
+
+        Raises:
+            TooLargeError: the sum of a row's is more than ``most`` then.
+        """
+        if self.most * number > most:
+            raise TooLargeError(f"inner products past {most}")
+        return self if number == 1 else Pairs(self.rows, self.columns, self.values * number)
+
+
+def products(one: Family, two: Family) -> Pairs:
+    """Return the inner products of the rows of two families, exactly, in the order of the rows.
 
     In units of the cells outside of the scopes of the two.
 
@@ -48,7 +86,6 @@ def products(one: Family, two: Family) -> sparse.csr_array:
     if space.cells(axes) > MAX_CELLS:
         raise TooLargeError("too many inner products")
     ones = [Factor((a,), np.ones(space.sizes[a], dtype=np.int64)) for a in axes]
-    shape = (one.rows, two.rows)
     total = np.zeros(tuple(space.sizes[a] for a in axes), dtype=np.int64)
     most = 0
     for part, term in one.query.parts.items():
@@ -69,16 +106,12 @@ def products(one: Family, two: Family) -> sparse.csr_array:
             total = total + table.astype(np.int64) * times
     first, second = (_over(each, axes, total.shape) for each in (one, two))
     met = (first >= 0) & (second >= 0) & (total != 0)
-    places = (first[met], second[met])
-    return sparse.coo_array((total[met], places), shape=shape, dtype=np.int64).tocsr()
-
-
-def multiplied(products: sparse.csr_array, times: int, most: int) -> sparse.csr_array | None:
-    """Return products times a number; None where the sum of a row's, of either family, is more."""
-    if not products.nnz:
-        return products
-    largest = max(int(abs(products).sum(axis=axis).max()) for axis in (0, 1))
-    return None if largest * times > most else products * times
+    keys = first[met].astype(np.int64) * two.rows + second[met]
+    order = np.argsort(keys)
+    keys, values = keys[order], total[met][order]
+    new = np.flatnonzero(np.diff(keys, prepend=-1))
+    rows, columns = np.divmod(keys[new], two.rows)
+    return Pairs(rows, columns, np.add.reduceat(values, new) if new.size else values)
 
 
 def _over(family: Family, axes: Sequence[int], shape: tuple[int, ...]) -> Integers:

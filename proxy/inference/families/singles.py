@@ -21,6 +21,8 @@ from proxy.inference.estimator import Estimator, Integers, whole_multiples
 from proxy.inference.family import Family
 from proxy.inference.query import LinearQuery
 
+Kind = tuple[frozenset[int], frozenset[int]]  # of families: their scope, and their parts
+
 
 @dataclass(eq=False)
 class Singles:
@@ -31,7 +33,9 @@ class Singles:
     _directions: dict[bytes, list[tuple[int, Fraction]]] = field(default_factory=dict)
     _families: list[MeasuredFamily] = field(default_factory=list)
     _newest: dict[bytes, MeasuredFamily] = field(default_factory=dict)  # of each family
-    _nearest: dict[bytes, MeasuredFamily] = field(default_factory=dict)  # with least noise
+    # with least noise
+    _nearest: dict[bytes, tuple[Kind, MeasuredFamily]] = field(default_factory=dict)
+    _kinds: set[Kind] = field(default_factory=set)  # of these
 
     def add_row(self, query: LinearQuery, number: int, grid: Fraction) -> None:
         """Add a row whose answer is in units of ``grid``."""
@@ -56,7 +60,8 @@ class Singles:
         """Find the newest block of each family, and the one with the least noise."""
         self._newest = {block.family.key: block for block in self._families}
         order = sorted(self._families, key=lambda block: -block.scale)
-        self._nearest = {block.family.key: block for block in order}
+        self._nearest = {block.family.key: (_kind(block.family), block) for block in order}
+        self._kinds = {kind for kind, _ in self._nearest.values()}
 
     def estimators(self, query: LinearQuery, but: Container[bytes] = ()) -> Iterator[Estimator]:
         """Yield the estimators from one row that is a multiple, and from one family; ``but``: of
@@ -64,8 +69,14 @@ class Singles:
         """
         for row in self._directions.get(query.direction, ()):
             yield self._single(query, *row)
-        blocks = (block for key, block in self._nearest.items() if key not in but)
-        yield from filter(None, (self._alone(query, block) for block in blocks))
+        kinds = {
+            kind
+            for kind in self._kinds
+            if kind[0].issuperset(query.axes) and query.parts.keys() <= kind[1]
+        }
+        for key, (kind, block) in self._nearest.items():
+            if kind in kinds and key not in but and (found := self._alone(query, block)):
+                yield found
 
     def matching(self, family: Family) -> list[Estimator] | None:
         """Return estimators of all rows of a family that was measured as it stands, if it was."""
@@ -85,12 +96,10 @@ class Singles:
         return Estimator(query.grid * abs(unit), np.array([number]), sign, rate)
 
     def _alone(self, query: LinearQuery, block: MeasuredFamily) -> Estimator | None:
-        """Return the estimator from the rows of one large family, if it spans the query."""
+        """Return the estimator from the rows of one large family, of the query's columns and
+        measures, if it spans the query.
+        """
         family = block.family
-        if not (
-            family.scope.issuperset(query.axes) and query.parts.keys() <= family.query.parts.keys()
-        ):
-            return None
         if not family.may_span(query):
             return None
         dots = family.products(query)
@@ -110,6 +119,10 @@ class Singles:
             np.full(len(used), 1 / block.scale),
             slack * self.records,
         )
+
+
+def _kind(family: Family) -> Kind:
+    return family.scope, frozenset(family.query.parts)
 
 
 def _kinds(

@@ -20,14 +20,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
-from typing import Any
+from functools import lru_cache
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse import csgraph
 
 from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.estimator import (
@@ -35,11 +33,11 @@ from proxy.inference.estimator import (
     Estimator,
     Floats,
     Integers,
-    denominator,
     never_cancel,
     omega,
 )
-from proxy.inference.families.products import MAX_CELLS, Measured, multiplied, products
+from proxy.inference.families.products import MAX_CELLS, Measured, Pairs, products
+from proxy.inference.families.solving import System, coefficients, fractions, missing
 from proxy.inference.family import Family
 from proxy.inference.query import TooLargeError
 from proxy.inference.space import Space
@@ -51,10 +49,6 @@ MAX_KEPT = 2**21  # pairs of rows whose products are kept, and looked up again
 MAX_SYSTEMS = 4  # that are kept
 COLUMNS = 64  # queries that are solved at once
 MAX_WORK = 2**25  # products of all queries, in a step
-MAX_TERMS = 2**19  # coefficients of COLUMNS queries, which are looked at one by one
-STEPS = 100  # of conjugate gradients
-VAIN = 10  # of them, in which none came nearer
-ROUNDS = 3  # of refinement, with exact residuals
 LOUDEST = 1e300  # the largest variance that is compared
 EXACT = 1e-9  # of the noise: the bias of what may stand for other estimators
 NEAR = 2.0**-10  # of the noise: a bias that may be more is of a query that is not in the span
@@ -64,32 +58,51 @@ MAX_SUM = 2**53  # of the products of one row with those of a family
 Solved = tuple[Estimator | None, frozenset[bytes]]  # and the families that say no more of it
 
 
-@dataclass(eq=False)
-class System:
-    """Families that are solved together, and the inner products of their rows."""
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Which rows of the history the rows of families are: those of each of their blocks."""
 
-    families: tuple[Measured, ...]
-    gram: sparse.csr_array  # int64, in units of the cells outside of the scope
-    scope: frozenset[int]
-    outside: int  # cells outside of the scope: each product is a multiple of it
-    row_sum: int  # the largest Σ |G_ij| of a row
+    starts: Integers  # [families + 1] the first row of each
+    parts: Sequence[frozenset[int]]  # [families] of their queries
+    counts: Integers  # [families] of their blocks
+    firsts: Integers  # [families, blocks] the row of the history that is the first of a block
+    signs: Floats  # [families, blocks]
+    rates: Floats  # [families, blocks]
+    shares: Floats  # [families, blocks] of a coefficient; of the last: what is left
 
-    @cached_property
-    def real(self) -> sparse.csr_array:
-        """The products as floats."""
-        return self.gram.astype(np.float64)
+    @staticmethod
+    def of(families: Sequence[Measured]) -> Layout:
+        """Return the layout of families as they were measured."""
+        counts = np.array([len(known.blocks) for known in families])
+        firsts = np.zeros((len(families), counts.max()), dtype=np.int64)
+        signs, rates, shares = np.zeros((3, *firsts.shape))
+        for i, known in enumerate(families):
+            weights = known.weights
+            shares[i, : counts[i]] = weights / weights.sum()
+            for place, block in enumerate(known.blocks):
+                firsts[i, place], rates[i, place] = block.start, 1 / block.scale
+                signs[i, place] = block.family.query.sign
+        starts = np.cumsum([0, *(known.family.rows for known in families)])
+        parts = [frozenset(known.family.query.parts) for known in families]
+        return Layout(starts, parts, counts, firsts, signs, rates, shares)
 
-    @cached_property
-    def parts(self) -> Integers:
-        """[n] The part of every row: rows of different parts have no products, nor by others."""
-        return np.asarray(csgraph.connected_components(self.gram, directed=False)[1])
-
-    @property
-    def omega(self) -> Floats:
-        """[n, 1] ω of every row."""
-        return np.concatenate(
-            [np.full(f.family.rows, math.sqrt(f.weights.sum())) for f in self.families]
-        )[:, None]
+    def spread(self, rows: Integers, whole: Floats) -> tuple[Integers, Floats, Floats, Integers]:
+        """Return rows of the history, their coefficients and rates, and the families that have
+        some, given whole numbers for rows of the families.
+        """
+        used, whole = rows[whole != 0], whole[whole != 0]
+        owners = np.searchsorted(self.starts, used, side="right") - 1
+        rest, found = whole.copy(), []
+        for place in range(self.firsts.shape[1]):
+            here = self.counts[owners] > place
+            mine, last = owners[here], self.counts[owners[here]] == place + 1
+            shared = np.rint(whole[here] * self.shares[mine, place])
+            part = np.where(last, rest[here], shared)
+            rest[here] -= part
+            number = self.firsts[mine, place] + used[here] - self.starts[mine]
+            found.append((number, part * self.signs[mine, place], self.rates[mine, place]))
+        numbers, coefficients, rates = map(np.concatenate, zip(*found, strict=True))
+        return numbers, coefficients, rates, np.unique(owners)
 
 
 @dataclass(eq=False)
@@ -99,7 +112,7 @@ class FamilySystem:
     space: Space
     records: int  # N, the public bound on the number of records
     _families: dict[bytes, Measured] = field(default_factory=dict)
-    _products: dict[tuple[bytes, bytes], sparse.csr_array | None] = field(default_factory=dict)
+    _products: dict[tuple[bytes, bytes], Pairs | None] = field(default_factory=dict)
     _kept: int = 0  # pairs of rows in them, about
     _systems: dict[tuple[bytes, ...], System | None] = field(default_factory=dict)
 
@@ -130,19 +143,18 @@ class FamilySystem:
         if not scope <= chosen.scope or chosen.gram.nnz * family.rows > MAX_WORK:
             return none
         try:
-            parts = [self._right(known.family, family, chosen.scope) for known in chosen.families]
+            right = self._right(chosen, family)
             squares = family.squares()
         except TooLargeError:
             return none
-        right = sparse.csc_array(sparse.vstack(parts))
-        found: list[Solved] = []
+        layout, found = Layout.of(chosen.families), list[Solved]()
         for first in range(0, family.rows, COLUMNS):
             cancellation()
             last = min(first + COLUMNS, family.rows)
-            side = right[:, first:last].toarray()
+            side = right.between(first, last)
             norms = [square // chosen.outside for square in squares[first:last]]
             try:
-                solved = self._solved(chosen, family, side, norms, cancellation)
+                solved = self._solved(chosen, layout, family, side, norms, cancellation)
             except TooLargeError:
                 return found + none[first:]
             found += zip(solved, _told(chosen, family.grid, side, norms, solved), strict=True)
@@ -194,142 +206,146 @@ class FamilySystem:
 
     def _cells(self, one: bytes, two: bytes) -> int:
         """Return over how many cells the products of the rows of two families are taken."""
-        axes = {*self._families[one].family.axes, *self._families[two].family.axes}
-        return self.space.cells(axes)
+        return _cells(self.space, self._families[one].family.axes, self._families[two].family.axes)
 
-    def _pair(self, one: bytes, two: bytes) -> sparse.csr_array | None:
-        """Return the products of the rows of two families, where there are not too many.
+    def _pair(self, one: bytes, two: bytes) -> Pairs | None:
+        """Return the products of the rows of two families, where there are not too many; of which
+        the one whose key is less is the first.
 
         In units of the cells outside of the scopes of the two.
         """
-        key = (one, two)
+        key = (one, two) if one < two else (two, one)
         if key not in self._products:
-            if (two, one) in self._products:
-                other = self._products[two, one]
-                return None if other is None else other.T.tocsr()
             if self._kept > MAX_KEPT:
                 self._products, self._kept = {}, 0
             try:
-                made = products(self._families[one].family, self._families[two].family)
+                made = products(*(self._families[name].family for name in key))
             except TooLargeError:
                 made = None
             self._products[key] = made
-            self._kept += 100 + (made.nnz if made is not None else 0)
+            self._kept += 100 + (len(made.values) if made is not None else 0)
         return self._products[key]
 
     def _assembled(self, names: Sequence[bytes]) -> System | None:
-        """Return the system of some families; None where its products are too large."""
+        """Return the system of some families, of ascending keys; None where its products are too
+        large.
+        """
         families = tuple(self._families[name] for name in names)
         scopes = [known.family.scope for known in families]
         scope = frozenset[int]().union(*scopes)
-        parts: list[Any] = []
-        for one, mine in zip(names, scopes, strict=True):
-            parts.append([])
-            for two, theirs in zip(names, scopes, strict=True):
-                pair = self._pair(one, two)
-                if pair is not None:
-                    pair = multiplied(pair, self.space.cells(scope - mine - theirs), MAX_SUM)
-                if pair is None:
+        starts = np.cumsum([0, *(known.family.rows for known in families)])
+        parts: list[tuple[Integers, Integers, Integers]] = []
+        for one, mine in enumerate(names):
+            for two in range(one, len(names)):
+                pair = self._pair(mine, names[two])
+                beside = self.space.cells(scope - scopes[one] - scopes[two])
+                try:
+                    if pair is None:
+                        return None
+                    pair = pair.times(beside, MAX_SUM)
+                except TooLargeError:
                     return None
-                parts[-1].append(pair)
-        gram = sparse.csr_array(sparse.block_array(parts))
+                parts.append((pair.rows + starts[one], pair.columns + starts[two], pair.values))
+                if two > one:
+                    parts.append((parts[-1][1], parts[-1][0], pair.values))
+        rows, columns, values = map(np.concatenate, zip(*parts, strict=True))
+        size = int(starts[-1])
+        gram = sparse.csr_array((values, (rows, columns)), shape=(size, size))
         row_sum = int(abs(gram).sum(axis=1).max(initial=0))
         outside = self.space.cells(set(range(len(self.space.sizes))) - scope)
         return System(families, gram, scope, outside, row_sum)
 
-    def _right(self, one: Family, two: Family, scope: frozenset[int]) -> sparse.csr_array:
-        """Return the products of the rows of two families, in units of the cells outside of a
-        scope that has theirs.
+    def _right(self, system: System, family: Family) -> Pairs:
+        """Return the products of the rows of a system with those of a family, in units of the cells
+        outside of the scope of the system, which has that of the family.
 
         Raises:
             TooLargeError: there are too many, or they are too large.
         """
-        times = self.space.cells(scope - one.scope - two.scope)
-        made = multiplied(products(one, two), times, 2**61)
-        if made is None:
-            raise TooLargeError("inner products past 2**61")
-        return made
+        found, start = [], 0
+        for known in system.families:
+            beside = self.space.cells(system.scope - known.family.scope - family.scope)
+            pair = products(known.family, family).times(beside, 2**61)
+            found.append((pair.rows + start, pair.columns, pair.values))
+            start += known.family.rows
+        return Pairs(*map(np.concatenate, zip(*found, strict=True)))
 
     # --- solving -----------------------------------------------------------------------------
 
     def _solved(
         self,
         system: System,
+        layout: Layout,
         family: Family,
-        right: Integers,
+        right: Pairs,
         norms: Sequence[int],
         cancellation: Cancellation,
     ) -> list[Estimator | None]:
         """Return the best estimator of queries with these products with the rows, and squares."""
-        values = _values(system, right, cancellation)
-        values = np.where(np.abs(values).max(axis=0, initial=0.0) < 2**52, values, 0.0)
-        small, below = _small(system, values)
-        missed = _missed(system, small, below, right, norms)
-        rounded = [column for column, each in enumerate(missed) if each]
-        for column in rounded:
-            below[column] = 1 << max(52 - math.frexp(np.abs(values[:, column]).max())[1], 0)
-            small[:, column] = np.rint(values[:, column] * below[column])
+        found = coefficients(system, right, len(norms), cancellation)
+        largest = found.largest
+        found = replace(found, values=np.where(largest[found.queries] < 2**52, found.values, 0.0))
+        small, below = fractions(system, found)
+        missed = missing(system, found, small, below, norms)
+        rounded = [query for query, each in enumerate(missed) if each]
+        for query in rounded:
+            below[query] = 1 << max(52 - math.frexp(found.largest[query])[1], 0)
+            here = found.of(query)
+            small[here] = np.rint(found.values[here] * below[query])
         if rounded:
-            again = [[each[column] for column in rounded] for each in (below, norms)]
-            more = _missed(system, small[:, rounded], again[0], right[:, rounded], again[1])
-            missed = [*missed]
-            for column, each in zip(rounded, more, strict=True):
-                missed[column] = each
-        return [
-            self._estimator(system, family, small[:, i], below[i], missed[i], i in rounded)
-            for i in range(len(norms))
-        ]
+            again = np.where(np.isin(found.queries, rounded), small, 0.0)
+            more = missing(system, found, again, below, norms)
+            missed = [more[i] if i in rounded else each for i, each in enumerate(missed)]
+        solved = []
+        for query, each in enumerate(missed):
+            rows, whole = found.rows[found.of(query)], small[found.of(query)]
+            solved.append(
+                self._estimator(layout, family, rows, whole, below[query], each, query in rounded)
+            )
+        return solved
 
     def _estimator(
         self,
-        system: System,
+        layout: Layout,
         family: Family,
+        rows: Integers,
         whole: Floats,
         below: int,
         missed: int,
         rounded: bool,
     ) -> Estimator | None:
-        """Return the estimator with the coefficients ``whole`` / ``below``, if it is one.
+        """Return the estimator with the coefficients ``whole`` / ``below`` of rows, if it is one.
 
         Where these are not ``rounded``, its own are whole.
         """
         if missed < 0:  # no norm: something is not as it should be
             return None
         far = (math.isqrt(missed) + 1 if missed else 0) / below
-        rows, coefficients, rates, start = [], [], [], 0
-        parts = {*family.query.parts}
-        for known in system.families:
-            own = whole[start : start + known.family.rows]
-            used, start = np.flatnonzero(own), start + known.family.rows
-            if used.size:
-                parts.update(known.family.query.parts)
-            rest, shares = own[used], known.weights / known.weights.sum()
-            for place, block in enumerate(known.blocks):
-                last = place == len(known.blocks) - 1
-                part = rest if last else np.rint(own[used] * shares[place])
-                rest = rest - part
-                rows.append(block.start + used)
-                coefficients.append(part * block.family.query.sign)
-                rates.append(np.full(len(used), 1 / block.scale))
-        merged = np.concatenate(coefficients)
+        numbers, merged, loud, owners = layout.spread(rows, whole)
+        parts = {*family.query.parts}.union(*(layout.parts[i] for i in owners))
         kept = merged != 0
         step = below
         if not rounded:
             step = int(np.gcd.reduce(merged[kept].astype(np.int64), initial=0)) or 1
         reach = sum(self.space.reach(part // 2) if part % 2 else 1 for part in parts)
         unit = Fraction(step, below)
-        own, loud = merged[kept] / step, np.concatenate(rates)[kept]
+        own, loud = merged[kept] / step, loud[kept]
         slack = self.records * reach * far / float(unit)
         if not slack <= NEAR * math.sqrt(2 * float(np.sum((own / omega(loud)) ** 2))):
             return None
-        numbers = np.concatenate(rows)[kept].astype(np.int64)
-        return Estimator(family.grid * unit, numbers, own, loud, slack)
+        return Estimator(family.grid * unit, numbers[kept], own, loud, slack)
+
+
+@lru_cache(maxsize=1024)
+def _cells(space: Space, one: tuple[int, ...], two: tuple[int, ...]) -> int:
+    """Return the cells over the axes of two families."""
+    return space.cells({*one, *two})
 
 
 def _told(
     system: System,
     grid: Fraction,
-    right: Integers,
+    right: Pairs,
     norms: Sequence[int],
     solved: Sequence[Estimator | None],
 ) -> list[frozenset[bytes]]:
@@ -337,8 +353,14 @@ def _told(
 
     A family knows q iff Σ ⟨h, q⟩² / ⟨h, h⟩ = ⟨q, q⟩, and then with coefficients ⟨h, q⟩ / ⟨h, h⟩.
     """
-    own, sizes = np.maximum(system.gram.diagonal(), 1)[:, None], np.array(norms, dtype=np.float64)
-    shares, start = right / own, 0
+    sizes, count = np.array(norms, dtype=np.float64), len(norms)
+    shares = right.values / np.maximum(system.gram.diagonal(), 1)[right.rows]
+    ends = np.cumsum([known.family.rows for known in system.families])
+    places = np.searchsorted(ends, right.rows, side="right") * count + right.columns
+    spanned, alone = (
+        np.bincount(places, each, minlength=len(ends) * count).reshape(-1, count)
+        for each in (shares * right.values, 2 * shares * shares)
+    )
     best = []  # the variance of each, in grid units of the query, if it is all but unbiased
     for each in solved:
         best.append(math.inf)
@@ -347,113 +369,9 @@ def _told(
             if each.slack <= EXACT * math.sqrt(variance):
                 best[-1] = variance * float(each.unit / grid) ** 2
     told: list[set[bytes]] = [set() for _ in norms]
-    for known in system.families:
-        rows = slice(start, start + known.family.rows)
-        start = rows.stop
-        spanned = np.sum(shares[rows] * right[rows], axis=0)
-        alone = 2 * np.sum(shares[rows] ** 2, axis=0) / known.weights.max()
-        for column in range(len(norms)):
-            unknown = abs(spanned[column] - sizes[column]) > 1e-9 * sizes[column]
-            if unknown or best[column] <= min(alone[column] * (1 + 1e-9), LOUDEST):
-                told[column].add(known.family.key)
+    unknown = np.abs(spanned - sizes) > 1e-9 * sizes
+    for place, known in enumerate(system.families):
+        most = np.minimum(alone[place] / known.weights.max() * (1 + 1e-9), LOUDEST)
+        for query in np.flatnonzero(unknown[place] | (np.array(best) <= most)).tolist():
+            told[query].add(known.family.key)
     return [frozenset(each) for each in told]
-
-
-def _values(system: System, right: Integers, cancellation: Cancellation) -> Floats:
-    """Return a [n, m] of queries with these products with the rows, as near as floats come.
-
-    Queries that meet different parts of the rows, as the groups of one GROUP BY may, are solved
-    as if they were one.
-    """
-    parts = system.parts
-    owners = np.full((parts.max(initial=0) + 1, 2), -1)
-    rows, columns = np.nonzero(right)
-    np.maximum.at(owners[:, 0], parts[rows], columns)
-    np.maximum.at(owners[:, 1], parts[rows], right.shape[1] - columns)
-    one = ((owners[:, 0] < 0) | (owners.sum(axis=1) == right.shape[1])).all()
-    side = right.sum(axis=1, keepdims=True) if one else right
-    weights, real = system.omega, system.real
-    values = weights * _least(real, weights, weights * side, cancellation)
-    for _ in range(ROUNDS):
-        below = np.clip(52 - np.frexp(np.abs(values).max(axis=0, initial=0.0))[1], 0, 62)
-        whole = np.rint(np.ldexp(values, below)).astype(np.int64)
-        values = np.ldexp(whole.astype(np.float64), -below)
-        # modulo 2**64, of which a wrong one is found out in the end
-        rest = (side << below) - (system.gram @ whole)
-        if (np.abs(rest) <= system.row_sum).all():
-            break  # no nearer than whole numbers are
-        rest = np.ldexp(rest.astype(np.float64), -below)
-        values = values + weights * _least(real, weights, weights * rest, cancellation)
-    return values * (owners[parts, :1] == np.arange(right.shape[1])) if one else values
-
-
-def _small(system: System, values: Floats) -> tuple[Floats, list[int]]:
-    """Return whole numbers [n, m] and their denominators, where coefficients may be fractions of
-    small ones; else 0 and 1.
-    """
-    whole, below = np.zeros_like(values), [1] * values.shape[1]
-    if any(len(known.blocks) > 1 for known in system.families):
-        return whole, below  # whose shares are no such fractions
-    for column in range(values.shape[1]):
-        used = np.flatnonzero(np.abs(values[:, column]) > 2.0**-40)
-        found = denominator(values[used, column])
-        if found is not None:
-            below[column] = found
-            whole[used, column] = np.rint(values[used, column] * found)
-    return whole, below
-
-
-def _missed(
-    system: System, whole: Floats, below: Sequence[int], right: Integers, norms: Sequence[int]
-) -> list[int]:
-    """Return ‖D q - Σ A_i h_i‖² of every query, exactly; of whole numbers A below 2**53."""
-    rows, columns = np.nonzero(whole)
-    if len(rows) > MAX_TERMS:
-        raise TooLargeError("too many coefficients")
-    numbers = whole[rows, columns].astype(np.int64)
-    found = [scale * scale * norm for scale, norm in zip(below, norms, strict=True)]
-    limb = 62 - system.row_sum.bit_length()  # bits of A whose products with G are exact in int64
-    for shift in range(0, 54, limb):
-        part = numbers >> shift
-        if shift + limb < 54:
-            part &= (1 << limb) - 1
-        image = system.gram @ sparse.csc_array((part, (rows, columns)), whole.shape)
-        sides = image.toarray()[rows, columns].tolist()
-        for column, a, side in zip(columns.tolist(), numbers.tolist(), sides, strict=True):
-            found[column] += a * (side << shift)
-    for column, a, side in zip(
-        columns.tolist(), numbers.tolist(), right[rows, columns].tolist(), strict=True
-    ):
-        found[column] -= 2 * below[column] * a * side
-    return found
-
-
-def _least(
-    gram: sparse.csr_array, weights: Floats, right: Floats, cancellation: Cancellation
-) -> Floats:
-    """Return the s of least norm with Ω G Ω s = right, [n, m], by conjugate gradients from 0.
-
-    Rounding leads away from it once they are near, so the nearest is kept, and no nearer looked for
-    long.
-    """
-    found, rest = np.zeros_like(right), right.copy()
-    towards, size = rest.copy(), np.sum(rest * rest, axis=0)
-    best, least, enough, vain = found.copy(), size.copy(), size * 1e-28, 0
-    for _ in range(STEPS):
-        cancellation()
-        open_ = least > enough
-        if not open_.any() or vain > VAIN:
-            break
-        image = weights * (gram @ (weights * towards))
-        curve = np.sum(towards * image, axis=0)
-        step = np.divide(size, curve, out=np.zeros_like(size), where=open_ & (curve > 0))
-        found += step * towards
-        rest -= step * image
-        new = np.sum(rest * rest, axis=0)
-        turn = np.divide(new, size, out=np.zeros_like(size), where=open_ & (size > 0))
-        towards = rest + turn * towards
-        size = new
-        nearer = size < least
-        vain = 0 if nearer.any() else vain + 1
-        best[:, nearer], least = found[:, nearer], np.where(nearer, size, least)
-    return best

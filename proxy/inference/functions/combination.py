@@ -22,7 +22,7 @@ from proxy.inference.estimator import Estimator, Floats, Integers
 from proxy.inference.functions.images import Ends
 from proxy.inference.functions.possible import ANYTHING, QUERIES, added, bounds
 from proxy.inference.query import LinearQuery
-from proxy.inference.ratio import hull_end
+from proxy.inference.ratio import hull_end, together
 
 CANCELED = 1e-12  # of the sizes of what is added up: a rounding
 NEAR = 1.1  # times the first guess: within this, and one time less, an end is looked for first
@@ -154,10 +154,10 @@ class Ratio:
             if not under > 0:
                 return least, most
             middle = min(max(middle, least), most)
-            ends = (
-                e if math.isinf(e) else hull_end(self.outside, middle, e) for e in (least, most)
-            )
-            return next(ends), next(ends)
+            searches = [hull_end(middle, end) for end in (least, most) if math.isfinite(end)]
+            found = iter(together(searches, lambda _, points: list(map(self.outside, points))))
+            low, high = (e if math.isinf(e) else next(found) for e in (least, most))
+            return low, high
         half = planning.half_width(self.difference(middle), self.delta)
         if half == 0:
             return middle, middle
