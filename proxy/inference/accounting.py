@@ -302,7 +302,7 @@ def _sums(terms: Sequence[Term], space: Space) -> Iterator[tuple[Integers, int]]
     for start in range(0, len(terms), many):
         chosen = terms[start : start + many]
         most = sum(term.largest for term in chosen)
-        if most >= 2**53:
+        if most >= 2**53 or len(chosen) == 1:
             yield from ((term.dense(axes, space), term.largest) for term in chosen)
             continue
         # whole numbers, none negative, whose sum is exact in floats in whatever order

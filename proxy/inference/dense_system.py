@@ -21,6 +21,8 @@ from proxy.inference.products import Products, rectangle, wrap
 from proxy.inference.query import LinearQuery
 
 LEAST_LIMB = 7  # bits of numbers multiplied at once: with less, integers are as fast
+STEPS = 5  # of refinement
+FINEST, COARSEST = 2.0**-47, 2.0**-30  # of the bias, per record: enough, and the most there may be
 NEAR = 2.0**-40  # of coordinates of dependent rows
 
 
@@ -113,6 +115,54 @@ class Dense:
             exact_residual -= cross.times(rank, d) << (k - beside)
         own, others = np.ldexp(a, -k), np.ldexp(d, -beside)
         return own, others, np.ldexp(exact_residual.astype(np.float64), -k), lost
+
+    def refined(
+        self, triangle: Cholesky, column: Products, own: Floats, others: Floats
+    ) -> tuple[Floats, Floats, Floats]:
+        """Refine a_B so that G_B a_B + G_BD a_D = column, [rank, queries].
+
+        Returns a_B, a_D and Σ |error of a_i| S_i, from the last correction; NaN where it does not
+        settle.
+        """
+        own, others, queries = own.copy(), others.copy(), np.arange(own.shape[1])
+        reach, far = self.reach[self.basis], self.reach[self.others[: len(others)]]
+        beside, errors = far @ np.abs(others), np.full(len(queries), np.nan)
+        last = np.full(len(queries), np.inf)
+        for _ in range(STEPS):
+            if not queries.size:
+                break
+            *rounded, residual, lost = self.residual(
+                column.of(queries), own[:, queries], others[:, queries]
+            )
+            own[:, queries], others[:, queries] = rounded
+            queries, residual = queries[~lost], residual[:, ~lost]
+            correction = triangle.solve(residual)
+            error = 2 * (reach @ np.abs(correction))
+            size = reach @ np.abs(own[:, queries]) + beside[queries]
+            done = (error <= FINEST * size) | (not reach.size)
+            stuck = ~done & ~(error <= last[queries] / 4)  # also where it is NaN
+            coarse = stuck & (error <= COARSEST * size)
+            if coarse.any():
+                some = residual[:, coarse], correction[:, coarse]
+                coarse[coarse] = self._solved(triangle, *some)
+            errors[queries[done | coarse]] = error[done | coarse]
+            on = ~done & ~stuck
+            queries = queries[on]
+            own[:, queries] += correction[:, on]
+            last[queries] = error[on]
+        return own, others, errors
+
+    def _solved(
+        self, triangle: Cholesky, residual: Floats, correction: Floats
+    ) -> NDArray[np.bool_]:
+        """Return whether G⁻¹ · residual is known well: solving for what is left gives far less.
+
+        Then a multiple of 2⁻ᵏ is as near as there is, and the correction says how near.
+        """
+        rank = len(residual)
+        left = residual - self.gram.real[:rank, :rank] @ correction
+        second = triangle.solve(left)
+        return np.asarray(np.abs(second).max(axis=0) <= np.abs(correction).max(axis=0) / 8)
 
     def _make_room(self, rows: int, columns: int) -> None:
         have = self.coordinates.shape

@@ -30,7 +30,6 @@ from fractions import Fraction
 from operator import lshift, mul
 
 import numpy as np
-from numpy.typing import NDArray
 
 from proxy.inference.cholesky import Cholesky
 from proxy.inference.dense_system import Dense, Joining, MeasuredFamily, key_of
@@ -66,9 +65,7 @@ DENSE_CELLS = 2**22  # coefficients of a row: so is one of more
 FAMILY_CELLS = 2**19  # coefficients of all rows of a family: more would take seconds
 PANEL = 512  # rows that enter the dense system together
 SPARE = 32  # rows that there is room for behind them
-STEPS = 5  # of refinement
 QUERIES = 64  # solved at once
-FINEST, COARSEST = 2.0**-47, 2.0**-30  # of the bias, per record: enough, and the most there may be
 
 Measured = tuple[Family, float, Sequence[int] | None]  # with its noise scale, and answers
 Row = tuple[LinearQuery, int, Fraction]  # with its number, and the grid of its answer
@@ -363,7 +360,9 @@ class History:
         if not spanned.size:
             return best
         others = self._optimal(start)
-        own, others, error = self._refined(columns, start - dense.transform.T @ others, others)
+        own, others, error = self._dense.refined(
+            self._triangle, columns, start - dense.transform.T @ others, others
+        )
         places = [*dense.basis, *dense.others]
         units, numbers = dense.real_unit[places], dense.number[places]
         dyadic = (np.frexp(units)[0] == 0.5).all()  # else the division rounds
@@ -448,55 +447,11 @@ class History:
     def _coordinates(self, column: Products) -> tuple[Floats, Floats]:
         """Return G_B⁻¹ · column, and how far it may be off, NaN where it does not settle."""
         none = np.zeros((0, column.real.shape[1]))
-        own, _, error = self._refined(column, self._triangle.solve(column.real), none)
+        start = self._triangle.solve(column.real)
+        own, _, error = self._dense.refined(self._triangle, column, start, none)
         return own, error
 
     def _alone_on(self, column: Products) -> Floats | None:
         """Return the same of one query, [rank, 1]; None where it does not settle."""
         own, error = self._coordinates(column)
         return own if np.isfinite(error[0]) else None
-
-    def _refined(
-        self, column: Products, own: Floats, others: Floats
-    ) -> tuple[Floats, Floats, Floats]:
-        """Refine a_B so that G_B a_B + G_BD a_D = column, [rank, queries].
-
-        Returns a_B, a_D and Σ |error of a_i| S_i, from the last correction; NaN where it does not
-        settle.
-        """
-        dense = self._dense
-        own, others, queries = own.copy(), others.copy(), np.arange(own.shape[1])
-        reach, far = dense.reach[dense.basis], dense.reach[dense.others[: len(others)]]
-        beside, errors = far @ np.abs(others), np.full(len(queries), np.nan)
-        last = np.full(len(queries), np.inf)
-        for _ in range(STEPS):
-            if not queries.size:
-                break
-            *rounded, residual, lost = dense.residual(
-                column.of(queries), own[:, queries], others[:, queries]
-            )
-            own[:, queries], others[:, queries] = rounded
-            queries, residual = queries[~lost], residual[:, ~lost]
-            correction = self._triangle.solve(residual)
-            error = 2 * (reach @ np.abs(correction))
-            size = reach @ np.abs(own[:, queries]) + beside[queries]
-            done = (error <= FINEST * size) | (not reach.size)
-            stuck = ~done & ~(error <= last[queries] / 4)  # also where it is NaN
-            coarse = stuck & (error <= COARSEST * size)
-            coarse[coarse] = self._solved(residual[:, coarse], correction[:, coarse])
-            errors[queries[done | coarse]] = error[done | coarse]
-            on = ~done & ~stuck
-            queries = queries[on]
-            own[:, queries] += correction[:, on]
-            last[queries] = error[on]
-        return own, others, errors
-
-    def _solved(self, residual: Floats, correction: Floats) -> NDArray[np.bool_]:
-        """Return whether G⁻¹ · residual is known well: solving for what is left gives far less.
-
-        Then a multiple of 2⁻ᵏ is as near as there is, and the correction says how near.
-        """
-        rank = len(residual)
-        left = residual - self._dense.gram.real[:rank, :rank] @ correction
-        second = self._triangle.solve(left)
-        return np.asarray(np.abs(second).max(axis=0) <= np.abs(correction).max(axis=0) / 8)
