@@ -114,7 +114,7 @@ def test_rows_together_are_as_rows_in_turn(split):
         assert (left._pivots[used] == right._pivots[used]).all()
 
 
-@pytest.mark.parametrize("prime", [2**31 - 1, random_prime()])
+@pytest.mark.parametrize("prime", [2**31 - 1, random_prime()], ids=["largest", "random"])
 def test_limbs_do_not_lose_bits_at_thousands_of_rows(prime):
     """
     Products modulo a prime of 2,100 entries of any size, and of the largest, are those of Python's
