@@ -106,16 +106,13 @@ class Term:
         return Term(scale, tuple(sorted(done, key=lambda factor: factor.axes)))
 
     def times(self, factors: Sequence[Factor]) -> Term | None:
-        """Return the canonical term multiplied by factors, None where it is zero.
-
-        Those of its own that share no axis with them are as they should be.
-        """
+        """Return the canonical term, as this one is, multiplied by factors; None where it is 0."""
         axes = {axis for factor in factors for axis in factor.axes}
         kept = tuple(factor for factor in self.factors if axes.isdisjoint(factor.axes))
         changed = Term.of(self.scale, (*(f for f in self.factors if f not in kept), *factors))
         if changed is None or not kept:
             return changed
-        both = sorted((*kept, *changed.factors), key=lambda factor: factor.axes)
+        both = sorted((*kept, *changed.factors), key=lambda f: f.axes)
         found = Term(changed.scale, tuple(both))
         if found.largest > MAX_COEFFICIENT:
             raise TooWideError("coefficients past 2**62")
@@ -415,8 +412,7 @@ def _add(left: Term | None, one: int, right: Term | None, two: int, space: Space
 def _dot(left: Term, right: Term, space: Space) -> int:
     """Return Σ_cells left · right."""
     result = left.scale * right.scale
-    for axes, group in _tied((*left.factors, *right.factors)):
-        del axes
+    for _, group in _tied((*left.factors, *right.factors)):
         result *= int(contract(group, ()))
         if not result:
             return 0
@@ -456,7 +452,7 @@ def contract(factors: Sequence[Factor], keep: Sequence[int]) -> NDArray[np.gener
     if not mine and not keep:
         return np.asarray(times, dtype=object)
     table: NDArray[Any] = _contracted(mine, keep)
-    if abs(times) >= 2**63 or int(np.abs(table).max(initial=0)) * abs(times) >= 2**63:
+    if max(int(np.abs(table).max(initial=0)), 1) * abs(times) >= 2**63:
         table = table.astype(object)
     return np.asarray(table * times)
 
@@ -466,11 +462,8 @@ def _contracted(factors: Sequence[Factor], keep: Sequence[int]) -> NDArray[np.ge
     shapes = {axis: size for f in factors for axis, size in zip(f.axes, f.array.shape, strict=True)}
     most = math.prod(f.largest for f in factors) * math.prod(shapes.values())
     kind: type = np.float64 if most < 2**53 else np.int64 if most < 2**63 else object
-    operands: list[Any] = []
-    for factor in factors:
-        operands += [factor.array.astype(kind), list(factor.axes)]
-    if not operands:
+    if not factors:
         return np.asarray(1)
-    total = np.einsum(*operands, list(keep), optimize=len(factors) > 1)
-    result = np.asarray(total)
+    operands: list[Any] = [each for f in factors for each in (f.array.astype(kind), list(f.axes))]
+    result = np.asarray(np.einsum(*operands, list(keep), optimize=len(factors) > 1))
     return result.astype(np.int64) if kind is np.float64 else result

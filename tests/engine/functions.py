@@ -57,7 +57,9 @@ class World:
         """Draw all noise anew."""
         p = -np.expm1(-np.array(self.history._rates))
         noise = self.random.geometric(p) - self.random.geometric(p)
-        self.history.answers[:] = [a + int(k) for a, k in zip(self.exact, noise, strict=True)]
+        drawn = [a + int(k) for a, k in zip(self.exact, noise, strict=True)]
+        for block in self.history.blocks:
+            self.history.set_answers(block, drawn[block.rows.start : block.rows.stop])
 
     def outcomes(self, program):
         """Return what is known of the numbers of a statement: all are inferred."""
