@@ -112,8 +112,7 @@ class Term:
         changed = Term.of(self.scale, (*(f for f in self.factors if f not in kept), *factors))
         if changed is None or not kept:
             return changed
-        both = sorted((*kept, *changed.factors), key=lambda f: f.axes)
-        found = Term(changed.scale, tuple(both))
+        found = Term(changed.scale, tuple(sorted((*kept, *changed.factors), key=lambda f: f.axes)))
         if found.largest > MAX_COEFFICIENT:
             raise TooWideError("coefficients past 2**62")
         return found
@@ -462,8 +461,10 @@ def _contracted(factors: Sequence[Factor], keep: Sequence[int]) -> NDArray[np.ge
     shapes = {axis: size for f in factors for axis, size in zip(f.axes, f.array.shape, strict=True)}
     most = math.prod(f.largest for f in factors) * math.prod(shapes.values())
     kind: type = np.float64 if most < 2**53 else np.int64 if most < 2**63 else object
-    if not factors:
+    operands: list[Any] = []
+    for f in factors:
+        operands += [f.array.astype(kind), list(f.axes)]
+    if not operands:
         return np.asarray(1)
-    operands: list[Any] = [each for f in factors for each in (f.array.astype(kind), list(f.axes))]
     result = np.asarray(np.einsum(*operands, list(keep), optimize=len(factors) > 1))
     return result.astype(np.int64) if kind is np.float64 else result
