@@ -89,9 +89,9 @@ def kept():
 
 def show(what, figure, goal, beside=""):
     """Print one line of the table, with what was kept last beside it."""
-    shown.append(LINE.format(what, figure, goal) + beside)
+    shown.append((LINE.format(what, figure, goal) + beside).rstrip())
     before = kept().get(what)
-    print(f"{shown[-1]:<110}{f'before: {before}' if before else ''}".rstrip(), flush=True)
+    print(f"{shown[-1]:<112}{f'before: {before}' if before else ''}".rstrip(), flush=True)
 
 
 def clock(action, *arguments):
@@ -409,7 +409,7 @@ def histories():
             f"{opened:.2f} s", "<= 2 s", f"{memory:.0f} MB more",
         )  # fmt: skip
         session.execute(f"{COUNTED}age < 3 WITH UTILITY (5000, 0.05)")
-        one = timed(session, ages(10, rng, 5000), "measured")
+        one = timed(session, ages(10, rng, 20), "measured")
         show(f"{rows:,} numbers in {count} families: one statement", ms(one), "<= 60 ms")
 
 
