@@ -1,6 +1,7 @@
 """The project's rules about its own files, so that one command checks them all."""
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -221,3 +222,17 @@ def test_files_functions_and_folders_are_small():
         modules = [each for each in path.parent.glob("*.py") if each.name != "__init__.py"]
         large += [f"{path.parent}"] * (len(modules) > 21)
     assert sorted(set(large)) == []
+
+
+@pytest.mark.parametrize("package", ["proxy.cube", "proxy.engine", "proxy.steward"])
+def test_a_lazy_name_is_what_its_module_has(package):
+    """
+    Also after the modules themselves were imported: none of them has the name of what is in it.
+    """
+    there = importlib.import_module(package)
+    modules = {place: importlib.import_module(place) for place in there.MODULES.values()}
+    assert sorted(there.__all__) == sorted(there.MODULES)
+    for name, place in there.MODULES.items():
+        assert getattr(there, name) is getattr(modules[place], name)
+    with pytest.raises(AttributeError, match=f"{package}.*nonsense"):
+        there.nonsense  # noqa: B018

@@ -9,8 +9,9 @@ here is exact, hence as secret as the data; only the engine may call it.
 A name is imported when it is first used: who only asks waits for none of what builds.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from proxy.lazy import lazy
 
 if TYPE_CHECKING:
     from proxy.cube.building import Look, Report, Rule, build, survey
@@ -33,22 +34,16 @@ __all__ = [
 ]
 
 MODULES = {
-    "Cube": "cells",
-    "Look": "building",
-    "Report": "building",
-    "Rule": "building",
-    "build": "building",
-    "faults": "sources.coded",
-    "fingerprint": "sources.duckdb",
-    "recipe": "sources.duckdb",
-    "survey": "building",
-    "verify": "file",
+    "Cube": "proxy.cube.cells",
+    "Look": "proxy.cube.building",
+    "Report": "proxy.cube.building",
+    "Rule": "proxy.cube.building",
+    "build": "proxy.cube.building",
+    "faults": "proxy.cube.sources.coded",
+    "fingerprint": "proxy.cube.sources.duckdb",
+    "recipe": "proxy.cube.sources.duckdb",
+    "survey": "proxy.cube.building",
+    "verify": "proxy.cube.file",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Import a name of ``__all__`` from the module that has it."""
-    if name not in MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{MODULES[name]}"), name)
-    return value
+__getattr__ = lazy(__name__, MODULES)

@@ -4,8 +4,9 @@ What the doors use is named here; the modules inside import one another directly
 imported when it is first used, so that a door that is only remote waits for no inference.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from proxy.lazy import lazy
 
 if TYPE_CHECKING:
     from proxy.engine.answers import Answer, Result
@@ -39,10 +40,4 @@ MODULES = {
     "init": "proxy.steward",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Import a name of ``__all__`` from the module that has it."""
-    if name not in MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(MODULES[name]), name)
-    return value
+__getattr__ = lazy(__name__, MODULES)

@@ -25,7 +25,7 @@ BLOCK = 256  # rows that are solved for together
 STEP = 512  # rows for which there is more room, at most
 
 
-def library(name: Literal["blas", "lapack"]) -> Any:
+def compiled(name: Literal["blas", "lapack"]) -> Any:
     """Return what has the functions of ``scipy.linalg.blas``, or of ``scipy.linalg.lapack``.
 
     The package imports for longer than NumPy, and its compiled libraries need none of it.  Where
@@ -44,7 +44,7 @@ def library(name: Literal["blas", "lapack"]) -> Any:
     return import_module(f"scipy.linalg.{name}")
 
 
-blas, lapack = library("blas"), library("lapack")
+blas, lapack = compiled("blas"), compiled("lapack")
 dtrsm, dtrsv, dpotrf = blas.dtrsm, blas.dtrsv, lapack.dpotrf
 
 

@@ -3,8 +3,9 @@
 A name is imported when it is first used: who only asks waits for none of what makes and inspects.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from proxy.lazy import lazy
 
 if TYPE_CHECKING:
     from proxy.cube import Report, Rule
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
         verify,
     )
     from proxy.steward.loading import loaded
-    from proxy.steward.people import Person, people
+    from proxy.steward.person import Person, people
     from proxy.steward.prices import Price
     from proxy.steward.recovery import RestoreReport, backup, restore
     from proxy.steward.snapshots import RebuildReport, open_cube
@@ -69,7 +70,7 @@ MODULES = {
     "ChangedPolicyError": "proxy.steward.changes",
     "CheckReport": "proxy.steward.inspection",
     "GuardReport": "proxy.steward.inspection",
-    "Person": "proxy.steward.people",
+    "Person": "proxy.steward.person",
     "Price": "proxy.steward.prices",
     "RebuildReport": "proxy.steward.snapshots",
     "Report": "proxy.cube",
@@ -85,7 +86,7 @@ MODULES = {
     "ledger_in_force": "proxy.steward.inspection",
     "loaded": "proxy.steward.loading",
     "open_cube": "proxy.steward.snapshots",
-    "people": "proxy.steward.people",
+    "people": "proxy.steward.person",
     "rebuild": "proxy.steward.changes",
     "restore": "proxy.steward.recovery",
     "same_policy": "proxy.steward.changes",
@@ -94,16 +95,4 @@ MODULES = {
     "verify": "proxy.steward.inspection",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Import the names of ``__all__`` that a module has, once one of them is used.
-
-    All of them: a module of the same name as its function would stand in its place.
-    """
-    if name not in MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(MODULES[name])
-    for each, place in MODULES.items():
-        if place == MODULES[name]:
-            globals()[each] = getattr(module, each)
-    return globals()[name]
+__getattr__ = lazy(__name__, MODULES)

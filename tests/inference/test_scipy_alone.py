@@ -15,7 +15,7 @@ def test_a_library_is_that_of_scipy(monkeypatch, name, whole, function):
     """
     The very functions of ``scipy.linalg``, also where they cannot be had alone.
     """
-    assert getattr(cholesky.library(name), function) is getattr(whole, function)
+    assert getattr(cholesky.compiled(name), function) is getattr(whole, function)
     assert cholesky.dtrsv is blas.dtrsv
     monkeypatch.setattr(PathFinder, "find_spec", lambda name, path=None, target=None: None)
-    assert cholesky.library(name) is whole
+    assert cholesky.compiled(name) is whole
