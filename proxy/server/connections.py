@@ -88,7 +88,7 @@ class Connections:
         certificate: Certificate | None,
         allow_plain: bool,
         *,
-        start: Callable[[Coroutine[Any, Any, None]], object],
+        start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         unwell: Callable[[], Awaitable[str | None]],
         new_relay: Callable[[Login], Relay],
         reload: Callable[[], None],
@@ -106,7 +106,7 @@ class Connections:
         self._throttle = Throttle()
         self._journal = Journal()
         self._entering = 0  # that have logged in, and have no session yet
-        self._cancels: set[bytes] = set()
+        self._cancels: dict[bytes, asyncio.Task[None]] = {}
         self._shapes: tuple[Users | None, list[Verifier]] = None, []
 
     def new_client(self) -> Transport:
@@ -227,7 +227,8 @@ class Connections:
         async with asyncio.timeout(login.SECONDS):
             wish = await login.first_message(client, self.certificate, self._allow_plain)
             if isinstance(wish, login.CancelRequest):
-                self._cancel(wish.key)
+                if (sent := self._cancel(wish.key)) is not None:
+                    await asyncio.wait({sent})  # or it might meet what the client sends next
                 return None
             if wish.check:
                 await self._tell_health()
@@ -365,16 +366,15 @@ class Connections:
 
     # --- cancelling ------------------------------------------------------------------------------
 
-    def _cancel(self, key: bytes) -> None:
+    def _cancel(self, key: bytes) -> asyncio.Task[None] | None:
         relay = self.relays.get(key)
-        if relay is not None:
-            relay.cancel()
+        return relay.cancel() if relay is not None else None
 
-    def cancel_on_mirror(self, address: Address, key: bytes) -> None:
-        """Ask a mirror to stop a session's statement."""
+    def cancel_on_mirror(self, address: Address, key: bytes) -> asyncio.Task[None]:
+        """Ask a mirror to stop a session's statement; what is returned ends when it knows."""
         if key not in self._cancels:  # a storm of requests is one
-            self._cancels.add(key)
-            self._start(self._send_cancel(address, key))
+            self._cancels[key] = self._start(self._send_cancel(address, key))
+        return self._cancels[key]
 
     async def _send_cancel(self, address: Address, key: bytes) -> None:
         with suppress(OSError, ConnectionClosed, TimeoutError):
@@ -383,7 +383,7 @@ class Connections:
                 mirror.write(struct.pack("!ii", len(key) + 8, CANCEL) + key)
                 await mirror.closed
                 mirror.close()
-        self._cancels.discard(key)
+        self._cancels.pop(key, None)
 
 
 def raise_file_limit(sessions: int) -> None:

@@ -27,6 +27,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import proxy
 import proxy.steward as steward
 from proxy.server import logs, serve
+from proxy.server.connections import Connections
 from proxy.server.limits import Limits
 from proxy.server.metrics import Metrics
 from proxy.server.mirror.postgres import Embedded, end_orphans, started
@@ -802,6 +803,37 @@ def test_a_statement_that_does_not_end_is_cancelled_at_the_stop(folder, monkeypa
         assert asyncio.run(ask(running, slow)) in ("57014", "57P01")
     with proxy.connect(folder / "cps1988.yaml", state=folder / "state") as connection:
         assert connection.execute("SHOW HISTORY").fetchall() == []
+
+
+@pytest.mark.slow
+def test_a_cancel_request_ends_when_the_mirror_knows(folder, monkeypatch):
+    """
+    However long the way to the mirror takes, what a client sends after its cancel request has
+    ended is not what is cancelled.
+    """
+    told = []
+    tell = Connections._send_cancel
+
+    async def late(self, *of):
+        await asyncio.sleep(0.5)
+        await tell(self, *of)
+        told.append(of)
+
+    monkeypatch.setattr(Connections, "_send_cancel", late)
+
+    async def attempt(running):
+        connection = await psycopg.AsyncConnection.connect(running.dsn(), autocommit=True)
+        asked = asyncio.ensure_future(connection.execute("SELECT pg_sleep(0.6)"))
+        await asyncio.sleep(0.2)
+        await connection.cancel_safe(timeout=5)
+        assert len(told) == 1
+        with contextlib.suppress(psycopg.errors.QueryCanceled):
+            await asked
+        assert await (await connection.execute("SELECT 1")).fetchall() == [(1,)]
+        await connection.close()
+
+    with serving.running(folder) as running:
+        asyncio.run(asyncio.wait_for(attempt(running), 20))
 
 
 def test_a_cancelled_statement_is_not_charged(folder):

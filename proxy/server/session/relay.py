@@ -52,7 +52,7 @@ class Relay:
         user: str,
         turns: Turns,
         threads: Executor,
-        cancel_mirror: Callable[[], None],
+        cancel_mirror: Callable[[], asyncio.Task[None]],
     ) -> None:
         self.conversation = conversation
         self._client = client
@@ -247,12 +247,13 @@ class Relay:
 
     # --- from outside ----------------------------------------------------------------------------
 
-    def cancel(self) -> None:
-        """Cancel the statement that runs, at the client's request."""
+    def cancel(self) -> asyncio.Task[None] | None:
+        """Cancel the statement that runs, at the client's request; return what tells the mirror."""
         if self._handles:
             self._stop(REQUEST)
-        if not self.engine_runs and not self.conversation.replies.settled:
-            self._cancel_mirror()
+        if self.engine_runs or self.conversation.replies.settled:
+            return None
+        return self._cancel_mirror()
 
     def check_time(self, now: float) -> None:
         """Cancel a statement of the mirror that exceeds the server's limit; at last, disconnect."""
