@@ -25,6 +25,7 @@ from proxy.policy.weaker import UNLISTED
 
 ANALYST, STEWARD, AUDITOR = "analyst", "steward", "auditor"
 ALL = frozenset({ANALYST, STEWARD, AUDITOR})
+ENGINES = ("duckdb", "postgres")  # of sources
 OWN = "own:"  # begins the name of an analyst's own history
 GROUP = "@"  # begins the name of a group in it
 
@@ -216,9 +217,9 @@ def require_supported(policy: Policy) -> None:
             line=policy.lines.get("partition"),
             key="partition",
         )
-    if policy.source.engine != "duckdb":
+    if policy.source.engine not in ENGINES:
         raise PolicyError(
-            f"the engine {policy.source.engine} is not supported yet; duckdb is",
+            f"the engine {policy.source.engine} is not supported yet; {' and '.join(ENGINES)} are",
             file=str(policy.path),
             line=policy.lines.get("source"),
             key="source.engine",

@@ -30,6 +30,7 @@ from proxy.sql.evaluator.evaluator import Evaluator
 
 CODING = 4  # how records become cells: 1 dropped the offset of a time, of 2 \w was ASCII alone,
 # of 3 the capital of ß was ẞ
+CHOICE = 5  # before, the text of whole records chose among the rows of a unit
 
 Value = Mapping[str, Any]
 
@@ -63,7 +64,8 @@ def digest(value: Value) -> str:
 def coding(value: Value) -> str:
     """Return the SHA-256 of what decides the cell that a record of the source is in, in hex."""
     parts = ("source", "attributes", "measures", "unit", "timezone", "records")
-    return _hash({part: value[part] for part in parts} | {"coding": CODING})
+    version = CODING if value["unit"]["column"] is None else max(CODING, CHOICE)
+    return _hash({part: value[part] for part in parts} | {"coding": version})
 
 
 def upgraded(value: Value) -> dict[str, Any]:

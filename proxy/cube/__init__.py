@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 from proxy.lazy import lazy
 
 if TYPE_CHECKING:
-    from proxy.cube.building import Look, Report, Rule, build, survey
+    from proxy.cube.building import Look, Report, Rule, build, fingerprint, survey
     from proxy.cube.cells import Cube
     from proxy.cube.file import verify
     from proxy.cube.sources.coded import faults
-    from proxy.cube.sources.duckdb import fingerprint, recipe
 
 __all__ = [
     "Cube",
@@ -28,7 +27,6 @@ __all__ = [
     "build",
     "faults",
     "fingerprint",
-    "recipe",
     "survey",
     "verify",
 ]
@@ -40,8 +38,7 @@ MODULES = {
     "Rule": "proxy.cube.building",
     "build": "proxy.cube.building",
     "faults": "proxy.cube.sources.coded",
-    "fingerprint": "proxy.cube.sources.duckdb",
-    "recipe": "proxy.cube.sources.duckdb",
+    "fingerprint": "proxy.cube.building",
     "survey": "proxy.cube.building",
     "verify": "proxy.cube.file",
 }

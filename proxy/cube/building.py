@@ -1,4 +1,4 @@
-"""From a policy's source to a cube file: records -> codes and quanta -> cells.
+"""From a policy's source to a cube file: records -> groups of equal codes -> cells.
 
 The file is written in a folder of mode 0700 beside its place, flushed to disk and renamed: after a
 crash there is the old cube or none.  Invariant: a record adds to one cell, and a privacy unit's
@@ -7,6 +7,8 @@ records are at most ``max_rows``, chosen by the unit's own records alone.
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import tempfile
 import threading
 import uuid
@@ -15,15 +17,23 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 
-import duckdb
-
 from proxy.cube.file import FORMAT, digest, flush
 from proxy.cube.sources import coding
-from proxy.cube.sources.coded import CLIPPED, INSIDE, NO_VALUE, UNREADABLE, coded
-from proxy.cube.sources.duckdb import columns, connected, headers, text
-from proxy.cube.sources.looks import TYPE
-from proxy.cube.sources.packing import Packing
-from proxy.domain import Attribute, Measure
+from proxy.cube.sources.coded import (
+    BEYOND,
+    CLIPPED,
+    KEPT,
+    NO_VALUE,
+    UNITLESS,
+    UNREADABLE,
+    Layout,
+    drops,
+    grouped,
+)
+from proxy.cube.sources.dialect import text
+from proxy.cube.sources.looks import TYPE, names
+from proxy.cube.sources.source import GROUPS, Source, opened
+from proxy.domain import Attribute
 from proxy.errors import PolicyError, SourceError
 from proxy.files import give
 from proxy.policy import Policy
@@ -31,6 +41,7 @@ from proxy.policy import Policy
 Progress = Callable[[float], None]
 POLL = 0.1  # seconds
 LARGEST_SUM = 2**63 - 1
+SOME = 10_000  # groups that are read at once
 
 
 @dataclass(frozen=True)
@@ -83,28 +94,33 @@ def build(
     path: Path,
     ledger_id: str,
     progress: Progress | None = None,
-    origin: str = "",
+    key: bytes = b"",
+    origin: Callable[[str, str], str] = lambda fingerprint, recipe: "",
 ) -> Report:
     """Build the cube of a policy at ``path``, for one ledger; ``progress`` gets 0 to 1.
 
-    ``origin`` says what the cells are made of; whoever opens the cube must know it.
+    ``key`` is that of the source's fingerprint, of which, and of the recipe, ``origin`` says what
+    the cells are made of; whoever opens the cube must know it.
 
     Raises:
         SourceError: the source is missing, unreadable or malformed, lacks a column, has more than
-            max_records records, or a value where the policy says ``error``.
+            max_records records, or a value where the policy says ``error``; or it changed while it
+            was read.
         PolicyError: an expression or the query is not row by row, or does not fit its columns.
     """
     with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder:
         give(Path(folder), path.parent)
-        with connected(policy, Path(folder)) as connection:
-            work = _Work(policy, connection, progress)
-            report = work.code()
+        with opened(policy, Path(folder)) as source:
+            work = _Work(policy, source, progress)
+            report = work.group()
             work.refuse_errors()
             if report.kept > policy.max_records:
                 raise SourceError(
                     f"the source has more records than max_records: {policy.max_records}"
                 )
-            work.write(ledger_id, origin)
+            made_of = origin(work.fingerprint(key), source.recipe())
+            source.require_unchanged()
+            work.write(ledger_id, made_of)
         made = Path(folder) / "cells.duckdb"
         made.chmod(0o600)
         give(made, path.parent)
@@ -123,73 +139,97 @@ def survey(policy: Policy, progress: Progress | None = None) -> Report:
         SourceError: the source is missing, unreadable or malformed, or lacks a column.
         PolicyError: an expression or the query is not row by row, or does not fit its columns.
     """
-    with tempfile.TemporaryDirectory() as folder, connected(policy, Path(folder)) as connection:
-        work = _Work(policy, connection, progress)
-        report = replace(work.code(), cells=work.cells(), headers=headers(policy))
+    with tempfile.TemporaryDirectory() as folder, opened(policy, Path(folder)) as source:
+        work = _Work(policy, source, progress)
+        report = replace(work.group(), cells=work.cells(), headers=source.headers())
     if progress:
         progress(1.0)
     return report
 
 
-class _Work:
-    """One run over a source; its temporary tables ``coded`` and ``kept`` stay in the sandbox."""
+def fingerprint(policy: Policy, key: bytes) -> str:
+    """Return the HMAC-SHA-256 of the source, in hex: of a file's bytes, of a table's rows.
 
-    def __init__(
-        self, policy: Policy, connection: duckdb.DuckDBPyConnection, progress: Progress | None
-    ) -> None:
+    Of a source that is read where it lives it is that of its groups, which are all that a cube
+    knows of it.  Equal sources have equal fingerprints; the order of rows does not matter.
+
+    Raises:
+        SourceError: the source cannot be read.
+    """
+    with tempfile.TemporaryDirectory() as folder, opened(policy, Path(folder)) as source:
+        found = source.fingerprint(key)
+        if found is None:
+            work = _Work(policy, source, None)
+            work.group()
+            found = work.fingerprint(key)
+    return found
+
+
+class _Work:
+    """One run over a source, whose groups are in the sandbox."""
+
+    def __init__(self, policy: Policy, source: Source, progress: Progress | None) -> None:
         self.policy = policy
-        self.connection = connection
+        self.source = source
+        self.connection = source.local
         self.progress = progress
         self.axes = policy.domain.attributes
         self.measures = policy.domain.measures
-        self.packing = Packing.of(self.axes)
+        self.layout = Layout.of(policy)
+        self.codes = self.layout.codes
         for measure in self.measures:
             if max(map(abs, measure.bounds)) * policy.max_records > LARGEST_SUM:
                 raise PolicyError("sums pass 2^63 quanta", key=f"measures.{measure.name}")
 
-    def code(self) -> Report:
-        """Make ``coded``, a row for each row of the source, and ``kept``, and count."""
-        self._run(coded(self.policy, self.connection), 0.0, 0.75)
-        self._run(self._kept(), 0.75, 0.8)
-        rows, unitless = self._one(
-            "SELECT count(*), count(*) FILTER (unit IS NULL) FROM temp.main.coded"
-        )
-        rules = self._rules(
-            {axis.name: self._axis_counts(i, axis) for i, axis in enumerate(self.axes)},
-            self.packing.met(),
-        )
-        sums = self._rules(
-            {measure.name: _measure_counts(k, measure) for k, measure in enumerate(self.measures)},
-            " OR ".join(f"m{k} <> {INSIDE}" for k in range(len(self.measures))),
-        )
-        (kept,) = self._one("SELECT count(*) FROM temp.main.kept")
-        (good,) = self._one(f"SELECT count(*) FILTER ({self._keep()}) FROM temp.main.coded")
+    def group(self) -> Report:
+        """Make GROUPS, where the source is, and count."""
+        sql, columns = grouped(self.policy, self.source), self.layout.columns
+        self._run(lambda: self.source.group(sql, columns), 0.0, 0.8)
+        rules = self._rules({a.name: self._axis_counts(i, a) for i, a in enumerate(self.axes)})
+        sums = self._rules({m.name: self._measure_counts(k) for k, m in enumerate(self.measures)})
+        state, kept = self.layout.state, self._kept()
+        beyond = f"{state} = {BEYOND}"
+        counts = [_count(each) for each in ("true", kept, f"{state} = {UNITLESS}", beyond)]
+        rows, records, unitless, more = self._one(f"SELECT {', '.join(counts)} FROM {GROUPS}")
         looks = tuple(self._looks(rules + sums))
-        return Report(rows, kept, unitless, good - kept, rules, sums, looks)
+        return Report(rows, records, unitless, more, rules, sums, looks)
 
-    def _rules(self, counts: Mapping[str, list[str]], met: str) -> tuple[Rule, ...]:
-        """Return what rules meet, by name; ``met`` is true where any does."""
-        every = ", ".join(chain(*counts.values()))
+    def fingerprint(self, key: bytes) -> str:
+        """Return the fingerprint of the source, or where it has none of its own, of its groups."""
+        if (own := self.source.fingerprint(key)) is not None:
+            return own
+        digest = hmac.new(key, repr(self.layout).encode(), hashlib.sha256)
+        columns = ", ".join(self.layout.columns)
+        rows = self.connection.execute(f"SELECT {columns} FROM {GROUPS} ORDER BY ALL")
+        while some := rows.fetchmany(SOME):
+            digest.update(repr(some).encode())
+        return digest.hexdigest()
+
+    def _rules(self, counts: Mapping[str, list[str]]) -> tuple[Rule, ...]:
+        """Return what rules meet, by name."""
+        every = ", ".join(_count(condition) for condition in chain(*counts.values()))
         if not every:
             return ()
-        found = iter(self._one(f"SELECT {every} FROM temp.main.coded WHERE {met}"))
+        found = iter(self._one(f"SELECT {every} FROM {GROUPS}"))
         return tuple(Rule(name, *islice(found, len(each))) for name, each in counts.items())
 
     def _looks(self, rules: Sequence[Rule]) -> Iterator[Look]:
         """Yield how values look that are not read, the most frequent first."""
-        known = columns(self.connection, "temp.main.coded")
-        for i, rule in enumerate(rules):
-            if f"l{i}" in known:
-                counts = f"SELECT l{i}, count(*) FROM temp.main.coded WHERE l{i} IS NOT NULL"
-                found = self.connection.execute(f"{counts} GROUP BY 1 ORDER BY 2 DESC, 1")
-                yield from (Look(rule.name, *each) for each in found.fetchall())
-            elif rule.unreadable:
-                yield Look(rule.name, TYPE, rule.unreadable)
+        types = [axis.type for axis in self.axes] + ["decimal"] * len(self.measures)
+        for i, (rule, axis) in enumerate(zip(rules, types, strict=True)):
+            look = self.layout.look(i)
+            counts = f"SELECT {look} AS look, sum(n) FROM {GROUPS} WHERE {look} > 0 GROUP BY look"
+            found = self.connection.execute(counts).fetchall()
+            named = [(names(axis)[place - 1], int(count)) for place, count in found]
+            for kind, count in sorted(named, key=lambda each: (-each[1], each[0])):
+                yield Look(rule.name, kind, count)
+            if axis != "text" and rule.unreadable > (told := sum(count for _, count in named)):
+                yield Look(rule.name, TYPE, rule.unreadable - told)
 
     def cells(self) -> Cells:
-        """Count the cells that the records of ``kept`` are in."""
+        """Count the cells that records are in."""
         codes = [f"{self._final(i, axis)} AS c{i}" for i, axis in enumerate(self.axes)]
-        distinct = f"SELECT DISTINCT {', '.join(codes)} FROM temp.main.kept"
+        distinct = f"SELECT DISTINCT {', '.join(codes)} FROM {GROUPS} WHERE {self._kept()}"
         counts = [f"count(DISTINCT c{i})" for i in range(len(self.axes))]
         filled, *by_axis = self._one(f"SELECT count(*), {', '.join(counts)} FROM ({distinct})")
         columns = {
@@ -200,16 +240,14 @@ class _Work:
 
     def refuse_errors(self) -> None:
         """Refuse a source in which a rule that says ``error`` is met."""
-        conditions = [(a.name, self._when(i, a, "error")) for i, a in enumerate(self.axes)]
-        conditions += [
-            (m.name, f"m{k} >= {UNREADABLE}")
-            for k, m in enumerate(self.measures)
-            if m.nulls == "error"
+        met = [(axis.name, self._when(i, axis, "error")) for i, axis in enumerate(self.axes)]
+        met += [
+            (measure.name, f"{self.layout.met(k)} >= {UNREADABLE}")
+            for k, measure in enumerate(self.measures)
+            if measure.nulls == "error"
         ]
-        counts = ", ".join(f"count(*) FILTER ({condition})" for _, condition in conditions)
-        met = " OR ".join([self.packing.met(), *(each for _, each in conditions[len(self.axes) :])])
-        found = self._one(f"SELECT {counts} FROM temp.main.coded WHERE {met}")
-        for (named, _), records in zip(conditions, found, strict=True):
+        found = self._one(f"SELECT {', '.join(_count(each) for _, each in met)} FROM {GROUPS}")
+        for (named, _), records in zip(met, found, strict=True):
             if records:
                 raise SourceError(
                     f"{named}: NULL, or a value outside the domain, where the policy says error",
@@ -218,29 +256,33 @@ class _Work:
 
     def write(self, ledger_id: str, origin: str) -> None:
         """Write the cells and what they are to the connection's own database."""
-        names = ", ".join(self.packing.names)
-        met = self.packing.met()
-        final = self.packing.words([self._final(i, axis) for i, axis in enumerate(self.axes)])
+        words = ", ".join(self.codes.names)
+        met, kept = self.codes.met(), self._kept()
+        final = self.codes.words([self._final(i, axis) for i, axis in enumerate(self.axes)])
+        sums = ["n"]
+        for k, measure in enumerate(self.measures):
+            sums.append(f"s{k}")
+            if measure.nullable:
+                has = f"{self.layout.met(k)} < {UNREADABLE}"
+                sums.append(f"CASE WHEN {has} THEN n ELSE 0 END AS p{k}")
         rows = (
-            f"SELECT * FROM temp.main.kept WHERE NOT {met} UNION ALL"
-            f" SELECT {', '.join(final)}, * EXCLUDE ({names}) FROM temp.main.kept WHERE {met}"
+            f"SELECT {words}, {', '.join(sums)} FROM {GROUPS} WHERE {kept} AND NOT {met}"
+            f" UNION ALL SELECT {', '.join([*final, *sums])} FROM {GROUPS} WHERE {kept} AND {met}"
         )
         codes = [
-            f"CAST({self.packing.cell(i)} AS {_unsigned(axis.size)}) AS c{i}"
+            f"CAST({self.codes.cell(i)} AS {_unsigned(axis.size)}) AS c{i}"
             for i, axis in enumerate(self.axes)
         ]
-        sums = ["count(*) AS n"]
-        for k, measure in enumerate(self.measures):
-            sums.append(f"CAST(coalesce(sum(q{k}), 0) AS HUGEINT) AS s{k}")
-            if measure.nullable:
-                sums.append(f"count(q{k}) AS p{k}")
-        self._run(
-            f"CREATE TABLE cells.main.cells AS SELECT {', '.join(codes)}, * EXCLUDE ({names})"
-            f" FROM (SELECT {', '.join([names, *sums])} FROM ({rows}) GROUP BY {names}"
-            f" ORDER BY {names})",
-            0.8,
-            0.98,
+        totals = []
+        for named in (each.rpartition(" ")[2] for each in sums):
+            kind = "HUGEINT" if named[0] == "s" else "BIGINT"
+            totals.append(f"CAST(sum({named}) AS {kind}) AS {named}")
+        sql = (
+            f"CREATE TABLE cells.main.cells AS SELECT {', '.join(codes)}, * EXCLUDE ({words})"
+            f" FROM (SELECT {', '.join([words, *totals])} FROM ({rows}) GROUP BY {words}"
+            f" ORDER BY {words})"
         )
+        self._run(lambda: self.connection.execute(sql), 0.8, 0.98)
         meta = {
             "format": FORMAT,
             "id": uuid.uuid4().hex,
@@ -251,76 +293,62 @@ class _Work:
         }
         rows = ", ".join(f"({text(key)}, {text(value)})" for key, value in meta.items())
         table = f"CREATE TABLE cells.main.meta AS FROM (VALUES {rows}) AS t(key, value)"
-        self._run(table, 0.98, 0.98)
-        self._run("CHECKPOINT cells", 0.98, 0.99)
+        self.connection.execute(table)
+        self._run(lambda: self.connection.execute("CHECKPOINT cells"), 0.98, 0.99)
 
     def _kept(self) -> str:
-        """Return the SQL of ``kept``: the rows that no rule drops, at most max_rows of a unit."""
-        condition, bound = f"{self._keep()}", ""
-        if self.policy.privacy.unit.column is not None:
-            content = [self.packing.code(i) for i in range(len(self.axes))]
-            content += [c for k in range(len(self.measures)) for c in (f"q{k}", f"m{k}")]
-            bound = (
-                " QUALIFY row_number() OVER (PARTITION BY unit"
-                f" ORDER BY mix, {', '.join(content)}) <= {self.policy.privacy.unit.max_rows}"
-            )
-        kind = "TABLE" if bound else "VIEW"
-        return f"CREATE TEMP {kind} kept AS SELECT * FROM temp.main.coded WHERE {condition}{bound}"
-
-    def _keep(self) -> str:
-        """Return the SQL condition that no rule drops a row."""
-        dropped = [self._when(i, axis, "drop") for i, axis in enumerate(self.axes)]
-        conditions = [
-            "unit IS NOT NULL",
-            f"NOT ({self.packing.met()} AND ({' OR '.join(dropped)}))",
-        ]
-        conditions += [
-            f"m{k} < {UNREADABLE}" for k, m in enumerate(self.measures) if m.nulls == "drop"
-        ]
-        return " AND ".join(conditions)
+        """Return the SQL condition that the records of a group are in the cube."""
+        codes = [self.codes.code(i) for i in range(len(self.axes))]
+        met = [self.layout.met(k) for k in range(len(self.measures))]
+        dropped = drops(self.policy, codes, met)
+        return f"({self.layout.state} = {KEPT} AND NOT ({' OR '.join(dropped) or 'false'}))"
 
     def _when(self, i: int, axis: Attribute, rule: str) -> str:
         """Return the SQL condition that an axis's rules meet a value and say ``rule``."""
-        # what cannot be clamped, being no value of the type at all, goes the way of NULL
-        outside = axis.nulls if axis.outside == "clamp" else axis.outside
-        rules = (coding.NULL, axis.nulls), (coding.OUTSIDE, outside), (coding.UNREADABLE, outside)
-        met = [str(code) for code, says in rules if says == rule]
-        return f"({self.packing.code(i)} IN ({', '.join(met)}))" if met else "(false)"
+        met = [str(code) for code in coding.meets(axis, rule)]
+        return f"({self.codes.code(i)} IN ({', '.join(met)}))" if met else "(false)"
 
     def _final(self, i: int, axis: Attribute) -> str:
         """Return SQL for the code of a row that is kept."""
-        code, clamped = self.packing.code(i), coding.CLAMPED
+        code, clamped = self.codes.code(i), coding.CLAMPED
         return (
             f"CASE WHEN {code} >= 0 THEN {code} WHEN {code} <= {clamped} THEN {clamped} - {code}"
             f" ELSE {len(axis.values)} END"
         )
 
     def _axis_counts(self, i: int, axis: Attribute) -> list[str]:
-        code = self.packing.code(i)
+        """Return the conditions of what a Rule counts."""
+        code = self.codes.code(i)
         return [
-            f"count(*) FILTER ({code} = {coding.NULL})",
-            f"count(*) FILTER ({code} <= {coding.OUTSIDE})",
-            f"count(*) FILTER ({code} = {coding.UNREADABLE})",
-            f"count(*) FILTER ({code} <= {coding.CLAMPED})",
-            f"count(*) FILTER ({self._when(i, axis, 'drop')})",
+            f"{code} = {coding.NULL}",
+            f"{code} <= {coding.OUTSIDE}",
+            f"{code} = {coding.UNREADABLE}",
+            f"{code} <= {coding.CLAMPED}",
+            self._when(i, axis, "drop"),
         ]
+
+    def _measure_counts(self, k: int) -> list[str]:
+        """Return the conditions of what a Rule counts."""
+        met, unread = self.layout.met(k), f"{self.layout.met(k)} = {UNREADABLE}"
+        drop = f"{met} >= {UNREADABLE}" if self.measures[k].nulls == "drop" else "false"
+        return [f"{met} = {NO_VALUE}", unread, unread, f"{met} = {CLIPPED}", drop]
 
     def _one(self, sql: str) -> tuple[int, ...]:
         """Return the one row of a query."""
         row = self.connection.execute(sql).fetchone()
         return tuple(row) if row else ()
 
-    def _run(self, sql: str, start: float, end: float) -> None:
-        """Run one statement, reporting progress from start to end."""
+    def _run(self, work: Callable[[], object], start: float, end: float) -> None:
+        """Do what may take long, reporting progress from start to end."""
         if self.progress is None:
-            self.connection.execute(sql)
+            work()
             return
-        failed: list[duckdb.Error] = []
+        failed: list[BaseException] = []
 
         def execute() -> None:
             try:
-                self.connection.execute(sql)
-            except duckdb.Error as error:
+                work()
+            except BaseException as error:
                 failed.append(error)
 
         reached = 0.0
@@ -328,12 +356,11 @@ class _Work:
         thread.start()
         try:
             while thread.is_alive():
-                share = max(0.0, self.connection.query_progress()) / 100
-                reached = max(reached, min(share, 1.0))
+                reached = max(reached, min(self.source.progress(), 1.0))
                 self.progress(start + (end - start) * reached)
                 thread.join(POLL)
         except BaseException:
-            self.connection.interrupt()
+            self.source.interrupt()
             raise
         finally:
             thread.join()
@@ -342,15 +369,9 @@ class _Work:
         self.progress(end)
 
 
-def _measure_counts(k: int, measure: Measure) -> list[str]:
-    drop = f"m{k} >= {UNREADABLE}" if measure.nulls == "drop" else "false"
-    return [
-        f"count(*) FILTER (m{k} = {NO_VALUE})",
-        f"count(*) FILTER (m{k} = {UNREADABLE})",
-        f"count(*) FILTER (m{k} = {UNREADABLE})",
-        f"count(*) FILTER (m{k} = {CLIPPED})",
-        f"count(*) FILTER ({drop})",
-    ]
+def _count(condition: str) -> str:
+    """Return SQL for the number of records of which a condition holds."""
+    return f"CAST(coalesce(sum(n) FILTER ({condition}), 0) AS BIGINT)"
 
 
 def _unsigned(size: int) -> str:

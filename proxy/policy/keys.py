@@ -60,7 +60,8 @@ SOURCE = Record((
     Key("table", Text("the name of a table"), "The table, in a database."),
     Key("query", SQL, "A SELECT in the SQL of statements, row by row FROM one table WHERE …; where "
         "a column is the privacy unit, FROM tables joined by it."),
-    Key("dsn", Secret("a connection string"), "How to connect, for postgres and spark."),
+    Key("dsn", Secret("a connection string"),
+        "How to connect to PostgreSQL: host=… dbname=… or service=…, without a password."),
 ))
 
 ATTRIBUTE = Record((

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import os
+import re
 import zoneinfo
 from collections.abc import Callable
 from fractions import Fraction
@@ -33,6 +34,7 @@ from proxy.policy.spending import NOTHING, analysts, privacy
 DATABASES = (".duckdb", ".db", ".ddb")
 FILES = (".csv", ".csv.gz", ".parquet")
 SQL = ("expression", "column", "query", "table")  # keys that name columns or tables
+SECRET = re.compile(r"\bpassword\s*=|://[^/@]*:[^/@]*@", re.I)  # in a connection string
 LOCAL = ("localtime", "Factory")  # what the machine is set to
 
 
@@ -240,6 +242,11 @@ def _source(policy: Item, folder: Path) -> Source:
             item.value["path"].report("engine postgres connects by dsn; leave path out")
         if not dsn:
             raise item.error("engine postgres needs dsn: host=… dbname=…")
+        if SECRET.search(dsn):
+            raise item.value["dsn"].error(
+                "it has a password in it, which a policy may not hold; leave it to PGPASSWORD, "
+                "a password file (PGPASSFILE) or a service file (service=…)"
+            )
     if engine != "duckdb" and not (path or table or query):
         raise item.error(f"engine {engine} needs table or query")
     if len(item.faults.errors) > before:

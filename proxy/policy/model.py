@@ -41,7 +41,7 @@ class Source:
     path: Path | None = None
     table: str | None = None
     query: str | None = None
-    dsn: str | None = field(default=None, repr=False)  # may hold a password
+    dsn: str | None = None  # without a password
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,9 @@ class Policy:
         path = self.source.path
         near = os.path.relpath(path, self.path.parent) if path else None
         source = self.source
-        return {"engine": source.engine, "path": near, "table": source.table, "query": source.query}
+        found = {"engine": source.engine, "path": near}
+        found |= {"table": source.table, "query": source.query}
+        return found | ({"dsn": source.dsn} if source.dsn else {})
 
     @cached_property
     def key(self) -> str:

@@ -4,13 +4,15 @@ It is PostgreSQL's SQL and goes through the translation of statements, so that 7
 what has no translation (random numbers, clocks, settings, files, aggregates) is refused by name.
 Columns are found in any case; a column that stands alone keeps the type that it has.
 
-``records`` does the query.  Invariant: what is made of a record depends on that record alone.
+``records`` does the query.  Where records are in another database, what was checked so is written
+in its own SQL (``Native``).  Invariant: what is made of a record depends on that record alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from sqlglot import exp
 
@@ -64,8 +66,26 @@ class Field:
     unit: bool = False  # it says whose row of the table it is
 
 
-def expression(text: str, columns: Mapping[str, str]) -> str:
-    """Return an expression over columns of given DuckDB types, as DuckDB text.
+class Native(Protocol):
+    """The SQL of another database than DuckDB, which has the records."""
+
+    language: str  # sqlglot's name of it
+
+    def name(self, name: str) -> str:
+        """Return a name as an identifier."""
+
+    def typed(self, field: Field) -> str:
+        """Return a column as a value of its PostgreSQL type."""
+
+    def prepared(self, tree: exp.Expr) -> exp.Expr:
+        """Return the tree of an expression, made to mean the same; it may be changed."""
+
+    def tried(self, sql: str, of: str, kind: str) -> str:
+        """Return a value as another PostgreSQL type; NULL where it cannot be read, or fit."""
+
+
+def expression(text: str, columns: Mapping[str, str], native: Native | None = None) -> str:
+    """Return an expression over columns of given DuckDB types, as DuckDB text, or native.
 
     Raises:
         UndefinedColumnError: it names an unknown column.
@@ -78,8 +98,9 @@ def expression(text: str, columns: Mapping[str, str]) -> str:
         bare = not any(value for key, value in tree.args.items() if key != "expressions")
         if len(items) != 1 or not bare or isinstance(items[0], exp.Alias | exp.Tuple):
             raise NotSupportedError("one SQL expression is expected", hint=HINT)
-        fields = [(name.lower(), Field(identifier(name), kind)) for name, kind in columns.items()]
-        record = Record(Names({"": fields}))
+        quoted = native.name if native is not None else identifier
+        fields = [(name.lower(), Field(quoted(name), kind)) for name, kind in columns.items()]
+        record = Record(Names({"": fields}), native=native)
         return record.field(items[0]).sql
 
     return deeply(work)
@@ -109,9 +130,12 @@ def identifier(name: str) -> str:
 class Record(ExpressionLowering):
     """The translation of expressions over the columns of one record, or of joined ones."""
 
-    def __init__(self, names: Names[Field], plain: bool = False) -> None:
+    def __init__(
+        self, names: Names[Field], plain: bool = False, native: Native | None = None
+    ) -> None:
         self.names = names
         self.plain = plain
+        self.native = native
 
     def find(self, node: exp.Expr) -> Field:
         """Return a column.
@@ -165,7 +189,33 @@ class Record(ExpressionLowering):
         value = coerce(value, "text") if value.type == "unknown" else value
         if value.type == "interval":
             raise NotSupportedError("an interval is no value of an attribute, nor of a measure")
-        return Field(value.sql, types.DUCKDB.get(value.type, "DECIMAL"))
+        return Field(self._written(node, value), types.DUCKDB.get(value.type, "DECIMAL"))
+
+    def condition(self, node: exp.Expr) -> str:
+        """Return what WHERE or ON says."""
+        return self._written(node, self.boolean(node, "WHERE or ON"))
+
+    def value(self, field: Field) -> str:
+        """Return a column as a value of its PostgreSQL type, as text."""
+        known = typed(field).sql  # or it is of no type that is read
+        return known if self.native is None else self.native.typed(field)
+
+    def _written(self, node: exp.Expr, value: TypedSql) -> str:
+        """Return an expression that was translated to DuckDB's text in the SQL of the source."""
+        native = self.native
+        if native is None:
+            return value.sql
+
+        def own(each: exp.Expr) -> exp.Expr:
+            if isinstance(each, exp.Column):
+                return exp.Var(this=self.value(self.find(each)))
+            if isinstance(each, exp.TryCast):
+                inner = self.lower(each.this)
+                of, kind = inner.type, types.of_cast(each.args["to"])
+                return exp.Var(this=native.tried(self._written(each.this, inner), of, kind))
+            return each
+
+        return native.prepared(node.copy()).transform(own).sql(dialect=native.language)
 
 
 def typed(field: Field) -> TypedSql:
@@ -195,7 +245,10 @@ def tried(value: TypedSql, kind: str) -> TypedSql:
     """Return a value as another type; NULL where it cannot be read, or does not fit."""
     if value.type == "text" and kind in READABLE:
         read = f"TRY_CAST(trim({value.sql}) AS {types.DUCKDB.get(kind, WIDE)})"
-        text = f"CASE WHEN regexp_full_match({value.sql}, '{READABLE[kind]}') THEN {read} END"
+        test = f"regexp_full_match({value.sql}, '{READABLE[kind]}')"
+        if kind in types.TIMES:
+            test += f" AND trim({value.sql}) NOT LIKE '0000%'"  # there is no such year
+        text = f"CASE WHEN {test} THEN {read} END"
     elif value.type == "text" and kind == "boolean":
         text = words(value.sql)
     elif (value.type, kind) in casts.PLAIN and kind in types.NUMBERS:

@@ -25,7 +25,7 @@ from proxy.sql.bind.names import Names
 from proxy.sql.parse.deep_stack import deeply
 from proxy.sql.parse.identifiers import name_of, output_name
 from proxy.sql.parse.tree import flat
-from proxy.sql.source_expressions import Field, Record, identifier, select, typed
+from proxy.sql.source_expressions import Field, Native, Record, identifier, select
 
 EXACT = (  # types of a unit: equal values are the same value, also after a conversion
     *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER"),
@@ -63,16 +63,23 @@ class Relation:
 
 
 def records(
-    tables: Mapping[str, Table], unit: str | None, *, query: str | None = None, table: str = ""
+    tables: Mapping[str, Table],
+    unit: str | None,
+    *,
+    query: str | None = None,
+    table: str = "",
+    native: Native | None = None,
 ) -> tuple[str, Mapping[str, str | None]]:
     """Return the SELECT of the records, and the unit column of each table that it reads.
+
+    It is DuckDB's text, or that of the database which has the tables and their views.
 
     Raises:
         UndefinedTableError, UndefinedColumnError: the source has none of this name.
         Error: a record may depend on rows of another unit, or some SQL is not supported.
     """
     text = (query or "").strip().removesuffix(";")
-    reader = _Reader(tables, unit.lower() if unit else None, text)
+    reader = _Reader(tables, unit.lower() if unit else None, text, native)
 
     def work() -> Relation:
         if query is None:
@@ -91,10 +98,14 @@ def shortest(tables: Mapping[str, Table], sql: str) -> str:
 class _Reader:
     """The reading of one query."""
 
-    def __init__(self, tables: Mapping[str, Table], unit: str | None, text: str) -> None:
+    def __init__(
+        self, tables: Mapping[str, Table], unit: str | None, text: str, native: Native | None
+    ) -> None:
         self.tables = tables
         self.unit = unit
         self.text = text
+        self.native = native
+        self.name = native.name if native is not None else identifier
         self.count = 0  # tables in FROM, so far
         self.depth = 0
         self.plain = False  # it is a view that is read, whose SQL is DuckDB's
@@ -123,7 +134,7 @@ class _Reader:
         if not rows.several:  # the one table's unit is what the query calls so
             own = fields.get(self.unit or "")
             units = dict.fromkeys(units, own.column if own else None)
-        items = ", ".join(f"{field.sql} AS {identifier(name)}" for name, field in fields.items())
+        items = ", ".join(f"{field.sql} AS {self.name(name)}" for name, field in fields.items())
         sql = f"SELECT {items} FROM {rows.sql}{condition}"
         return Relation(sql, Names({"": list(fields.items())}), (), units, rows.several)
 
@@ -143,7 +154,7 @@ class _Reader:
 
     def _outputs(self, tree: exp.Select, rows: Relation) -> Iterator[tuple[str, Field]]:
         """Yield the columns of a SELECT."""
-        record = Record(rows.names, self.plain)
+        record = Record(rows.names, self.plain, self.native)
         seen: set[str] = set()
         for item in tree.expressions:
             star = isinstance(item, exp.Star) or isinstance(item.this, exp.Star)
@@ -231,7 +242,7 @@ class _Reader:
         fields = []
         for column, kind in table.columns.items():
             lower = column.lower()
-            text = f"{alias}.{identifier(column)}"
+            text = f"{alias}.{self.name(column)}"
             fields.append((lower, Field(text, kind, shown, lower, lower == self.unit)))
         units = {table.sql: self.unit if self.unit in dict(fields) else None}
         groups = (frozenset({shown}),)
@@ -241,6 +252,8 @@ class _Reader:
         """Return a view, read as its query."""
         assert table.view is not None
         try:
+            if self.native is not None:
+                return self._nested(select(table.view, self.native.language), shown, self.plain)
             return self._nested(select(table.view, "duckdb"), shown, plain=True)
         except Error as error:
             raise NotSupportedError(
@@ -259,7 +272,7 @@ class _Reader:
         self.count += 1
         alias = f"t{self.count}"
         fields = [
-            (name, replace(field, sql=f"{alias}.{identifier(name)}", table=shown))
+            (name, replace(field, sql=f"{alias}.{self.name(name)}", table=shown))
             for name, field in inner.names.tables[""]
         ]
         return replace(
@@ -292,7 +305,8 @@ class _Reader:
             a, b = (Record(r.names).find(exp.Column(this=column.copy())) for r in (left, right))
             if a.kind != b.kind:
                 raise self.refused(f"{column.name} is of two types in the tables joined")
-            conditions.append(f"({typed(a).sql} = {typed(b).sql})")
+            record = Record(names, self.plain, self.native)
+            conditions.append(f"({record.value(a)} = {record.value(b)})")
             groups = _merged(groups, a, b)
             text = {"FULL": f"COALESCE({a.sql}, {b.sql})", "RIGHT": b.sql}.get(side, a.sql)
             names.merged[column.name.lower()] = replace(a, sql=text, unit=a.unit and b.unit)
@@ -306,7 +320,7 @@ class _Reader:
         return Relation(text, names, groups, {**left.units, **right.units}, several=True)
 
     def _condition(self, names: Names[Field], node: exp.Expr) -> str:
-        return Record(names, self.plain).boolean(node, "WHERE or ON").sql
+        return Record(names, self.plain, self.native).condition(node)
 
 
 def _linked(groups: tuple[Group, ...], names: Names[Field], node: exp.Expr) -> tuple[Group, ...]:

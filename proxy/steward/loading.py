@@ -35,7 +35,8 @@ def loaded(policy: str | Path, source: bool = True, absent: bool = False) -> Pol
                     faults.tried(_condition, cell, found, evaluator)
     faults.tried(users_of, found)
     path = found.source.path
-    if source and found.source.engine == "duckdb" and path and (path.exists() or not absent):
+    there = path.exists() if path else False
+    if source and (path or found.source.dsn) and (there or not absent):
         for error in cubes.faults(found, sources):
             faults.add(error)
     keys.explain(faults.errors)

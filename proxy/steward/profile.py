@@ -16,9 +16,10 @@ from typing import Any
 import duckdb
 
 from proxy.cube.sources import coding
+from proxy.cube.sources.dialect import DIGIT, DUCKDB, INFINITE, TEXTUAL, is_of
 from proxy.cube.sources.duckdb import RECORDS, columns
 from proxy.domain import Attribute
-from proxy.sql.source_expressions import identifier
+from proxy.sql.source_expressions import REAL, identifier
 
 FEW = 20  # units; what fewer have in common does not show
 MOST = 100  # values of a list
@@ -230,7 +231,10 @@ def _exact(found: Profile, common: Sequence[tuple[Any, ...]]) -> bool:
 
 def _number(column: str, kind: str) -> str:
     """Return SQL for the DOUBLE that a value is; NULL where it is none, or not finite."""
-    if kind == "FLOAT":  # its shortest decimal counts, not the DOUBLE that it is
+    if kind in REAL:  # of a FLOAT the shortest decimal counts, not the DOUBLE that it is
         column, kind = f"CAST({column} AS VARCHAR)", "VARCHAR"
-    far = coding.double(column, kind, "NULL")
-    return f"CASE WHEN isfinite({far}) THEN {far} END"
+    if is_of(kind, TEXTUAL):
+        number = DUCKDB.like(column, f"({DIGIT}|{INFINITE})")
+        column = f"CASE WHEN {number} THEN {DUCKDB.trimmed(column)} END"
+    read = f"TRY_CAST({column} AS DOUBLE)"
+    return f"CASE WHEN isfinite({read}) THEN {read} END"

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import proxy.cube
 from proxy.budgets import accounts
-from proxy.errors import IntegrityError, SourceError, StateError
+from proxy.errors import IntegrityError, StateError
 from proxy.files import create, read
 from proxy.inference.accounting import UNIT
 from proxy.ledger import Protection, Reads, Snapshot
@@ -56,6 +56,12 @@ class RebuildReport:
 
 def fingerprinted(policy: Policy, folder: Path) -> str:
     """Return the source's fingerprint under the state's own key, after the name of that key."""
+    name, key = _key(folder)
+    return f"{name}:{proxy.cube.fingerprint(policy, key)}"
+
+
+def _key(folder: Path) -> tuple[str, bytes]:
+    """Return the key of a state's fingerprints, after its name; it is made when first needed."""
     path = key_path(folder)
     if not path.exists():
         draft = path.with_suffix(f".{token_hex(4)}")
@@ -63,7 +69,7 @@ def fingerprinted(policy: Policy, folder: Path) -> str:
             file.write(token_bytes(32))
         draft.replace(path)
     key = read(path)
-    return f"{hashlib.sha256(key).hexdigest()[:8]}:{proxy.cube.fingerprint(policy, key)}"
+    return hashlib.sha256(key).hexdigest()[:8], key
 
 
 @dataclass(frozen=True)
@@ -88,14 +94,16 @@ def built(
     Raises:
         SourceError: the source changed while it was read.
     """
-    source = fingerprinted(policy, folder)
-    codes = f"{coding(meant.protection)}{PART}{proxy.cube.recipe(policy)}"
-    report = proxy.cube.build(policy, draft, ledger_id, progress, _origin(source, codes))
-    if fingerprinted(policy, folder) != source:
-        raise SourceError(
-            "the source changed while it was read; nothing was changed", hint="do it again"
-        )
-    return Built(report, source, codes)
+    (name, key), codes = _key(folder), coding(meant.protection)
+    found = "", ""
+
+    def origin(fingerprint: str, recipe: str) -> str:
+        nonlocal found
+        found = f"{name}:{fingerprint}", f"{codes}{PART}{recipe}"
+        return _origin(*found)
+
+    report = proxy.cube.build(policy, draft, ledger_id, progress, key, origin)
+    return Built(report, *found)
 
 
 def open_cube(policy: Policy, folder: Path, ledger_id: str, snapshot: Snapshot) -> Cube:

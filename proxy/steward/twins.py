@@ -80,7 +80,7 @@ def same_place(one: Source, two: Source) -> bool:
     Two tables of one database have none; a query may read any table.
     """
     tables = {source["table"] for source in (one, two) if not source["query"]}
-    place = [(source["engine"], source["path"]) for source in (one, two)]
+    place = [(source["engine"], source["path"], source.get("dsn")) for source in (one, two)]
     return place[0] == place[1] and len(tables) < 2
 
 

@@ -18,9 +18,9 @@ import pytest
 
 from proxy.cube import survey
 from proxy.cube.sources import coding
-from proxy.cube.sources.coded import coded
-from proxy.cube.sources.duckdb import connected
+from proxy.cube.sources.coded import rows_coded
 from proxy.cube.sources.packing import Packing
+from proxy.cube.sources.source import opened
 from proxy.domain import Attribute
 from proxy.policy import Policy
 from tests.cube.making import ROOT, a_policy, edges, money, texts, write
@@ -171,11 +171,11 @@ def in_tokyo(folder: Path, axis: Attribute) -> Policy:
 def codes(policy: Policy, folder: Path) -> list[int]:
     """Return the codes of the second axis, line by line."""
     (folder / "work").mkdir(exist_ok=True)
-    with connected(policy, folder / "work") as connection:
-        connection.execute(coded(policy, connection))
+    with opened(policy, folder / "work") as source:
         packing = Packing.of(policy.domain.attributes)
-        sql = f"SELECT {packing.code(1)} FROM coded ORDER BY {packing.code(0)}"
-        return [c for (c,) in connection.execute(sql).fetchall()]
+        rows = rows_coded(policy, source)
+        sql = f"SELECT {packing.code(1)} FROM ({rows}) ORDER BY {packing.code(0)}"
+        return [c for (c,) in source.local.execute(sql).fetchall()]
 
 
 @pytest.mark.parametrize(
@@ -231,10 +231,10 @@ def test_a_measure_is_read_as_a_decimal(
     a_source(tmp_path, kind, values)
     m = money(0, 10, "0.01", source="a", nulls="group")
     policy = a_policy(tmp_path, [LINE], [m], path="data.parquet")
-    with connected(policy, tmp_path) as connection:
-        connection.execute(coded(policy, connection))
+    with opened(policy, tmp_path) as source:
         packing = Packing.of(policy.domain.attributes)
-        rows = connection.execute(f"SELECT q0 FROM coded ORDER BY {packing.code(0)}").fetchall()
+        sql = f"SELECT q0 FROM ({rows_coded(policy, source)}) ORDER BY {packing.code(0)}"
+        rows = source.local.execute(sql).fetchall()
     assert dict(zip(values, (q for (q,) in rows), strict=True)) == expected
 
 

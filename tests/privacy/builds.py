@@ -94,7 +94,6 @@ class Doubles:
                 return cls(path, domain, ledger_id, origin, doubles)
 
         self._replace(proxy.cube.build, self.build)
-        self._replace(proxy.cube.recipe, recipe)
         self._replace(proxy.cube.faults, lambda policy, sources: [])
         self._replace(proxy.cube.Cube, Cube)
         self._replace(Evaluator, self.evaluator)
@@ -115,7 +114,7 @@ class Doubles:
                         self.undo.append((module, key, value))
                         setattr(module, key, new)
 
-    def build(self, policy, path, ledger_id, progress=None, origin=""):
+    def build(self, policy, path, ledger_id, progress=None, key=b"", origin=lambda *of: ""):
         """Write a cube of the policy's source as it is now."""
         force = self.world.force(Path(policy.path))
         build = Build(force, self.world.rows(Path(policy.source.path).name), policy.domain)
@@ -128,7 +127,7 @@ class Doubles:
         self.builds.append(build)
         meta = {
             "ledger": ledger_id,
-            "origin": origin,
+            "origin": origin(proxy.cube.fingerprint(policy, key), recipe(policy)),
             "domain": digest(policy.domain),
             "max_records": policy.max_records,
             "build": len(self.builds) - 1,

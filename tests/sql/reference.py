@@ -51,7 +51,7 @@ class Reference:
              "-h", "127.0.0.1", "-k", "", "-c", "fsync=off", "-c", "timezone=UTC"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder, **self._user,
         )  # fmt: skip
-        self._dsn = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+        self.dsn = f"postgresql://postgres@127.0.0.1:{port}/postgres"
         self.connection = self._started()
         self._load()
 
@@ -62,7 +62,7 @@ class Reference:
 
     def connect(self):
         """Return a connection of one's own."""
-        return psycopg.connect(self._dsn, autocommit=True)
+        return psycopg.connect(self.dsn, autocommit=True)
 
     def _started(self):
         for _ in range(200):

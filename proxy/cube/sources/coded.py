@@ -1,84 +1,179 @@
-"""The SQL of ``coded``: a row for each row of the source, its values as codes and quanta.
+"""The SQL of groups: a row for all records of the same codes, with their number and their sums.
 
-Columns: the words w<j> (see ``packing``) of the codes c<i> of the attributes (see ``coding``); for
-measure k its quanta q<k> (NULL where it has no value) and what it met, m<k>:
-INSIDE, CLIPPED, UNREADABLE or NO_VALUE; l<j> for each of them that is text, what a value that is
-not read looks like (see ``looks``); the privacy ``unit``, and ``mix``, which orders the rows of a
-unit by their content. Selects, one in the other: the policy's expressions (e), the values they are
-read as (k, x), what those that cannot be read are (d, f: a DOUBLE; z, y: whether NULL), codes and
-quanta, words.
+Columns: the words w<j> (see ``packing``) of the codes of the attributes (see ``coding``); the words
+v<j> of marks, which are what became of the record as one of its unit (KEPT, BEYOND, UNITLESS), what
+each measure met (INSIDE, CLIPPED, UNREADABLE or NO_VALUE), and what each column that is not read
+looks like (see ``looks``); the number of records n; and for measure k the sum of its quanta, s<k>.
+
+Selects, one in the other: the policy's expressions (e), the values that they are read as (k, x),
+what those that cannot be read are (d, f: the sign of a number; z, y: whether NULL), codes c, quanta
+q, marks m and looks l; words.  Where records are of units, the rows of each are then put in an
+order that its own rows alone decide, by codes and quanta, so that it is the same from any source.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import duckdb
-
 from proxy.cube.sources import coding, looks
-from proxy.cube.sources.duckdb import (
-    RECORDS,
-    columns,
-    connected,
-    fault,
-    guarded,
-    text,
-    translated,
-)
+from proxy.cube.sources.dialect import text
+from proxy.cube.sources.duckdb import fault, translated
 from proxy.cube.sources.packing import Packing
-from proxy.domain import Attribute, Measure, Value
+from proxy.cube.sources.source import Source, opened
+from proxy.domain import Attribute, Measure
 from proxy.errors import Error, PolicyError, SourceError
 from proxy.policy import Policy
 from proxy.policy.kinds import nearest
-from proxy.policy.model import Unit
-from proxy.sql.source_expressions import expression
 from proxy.sql.source_expressions import identifier as name
 
 UNIT = "privacy.unit.column"
 MISSING = "the source has no column"
 SOME = 30  # columns that a message names
 INSIDE, CLIPPED, UNREADABLE, NO_VALUE = range(4)
+KEPT, BEYOND, UNITLESS = range(3)
+LOOK = 4  # bits
 
 
-def coded(policy: Policy, connection: duckdb.DuckDBPyConnection) -> str:
-    """Return the SQL that makes the temporary table ``coded``; lookup tables are made at once.
+@dataclass(frozen=True)
+class Layout:
+    """Where groups have what: ``codes`` of attributes, and marks in the order of the docstring."""
+
+    codes: Packing
+    marks: Packing
+    measures: int
+
+    @classmethod
+    def of(cls, policy: Policy) -> Layout:
+        """Return the layout of a policy's groups."""
+        axes, measures = policy.domain.attributes, len(policy.domain.measures)
+        sizes = [2] * (1 + measures) + [LOOK] * (len(axes) + measures)
+        return cls(Packing.of(axes), Packing.of_bits(sizes, "v"), measures)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of groups."""
+        sums = [f"s{k}" for k in range(self.measures)]
+        return [*self.codes.names, *self.marks.names, "n", *sums]
+
+    @property
+    def state(self) -> str:
+        """SQL for what became of a record as one of its unit."""
+        return self.marks.cell(0)
+
+    def met(self, k: int) -> str:
+        """Return SQL for what a measure met."""
+        return self.marks.cell(1 + k)
+
+    def look(self, i: int) -> str:
+        """Return SQL for what an attribute, or after all of them a measure, looks like."""
+        return self.marks.cell(1 + self.measures + i)
+
+
+def grouped(policy: Policy, source: Source) -> str:
+    """Return the SQL of the groups.
 
     Raises:
         SourceError: the source lacks a column.
         PolicyError: an expression is not a value of one record, or does not fit its columns.
     """
-    axes, measures = policy.domain.attributes, policy.domain.measures
-    sources, kinds = _sources(policy, connection)
-    given = [f"({source}) AS e{i}" for i, source in enumerate(sources)]
-    given += _unit(policy.privacy.unit)
-    typed, told, out = ["unit", "mix"], ["*"], ["unit", "mix"]
+    layout, measures = Layout.of(policy), range(len(policy.domain.measures))
+    every = len(policy.domain.attributes) + len(measures)
+    rows = rows_coded(policy, source)
+    state = str(KEPT)
+    if policy.privacy.unit.column is not None:
+        rows = _in_order(policy, source, layout, rows)
+        most = policy.privacy.unit.max_rows
+        state = (
+            f"CASE WHEN unit IS NULL THEN {UNITLESS} WHEN dropped = 0 AND place > {most}"
+            f" THEN {BEYOND} ELSE {KEPT} END"
+        )
+    marks = [state, *(f"m{k}" for k in measures), *(f"l{i}" for i in range(every))]
+    quanta = "".join(f", q{k}" for k in measures)
+    keys = ", ".join([*layout.codes.names, *layout.marks.names])
+    rows = (
+        f"SELECT {', '.join([*layout.codes.names, *layout.marks.words(marks)])}{quanta}"
+        f" FROM ({rows}) AS r6"
+    )
+    sums = "".join(f", coalesce(sum(q{k}), 0) AS s{k}" for k in measures)
+    return f"SELECT {keys}, count(*) AS n{sums} FROM ({rows}) AS r7 GROUP BY {keys}"
+
+
+def rows_coded(policy: Policy, source: Source) -> str:
+    """Return the SQL of the records: words w, quanta q, marks m, looks l, unit, and if dropped."""
+    axes, measures, dialect = policy.domain.attributes, policy.domain.measures, source.dialect
+    sources, kinds = _sources(policy, source)
+    unit = _unit(policy, source)
+    given = [f"({sql}) AS e{i}" for i, sql in enumerate(sources)] + [f"{unit} AS unit"]
+    typed, told, out = ["unit"], [], ["unit"]
     packing = Packing.of(axes)
     joins: list[str] = []
     for i, axis in enumerate(axes):
         number = axis.type in coding.NUMBERS
-        far = coding.double(f"e{i}", kinds[i], f"k{i}") if number else "NULL"
-        typed += [f"e{i}", f"{coding.key(axis, f'e{i}', kinds[i])} AS k{i}"]
-        told += [f"{far} AS d{i}", f"{coding.null(f'e{i}', kinds[i], f'k{i}', axis.type)} AS z{i}"]
-        out.append(f"CAST({_code(connection, i, axis, joins)} AS INTEGER) AS c{i}")
-        if found := looks.look(f"e{i}", kinds[i], f"c{i}", axis.type, axis):
-            out.append(f"CAST({found} AS VARCHAR) AS l{i}")
+        far = dialect.far(f"e{i}", kinds[i], f"k{i}") if number else "CAST(NULL AS INTEGER)"
+        typed += [f"e{i}", f"{coding.key(axis, f'e{i}', kinds[i], dialect)} AS k{i}"]
+        null = coding.null(f"e{i}", kinds[i], f"k{i}", axis.type, dialect)
+        told += [f"{far} AS d{i}", f"{null} AS z{i}"]
+        out += [f"{_code(source, i, axis, joins)} AS c{i}", f"t.e{i}"]
     for k, measure in enumerate(measures):
         e, kind = f"e{len(axes) + k}", kinds[len(axes) + k]
-        typed += [e, f"{coding.number(e, kind, *coding.quanta_size(measure))} AS x{k}"]
-        told += [f"{coding.double(e, kind, f'x{k}')} AS f{k}"]
-        told += [f"{coding.null(e, kind, f'x{k}', 'decimal')} AS y{k}"]
-        out += _measured(k, measure)
-        unread = f"CASE WHEN m{k} = {UNREADABLE} THEN {coding.UNREADABLE} END"
-        if found := looks.look(e, kind, unread, "decimal"):
-            out.append(f"CAST({found} AS VARCHAR) AS l{len(axes) + k}")
-    rows = f'SELECT {", ".join(given)} FROM {RECORDS} AS "a record"'
-    rows = f"SELECT {', '.join(told)} FROM (SELECT {', '.join(typed)} FROM ({rows}))"
-    rows = f"SELECT {', '.join(out)} FROM ({rows}) AS t {' '.join(joins)}"
-    codes = [f"c{i}" for i in range(len(axes))]
-    rows = f"SELECT {', '.join(packing.words(codes))}, * EXCLUDE ({', '.join(codes)}) FROM ({rows})"
-    return f"CREATE TEMP TABLE coded AS {rows}"
+        typed += [e, f"{dialect.number(e, kind, *coding.quanta_size(measure))} AS x{k}"]
+        told += [f"{dialect.far(e, kind, f'x{k}')} AS f{k}"]
+        told += [f"{coding.null(e, kind, f'x{k}', 'decimal', dialect)} AS y{k}"]
+        out += [*_measured(k, measure, source), f"t.{e}"]
+    once = dialect.fence
+    rows = f"SELECT {', '.join(given)} FROM {source.records} AS a_record{once}"
+    rows = f"SELECT {', '.join(typed)} FROM ({rows}) AS r1{once}"
+    rows = f"SELECT r2.*, {', '.join(told)} FROM ({rows}) AS r2{once}"
+    rows = f"SELECT {', '.join(out)} FROM ({rows}) AS t {' '.join(joins)}{once}"
+    shown = [
+        looks.look(f"e{i}", kinds[i], f"c{i}", axis.type, axis, dialect)
+        for i, axis in enumerate(axes)
+    ]
+    for k in range(len(measures)):
+        unread = f"CASE WHEN m{k} = {UNREADABLE} THEN {coding.UNREADABLE} ELSE 0 END"
+        at = len(axes) + k
+        shown.append(looks.look(f"e{at}", kinds[at], unread, "decimal", None, dialect))
+    words = packing.words([f"c{i}" for i in range(len(axes))])
+    words += [c for k in range(len(measures)) for c in (f"q{k}", f"m{k}")]
+    words += [f"{look} AS l{i}" for i, look in enumerate(shown)]
+    codes, met = [f"c{i}" for i in range(len(axes))], [f"m{k}" for k in range(len(measures))]
+    dropped = " OR ".join(drops(policy, codes, met)) or "false"
+    words += ["unit", f"CASE WHEN {dropped} THEN 1 ELSE 0 END AS dropped"]
+    return f"SELECT {', '.join(words)} FROM ({rows}) AS r3"
+
+
+def drops(policy: Policy, codes: Sequence[str], met: Sequence[str]) -> list[str]:
+    """Return SQL conditions under which a rule drops a record, of its codes and what was met."""
+    found = [
+        f"{code} IN ({', '.join(map(str, says))})"
+        for code, axis in zip(codes, policy.domain.attributes, strict=True)
+        if (says := coding.meets(axis, "drop"))
+    ]
+    measures = zip(met, policy.domain.measures, strict=True)
+    return found + [f"{each} >= {UNREADABLE}" for each, m in measures if m.nulls == "drop"]
+
+
+def _in_order(policy: Policy, source: Source, layout: Layout, rows: str) -> str:
+    """Return records with their place among those of their unit that no rule drops.
+
+    Records of the same codes and quanta are numbered, so that each has a chance of its own.
+    """
+    of = [c for k in range(layout.measures) for c in (f"q{k}", f"m{k}")]
+    content = [*layout.codes.names, *of]
+    same = ", ".join(["unit", "dropped", *content])
+    rows = (
+        f"SELECT r4.*, row_number() OVER (PARTITION BY {same} ORDER BY w0) AS copy"
+        f" FROM ({rows}) AS r4"
+    )
+    parts = [f"coalesce(CAST({part} AS VARCHAR), '')" for part in ("unit", *content, "copy")]
+    mix = source.dialect.digest([text(policy.privacy.unit.seed), *parts])
+    return (
+        f"SELECT r5.*, row_number() OVER (PARTITION BY unit, dropped ORDER BY {mix}) AS place"
+        f" FROM ({rows}) AS r5"
+    )
 
 
 def faults(policy: Policy, sources: Mapping[str, str]) -> list[Error]:
@@ -88,13 +183,13 @@ def faults(policy: Policy, sources: Mapping[str, str]) -> list[Error]:
     """
     found: list[Error] = []
     try:
-        with tempfile.TemporaryDirectory() as folder, connected(policy, Path(folder)) as connection:
-            known = columns(connection)
+        with tempfile.TemporaryDirectory() as folder, opened(policy, Path(folder)) as source:
+            known = source.columns
             made = dict(_parts(policy))
-            for key, source in sources.items():
+            for key, sql in sources.items():
                 try:
                     _coding(made.get(key))
-                    _source(policy, connection, key, source, known)
+                    _source(policy, source, key, sql)
                 except (PolicyError, SourceError) as error:
                     words = error.message.removeprefix(f"{key}: ")
                     placed = isinstance(error, PolicyError) and error.file
@@ -127,16 +222,15 @@ def _coding(part: Attribute | Measure | None) -> None:
                 coding.cuts(part)
 
 
-def _sources(policy: Policy, connection: duckdb.DuckDBPyConnection) -> tuple[list[str], list[str]]:
+def _sources(policy: Policy, source: Source) -> tuple[list[str], list[str]]:
     """Return the SQL of attributes and measures, checked, and its types."""
-    known = columns(connection)
     made = []
     for key, part in _parts(policy):
         own = name(part.name) if part.source is None else part.source
-        made.append(_source(policy, connection, key, own, known))
-    if missing := _no_unit(policy, known):
+        made.append(_source(policy, source, key, own))
+    if missing := _no_unit(policy, source.columns):
         raise SourceError(f"{UNIT}: {missing}")
-    return [source for source, _ in made], [kind for _, kind in made]
+    return [sql for sql, _ in made], [kind for _, kind in made]
 
 
 def _parts(policy: Policy) -> Iterator[tuple[str, Attribute | Measure]]:
@@ -145,19 +239,11 @@ def _parts(policy: Policy) -> Iterator[tuple[str, Attribute | Measure]]:
     yield from ((f"measures.{measure.name}", measure) for measure in policy.domain.measures)
 
 
-def _source(
-    policy: Policy,
-    connection: duckdb.DuckDBPyConnection,
-    key: str,
-    own: str,
-    known: Mapping[str, str],
-) -> tuple[str, str]:
+def _source(policy: Policy, source: Source, key: str, own: str) -> tuple[str, str]:
     """Return the SQL of an attribute or measure, checked and translated, and its type."""
     with translated(policy, key):
-        source = expression(own, known)
-    with guarded(policy.source.path or policy.path, key):
-        found = columns(connection, f"SELECT ({source}) AS e FROM {RECORDS}")
-    return source, found["e"]
+        sql = source.expression(own)
+    return sql, source.kind(sql, key)
 
 
 def _no_unit(policy: Policy, known: Mapping[str, str]) -> str | None:
@@ -168,53 +254,40 @@ def _no_unit(policy: Policy, known: Mapping[str, str]) -> str | None:
     return f'the source has no column "{unit}"{nearest(unit, known)}'
 
 
-def _unit(unit: Unit) -> list[str]:
-    """Return SQL for a row's unit, and for what chooses among the rows of a unit."""
-    if unit.column is None:
-        return ["0 AS unit", "0 AS mix"]
-    content = f'{text(unit.seed)} || CAST("a record" AS VARCHAR)'
-    return [f"{name(unit.column)} AS unit", f"md5_number_lower({content}) AS mix"]
+def _unit(policy: Policy, source: Source) -> str:
+    """Return SQL for a record's privacy unit."""
+    unit = policy.privacy.unit.column
+    if unit is None:
+        return "0"
+    known = next(each for each in source.columns if each.lower() == unit.lower())
+    return source.dialect.unit(source.dialect.name(known), source.columns[known])
 
 
-def _code(connection: duckdb.DuckDBPyConnection, i: int, axis: Attribute, joins: list[str]) -> str:
-    """Return SQL for an axis's code; tables of values or cuts are made and joined as needed."""
+def _code(source: Source, i: int, axis: Attribute, joins: list[str]) -> str:
+    """Return SQL for an axis's code; relations of values or cuts are joined as needed."""
     exact = cut = "NULL"
+    kind = coding.key_type(axis, source.dialect)
     if axis.edges is None:
-        _values(connection, f"exact{i}", axis, axis.values)
-        joins.append(f"LEFT JOIN temp.main.exact{i} ON exact{i}.v = t.k{i}")
-        exact = f"exact{i}.code"
+        values = [coding.written(value) for value in axis.values]
+        join, exact = source.equal(f"t.k{i}", kind, values, f"exact{i}")
+        joins.append(join)
     if axis.edges is not None or axis.outside == "clamp":
         between = coding.cuts(axis)
         if len(between) <= coding.TREE:
-            cut = coding.tree(f"k{i}", coding.key_type(axis), between)
+            cut = coding.tree(f"k{i}", kind, between)
         else:
-            _values(connection, f"cut{i}", axis, between)
-            joins.append(f"ASOF LEFT JOIN temp.main.cut{i} ON t.k{i} >= cut{i}.v")
-            cut = f"coalesce(cut{i}.code + 1, 0)"
-    return coding.code(axis, f"k{i}", f"d{i}", f"z{i}", exact, cut)
+            values = [coding.written(value) for value in between]
+            join, cut = source.below(f"t.k{i}", kind, values, f"cut{i}")
+            joins.append(join)
+    return coding.code(axis, f"k{i}", f"d{i}", f"z{i}", exact, cut, source.dialect)
 
 
-def _values(
-    connection: duckdb.DuckDBPyConnection, table: str, axis: Attribute, values: Sequence[Value]
-) -> None:
-    """Make a temporary table of values and their codes."""
-    connection.execute(
-        f"CREATE TEMP TABLE {table} AS SELECT"
-        f" CAST(unnest(?::VARCHAR[]) AS {coding.key_type(axis)}) AS v,"
-        f" CAST(unnest(range({len(values)})) AS INTEGER) AS code",
-        [[coding.written(value) for value in values]],
-    )
-
-
-def _measured(k: int, measure: Measure) -> list[str]:
-    """Return SQL for a measure's quanta q<k> and state m<k>."""
-    least, most = coding.ends(measure)
-    quanta = coding.rounded(measure, f"x{k}", f"f{k}")
-    state = (
-        f"CASE WHEN y{k} THEN {NO_VALUE} WHEN coalesce(x{k}, f{k}) IS NULL THEN {UNREADABLE}"
+def _measured(k: int, measure: Measure, source: Source) -> list[str]:
+    """Return SQL for a measure's quanta q<k> and what it met, m<k>."""
+    least, most = coding.ends(measure, source.dialect)
+    quanta = coding.rounded(measure, f"x{k}", f"f{k}", source.dialect)
+    met = (
+        f"CASE WHEN y{k} THEN {NO_VALUE} WHEN x{k} IS NULL AND f{k} IS NULL THEN {UNREADABLE}"
         f" WHEN x{k} >= {least} AND x{k} <= {most} THEN {INSIDE} ELSE {CLIPPED} END"
     )
-    return [
-        f"CASE WHEN NOT y{k} THEN {quanta} END AS q{k}",
-        f"CAST({state} AS UTINYINT) AS m{k}",
-    ]
+    return [f"CASE WHEN NOT y{k} THEN {quanta} END AS q{k}", f"{met} AS m{k}"]

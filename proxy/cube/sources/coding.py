@@ -34,27 +34,14 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from itertools import pairwise
 
-from proxy.cube.sources.duckdb import text
+from proxy.cube.sources.dialect import DIGITS, DUCKDB, NUMERIC, TEXTUAL, Dialect, is_of, text
 from proxy.domain import Attribute, Measure, Value
 from proxy.errors import PolicyError
-from proxy.sql.source_expressions import REAL, WHOLE, moment, words
+from proxy.sql.source_expressions import words
 
 NULL, OUTSIDE, UNREADABLE, CLAMPED = -1, -2, -3, -4
 FINE = 9  # decimals read beyond those that the policy declares
-DIGITS = 38  # of DuckDB's widest DECIMAL
-FAST = 18  # of one that is an integer of 64 bits
 NUMBERS = ("integer", "decimal")
-NUMERIC = (*WHOLE, *REAL, "DECIMAL")
-TEXTUAL = ("VARCHAR", "ENUM")
-WRITTEN = (*WHOLE, *TEXTUAL, "DECIMAL", "BOOLEAN", "DATE", "TIME", "UUID",
-           "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")  # fmt: skip
-DIGIT = r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,3})?"
-INFINITE = r"[-+]?[iI][nN][fF]([iI][nN][iI][tT][yY])?"
-DAY = "([0-9]{3}[1-9]|[0-9]{2}[1-9][0-9]|[0-9][1-9][0-9]{2}|[1-9][0-9]{3})-[0-9]{2}-[0-9]{2}"
-TIME = r"[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?"
-OFFSET = "[-+](0[0-9]|1[0-5])(:?[0-5][0-9])?"
-ZONE = f"( ?(Z|{OFFSET})| (UTC|GMT|[A-Za-z]+(/[A-Za-z0-9_+-]+)+))"
-BLANK, BLANKS = r"[ \t\r\n\f]", r"E' \t\r\n\f'"
 TREE = 2**10  # cuts; past it an ASOF join
 
 
@@ -84,74 +71,38 @@ def _size(attribute: Attribute) -> tuple[int, int]:
     return _whole(attribute) + places, places
 
 
-def key_type(attribute: Attribute) -> str:
+def key_type(attribute: Attribute, dialect: Dialect = DUCKDB) -> str:
     """Return the SQL type in which an axis's values are compared."""
     if attribute.type in NUMBERS:
-        return decimal(*_size(attribute))
+        return dialect.decimal(*_size(attribute))
     return "VARCHAR" if attribute.type == "text" else attribute.type.upper()
 
 
-def key(attribute: Attribute, value: str, kind: str) -> str:
+def key(attribute: Attribute, value: str, kind: str, dialect: Dialect = DUCKDB) -> str:
     """Return SQL for a value of SQL type ``kind`` as the axis compares it; NULL if it cannot."""
     if attribute.type in NUMBERS:
-        return number(value, kind, *_size(attribute))
+        return dialect.number(value, kind, *_size(attribute))
     if attribute.type == "text":
-        read = _text(value, kind)
+        read = dialect.text(value, kind)
+    elif attribute.type == "boolean":
+        read = _truth(value, kind)
     else:
-        read = _truth(value, kind) if attribute.type == "boolean" else _moment(value, kind)
-    return f"CAST({read} AS {key_type(attribute)})"
+        read = dialect.moment(value, kind)
+    return dialect.compared(read, key_type(attribute, dialect))
 
 
-def decimal(digits: int, places: int) -> str:
-    """Return the DECIMAL of so many places that holds so many digits."""
-    return f"DECIMAL({FAST if digits <= FAST else DIGITS}, {places})"
-
-
-def number(value: str, kind: str, digits: int, places: int) -> str:
-    """Return SQL for a number of so many digits, to so many decimals; NULL if larger or none."""
-    if kind == "BOOLEAN":
-        value = f"CAST({value} AS TINYINT)"
-    elif kind in REAL:
-        value = f"CAST({value} AS VARCHAR)"
-    elif is_of(kind, TEXTUAL):
-        value = f"CASE WHEN {like(value, DIGIT)} THEN {_trimmed(value)} END"
-    elif not is_of(kind, NUMERIC):
-        value = "NULL"
-    if not is_of(kind, NUMERIC) or kind in REAL:  # text is read right with room to spare only
-        value = f"TRY_CAST({value} AS {decimal(DIGITS, places)})"
-    return f"TRY_CAST({value} AS {decimal(digits, places)})"
-
-
-def double(value: str, kind: str, exact: str) -> str:
-    """Return SQL for the DOUBLE of a number that ``exact`` does not hold."""
-    condition = f"{exact} IS NULL"
-    if is_of(kind, TEXTUAL):
-        condition += f" AND {like(value, f'({DIGIT}|{INFINITE})')}"
-        value = _trimmed(value)
-    elif not is_of(kind, NUMERIC):
-        value = "NULL"
-    return f"CASE WHEN {condition} THEN TRY_CAST({value} AS DOUBLE) END"
-
-
-def null(value: str, kind: str, exact: str, axis: str) -> str:
+def null(value: str, kind: str, exact: str, axis: str, dialect: Dialect = DUCKDB) -> str:
     """Return SQL for whether a value of SQL type ``kind`` is NULL on an axis of a type."""
     blank = f"{value} IS NULL"
-    if kind in REAL:
-        blank += f" OR isnan({value})"
+    if is_of(kind, NUMERIC):
+        blank += f" OR {dialect.nan(value, kind)}"
     elif axis != "text" and is_of(kind, TEXTUAL):
-        blank += f" OR {like(value, '([nN][aA][nN])?' if axis in NUMBERS else '')}"
+        blank += f" OR {dialect.like(value, '([nN][aA][nN])?' if axis in NUMBERS else '')}"
     return (
         f"coalesce({blank}, false)"
         if axis == "text"
         else (f"CASE WHEN {exact} IS NULL THEN coalesce({blank}, false) ELSE false END")
     )
-
-
-def _text(value: str, kind: str) -> str:
-    """Return SQL for the text of a value."""
-    if kind in REAL:
-        return f"regexp_replace(CAST({value} + 0 AS VARCHAR), '\\.0$', '')"  # + 0: of -0.0
-    return f"CAST({value} AS VARCHAR)" if is_of(kind, WRITTEN) else "NULL"
 
 
 def _truth(value: str, kind: str) -> str:
@@ -163,47 +114,23 @@ def _truth(value: str, kind: str) -> str:
     return words(f"CAST({value} AS VARCHAR)") if is_of(kind, TEXTUAL) else "NULL"
 
 
-def _moment(value: str, kind: str) -> str:
-    """Return SQL for the TIMESTAMP, or DATE, that a value is in the policy's time zone."""
-    if kind.startswith("TIMESTAMP"):
-        return moment(value, kind)
-    if kind == "DATE":
-        return value
-    if not is_of(kind, TEXTUAL):
-        return "NULL"
-    plain = _trimmed(value)
-    zoned = f"TRY_CAST(regexp_replace({plain}, ' ([-+Z])', '\\1') AS TIMESTAMPTZ)"
-    return (
-        f"CASE WHEN {like(value, f'{DAY}({TIME})?')} THEN TRY_CAST({plain} AS TIMESTAMP)"
-        f" WHEN {like(value, f'{DAY}{TIME}{ZONE}')} THEN CAST({zoned} AS TIMESTAMP)"
-        f" WHEN lower({plain}) IN ('infinity', '-infinity') THEN CAST({plain} AS TIMESTAMP) END"
-    )
-
-
-def is_of(kind: str, kinds: tuple[str, ...]) -> bool:
-    """Return whether a SQL type, without its parameters, is among some."""
-    return not kind.endswith("]") and kind.split("(")[0].split(" ")[0] in kinds
-
-
-def like(value: str, pattern: str) -> str:
-    """Return SQL for whether a text, without the blanks around it, is of a pattern."""
-    pattern = f"{BLANK}*{pattern}{BLANK}*"
-    return f"regexp_full_match(CAST({value} AS VARCHAR), {text(pattern)})"
-
-
-def _trimmed(value: str) -> str:
-    return f"trim(CAST({value} AS VARCHAR), {BLANKS})"
-
-
-def code(attribute: Attribute, key: str, far: str, null: str, exact: str, cut: str) -> str:
+def code(
+    attribute: Attribute,
+    key: str,
+    far: str,
+    null: str,
+    exact: str,
+    cut: str,
+    dialect: Dialect = DUCKDB,
+) -> str:
     """Return SQL for the code of a value.
 
-    ``far`` is a number that the key does not hold, ``exact`` the code of the equal declared value
-    (or NULL), ``cut`` that of the cell between the cuts.
+    ``far`` is the sign of a number that the key does not hold, ``exact`` the code of the equal
+    declared value (or NULL), ``cut`` that of the cell between the cuts.
     """
     found = f"WHEN {exact} IS NOT NULL THEN {exact}"
     if attribute.edges is not None:
-        kind = key_type(attribute)
+        kind = key_type(attribute, dialect)
         low, high = (literal(attribute.edges[i], kind) for i in (0, -1))
         whole = f" AND {key} = floor({key})" if attribute.type == "integer" else ""
         found = f"WHEN {key} >= {low} AND {key} < {high}{whole} THEN {cut}"
@@ -216,6 +143,14 @@ def code(attribute: Attribute, key: str, far: str, null: str, exact: str, cut: s
         )
     read = f"WHEN coalesce({key} IS NULL AND {far} IS NULL, true) THEN {UNREADABLE}"
     return f"CASE WHEN {null} THEN {NULL} {found}{clamp} {read} ELSE {OUTSIDE} END"
+
+
+def meets(axis: Attribute, rule: str) -> list[int]:
+    """Return the codes of values that an axis's rules meet where they say ``rule``."""
+    # what cannot be clamped, being no value of the type at all, goes the way of NULL
+    outside = axis.nulls if axis.outside == "clamp" else axis.outside
+    rules = (NULL, axis.nulls), (OUTSIDE, outside), (UNREADABLE, outside)
+    return [code for code, says in rules if says == rule]
 
 
 def cuts(attribute: Attribute) -> list[Value]:
@@ -283,27 +218,28 @@ def quanta(measure: Measure) -> tuple[int, int]:
     return places, step * 10 ** (places - exact)
 
 
-def rounded(measure: Measure, exact: str, double: str) -> str:
+def rounded(measure: Measure, exact: str, far: str, dialect: Dialect = DUCKDB) -> str:
     """Return SQL for the quanta of a number, clipped and then rounded; NULL if it is none."""
     (low, high), (places, step) = measure.bounds, quanta(measure)
-    least, most = ends(measure)
+    least, most = ends(measure, dialect)
     # the product fits the DECIMAL only inside the clip
     inside = f"CASE WHEN {exact} > {least} AND {exact} < {most} THEN {exact} END"
-    units = f"CAST(({inside}) * {10**places} AS HUGEINT)"
+    units = f"CAST(({inside}) * {10**places} AS {dialect.whole})"
     if step > 1:
-        units = f"(sign({units}) * ((2 * abs({units}) + {step}) // {2 * step}))"
+        rounded = dialect.quotient(f"(2 * abs({units}) + {step})", f"{2 * step}")
+        units = f"(sign({units}) * {rounded})"
     return (
-        f"CASE WHEN {exact} <= {least} OR {double} < 0 THEN {low}"
-        f" WHEN {exact} >= {most} OR {double} > 0 THEN {high}"
+        f"CASE WHEN {exact} <= {least} OR {far} < 0 THEN {low}"
+        f" WHEN {exact} >= {most} OR {far} > 0 THEN {high}"
         f" WHEN {exact} IS NOT NULL THEN CAST({units} AS BIGINT) END"
     )
 
 
-def ends(measure: Measure) -> tuple[str, str]:
+def ends(measure: Measure, dialect: Dialect = DUCKDB) -> tuple[str, str]:
     """Return a measure's clip as SQL."""
     places, _ = quanta(measure)
     low, high = (
-        f"CAST('{end * 10**places // 1}e-{places}' AS {decimal(*quanta_size(measure))})"
+        f"CAST('{end * 10**places // 1}e-{places}' AS {dialect.decimal(*quanta_size(measure))})"
         for end in (measure.low, measure.high)
     )
     return low, high

@@ -20,13 +20,15 @@ import hashlib
 import hmac
 import io
 import re
-import tempfile
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
 
+from proxy.cube.sources.dialect import DUCKDB, text
+from proxy.cube.sources.source import GROUPS, Source
 from proxy.errors import (
     Error,
     PolicyError,
@@ -36,6 +38,7 @@ from proxy.errors import (
 )
 from proxy.files import full
 from proxy.policy import Policy
+from proxy.sql.source_expressions import expression
 from proxy.sql.source_expressions import identifier as name
 from proxy.sql.source_queries import Table, records, shortest
 
@@ -45,6 +48,7 @@ DELIMITERS = ",;\t|"
 NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
 Undefined = UndefinedTableError | UndefinedColumnError
 DAMAGE = re.compile("CSV|unicode|UTF|zip|[Ff]ile|[Pp]arquet")  # not from error('...')
+TICK, COARSE = 0.05, 2.0  # seconds between times that a file system tells apart, at most
 QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 
 
@@ -57,8 +61,7 @@ def connected(policy: Policy, folder: Path) -> Iterator[duckdb.DuckDBPyConnectio
         PolicyError: the policy's query is not row by row.
     """
     path = policy.source.path
-    if policy.source.engine != "duckdb" or path is None:
-        raise PolicyError(f"engine {policy.source.engine} is not built in", key="source.engine")
+    assert path is not None
     kind = _kind(path)
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": "false",
@@ -135,48 +138,103 @@ def _failed() -> SourceError:
     )
 
 
-def fingerprint(policy: Policy, key: bytes) -> str:
-    """Return the HMAC-SHA-256 of the source, in hex: of a file's bytes, of a table's rows.
+class FileSource(Source):
+    """A file, through a connection that has RECORDS in it."""
 
-    Equal sources have equal fingerprints; the order of a table's rows does not matter.
+    dialect = DUCKDB
+    records = RECORDS
 
-    Raises:
-        SourceError: the source cannot be read.
-    """
-    path = policy.source.path
-    if path is not None and _kind(path) != "database":
-        digest = hmac.new(key, digestmod=hashlib.sha256)
-        with path.open("rb") as file:
-            while block := file.read(2**20):
-                digest.update(block)
-        return digest.hexdigest()
-    with tempfile.TemporaryDirectory() as folder, connected(policy, Path(folder)) as connection:
-        found = connection.execute(
+    def __init__(self, policy: Policy, connection: duckdb.DuckDBPyConnection) -> None:
+        assert policy.source.path is not None
+        self.local = connection
+        self.columns: Mapping[str, str] = columns(connection)
+        self._path = policy.source.path
+        self._seen = _state(self._path)
+
+    def expression(self, text: str) -> str:
+        """Return SQL of the policy in DuckDB's."""
+        return expression(text, self.columns)
+
+    def kind(self, sql: str, key: str) -> str:
+        """Return the type of an expression over records."""
+        with guarded(self._path, key):
+            return columns(self.local, f"SELECT ({sql}) AS e FROM {RECORDS}")["e"]
+
+    def equal(self, key: str, kind: str, values: Sequence[str], name: str) -> tuple[str, str]:
+        """Return a join with a table of the values, and with it the place of the equal one."""
+        table = self._table(name, kind, values)
+        return f"LEFT JOIN {table} ON {name}.v = {key}", f"{name}.code"
+
+    def below(self, key: str, kind: str, values: Sequence[str], name: str) -> tuple[str, str]:
+        """Return a join with a table of the values, and with it the number at or below one."""
+        table = self._table(name, kind, values)
+        return f"ASOF LEFT JOIN {table} ON {key} >= {name}.v", f"coalesce({name}.code + 1, 0)"
+
+    def _table(self, name: str, kind: str, values: Sequence[str]) -> str:
+        """Make a temporary table of values v and their places code: 0, 1, ..."""
+        self.local.execute(
+            f"CREATE TEMP TABLE {name} AS SELECT CAST(unnest(?::VARCHAR[]) AS {kind}) AS v,"
+            f" CAST(unnest(range({len(values)})) AS INTEGER) AS code",
+            [list(values)],
+        )
+        return f"temp.main.{name}"
+
+    def group(self, sql: str, columns: Sequence[str]) -> None:
+        """Make GROUPS of a query."""
+        self.local.execute(f"CREATE TEMP TABLE {GROUPS.rpartition('.')[2]} AS {sql}")
+
+    def progress(self) -> float:
+        """Return how much is done of what runs."""
+        return self.local.query_progress() / 100
+
+    def interrupt(self) -> None:
+        """Stop what runs."""
+        self.local.interrupt()
+
+    def fingerprint(self, key: bytes) -> str:
+        """Return the HMAC of a file's bytes, or of a table's rows, whose order does not matter."""
+        if _kind(self._path) != "database":
+            digest = hmac.new(key, digestmod=hashlib.sha256)
+            with self._path.open("rb") as file:
+                while block := file.read(2**20):
+                    digest.update(block)
+            return digest.hexdigest()
+        found = self.local.execute(
             "SELECT count(*), sum(md5_number_lower(r)), bit_xor(md5_number_upper(r))"
             f" FROM (SELECT CAST(t AS VARCHAR) AS r FROM {RECORDS} AS t)"
         ).fetchone()
-        names = sorted(columns(connection).items())
-    return hmac.new(key, repr((names, found)).encode(), hashlib.sha256).hexdigest()
+        names = sorted(self.columns.items())
+        return hmac.new(key, repr((names, found)).encode(), hashlib.sha256).hexdigest()
 
-
-def recipe(policy: Policy) -> str:
-    """Return the SHA-256 of how records are read, in hex: the SQL, views taken apart, and types.
-
-    Raises:
-        SourceError: the source cannot be read.
-    """
-    with tempfile.TemporaryDirectory() as folder, connected(policy, Path(folder)) as connection:
-        sql = connection.execute(
+    def recipe(self) -> str:
+        """Return the SHA-256 of the SQL of RECORDS, and of its types."""
+        sql = self.local.execute(
             "SELECT sql FROM duckdb_views() WHERE NOT internal AND temporary"
             f" AND view_name = {text(RECORDS.strip(chr(34)))}"
         ).fetchone()
-        found = sql, sorted(columns(connection).items())
-    return hashlib.sha256(repr(found).encode()).hexdigest()
+        found = sql, sorted(self.columns.items())
+        return hashlib.sha256(repr(found).encode()).hexdigest()
+
+    def headers(self) -> tuple[str, ...]:
+        """Return what was made of the names in a CSV file's first line."""
+        return headers(self._path)
+
+    def require_unchanged(self) -> None:
+        """Refuse a file that was written to since it was opened."""
+        if _state(self._path) != self._seen:
+            raise SourceError(
+                "the source changed while it was read; nothing was changed", hint="do it again"
+            )
 
 
-def text(value: str) -> str:
-    """Return a string as an SQL literal."""
-    return "'" + value.replace("'", "''") + "'"
+def _state(path: Path) -> tuple[int, ...]:
+    """Return what changes whenever a file is written to, from now on."""
+    while True:
+        found = path.stat()
+        tick = COARSE if found.st_ctime_ns % 10**9 == 0 else TICK
+        if not 0 <= (left := found.st_ctime + tick - time.time()) <= tick:
+            return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        time.sleep(left)  # a write in the same tick would leave the time as it is
 
 
 def _kind(path: Path) -> str:
@@ -209,10 +267,9 @@ def _reader(path: Path, kind: str) -> str:
     )
 
 
-def headers(policy: Policy) -> tuple[str, ...]:
+def headers(path: Path) -> tuple[str, ...]:
     """Return what was made of the names in a CSV file's first line, where that needs a word."""
-    path = policy.source.path
-    if path is None or not (kind := _kind(path)).startswith("csv"):
+    if not (kind := _kind(path)).startswith("csv"):
         return ()
     said = []
     _, written, named = _header(path, kind)
@@ -329,11 +386,11 @@ def _tables(connection: duckdb.DuckDBPyConnection, views: bool) -> dict[str, Tab
 
 def _strange(connection: duckdb.DuckDBPyConnection, table: str) -> str | None:
     """Return what makes a table's values or their equality other than they seem."""
-    for schema, known, text in connection.execute(
+    for schema, known, sql in connection.execute(
         "SELECT schema_name, table_name, sql FROM duckdb_tables() WHERE database_name = 'src'"
     ).fetchall():
         if table == f"src.{name(schema)}.{name(known)}":
-            bare = QUOTED.sub("", text).upper()
+            bare = QUOTED.sub("", sql).upper()
             if "GENERATED ALWAYS" in bare:
                 return "generated columns, which may be random or read the clock"
             if re.search(r"\bCOLLATE\b", bare):

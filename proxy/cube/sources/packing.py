@@ -3,7 +3,7 @@
 A word is kept, grouped and sorted faster than a column for each axis.  Each axis has a field of it,
 the first axis the most significant one, with the code in two's complement: so words of cells are
 in order as their codes are, and the highest bit of a field says that a rule was met there.
-Columns: w0, w1, ...
+Columns: w0, w1, ...; of other small numbers, which have no sign, another letter.
 """
 
 from __future__ import annotations
@@ -22,14 +22,20 @@ class Packing:
     """Where the codes of each axis are: (word, shift, bits)."""
 
     fields: tuple[tuple[int, int, int], ...]
+    letter: str = "w"  # of the columns
 
     @classmethod
     def of(cls, axes: Sequence[Attribute]) -> Packing:
         """Return the packing of some axes, in their order."""
+        lowest = [1 + CLAMPED - (len(a.values) if a.outside == "clamp" else 0) for a in axes]
+        sizes = [max(a.size - 1, ~low).bit_length() for a, low in zip(axes, lowest, strict=True)]
+        return cls.of_bits([size + 1 for size in sizes])
+
+    @classmethod
+    def of_bits(cls, sizes: Sequence[int], letter: str = "w") -> Packing:
+        """Return the packing of fields of so many bits."""
         words: list[list[int]] = []
-        for axis in axes:
-            lowest = 1 + CLAMPED - (len(axis.values) if axis.outside == "clamp" else 0)
-            bits = max(axis.size - 1, ~lowest).bit_length() + 1
+        for bits in sizes:
             if not words or sum(words[-1]) + bits > WORD:
                 words.append([])
             words[-1].append(bits)
@@ -38,20 +44,23 @@ class Packing:
                 (w, sum(word[i + 1 :]), bits)
                 for w, word in enumerate(words)
                 for i, bits in enumerate(word)
-            )
+            ),
+            letter,
         )
 
     @property
     def names(self) -> list[str]:
         """The columns of the words."""
-        return [f"w{w}" for w in range(self.fields[-1][0] + 1)]
+        return [f"{self.letter}{w}" for w in range(self.fields[-1][0] + 1)]
 
     def words(self, codes: Sequence[str]) -> list[str]:
         """Return SQL for the words, of that for the codes."""
         parts: list[list[str]] = [[] for _ in self.names]
         for code, (w, shift, bits) in zip(codes, self.fields, strict=True):
             parts[w].append(f"(CAST({code} AS BIGINT) & {2**bits - 1}) * {2**shift}")
-        return [f"{' + '.join(each)} AS w{w}" for w, each in enumerate(parts)]
+        return [
+            f"{' + '.join(each)} AS {name}" for each, name in zip(parts, self.names, strict=True)
+        ]
 
     def code(self, i: int) -> str:
         """Return SQL for the code of an axis."""
@@ -61,7 +70,7 @@ class Packing:
     def cell(self, i: int) -> str:
         """Return SQL for the code of an axis where no rule is met."""
         w, shift, bits = self.fields[i]
-        return f"((w{w} >> {shift}) & {2**bits - 1})"
+        return f"(({self.letter}{w} >> {shift}) & {2**bits - 1})"
 
     def met(self) -> str:
         """Return the SQL condition that a rule is met on some axis."""

@@ -1,0 +1,286 @@
+"""Records of a PostgreSQL database, grouped where they live.
+
+One read-only transaction at one moment (REPEATABLE READ) sees all; of its rows only groups cross
+the wire, streamed to a file.  The catalogs are asked for names and types of columns, and for the
+SQL of views.  Nothing of the database but pg_catalog is looked up by its bare name, so that no
+function of anybody's takes the place of PostgreSQL's own.
+
+How to connect is libpq's to find out (``dsn`` of the policy: host, dbname, service, ...); passwords
+come from the environment, a password file or a service file.  Invariant: no message has a value in
+it; those of a failed connection are libpq's, which knows none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import duckdb
+import psycopg
+from psycopg import errors
+
+from proxy.cube.sources.dialect import text
+from proxy.cube.sources.duckdb import fault, guarded, translated
+from proxy.cube.sources.postgres_sql import OLDEST, PostgresDialect
+from proxy.cube.sources.source import GROUPS, Source
+from proxy.errors import Error, PolicyError, SourceError
+from proxy.files import full
+from proxy.policy import Policy
+from proxy.sql.source_expressions import expression, identifier
+from proxy.sql.source_queries import Table, records
+
+HOME = "public"  # whose tables need no schema before their names
+KINDS = {
+    **{"int2": "SMALLINT", "int4": "INTEGER", "int8": "BIGINT", "numeric": "DECIMAL"},
+    **{"float4": "FLOAT", "float8": "DOUBLE", "bool": "BOOLEAN", "uuid": "UUID", "date": "DATE"},
+    **dict.fromkeys(("text", "varchar", "bpchar", "name", "citext"), "VARCHAR"),
+    **{"time": "TIME", "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMP WITH TIME ZONE"},
+}
+SETTINGS = {
+    "search_path": "pg_catalog",
+    "DateStyle": "ISO, YMD",
+    "IntervalStyle": "postgres",
+    "extra_float_digits": "1",
+    "standard_conforming_strings": "on",
+    "row_security": "off",  # rows that are held back would be missed without a word
+    "statement_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "client_encoding": "UTF8",
+}
+TABLES = """
+    SELECT n.nspname, c.relname, CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p', 'f', 'v')
+      AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%'
+    ORDER BY 1, 2
+"""
+COLUMNS = """
+    SELECT n.nspname, c.relname, a.attname, a.atttypid
+    FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
+    JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p', 'f')
+      AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%'
+    ORDER BY 1, 2, a.attnum
+"""
+TYPES = """
+    WITH RECURSIVE base(oid, id, typname, typtype, typbasetype) AS (
+        SELECT oid, oid, typname, typtype, typbasetype FROM pg_type
+        UNION ALL
+        SELECT base.oid, t.oid, t.typname, t.typtype, t.typbasetype
+        FROM base JOIN pg_type AS t ON t.oid = base.typbasetype WHERE base.typtype = 'd')
+    SELECT oid::bigint, typname::text, typtype::text FROM base WHERE typtype <> 'd'
+"""
+Tables = dict[tuple[str, str], Table]
+
+
+@contextlib.contextmanager
+def reading(policy: Policy, folder: Path) -> Iterator[PostgresSource]:
+    """Open the source of a policy, in one transaction.
+
+    Raises:
+        SourceError: the database cannot be reached, or the table is missing.
+        PolicyError: the policy's query is not row by row.
+    """
+    file = folder / "groups.csv"
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "temp_directory": str(folder / "spill"),
+        "preserve_insertion_order": "false",
+    }
+    with (
+        guarded(file, folder=folder),
+        contextlib.closing(duckdb.connect(str(folder / "cells.duckdb"), config=config)) as local,
+        _connected(policy) as remote,
+    ):
+        local.execute(f"SET allowed_paths = [{text(str(file))}]")
+        local.execute("SET enable_external_access = false")
+        local.execute("SET lock_configuration = true")
+        with _guarded("source"):
+            yield PostgresSource(policy, local, remote, file)
+
+
+@contextlib.contextmanager
+def _connected(policy: Policy) -> Iterator[psycopg.Connection]:
+    """Connect, and begin the transaction."""
+    try:
+        remote = psycopg.connect(policy.source.dsn or "", application_name="privacy-proxy")
+    except psycopg.Error as error:
+        said = str(error).strip().splitlines() or ["no reason is given"]
+        raise SourceError(
+            f"the database of the source cannot be reached: {said[-1].strip()}",
+            hint="see source.dsn in the policy; a password comes from PGPASSWORD, PGPASSFILE or "
+            "a service file",
+        ) from None
+    with contextlib.closing(remote):
+        if remote.info.server_version < OLDEST * 10_000:
+            raise SourceError(
+                f"the database of the source is PostgreSQL {remote.info.server_version // 10_000}; "
+                f"{OLDEST} or later is needed"
+            )
+        remote.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        remote.read_only = True
+        with _guarded("source"):
+            for name, value in SETTINGS.items():
+                remote.execute(f"SET LOCAL {name} = {text(value)}".encode())
+        try:
+            remote.execute(f"SET LOCAL TimeZone = {text(policy.timezone)}".encode())
+        except psycopg.Error:
+            message = "the database of the source does not know this time zone"
+            raise fault(policy, "timezone", message) from None
+        yield remote
+
+
+@contextlib.contextmanager
+def _guarded(key: str) -> Iterator[None]:
+    """Turn the database's errors into ours, without their text, which may hold data."""
+    try:
+        yield
+    except Error:
+        raise
+    except (errors.UndefinedFunction, errors.DatatypeMismatch, errors.AmbiguousFunction):
+        raise PolicyError(
+            "the SQL does not fit the types of the source's columns", key=key,
+            hint="write a CAST, as PostgreSQL asks for it",
+        ) from None  # fmt: skip
+    except errors.InsufficientPrivilege as error:
+        rows = "row-level" in str(error)
+        raise SourceError(
+            "row-level security holds back rows of the source from the proxy's role"
+            if rows
+            else "the proxy's role may not read the source",
+            hint="give it a role that may read all rows: BYPASSRLS"
+            if rows
+            else "GRANT USAGE ON SCHEMA, and SELECT ON the tables, to it",
+        ) from None
+    except psycopg.DataError:
+        raise SourceError(
+            "an expression of the policy fails on some record",
+            hint="use TRY_CAST for what may not convert; NULL then follows the nulls rule",
+        ) from None
+    except (errors.DiskFull, errors.OutOfMemory, errors.ConfigurationLimitExceeded):
+        raise SourceError("the database of the source has no room to group its records") from None
+    except psycopg.Error as error:
+        state = f" (SQLSTATE {error.sqlstate})" if error.sqlstate else ""
+        raise SourceError(
+            f"the database of the source ended the query{state}: it cannot be read to its end",
+            hint="nothing was changed; do it again when the database is well",
+        ) from None
+
+
+class PostgresSource(Source):
+    """A table, view or query of PostgreSQL, in a transaction."""
+
+    dialect: PostgresDialect
+
+    def __init__(
+        self,
+        policy: Policy,
+        local: duckdb.DuckDBPyConnection,
+        remote: psycopg.Connection,
+        file: Path,
+    ) -> None:
+        self.local = local
+        self._remote = remote
+        self.dialect = PostgresDialect(remote.info.server_version // 10_000)
+        self._file = file  # where groups come to
+        self._types = {
+            oid: KINDS.get(name, "ENUM" if sort == "e" else "OTHER")
+            for oid, name, sort in remote.execute(TYPES).fetchall()
+        }
+        source, unit = policy.source, policy.privacy.unit.column
+        with translated(policy, "source" if source.query is None else "source.query"):
+            rows, _ = records(
+                self._tables(views=unit is not None), unit,
+                query=source.query, table=source.table or "", native=self.dialect,
+            )  # fmt: skip
+        self.records = f"({rows})"
+        self.columns: Mapping[str, str] = self._kinds(rows)
+
+    def expression(self, text: str) -> str:
+        """Return SQL of the policy in PostgreSQL's, checked."""
+        return expression(text, self.columns, self.dialect)
+
+    def kind(self, sql: str, key: str) -> str:
+        """Return the type of an expression over records."""
+        with _guarded(key), self._remote.transaction(force_rollback=True):
+            return self._kinds(f"SELECT ({sql}) AS e FROM {self.records} AS a_record")["e"]
+
+    def equal(self, key: str, kind: str, values: Sequence[str], name: str) -> tuple[str, str]:
+        """Return a join with the values, and with it the place of the equal one."""
+        value = self.dialect.compared("u.v", kind)
+        rows = (
+            f"SELECT {value} AS v, CAST(u.n - 1 AS integer) AS code"
+            f" FROM unnest({_array(values)}) WITH ORDINALITY AS u(v, n)"
+        )
+        return f"LEFT JOIN ({rows}) AS {name} ON {name}.v = {key}", f"{name}.code"
+
+    def below(self, key: str, kind: str, values: Sequence[str], name: str) -> tuple[str, str]:
+        """Return the number of values at or below one, which needs no join."""
+        base = kind.partition("(")[0]
+        count = f"width_bucket(CAST({key} AS {base}), CAST({_array(values)} AS {base}[]))"
+        return "", f"CASE WHEN {key} IS NOT NULL THEN {count} END"
+
+    def group(self, sql: str, columns: Sequence[str]) -> None:
+        """Stream the groups to a file, and make GROUPS of it."""
+        out = f"COPY ({sql}) TO STDOUT (FORMAT csv)".encode()
+        try:
+            with (
+                _guarded("source"),
+                self._remote.cursor().copy(out) as copy,
+                self._file.open("xb") as file,
+            ):
+                for block in copy:
+                    file.write(block)
+        except OSError as error:
+            raise full(self._file.parent.parent, str(error)) or error from None
+        kinds = ", ".join(f"'{c}': '{'HUGEINT' if c[0] == 's' else 'BIGINT'}'" for c in columns)
+        self.local.execute(
+            f"CREATE TEMP TABLE {GROUPS.rpartition('.')[2]} AS FROM read_csv("
+            f"{text(str(self._file))}, auto_detect = false, header = false, delim = ',',"
+            f" columns = {{{kinds}}})"
+        )
+        self._file.unlink()
+
+    def progress(self) -> float:
+        """Return how much is done of what runs; PostgreSQL does not say."""
+        return 0.0
+
+    def interrupt(self) -> None:
+        """Stop what runs."""
+        with contextlib.suppress(psycopg.Error):
+            self._remote.cancel_safe(timeout=5)
+        self.local.interrupt()
+
+    def fingerprint(self, key: bytes) -> None:
+        """Return None: rows that live on have the fingerprint of their groups."""
+
+    def recipe(self) -> str:
+        """Return the SHA-256 of the records' SQL and types."""
+        found = self.records, sorted(self.columns.items())
+        return hashlib.sha256(repr(found).encode()).hexdigest()
+
+    def _kinds(self, sql: str) -> dict[str, str]:
+        """Return the columns of a query, and their types."""
+        cursor = self._remote.execute(f"SELECT * FROM ({sql}) AS q LIMIT 0".encode())
+        return {c.name: self._types.get(c.type_code, "OTHER") for c in cursor.description or ()}
+
+    def _tables(self, views: bool) -> dict[str, Table]:
+        """Return the source's tables by name: table (if in HOME) and schema.table."""
+        columns: dict[tuple[str, str], dict[str, str]] = {}
+        for schema, table, column, oid in self._remote.execute(COLUMNS).fetchall():
+            columns.setdefault((schema, table), {})[column] = self._types.get(oid, "OTHER")
+        found: Tables = {}
+        for schema, table, view in self._remote.execute(TABLES).fetchall():
+            if view is None or views:
+                sql = f"{identifier(schema)}.{identifier(table)}"
+                found[schema, table] = Table(sql, columns.get((schema, table), {}), view)
+        home = {table: made for (schema, table), made in found.items() if schema == HOME}
+        return home | {f"{s}.{t}": made for (s, t), made in found.items()}
+
+
+def _array(values: Sequence[str]) -> str:
+    """Return texts as an array."""
+    return f"CAST(ARRAY[{', '.join(map(text, values))}] AS text[])"

@@ -1,0 +1,115 @@
+"""A source: where records live, and where they are grouped.
+
+Of a source only groups are read: how many records are of the same codes, and what their measures
+sum to.  They become the table GROUPS of a DuckDB of the proxy's own, ``local``, whose database is
+the cube to be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import duckdb
+
+from proxy.cube.sources.dialect import Dialect
+from proxy.errors import PolicyError
+from proxy.policy import Policy
+
+GROUPS = "temp.main.groups"
+
+
+class Source(ABC):
+    """A source that is open."""
+
+    dialect: Dialect
+    local: duckdb.DuckDBPyConnection
+    records: str  # what follows FROM
+    columns: Mapping[str, str]  # of the records, with their types in DuckDB's words
+
+    @abstractmethod
+    def expression(self, text: str) -> str:
+        """Return SQL of the policy in the source's own, checked.
+
+        Raises:
+            Error: it is not a value of one record.
+        """
+
+    @abstractmethod
+    def kind(self, sql: str, key: str) -> str:
+        """Return the type of an expression over records, in DuckDB's words.
+
+        Raises:
+            PolicyError: it does not fit its columns.
+        """
+
+    @abstractmethod
+    def equal(self, key: str, kind: str, values: Sequence[str], name: str) -> tuple[str, str]:
+        """Return a join, and with it the place of the value that is equal; NULL if none is.
+
+        The values are written as text; ``name`` is free to be that of a relation.
+        """
+
+    @abstractmethod
+    def below(self, key: str, kind: str, values: Sequence[str], name: str) -> tuple[str, str]:
+        """Return a join, and with it the number of values at or below one; they ascend."""
+
+    @abstractmethod
+    def group(self, sql: str, columns: Sequence[str]) -> None:
+        """Make GROUPS of a query whose columns are whole numbers: no one knows of which records.
+
+        Raises:
+            SourceError: the source cannot be read to its end.
+        """
+
+    @abstractmethod
+    def progress(self) -> float:
+        """Return how much is done of what runs: 0 to 1."""
+
+    @abstractmethod
+    def interrupt(self) -> None:
+        """Stop what runs."""
+
+    @abstractmethod
+    def fingerprint(self, key: bytes) -> str | None:
+        """Return the HMAC-SHA-256 of the source, in hex; None where its groups say as much."""
+
+    @abstractmethod
+    def recipe(self) -> str:
+        """Return the SHA-256 of how records are read, in hex: the SQL, views taken apart, types."""
+
+    def headers(self) -> tuple[str, ...]:
+        """Return what was made of the names of columns, where that needs a word."""
+        return ()
+
+    def require_unchanged(self) -> None:  # noqa: B027  # where all is read at one moment, it is
+        """Refuse a source that changed while it was read.
+
+        Raises:
+            SourceError: it did.
+        """
+
+
+@contextlib.contextmanager
+def opened(policy: Policy, folder: Path) -> Iterator[Source]:
+    """Open the source of a policy; ``folder`` is for what is made of it.
+
+    Raises:
+        SourceError: it, or its table, is missing, unreadable or malformed.
+        PolicyError: the policy's query is not row by row.
+    """
+    match policy.source.engine:
+        case "duckdb":
+            from proxy.cube.sources.duckdb import FileSource, connected
+
+            with connected(policy, folder) as connection:
+                yield FileSource(policy, connection)
+        case "postgres":
+            from proxy.cube.sources.postgres import reading
+
+            with reading(policy, folder) as source:
+                yield source
+        case engine:
+            raise PolicyError(f"engine {engine} is not built in", key="source.engine")
