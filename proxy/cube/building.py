@@ -265,22 +265,26 @@ class _Work:
             if measure.nullable:
                 has = f"{self.layout.met(k)} < {UNREADABLE}"
                 sums.append(f"CASE WHEN {has} THEN n ELSE 0 END AS p{k}")
-        rows = (
-            f"SELECT {words}, {', '.join(sums)} FROM {GROUPS} WHERE {kept} AND NOT {met}"
-            f" UNION ALL SELECT {', '.join([*final, *sums])} FROM {GROUPS} WHERE {kept} AND {met}"
-        )
         codes = [
             f"CAST({self.codes.cell(i)} AS {_unsigned(axis.size)}) AS c{i}"
             for i, axis in enumerate(self.axes)
         ]
-        totals = []
-        for named in (each.rpartition(" ")[2] for each in sums):
-            kind = "HUGEINT" if named[0] == "s" else "BIGINT"
-            totals.append(f"CAST(sum({named}) AS {kind}) AS {named}")
+        marked = " OR ".join([met, *(f"{word} <> 0" for word in self.layout.marks.names)])
+        rows = f"SELECT {words}, {', '.join(sums)} FROM {GROUPS}"
+        if self._one(f"SELECT count(*) FROM {GROUPS} WHERE {marked}") != (0,):
+            totals = [f"sum({each}) AS {each}" for each in (s.rpartition(" ")[2] for s in sums)]
+            rows = (
+                f"SELECT {', '.join([words, *totals])} FROM ({rows} WHERE {kept} AND NOT {met}"
+                f" UNION ALL SELECT {', '.join([*final, *sums])} FROM {GROUPS}"
+                f" WHERE {kept} AND {met}) GROUP BY {words}"
+            )
+        wide = ", ".join(
+            f"CAST({each} AS {'HUGEINT' if each[0] == 's' else 'BIGINT'}) AS {each}"
+            for each in (s.rpartition(" ")[2] for s in sums)
+        )
         sql = (
-            f"CREATE TABLE cells.main.cells AS SELECT {', '.join(codes)}, * EXCLUDE ({words})"
-            f" FROM (SELECT {', '.join([words, *totals])} FROM ({rows}) GROUP BY {words}"
-            f" ORDER BY {words})"
+            f"CREATE TABLE cells.main.cells AS SELECT {', '.join(codes)}, {wide}"
+            f" FROM ({rows} ORDER BY {words})"
         )
         self._run(lambda: self.connection.execute(sql), 0.8, 0.98)
         meta = {

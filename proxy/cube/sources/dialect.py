@@ -57,16 +57,27 @@ class Dialect:
     def number(self, value: str, kind: str, digits: int, places: int) -> str:
         """Return a number of so many digits, to so many decimals; NULL if larger or none."""
         if kind == "BOOLEAN":
-            value = f"CAST({value} AS TINYINT)"
-        elif kind in REAL:
+            return f"TRY_CAST(CAST({value} AS TINYINT) AS {self.decimal(digits, places)})"
+        given = value
+        if kind in REAL:
             value = f"CAST({value} AS VARCHAR)"
         elif is_of(kind, TEXTUAL):
             value = f"CASE WHEN {self.like(value, DIGIT)} THEN {self.trimmed(value)} END"
         elif not is_of(kind, NUMERIC):
-            value = "NULL"
-        if not is_of(kind, NUMERIC) or kind in REAL:  # text is read right with room to spare only
-            value = f"TRY_CAST({value} AS {self.decimal(DIGITS, places)})"
-        return f"TRY_CAST({value} AS {self.decimal(digits, places)})"
+            return f"CAST(NULL AS {self.decimal(digits, places)})"
+        narrow = self.decimal(digits, places)
+        if is_of(kind, NUMERIC) and kind not in REAL:
+            return f"TRY_CAST({value} AS {narrow})"
+        # text is read right with room to spare only, which takes ten times as long
+        wide = f"TRY_CAST(TRY_CAST({value} AS {self.decimal(DIGITS, places)}) AS {narrow})"
+        short = f"length({value}) < {FAST - 1} AND NOT contains(lower({value}), 'e')"
+        read = f"CASE WHEN {short} THEN TRY_CAST({value} AS {narrow}) ELSE {wide} END"
+        if kind != "DOUBLE":
+            return read
+        # far from a tie, and of so many digits, it does not matter which decimal denotes it
+        units = f"({given} * 1e{places})"
+        plain = f"abs({units}) < 1e12 AND abs(abs({units} - round({units})) - 0.5) > 1e-3"
+        return f"CASE WHEN {plain} THEN TRY_CAST({given} AS {narrow}) ELSE {read} END"
 
     def far(self, value: str, kind: str, exact: str) -> str:
         """Return the sign of a number that ``exact`` does not hold; NULL of what is none."""
