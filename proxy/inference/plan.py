@@ -25,6 +25,7 @@ from proxy.inference.estimator import Cancellation, Estimator, never_cancel
 from proxy.inference.family import MAX_ROWS_INFERRED, Family
 from proxy.inference.geometric import GeometricSum
 from proxy.inference.geometric import look_ahead as together
+from proxy.inference.geometric import look_at as near
 from proxy.inference.history import History
 from proxy.inference.query import LinearQuery
 
@@ -94,14 +95,18 @@ def _half_width(law: GeometricSum, confidence: float) -> float:
 
 def meets(estimator: Estimator, half_width: Fraction, delta: float) -> bool:
     """Return whether P(|θ - θ̂| ≤ half_width) ≥ 1 - delta is certain."""
+    room = _room(estimator, half_width)
+    evaluated = _meets if _short(estimator) else GeometricSum.meets
+    return room is not None and evaluated(law(estimator), room, 1 - delta)
+
+
+def _room(estimator: Estimator, half_width: Fraction) -> float | None:
+    """Return what of a half-width is left for the noise, in units; None where it is too little."""
     exact = half_width / estimator.unit
     within = float(exact)
     if within > exact:
         within = math.nextafter(within, 0.0)
-    if estimator.slack > 1e-6 * within:
-        return False
-    evaluated = _meets if _short(estimator) else GeometricSum.meets
-    return evaluated(law(estimator), within - estimator.slack, 1 - delta)
+    return None if estimator.slack > 1e-6 * within else within - estimator.slack
 
 
 def best(
@@ -136,6 +141,11 @@ def estimators(
         return list(_first_enough(history, target, cancellation))
     rows = family.queries()
     history.prepare(family, rows, cancellation)
+    if len(rows) > 1:
+        known = [history.estimators(row, cancellation) for row in rows]
+        first = [min(each, key=lambda one: one.variance) for each in known if each]
+        rooms = {law(each): _room(each, half_width) for each in first if _short(each)}
+        near({each: room for each, room in rooms.items() if room is not None}, 1 - delta)
     return [best(history, row, half_width, delta, cancellation) for row in rows]
 
 
@@ -256,30 +266,31 @@ def _top_up_rate(
     if not known:
         return single_row_rate
     start = min(known, key=lambda estimator: estimator.variance)
+    room = _room(start, target.half_width)
+    if room is None:
+        return single_row_rate
     low, high = 0.0, single_row_rate
+    evaluated = _meets if _short(start) else GeometricSum.meets
     for _ in range(14):
         middle = (low + high) / 2
-        if meets(combined(start, middle, grid), target.half_width, target.delta):
+        if evaluated(topped_up(start, middle, grid), room, 1 - target.delta):
             high = middle
         else:
             low = middle
     return high
 
 
-def combined(estimator: Estimator, rate: float, grid: Fraction) -> Estimator:
-    """Return the best mixture of an estimator and a new answer, on ``grid``, to the query itself.
-
-    The new row is numbered -1; it serves to evaluate the law only.
+def topped_up(estimator: Estimator, rate: float, grid: Fraction) -> GeometricSum:
+    """Return the law of the best mixture of an estimator and a new answer, on ``grid``, to the
+    query itself, in units of the estimator.
     """
     own = 2 * (float(grid) / (2 * math.sinh(min(rate, 500.0) / 2))) ** 2
     share = estimator.variance / (estimator.variance + own)  # of the new row
-    return Estimator(
-        estimator.unit,
-        np.append(estimator.rows, -1),
-        np.append(estimator.coefficients * (1 - share), float(grid / estimator.unit) * share),
-        np.append(estimator.rates, rate),
-        estimator.slack,
-    )
+    mixture = _mixture if _short(estimator) else GeometricSum.mixed
+    return mixture(law(estimator), 1 - share, float(grid / estimator.unit) * share, rate)
+
+
+_mixture = lru_cache(maxsize=4096)(GeometricSum.mixed)
 
 
 def look_ahead(estimators: Sequence[Estimator], delta: float) -> None:
