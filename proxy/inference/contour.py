@@ -139,7 +139,8 @@ class Moment:
         it is for p₁ = p₂: of that, the root is known.
         """
         rest, p2 = self.p1 - self.p2, self.p2
-        near = np.minimum(t, FAR * p2)  # beyond it, a root is too near to 1, and another s serves
+        # beyond it, a root is too near to 1, and another s serves
+        near = min(float(t), FAR * p2) if isinstance(t, float) else np.minimum(t, FAR * p2)
         s = near / (p2 + (p2 * p2 + near * near) ** 0.5)
         for _ in range(NEWTON):
             below = 1 - s * s
