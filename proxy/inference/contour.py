@@ -82,7 +82,7 @@ class Contour:
         away = np.repeat(away, count, axis=-2)
         away[..., 0, :] = np.exp(_along(-first) * self.nodes)
         away = np.cumprod(away, axis=-2)
-        return away, 1 / away
+        return away, np.asarray(1 / away)
 
     def around(self, t: Number, shifts: tuple[Complex, Complex]) -> tuple[Vector, ...]:
         """P(X > t − s), P(X > t) and P(X > t + s) for every shift s [count]."""
@@ -270,11 +270,11 @@ def repeated(values: Vector, counts: Vector | None) -> Vector:
 
 def _powers(factors: Complex, counts: Vector) -> Complex:
     """Π factors^counts [k], of [m, k] and whole counts [m], by squaring."""
-    counts, product = counts.astype(np.int64), np.ones_like(factors[0])
-    for bit in reversed(range(int(counts.max()).bit_length())):
+    whole, product = counts.astype(np.int64), np.ones_like(factors[0])
+    for bit in reversed(range(int(whole.max()).bit_length())):
         product *= product
-        product *= np.multiply.reduce(factors[(counts >> bit & 1).astype(bool)], axis=0)
-    return product
+        product *= np.multiply.reduce(factors[whole & 1 << bit != 0], axis=0)
+    return np.asarray(product)
 
 
 def _most(values: Number) -> float:

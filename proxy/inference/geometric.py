@@ -441,7 +441,7 @@ def _build(levels: Mapping[GeometricSum, float]) -> None:
 
 def _distinct(rows: Vector) -> Vector:
     """The different rows |a|, w, g, the widest term first, and how often each occurs [4, k]."""
-    rows = rows[:, np.lexsort((rows[2], rows[0], rows[1] / rows[0]))]
+    rows = rows[:, np.lexsort((rows[2], rows[0], -rows[0] / rows[1]))]
     new = np.ones(rows.shape[1], dtype=bool)
     new[1:] = (rows[:3, 1:] != rows[:3, :-1]).any(axis=0)
     found = rows[:, new]
