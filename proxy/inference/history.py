@@ -220,6 +220,7 @@ class History:
     def replace(self, block: MeasuredFamily, scale: float, answers: Sequence[int]) -> None:
         """Give a block a new scale and answers: a refinement."""
         block.scale = scale
+        self.together.weigh(block)
         self.good_enough.clear()
         self._forget()
         for number in block.rows:

@@ -270,24 +270,26 @@ def _top_up_rate(
     if room is None:
         return single_row_rate
     low, high = 0.0, single_row_rate
-    evaluated = _meets if _short(start) else GeometricSum.meets
+    alone, evaluated = law(start), _meets if _short(start) else GeometricSum.meets
     for _ in range(14):
         middle = (low + high) / 2
-        if evaluated(topped_up(start, middle, grid), room, 1 - target.delta):
+        if evaluated(topped_up(start, alone, middle, grid), room, 1 - target.delta):
             high = middle
         else:
             low = middle
     return high
 
 
-def topped_up(estimator: Estimator, rate: float, grid: Fraction) -> GeometricSum:
-    """Return the law of the best mixture of an estimator and a new answer, on ``grid``, to the
-    query itself, in units of the estimator.
+def topped_up(
+    estimator: Estimator, alone: GeometricSum, rate: float, grid: Fraction
+) -> GeometricSum:
+    """Return the law of the best mixture of an estimator, of a law ``alone``, and a new answer, on
+    ``grid``, to the query itself, in units of the estimator.
     """
     own = 2 * (float(grid) / (2 * math.sinh(min(rate, 500.0) / 2))) ** 2
     share = estimator.variance / (estimator.variance + own)  # of the new row
     mixture = _mixture if _short(estimator) else GeometricSum.mixed
-    return mixture(law(estimator), 1 - share, float(grid / estimator.unit) * share, rate)
+    return mixture(alone, 1 - share, float(grid / estimator.unit) * share, rate)
 
 
 _mixture = lru_cache(maxsize=4096)(GeometricSum.mixed)
