@@ -25,7 +25,7 @@ a sum of noises; Inusah & Kozubowski 2006 for the discrete Laplace law.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -413,30 +413,12 @@ def look_ahead(laws: Sequence[GeometricSum], confidence: float) -> None:
         for law, near in zip(chunk, nears, strict=True):
             law._built["near", confidence] = near
         least = [(law, near * (1 - NEAR)) for law, near in zip(chunk, nears, strict=True)]
-        _build({law: law._bounds.level(t) for law, t in least if law._bounds.smooth(t)})
-
-
-def look_at(points: Mapping[GeometricSum, float], confidence: float) -> None:
-    """Work out at once what is needed to say whether laws meet a confidence, each at its point."""
-    levels: dict[GeometricSum, float] = {}
-    for law, t in points.items():
-        if law.size > 1 and 0 < t < math.inf and law._bounds.smooth(t):
-            lower, upper = law._bounds.crude(t)
-            level = law._bounds.level(t)
-            if lower < confidence <= upper and ("contour", level) not in law._built:
-                levels[law] = level
-    items = list(levels.items())
-    for first in range(0, len(items), LAWS):
-        _build(dict(items[first : first + LAWS]))
-
-
-def _build(levels: Mapping[GeometricSum, float]) -> None:
-    """Work out the contours of laws at steps of their ladders."""
-    if levels:
-        moment = Moment.beside([law.continuous.moment for law in levels])
-        contours = moment.contour(rung(np.array([*levels.values()]))).apart()
-        for (law, level), contour in zip(levels.items(), contours, strict=True):
-            law._built["contour", level] = contour
+        levels = {law: law._bounds.level(t) for law, t in least if law._bounds.smooth(t)}
+        if levels:
+            moment = Moment.beside([law.continuous.moment for law in levels])
+            contours = moment.contour(rung(np.array([*levels.values()]))).apart()
+            for (law, level), contour in zip(levels.items(), contours, strict=True):
+                law._built["contour", level] = contour
 
 
 def _distinct(rows: Vector) -> Vector:

@@ -25,7 +25,6 @@ from proxy.inference.estimator import Cancellation, Estimator, never_cancel
 from proxy.inference.family import MAX_ROWS_INFERRED, Family
 from proxy.inference.geometric import GeometricSum
 from proxy.inference.geometric import look_ahead as together
-from proxy.inference.geometric import look_at as near
 from proxy.inference.history import History
 from proxy.inference.query import LinearQuery
 
@@ -141,11 +140,6 @@ def estimators(
         return list(_first_enough(history, target, cancellation))
     rows = family.queries()
     history.prepare(family, rows, cancellation)
-    if len(rows) > 1:
-        known = [history.estimators(row, cancellation) for row in rows]
-        first = [min(each, key=lambda one: one.variance) for each in known if each]
-        rooms = {law(each): _room(each, half_width) for each in first if _short(each)}
-        near({each: room for each, room in rooms.items() if room is not None}, 1 - delta)
     return [best(history, row, half_width, delta, cancellation) for row in rows]
 
 

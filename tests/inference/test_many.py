@@ -12,7 +12,7 @@ from proxy.inference import plan as planning
 from proxy.inference.contour import Moment
 from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
-from proxy.inference.geometric import GeometricSum, look_ahead, look_at
+from proxy.inference.geometric import GeometricSum, look_ahead
 from proxy.inference.history import History
 from proxy.inference.laplace import Bounds, LaplaceSum, half_widths
 from proxy.inference.query import Factor, LinearQuery
@@ -257,24 +257,3 @@ def test_a_law_mixed_with_a_row_is_that_of_all_rows(seed, part, coefficient):
     mixed = GeometricSum(a, w, g).mixed(part, coefficient, 2.0)
     whole = GeometricSum(np.append(a * part, coefficient), np.append(w, 2.0), np.append(g, 1.0))
     assert np.array_equal(mixed._rows, whole._rows)
-
-
-def test_looking_at_points_changes_no_decision():
-    """
-    The contours of those that Chernoff's bound leaves open are there, and no others.
-    """
-    rng = np.random.default_rng(6)
-    rows = [(noise, rng.uniform(0.01, 0.1, noise.size)) for noise in noises(5) + noises(6)]
-    laws, alone = ([GeometricSum(a, w, np.ones(a.size)) for a, w in rows] for _ in range(2))
-    halves = [law.half_width(0.95) for law in alone]
-    points = {
-        law: half * rng.choice([0.01, 0.9, 1.1, 40]) for law, half in zip(laws, halves, strict=True)
-    }
-    look_at(points | {GeometricSum([2.0], [0.1], [1.0]): 3.0, laws[0]: math.inf}, 0.95)
-    assert not laws[0]._built
-    for law, other in list(zip(laws, alone, strict=True))[1:]:
-        lower, upper = law._bounds.crude(points[law])
-        open_ = lower < 0.95 <= upper and law._bounds.smooth(points[law])
-        assert open_ == any(kind == "contour" for kind, _ in law._built)
-        assert law.meets(points[law], 0.95) == other.meets(points[law], 0.95)
-    assert any(law._built for law in laws)
