@@ -10,7 +10,7 @@ Units: 2⁻⁴⁰ alpha per record, as charges.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,26 +25,17 @@ from proxy.inference.space import Space
 from proxy.sql.program import Number
 
 
-class Rests(Mapping[int, MeasuredFamily]):
+class Rests(dict[int, MeasuredFamily]):
     """The blocks that were paid for, by row; it records those that are looked up."""
 
     def __init__(self, paid: Mapping[int, MeasuredFamily]) -> None:
-        self._paid = paid
+        super().__init__(paid)
         self.blocks: dict[int, MeasuredFamily] = {}  # by their first row
 
     def __getitem__(self, row: int) -> MeasuredFamily:
-        block = self._paid[row]
+        block = super().__getitem__(row)
         self.blocks[block.start] = block
         return block
-
-    def __contains__(self, row: object) -> bool:
-        return row in self._paid
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._paid)
-
-    def __len__(self) -> int:
-        return len(self._paid)
 
 
 @dataclass(eq=False)
@@ -132,7 +123,10 @@ def source(
     estimators: Sequence[Estimator], paid: Mapping[int, MeasuredFamily]
 ) -> tuple[str, float]:
     """Return ``measured`` or ``inferred``, and the alpha of the paid blocks used."""
-    used = {id(paid[r]): paid[r] for e in estimators for r in e.rows.tolist() if r in paid}
+    used = {}
+    if paid:
+        rows = (row for each in estimators for row in each.rows.tolist() if row in paid)
+        used = {id(block): block for block in map(paid.__getitem__, rows)}
     cost = math.fsum(block.family.sensitivity / block.scale for block in used.values())
     return ("measured" if used else "inferred"), cost
 

@@ -45,17 +45,23 @@ def charge(family: Family, scale: float) -> Term:
     bound = family.bound
     flags = tuple(factor for factor in bound.factors if factor.largest == 1)
     others = Term(bound.scale, tuple(factor for factor in bound.factors if factor.largest != 1))
+    if not others.axes:
+        return Term(_paid(bound.scale, scale), flags)
     magnitudes = others.dense(others.axes, family.query.space)
-    values, places = (
-        np.unique(magnitudes, return_inverse=True) if others.axes else ([magnitudes], 0)
-    )
-    exact = Fraction(scale)
-    paid = [-(-UNIT * int(value) * exact.denominator // exact.numerator) for value in values]
-    if max(paid) >= 2**52:
-        raise TooWideError("a privacy cost past 2**12")
+    values, places = np.unique(magnitudes, return_inverse=True)
+    paid = [_paid(int(value), scale) for value in values]
     table = np.array(paid, dtype=np.int64)[places].reshape(magnitudes.shape)
     own = Term.of(1, [Factor(others.axes, table)]) or Term(0)
     return Term(own.scale, tuple(sorted((*own.factors, *flags), key=lambda factor: factor.axes)))
+
+
+def _paid(magnitude: int, scale: float) -> int:
+    """Return ⌈2⁴⁰ c / s⌉."""
+    above, below = scale.as_integer_ratio()
+    paid = -(-UNIT * magnitude * below // above)
+    if paid >= 2**52:
+        raise TooWideError("a privacy cost past 2**12")
+    return paid
 
 
 def budget_units(budget: Fraction) -> int:

@@ -76,15 +76,18 @@ class Contour:
         powers = np.exp(-t[..., None] * self.nodes[..., None, :])
         return np.asarray((powers @ self.weights[..., None])[..., 0].imag)
 
-    def around(self, t: Number, first: Number, step: Number, count: int) -> tuple[Vector, ...]:
-        """P(X > t − s), P(X > t) and P(X > t + s) for s = first, first + step, … [count]."""
-        here = np.exp(_along(-t) * self.nodes) * self.weights
+    def shifts(self, first: Number, step: Number, count: int) -> tuple[Complex, Complex]:
+        """exp(−sz) and exp(sz) for s = first, first + step, … [count]: what moves t out, and in."""
         away = np.exp(_along(-step)[..., None] * self.nodes[..., None, :])
         away = np.repeat(away, count, axis=-2)
         away[..., 0, :] = np.exp(_along(-first) * self.nodes)
         away = np.cumprod(away, axis=-2)
-        outer = (away @ here[..., None])[..., 0].imag
-        inner = ((1 / away) @ here[..., None])[..., 0].imag
+        return away, np.asarray(1 / away)
+
+    def around(self, t: Number, shifts: tuple[Complex, Complex]) -> tuple[Vector, ...]:
+        """P(X > t − s), P(X > t) and P(X > t + s) for every shift s [count]."""
+        here = np.exp(_along(-t) * self.nodes) * self.weights
+        outer, inner = ((away @ here[..., None])[..., 0].imag for away in shifts)
         return np.asarray(inner), np.asarray(here.sum(axis=-1).imag), np.asarray(outer)
 
     def apart(self) -> Iterator[Contour]:
@@ -136,7 +139,8 @@ class Moment:
         it is for p₁ = p₂: of that, the root is known.
         """
         rest, p2 = self.p1 - self.p2, self.p2
-        near = np.minimum(t, FAR * p2)  # beyond it, a root is too near to 1, and another s serves
+        # beyond it, a root is too near to 1, and another s serves
+        near = min(float(t), FAR * p2) if isinstance(t, float) else np.minimum(t, FAR * p2)
         s = near / (p2 + (p2 * p2 + near * near) ** 0.5)
         for _ in range(NEWTON):
             below = 1 - s * s
@@ -151,12 +155,13 @@ class Moment:
 
     @staticmethod
     def beside(moments: Sequence[Moment]) -> Moment:
-        """Those of several laws, each term of which occurs once, the largest first: so that the
+        """Those of several laws, each term as often as it occurs, the largest first: so that the
         small ones are in the same places.
         """
-        squares = np.zeros((len(moments), max(moment.squares.size for moment in moments)))
-        for row, moment in zip(squares, moments, strict=True):
-            row[: moment.squares.size] = np.sort(moment.squares)[::-1]
+        each = [repeated(moment.squares, moment.counts) for moment in moments]
+        squares = np.zeros((len(moments), max(terms.size for terms in each)))
+        for row, terms in zip(squares, each, strict=True):
+            row[: terms.size] = np.sort(terms)[::-1]
         return Moment(squares)
 
     def contour(self, t: Number) -> Contour:
@@ -248,12 +253,28 @@ class Moment:
         for first in range(0, direct.shape[-1], block):
             factors = direct[..., first : first + block, None] * w[..., None, :]
             factors += 1
-            if counts is not None:
+            if counts is None:
+                product = product * np.multiply.reduce(factors, axis=-2)
+            elif counts.ndim > 1:
                 repeated = np.log(factors) * counts[..., first : first + block, None]
                 product = product * np.exp(repeated.sum(axis=-2))
-                continue
-            product = product * np.multiply.reduce(factors, axis=-2)
+            else:
+                product = product * _powers(factors, counts[first : first + block])
         return product
+
+
+def repeated(values: Vector, counts: Vector | None) -> Vector:
+    """Values [m] as often as they occur."""
+    return values if counts is None else np.repeat(values, counts.astype(np.int64))
+
+
+def _powers(factors: Complex, counts: Vector) -> Complex:
+    """Π factors^counts [k], of [m, k] and whole counts [m], by squaring."""
+    whole, product = counts.astype(np.int64), np.ones_like(factors[0])
+    for bit in reversed(range(int(whole.max()).bit_length())):
+        product *= product
+        product *= np.multiply.reduce(factors[whole & 1 << bit != 0], axis=0)
+    return np.asarray(product)
 
 
 def _most(values: Number) -> float:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -220,13 +219,14 @@ class Gram:
         sums = (self.real[:rows, :columns] @ factors).astype(np.int64)
         return np.asarray((sums.reshape(rows, -1, queries) << shifts).sum(axis=1))
 
-    def put(self, where: tuple[Any, Any], products: Products) -> None:
-        """Write inner products."""
-        same = (products.real == products.wrapped).all()
-        largest = float(np.abs(products.real).max(initial=0.0))
-        self._largest = max(self._largest, largest if same else math.inf)
-        self.real[where] = products.real
-        self.wrapped[where] = products.wrapped
+    def put(self, where: tuple[Any, Any], products: Products, mirrored: bool = False) -> None:
+        """Write inner products; ``mirrored``: also those with rows and columns exchanged."""
+        real, wrapped = products.real, products.wrapped
+        largest = max(float(real.max(initial=0.0)), -float(real.min(initial=0.0)))
+        self._largest = max(self._largest, largest if (real == wrapped).all() else math.inf)
+        self.real[where], self.wrapped[where] = real, wrapped
+        if mirrored:
+            self.real[where[::-1]], self.wrapped[where[::-1]] = real.T, wrapped.T
 
 
 @dataclass(eq=False)
@@ -269,8 +269,7 @@ class Joining:
         dense.gram.grow(rank + count, rank + count)
         chosen = [columns.start + i for i in joined]
         beside = products[rectangle(dense.basis, chosen)]
-        dense.gram.put((every, both), beside)
-        dense.gram.put((both, every), beside.transposed)
+        dense.gram.put((every, both), beside, mirrored=True)
         dense.cross.grow(rank + count, len(dense.others))
         beside = products[rectangle(dense.others, chosen)]
         dense.cross.put((both, slice(len(dense.others))), beside.transposed)
@@ -376,9 +375,9 @@ class MeasuredFamily:
         return range(self.start, self.start + self.family.rows)
 
 
-def key_of(query: LinearQuery) -> tuple[bytes, Fraction]:
-    """Return what tells a query from all others, in a dictionary."""
-    return query.direction, query.grid * query.sign
+def key_of(query: LinearQuery) -> tuple[bytes, int, int]:
+    """Return what tells a query from all others, in a dictionary: fractions are slow there."""
+    return query.direction, query.grid.numerator * query.sign, query.grid.denominator
 
 
 def _fixed_point(largest: float, residual: float) -> int | None:

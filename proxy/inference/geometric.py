@@ -79,27 +79,31 @@ class GeometricSum:
     coefficients: Vector  # [m] a
     weights: Vector  # [m] w > 0
     grids: Vector  # [m] g > 0
-    _rows: Vector = field(init=False, repr=False)  # [3, k] |a|, w, g of the rows that enter
+    counts: Vector | None = None  # [m] how often each row occurs; once, where not said
+    # [4, k] |a|, w, g of the rows that enter, each once, the widest first; how often each occurs
+    _rows: Vector = field(init=False, repr=False)
     _built: dict[tuple[object, ...], object] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        rows = np.empty((3, np.size(self.coefficients)))
-        for row, values in zip(rows, (self.coefficients, self.weights, self.grids), strict=True):
-            if np.shape(values) != row.shape:
-                raise ValueError("coefficients, weights and grids must be vectors of one length")
-            row[:] = values
+        rows = np.ones((4, np.size(self.coefficients)))
+        given = self.coefficients, self.weights, self.grids, self.counts
+        for row, values in zip(rows, given, strict=True):
+            if values is not None:
+                if np.shape(values) != row.shape:
+                    raise ValueError("coefficients, weights and grids must be of one length")
+                row[:] = values
         rows[0] = np.abs(rows[0])
         rows = rows[:, rows[0] != 0]
         if not (np.isfinite(rows).all() and (rows > 0).all()):
             raise ValueError("need finite coefficients, and positive finite weights and grids")
-        object.__setattr__(self, "_rows", rows)
+        object.__setattr__(self, "_rows", _distinct(rows))
         object.__setattr__(self, "_built", {})
 
     @property
     def variance(self) -> float:
         """Σ b² / (2 sinh²(λ/2))."""
         half = np.minimum(self._rate / 2, 350.0)
-        return float((np.square(self._step / np.sinh(half))).sum()) / 2
+        return float(self._count @ np.square(self._step / np.sinh(half))) / 2
 
     def confidence(self, half_width: float) -> float:
         """A lower bound on P(|X| ≤ half_width)."""
@@ -182,10 +186,15 @@ class GeometricSum:
         half_width = self.half_width(confidence)
         return estimate - half_width, estimate + half_width
 
+    def mixed(self, part: float, coefficient: float, weight: float) -> GeometricSum:
+        """The law of part · X + coefficient · K, K another noise, of this weight on a grid of 1."""
+        scaled = self._rows * np.array([[part], [1.0], [1.0], [1.0]])
+        return GeometricSum(*np.append(scaled, [[coefficient], [weight], [1.0], [1.0]], axis=1))
+
     @cached_property
     def continuous(self) -> LaplaceSum:
         """X_L = Σ (a_i / w_i) L_i, the paper's law for the same weights."""
-        return LaplaceSum(self._rows[0] / self._rows[1])
+        return LaplaceSum(self._rows[0] / self._rows[1], self._repeated)
 
     @cached_property
     def _step(self) -> Vector:
@@ -197,60 +206,65 @@ class GeometricSum:
         """[k] λ."""
         return np.asarray(self._rows[1] * self._rows[2])
 
+    @property
+    def _count(self) -> Vector:
+        """[k] How often each row occurs."""
+        return np.asarray(self._rows[3])
+
+    @cached_property
+    def _repeated(self) -> Vector | None:
+        """[k] The same; None where each occurs once."""
+        return self._count if (self._count > 1).any() else None
+
+    @cached_property
+    def size(self) -> int:
+        """The number of terms."""
+        return int(self._count.sum())
+
     @cached_property
     def _bounds(self) -> Bounds:
         """The bounds by X_L."""
         moment, unit = self.continuous.moment, self.continuous.scale
-        return Bounds(moment, unit, math.sqrt(float(self._step @ self._step)), self._at_zero)
-
-    @cached_property
-    def _distinct(self) -> tuple[NDArray[np.float64], Vector]:
-        """The different rows [3, k], the widest term first, and how often each occurs [k]."""
-        rows = self._rows
-        rows = rows[:, np.lexsort((rows[2], rows[0], rows[1] / rows[0]))]
-        new = np.concatenate([[True], (rows[:, 1:] != rows[:, :-1]).any(axis=0)])
-        ends = np.append(np.flatnonzero(new), rows.shape[1])
-        return rows[:, new], np.diff(ends).astype(np.float64)
+        size = math.sqrt(float(self._count @ np.square(self._step)))
+        return Bounds(moment, unit, size, self._at_zero)
 
     @cached_property
     def _terms(self) -> Terms:
         """What ``circle`` needs to know of them."""
-        rows, count = self._distinct
-        return Terms(rows[0] * rows[2], rows[1] * rows[2], count)
+        return Terms(self._step, self._rate, self._count)
 
     @cached_property
     def _reach(self) -> float:
         """What Σ b_i|K_i| exceeds with probability ≤ 1e-13."""
         scales = self.continuous.noise
-        return 1.4 * float(scales.sum()) + 60 * self.continuous.scale
+        return 1.4 * float(self._count @ scales) + 60 * self.continuous.scale
 
     @cached_property
     def _exact(self) -> list[Fraction]:
-        """|a_i| g_i without rounding, of the distinct rows."""
-        rows, _ = self._distinct
-        pairs = zip(rows[0].tolist(), rows[2].tolist(), strict=True)
+        """|a_i| g_i without rounding."""
+        pairs = zip(self._rows[0].tolist(), self._rows[2].tolist(), strict=True)
         return [Fraction(a) * Fraction(g) for a, g in pairs]
 
     @cached_property
     def _entropy(self) -> float:
-        """The entropy of (K_1, …, K_k)."""
-        return float(entropies(self._rate).sum())
+        """The entropy of all K."""
+        return float(self._count @ entropies(self._rate))
 
     @cached_property
     def _at_zero(self) -> float:
         """The probability that all K are 0."""
-        return float(np.prod(np.tanh(self._rate / 2)))
+        return float(np.prod(np.tanh(self._rate / 2) ** self._count))
 
     @cached_property
     def _depth(self) -> float:
         """How many factors make φ negligible, as log φ has the mean 2 Σ log(1 − p) over u."""
-        mean = -2 * float(np.log(-np.expm1(-self._rate)).sum())
-        return self._rate.size * min(1.0, 37 / max(mean, 1.0))
+        mean = -2 * float(self._count @ np.log(-np.expm1(-self._rate)))
+        return self.size * min(1.0, 37 / max(mean, 1.0))
 
     @cached_property
     def _lattice(self) -> tuple[float, Vector, float] | None:
-        """η, n of the distinct rows, and the relative error of b ≈ nη."""
-        return common_step(self._terms.step)
+        """η, n of the rows, and the relative error of b ≈ nη."""
+        return common_step(self._step)
 
     def _narrowing(self, t: float, closed: bool) -> Iterator[Bracket]:
         """Yield ever narrower brackets of P(|X| ≤ t), or P(|X| < t), until they are tight."""
@@ -271,11 +285,10 @@ class GeometricSum:
 
     def _methods(self, t: float) -> Iterator[Callable[[float, bool, float], Bracket]]:
         """The methods that are worth trying at t, cheapest first."""
-        terms = self._rows.shape[1]
-        if terms == 0:
+        if self.size == 0:
             yield lambda t, closed, lower: Bracket(1.0, 1.0)
             return
-        if terms == 1:
+        if self.size == 1:
             yield self._one_row
             return
         yield self._crude
@@ -311,7 +324,8 @@ class GeometricSum:
         """Both bounds by X_L, the best of several shifts s < t."""
         level = self._bounds.level(t)
         contour = self._once("contour", level, lambda: self._bounds.contour(level))
-        return Bracket(*map(float, self._bounds.by_laplace(t, contour)))
+        shifts = self._once("shifts", level, lambda: self._bounds.shifts(contour))
+        return Bracket(*map(float, self._bounds.by_laplace(t, contour, shifts)))
 
     def _by_atoms(self, t: float, closed: bool, lower: float) -> Bracket:
         """List the atoms."""
@@ -321,7 +335,7 @@ class GeometricSum:
     def _by_the_wide(self, t: float, closed: bool, lower: float) -> Bracket:
         """Leave out the terms that are fine, whose sum R is within r but for 1e-9."""
         fine = self.continuous.noise < FINE * t
-        r = LaplaceSum(self.continuous.noise[fine]).radius(1e-9)
+        r = LaplaceSum(self.continuous.noise[fine], self._count[fine]).radius(1e-9)
         if r > 20 * FINE * t:
             return Bracket(0.0, 1.0)
         wide = self._once("wide", int(fine.sum()), lambda: GeometricSum(*self._rows[:, ~fine]))
@@ -369,7 +383,7 @@ class GeometricSum:
 
     def _point_below(self, t: float) -> float:
         """The least float that reaches the last lattice point ≤ t, or t itself."""
-        if self._rows.shape[1] == 1:
+        if self.size == 1:
             step = self._exact[0]
         elif self._lattice is not None and self._exactly(self._lattice[0], self._lattice[1]):
             step = self._exact[0] / int(self._lattice[1][0])
@@ -391,7 +405,7 @@ def look_ahead(laws: Sequence[GeometricSum], confidence: float) -> None:
     """Work out at once what the half-widths of several laws begin with, for each to find."""
     if not 0 < confidence < 1:
         return
-    new = [law for law in laws if law.continuous.noise.size > 1]
+    new = [law for law in laws if law.size > 1]
     new = [law for law in new if ("near", confidence) not in law._built]
     for first in range(0, len(new), LAWS):
         chunk = new[first : first + LAWS]
@@ -405,6 +419,17 @@ def look_ahead(laws: Sequence[GeometricSum], confidence: float) -> None:
             contours = moment.contour(rung(np.array([*levels.values()]))).apart()
             for (law, level), contour in zip(levels.items(), contours, strict=True):
                 law._built["contour", level] = contour
+
+
+def _distinct(rows: Vector) -> Vector:
+    """The different rows |a|, w, g, the widest term first, and how often each occurs [4, k]."""
+    rows = rows[:, np.lexsort((rows[2], rows[0], -rows[0] / rows[1]))]
+    new = np.ones(rows.shape[1], dtype=bool)
+    new[1:] = (rows[:3, 1:] != rows[:3, :-1]).any(axis=0)
+    found = rows[:, new]
+    if found.shape[1] < rows.shape[1]:
+        found[3] = np.add.reduceat(rows[3], np.flatnonzero(new))
+    return found
 
 
 def _floor(ratio: Fraction, closed: bool) -> int:

@@ -220,6 +220,7 @@ class History:
     def replace(self, block: MeasuredFamily, scale: float, answers: Sequence[int]) -> None:
         """Give a block a new scale and answers: a refinement."""
         block.scale = scale
+        self.together.weigh(block)
         self.good_enough.clear()
         self._forget()
         for number in block.rows:
@@ -248,7 +249,7 @@ class History:
         numbers = [number for _, number, _ in rows]
         dense.extend(
             numbers,
-            [int(query.grid / grid) for query, _, grid in rows],
+            [1 if grid == query.grid else int(query.grid / grid) for query, _, grid in rows],
             [float(query.sensitivity) for query, _, _ in rows],
             np.array([self._rates[number] for number in numbers]),
         )
@@ -277,7 +278,7 @@ class History:
         if self._projection is None or not self._projection.of(query):
             column = Products.columns([self._products(query)[self._dense.basis]])
             start = None
-            if self._independence.spans(column.residues, [query.dot(query)]).size:
+            if self._independence.spans(column.residues, [query.square]).size:
                 start = self._alone_on(column)
             self._projection = Projection(key_of(query), column, start)
         return self._projection
@@ -395,7 +396,7 @@ class History:
                 return np.zeros(0, dtype=np.int64), one.column, np.zeros((0, 0))
             return np.zeros(1, dtype=np.int64), one.column, one.coordinates
         columns = Products.columns([self._products(query) for query in queries])[self._dense.basis]
-        norms = [query.dot(query) for query in queries]
+        norms = [query.square for query in queries]
         columns = columns.of(spanned := self._independence.spans(columns.residues, norms))
         start, error = self._coordinates(columns)
         settled = np.flatnonzero(np.isfinite(error))

@@ -43,7 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxy.inference import monte_carlo as paper
-from proxy.inference.contour import Contour, Moment, Number
+from proxy.inference.contour import Complex, Contour, Moment, Number, repeated
 
 Vector = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -69,6 +69,7 @@ class LaplaceSum:
     """
 
     noise: Vector
+    counts: Vector | None = None  # [m] how often each occurs; once, where not said
     scale: float = field(init=False)  # the largest |c|; 0 for the point mass at 0
     moment: Moment = field(init=False, repr=False)  # of X/scale
 
@@ -77,11 +78,12 @@ class LaplaceSum:
         if noise.ndim != 1 or not np.isfinite(noise).all():
             raise ValueError("noise must be a vector of finite numbers")
         noise.setflags(write=False)
-        scale = float(noise.max(initial=0.0))
+        scale, counts = float(noise.max(initial=0.0)), self.counts
         squares = np.square(noise[noise > 0] / scale) if scale else noise[:0]
+        counts = counts if counts is None else counts[noise > 0]
         object.__setattr__(self, "noise", noise)
         object.__setattr__(self, "scale", scale)
-        object.__setattr__(self, "moment", Moment(squares))
+        object.__setattr__(self, "moment", Moment(squares, counts))
 
     @property
     def variance(self) -> float:
@@ -96,7 +98,7 @@ class LaplaceSum:
             return 0.0
         t, squares = half_width / self.scale, self.moment.squares
         if squares.min() == 1:
-            return _bilateral_gamma_tail(squares.size, t)
+            return _bilateral_gamma_tail(int(self.moment.terms), t)
         value = 2 * float(self.moment.contour(t).tail(np.array([t]))[0]) if t > 0 else 1.0
         return min(max(value, 0.0), 1.0)
 
@@ -129,7 +131,7 @@ class LaplaceSum:
             return 0.0
         if confidence == 1:
             return math.inf
-        if self.moment.squares.size == 1:
+        if self.moment.terms == 1:
             return self.scale * -math.log1p(-confidence)
         return self.scale * float(_half_width(self.moment, confidence))
 
@@ -158,13 +160,14 @@ class LaplaceSum:
         Raises:
             ValueError: there is no such method.
         """
+        noise = repeated(self.noise, self.counts)
         if method is None:
-            method = "pc" if paper.prefers_pc(self.noise, gamma) else "mc"
+            method = "pc" if paper.prefers_pc(noise, gamma) else "mc"
         if method == "pc":
-            return paper.discrete_mass(self.noise, gamma)
+            return paper.discrete_mass(noise, gamma)
         if method == "mc":
             rng = rng or np.random.default_rng()
-            return paper.monte_carlo_mass(self.noise, samples, rng, gamma)
+            return paper.monte_carlo_mass(noise, samples, rng, gamma)
         if method != "exact":
             raise ValueError(f"{method=} is none of exact, pc, mc")
         reach = max(math.ceil(self.half_width(1 - gamma) - 0.5), 0)
@@ -276,11 +279,16 @@ class Bounds:
         """The rule for every argument from a step of the ladder on."""
         return self.moment.contour(rung(level))
 
-    def by_laplace(self, t: Number, contour: Contour) -> tuple[Number, Number]:
-        """Both bounds by X_L, the best of several shifts s < t."""
+    def shifts(self, contour: Contour) -> tuple[Complex, Complex]:
+        """What moves an argument of a contour by every shift."""
         size = self.size / self.unit
-        first, step = SHIFTS[0] * size, (SHIFTS[1] - SHIFTS[0]) * size
-        inner, middle, outer = contour.around(t / self.unit, first, step, SHIFTS.size)
+        return contour.shifts(SHIFTS[0] * size, (SHIFTS[1] - SHIFTS[0]) * size, SHIFTS.size)
+
+    def by_laplace(
+        self, t: Number, contour: Contour, shifts: tuple[Complex, Complex]
+    ) -> tuple[Number, Number]:
+        """Both bounds by X_L, the best of several shifts s < t."""
+        inner, middle, outer = contour.around(t / self.unit, shifts)
         error = 2 * contour.error + SLACK
         beside = error[..., None]
         most = ((2 * inner + beside) / INWARD).min(axis=-1)
@@ -296,7 +304,8 @@ class Bounds:
         some = np.flatnonzero(open_ & self.smooth(t))
         if some.size:
             laws, at = self._of(some), t[some]
-            found = laws.by_laplace(at, laws.contour(laws.level(at)))
+            contour = laws.contour(laws.level(at))
+            found = laws.by_laplace(at, contour, laws.shifts(contour))
             lower[some], upper[some] = _narrowed(lower[some], upper[some], *found)
             open_ = (lower < confidence) & (upper >= confidence) & ~tight(lower, upper)
         return lower >= confidence, open_

@@ -94,14 +94,18 @@ def _half_width(law: GeometricSum, confidence: float) -> float:
 
 def meets(estimator: Estimator, half_width: Fraction, delta: float) -> bool:
     """Return whether P(|θ - θ̂| ≤ half_width) ≥ 1 - delta is certain."""
+    room = _room(estimator, half_width)
+    evaluated = _meets if _short(estimator) else GeometricSum.meets
+    return room is not None and evaluated(law(estimator), room, 1 - delta)
+
+
+def _room(estimator: Estimator, half_width: Fraction) -> float | None:
+    """Return what of a half-width is left for the noise, in units; None where it is too little."""
     exact = half_width / estimator.unit
     within = float(exact)
     if within > exact:
         within = math.nextafter(within, 0.0)
-    if estimator.slack > 1e-6 * within:
-        return False
-    evaluated = _meets if _short(estimator) else GeometricSum.meets
-    return evaluated(law(estimator), within - estimator.slack, 1 - delta)
+    return None if estimator.slack > 1e-6 * within else within - estimator.slack
 
 
 def best(
@@ -256,30 +260,33 @@ def _top_up_rate(
     if not known:
         return single_row_rate
     start = min(known, key=lambda estimator: estimator.variance)
+    room = _room(start, target.half_width)
+    if room is None:
+        return single_row_rate
     low, high = 0.0, single_row_rate
+    alone, evaluated = law(start), _meets if _short(start) else GeometricSum.meets
     for _ in range(14):
         middle = (low + high) / 2
-        if meets(combined(start, middle, grid), target.half_width, target.delta):
+        if evaluated(topped_up(start, alone, middle, grid), room, 1 - target.delta):
             high = middle
         else:
             low = middle
     return high
 
 
-def combined(estimator: Estimator, rate: float, grid: Fraction) -> Estimator:
-    """Return the best mixture of an estimator and a new answer, on ``grid``, to the query itself.
-
-    The new row is numbered -1; it serves to evaluate the law only.
+def topped_up(
+    estimator: Estimator, alone: GeometricSum, rate: float, grid: Fraction
+) -> GeometricSum:
+    """Return the law of the best mixture of an estimator, of a law ``alone``, and a new answer, on
+    ``grid``, to the query itself, in units of the estimator.
     """
     own = 2 * (float(grid) / (2 * math.sinh(min(rate, 500.0) / 2))) ** 2
     share = estimator.variance / (estimator.variance + own)  # of the new row
-    return Estimator(
-        estimator.unit,
-        np.append(estimator.rows, -1),
-        np.append(estimator.coefficients * (1 - share), float(grid / estimator.unit) * share),
-        np.append(estimator.rates, rate),
-        estimator.slack,
-    )
+    mixture = _mixture if _short(estimator) else GeometricSum.mixed
+    return mixture(alone, 1 - share, float(grid / estimator.unit) * share, rate)
+
+
+_mixture = lru_cache(maxsize=4096)(GeometricSum.mixed)
 
 
 def look_ahead(estimators: Sequence[Estimator], delta: float) -> None:

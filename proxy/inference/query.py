@@ -35,6 +35,7 @@ Integers = NDArray[np.int64]
 COUNT = 0  # the part of the cell counts
 MAX_CELLS = 2**24  # coefficients in one factor
 MAX_COEFFICIENT = 2**62
+FEW_CELLS = 2**13
 SEPARABLE_STEPS = 2**22  # a factor whose search for a finer product takes more is left whole
 
 
@@ -380,13 +381,15 @@ class LinearQuery:
             low, high = low + min(ends[0], 0), high + max(ends[1], 0)
         return low, high
 
+    @cached_property
+    def square(self) -> int:
+        """⟨self, self⟩ exactly, in units of grid · grid."""
+        return self.dot(self)
+
     def dot(self, other: LinearQuery) -> int:
         """Return ⟨self, other⟩ exactly, in units of grid · grid."""
-        return sum(
-            _dot(term, other.parts[part], self.space)
-            for part, term in self.parts.items()
-            if part in other.parts
-        )
+        parts = self.parts.keys() & other.parts.keys()
+        return sum(_dot(self.parts[part], other.parts[part], self.space) for part in parts)
 
 
 def _add(left: Term | None, one: int, right: Term | None, two: int, space: Space) -> Term | None:
@@ -410,13 +413,8 @@ def _add(left: Term | None, one: int, right: Term | None, two: int, space: Space
 
 def _dot(left: Term, right: Term, space: Space) -> int:
     """Return Σ_cells left · right."""
-    result = left.scale * right.scale
-    for _, group in _tied((*left.factors, *right.factors)):
-        result *= int(contract(group, ()))
-        if not result:
-            return 0
-    used = {*left.axes, *right.axes}
-    return result * space.cells(axis for axis in range(len(space.sizes)) if axis not in used)
+    total = int(contract((*left.factors, *right.factors), ()))
+    return left.scale * right.scale * total * space.beside({*left.axes, *right.axes})
 
 
 def _tied(factors: Iterable[Factor]) -> list[tuple[set[int], list[Factor]]]:
@@ -466,5 +464,7 @@ def _contracted(factors: Sequence[Factor], keep: Sequence[int]) -> NDArray[np.ge
         operands += [f.array.astype(kind), list(f.axes)]
     if not operands:
         return np.asarray(1)
-    result = np.asarray(np.einsum(*operands, list(keep), optimize=len(factors) > 1))
+    # to look for the best order takes longer than some thousands of products
+    many = len(factors) > 1 and math.prod(shapes.values()) > FEW_CELLS
+    result = np.asarray(np.einsum(*operands, list(keep), optimize=many))
     return result.astype(np.int64) if kind is np.float64 else result

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Generic, TypeVar
 
 from proxy.inference.estimator import Estimator
 
-Key = tuple[bytes, Fraction]
+Key = tuple[bytes, int, int]  # of a query: its direction, and its grid with a sign
 Found = TypeVar("Found")
 
 MAX_QUERIES = 10_000  # whose estimators are remembered

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -27,6 +27,10 @@ class Space:
     def cells(self, axes: Iterable[int]) -> int:
         """Return the number of cells over some axes."""
         return math.prod(self.sizes[axis] for axis in axes)
+
+    def beside(self, axes: Collection[int]) -> int:
+        """Return the number of cells over all other axes."""
+        return self.cells(axis for axis in range(len(self.sizes)) if axis not in axes)
 
     def reach(self, measure: int) -> int:
         """Return the largest absolute value of a measure, in quanta."""

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,7 +107,7 @@ def _add(array: Array, arrays: list[bytes]) -> int:
 
 
 class _Decoder:
-    """Reads the header, then the arrays in turn; every number is checked before it is used."""
+    """Reads the header, then the arrays that it announces, in turn; all of it is checked."""
 
     def __init__(self, data: bytes) -> None:
         _need(data[0] == VERSION and data[1] in (PLAIN, PACKED), "of an unknown version")
@@ -116,52 +116,31 @@ class _Decoder:
         length = int.from_bytes(self.take(4), "little")
         _need(length <= MAX_HEADER, "too large")
         head = self.take(length)
-        self.header, self.space = (_header if length <= SHORT else _header.__wrapped__)(head)
+        self.header = (_header if length <= SHORT else _header.__wrapped__)(head)
 
     def family(self) -> Family:
         """Return the family, having used every byte."""
-        numerator, denominator = (_integer(n, 1) for n in self.header["grid"])
-        parts: dict[int, Term] = {}
-        for part, scale, factors in self.header["parts"]:
-            _need(part > max(parts, default=-1), "with parts out of order")
-            parts[_integer(part, 0, 2 * len(self.space.boxes))] = self.term(scale, factors)
-        query = LinearQuery(self.space, Fraction(numerator, denominator), parts)
-        axes, width, rows = self.header["labels"]
-        labels = self.array(self.axes(axes), width)
-        _integer(rows, 1, 1 if not axes else None)
-        _need(labels.min() >= (-1 if axes else 0) and labels.max() < rows, "with wrong labels")
+        space, grid, parts, labelled, rows = self.header
+        terms = {part: self.term(scale, factors) for part, scale, factors in parts}
+        labels = self.array(labelled)
+        least = -1 if labelled.axes else 0
+        _need(labels.min() >= least and labels.max() < rows, "with wrong labels")
         whole = self.unpacker is None or self.unpacker.eof
         _need(not self.more(1) and not self.packed and whole, "with bytes left over")
-        return Family(query, tuple(axes), labels.astype(np.int32), rows)
+        query = LinearQuery(space, grid, terms)
+        return Family(query, labelled.axes, labels.astype(np.int32), rows)
 
-    def term(self, scale: int, factors: list[Any]) -> Term:
+    def term(self, scale: int, factors: Sequence[_Announced]) -> Term:
         """Return one part's coefficients."""
-        _need(_integer(scale) != 0, "with a zero term")
-        done: list[Factor] = []
-        seen: set[int] = set()
-        largest = abs(scale)
-        for axes, width in factors:
-            array = self.array(self.axes(axes), width).astype(np.int64)
-            _need(bool(axes) and not seen & set(axes), "with overlapping factors")
-            seen |= set(axes)
-            done.append(Factor(tuple(axes), array))
-            largest *= done[-1].largest
+        done = [Factor(each.axes, self.array(each).astype(np.int64)) for each in factors]
+        largest = abs(scale) * math.prod(factor.largest for factor in done)
         _need(0 < largest <= MAX_COEFFICIENT, "with coefficients out of range")
         return Term(scale, tuple(done))
 
-    def axes(self, axes: list[int]) -> tuple[int, ...]:
-        """Return axes that exist, in ascending order."""
-        for axis in axes:
-            _integer(axis, 0, len(self.space.sizes) - 1)
-        _need(axes == sorted(set(axes)), "with axes out of order")
-        return tuple(axes)
-
-    def array(self, axes: tuple[int, ...], width: int) -> Array:
+    def array(self, announced: _Announced) -> Array:
         """Return the next array of the body."""
-        shape = [self.space.sizes[axis] for axis in axes]
-        count = math.prod(shape)
-        _need(count <= MAX_CELLS and width in (1, 2, 4, 8), "too large")
-        array: Array = np.frombuffer(self.take(count * width), f"<i{width}").reshape(shape)
+        _, shape, kind, count = announced
+        array: Array = np.frombuffer(self.take(count), kind).reshape(shape)
         return array
 
     def take(self, count: int) -> bytes:
@@ -181,12 +160,50 @@ class _Decoder:
         return len(self.ready) >= count
 
 
+class _Announced(NamedTuple):
+    """An array of the body, as the header announces it."""
+
+    axes: tuple[int, ...]
+    shape: tuple[int, ...]
+    kind: str  # of its entries
+    bytes: int
+
+
+# space, grid, the parts with their scales and factors, the labels, and the number of rows
+_Header = tuple[Space, Fraction, list[tuple[int, int, list[_Announced]]], _Announced, int]
+
+
 @lru_cache(maxsize=64)  # which many records have in common
-def _header(head: bytes) -> tuple[dict[str, Any], Space]:
-    """Return what a header says, and the space in it."""
+def _header(head: bytes) -> _Header:
+    """Return what a header says; every number is checked."""
     header = json.loads(head)
     sizes = tuple(_integer(size, 1) for size in header["sizes"])
-    return header, Space(sizes, tuple(_box(*box) for box in header["boxes"]))
+    space = Space(sizes, tuple(_box(*box) for box in header["boxes"]))
+    numerator, denominator = (_integer(n, 1) for n in header["grid"])
+    parts: list[tuple[int, int, list[_Announced]]] = []
+    for part, scale, factors in header["parts"]:
+        _need(not parts or part > parts[-1][0], "with parts out of order")
+        _need(_integer(scale) != 0, "with a zero term")
+        announced = [_announced(space, axes, width) for axes, width in factors]
+        axes = [axis for each in announced for axis in each.axes]
+        whole = all(each.axes for each in announced) and len(axes) == len(set(axes))
+        _need(whole, "with overlapping factors")
+        parts.append((_integer(part, 0, 2 * len(space.boxes)), scale, announced))
+    axes, width, rows = header["labels"]
+    labels = _announced(space, axes, width)
+    rows = _integer(rows, 1, 1 if not axes else None)
+    return space, Fraction(numerator, denominator), parts, labels, rows
+
+
+def _announced(space: Space, axes: list[int], width: int) -> _Announced:
+    """Return an array over axes that exist, in ascending order."""
+    for axis in axes:
+        _integer(axis, 0, len(space.sizes) - 1)
+    _need(axes == sorted(set(axes)), "with axes out of order")
+    shape = tuple(space.sizes[axis] for axis in axes)
+    count = math.prod(shape)
+    _need(count <= MAX_CELLS and width in (1, 2, 4, 8), "too large")
+    return _Announced(tuple(axes), shape, f"<i{width}", count * width)
 
 
 def _box(low: int, high: int, nullable: bool) -> Box:

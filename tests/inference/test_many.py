@@ -38,7 +38,7 @@ def test_tails_of_many_laws_are_those_of_each(seed):
     t[seed] = 1e5
     contour = Moment.beside([law.moment for law in laws]).contour(t)
     found = contour.tail(np.stack([t, 1.5 * t], axis=-1))
-    around = contour.around(t, 0.0 * t, 0.01 * t, 3)
+    around = contour.around(t, contour.shifts(0.0 * t, 0.01 * t, 3))
     for i, (law, one) in enumerate(zip(laws, contour.apart(), strict=True)):
         alone = law.moment.contour(float(t[i]))
         expected = alone.tail(np.array([t[i], 1.5 * t[i]]))
@@ -217,3 +217,43 @@ def test_the_rows_of_a_family_are_solved_as_one_by_one():
                 assert sums[0] == pytest.approx(sums[1], abs=1e-12)
         prepared.append(Family(LinearQuery.count(space)), 1.0)
         assert not prepared._best
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 10**6))
+def test_rows_that_are_alike_are_the_same_law_as_rows_that_all_but_are(seed):
+    """
+    Taken together they are found in any order and with any sign, and what they say is right:
+    rows too different to be taken together, by parts in 10¹², say the same.
+    """
+    rng = np.random.default_rng(seed)
+    kinds = rng.integers(1, 5)
+    a, w, g = rng.uniform(0.5, 3, kinds), rng.uniform(0.02, 0.4, kinds), rng.uniform(0.5, 2, kinds)
+    counts = rng.integers(1, 90, kinds)
+    order = rng.permutation(counts.sum())
+    signs = rng.choice([-1.0, 1.0], counts.sum())
+    each = [np.repeat(values, counts)[order] for values in (a, w, g)]
+    law, told = GeometricSum(signs * each[0], *each[1:]), GeometricSum(a, w, g, counts)
+    assert np.array_equal(law._rows, told._rows)
+    assert law._rows.shape[1] == kinds
+    assert law.size == counts.sum()
+    apart = GeometricSum(each[0] * (1 + 1e-12 * np.arange(counts.sum())), *each[1:])
+    assert apart._rows.shape[1] == apart.size == law.size
+    assert law.variance == pytest.approx(apart.variance, rel=1e-9)
+    for confidence in (0.5, 0.95):
+        t = apart.continuous.half_width(confidence)
+        assert law.continuous.half_width(confidence) == pytest.approx(t, rel=1e-9)
+        assert law.bracket(t) == pytest.approx(apart.bracket(t), abs=1e-7)
+        assert law.half_width(confidence) == pytest.approx(apart.half_width(confidence), rel=3e-4)
+
+
+@given(st.integers(0, 10**6), st.floats(0, 1), st.floats(0, 3))
+def test_a_law_mixed_with_a_row_is_that_of_all_rows(seed, part, coefficient):
+    """
+    Exactly: also where nothing is left of one of the two.
+    """
+    rng = np.random.default_rng(seed)
+    a, w, g = rng.integers(1, 4, (3, 9)).astype(float)
+    mixed = GeometricSum(a, w, g).mixed(part, coefficient, 2.0)
+    whole = GeometricSum(np.append(a * part, coefficient), np.append(w, 2.0), np.append(g, 1.0))
+    assert np.array_equal(mixed._rows, whole._rows)

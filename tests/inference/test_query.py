@@ -114,6 +114,7 @@ def test_arithmetic_is_that_of_the_dense_vectors(one, two):
     assert (dense(one + two) == a + b).all()
     assert (dense(one - two * Fraction(2, 3)) == a - b * Fraction(2, 3)).all()
     assert one.dot(two) * one.grid * two.grid == (a * b).sum()
+    assert one.square * one.grid**2 == (a * a).sum()
 
 
 @given(queries(), queries(), st.integers(-3, 3))

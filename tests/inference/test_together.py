@@ -540,3 +540,52 @@ def test_what_was_measured_is_found_again_beside_what_has_less_variance(monkeypa
     monkeypatch.setattr(history.together, "estimators", lambda *_: [])  # none that is enough
     whole = planning.AccuracyTarget(wanted, Fraction(20), 0.05)
     assert [e is not None for e in planning.estimators(history, whole)] == [True] * 12 + [False] * 9
+
+
+def test_what_families_say_is_solved_again_only_where_a_family_changes(monkeypatch):
+    """
+    Single rows that come and go change nothing of it; families, and their noise, do: it is always
+    what a history says that was told the same at once.
+    """
+    solved = []
+    solve = FamilySystem.estimators
+    monkeypatch.setattr(
+        FamilySystem, "estimators", lambda *a: solved.append(a[1]) or solve(*a)
+    )  # fmt: skip
+
+    def by(*axes):
+        shape = tuple(LARGE.sizes[axis] for axis in axes)
+        labels = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+        return Family(LinearQuery.count(LARGE), axes, labels, labels.size)
+
+    def single(age):
+        ages = (np.arange(100) < age).astype(np.int64)
+        return Family(LinearQuery.count(LARGE, Factor((0,), ages)))
+
+    def told(history):
+        found = history.estimators(wanted.query)
+        return [(e.unit, e.rows.tolist(), e.coefficients.tolist(), e.rates.tolist()) for e in found]
+
+    wanted, measured = single(30), [(by(0, 1), 20.0, None), (by(0, 2), 9.0, None)]
+    history = History(LARGE, RECORDS)
+    history.extend(measured)
+
+    def check(times):
+        solved.clear()
+        found = told(history)
+        assert len(solved) == times
+        again = History(LARGE, RECORDS)
+        again.extend([(block.family, block.scale, None) for block in history.blocks])
+        assert found == told(again)
+
+    check(1)
+    history.append(single(50), 5.0)
+    check(0)
+    history.truncate(2)
+    check(0)
+    history.append(by(0), 30.0)
+    check(1)
+    history.replace(history.blocks[0], 4.0, [0] * 5100)
+    check(1)
+    history.truncate(2)
+    check(1)

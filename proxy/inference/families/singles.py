@@ -40,7 +40,8 @@ class Singles:
     def add_row(self, query: LinearQuery, number: int, grid: Fraction) -> None:
         """Add a row whose answer is in units of ``grid``."""
         if not query.zero:
-            unit = query.sign * grid / query.grid  # what a grid unit of the answer says of it
+            # what a grid unit of the answer says of it
+            unit = Fraction(query.sign) if grid == query.grid else query.sign * grid / query.grid
             self._directions.setdefault(query.direction, []).append((number, unit))
 
     def add_family(self, block: MeasuredFamily) -> None:
@@ -106,7 +107,7 @@ class Singles:
         used = np.flatnonzero(dots)
         kinds, places, times = _kinds(dots[used], block.norms[used])
         squares = sum(Fraction(n * d * d, norm) for (d, norm), n in zip(kinds, times, strict=True))
-        if squares != query.dot(query):
+        if squares != query.square:
             return None
         step, values, whole = whole_multiples([Fraction(*kind) for kind in kinds])
         coefficients = values[places]

@@ -32,6 +32,11 @@ def _rows(solved: Solved) -> int:
     return len(solved[0].rows) if solved[0] is not None else 0
 
 
+def _rows_of_all(solved: Sequence[Solved]) -> int:
+    """Return how many rows several estimators have."""
+    return sum(map(_rows, solved))
+
+
 @dataclass(eq=False)
 class Together:
     """The families of a history."""
@@ -40,9 +45,13 @@ class Together:
     records: int  # N, the public bound on the number of records
     blocks: Sequence[MeasuredFamily]  # of the history
     _large: int = 0  # families that are not in the dense system
+    _count: int = 0  # of the blocks that are families
     _families: dict[bytes, Family] = field(default_factory=dict)  # each once
     _known: Remembered[Solved] = field(  # until a row changes
         default_factory=lambda: Remembered(_rows)
+    )
+    _solutions: Remembered[Sequence[Solved]] = field(  # by what was asked, until a family changes
+        default_factory=lambda: Remembered(_rows_of_all)
     )
 
     @cached_property
@@ -58,6 +67,8 @@ class Together:
     def add(self, block: MeasuredFamily) -> None:
         """Follow the history: a block was added to it."""
         if block.family.rows > 1:
+            self._solutions.clear()
+            self._count += 1
             self._families.setdefault(block.family.key, block.family)
             self._large += block.large
             if "_system" in self.__dict__:
@@ -66,15 +77,34 @@ class Together:
     def truncate(self, row: int) -> None:
         """Follow the history: its rows from a number on are forgotten."""
         self._large = sum(block.large for block in self.blocks)
-        self._families = {
-            block.family.key: block.family for block in self.blocks if block.family.rows > 1
-        }
+        kept = [block.family for block in self.blocks if block.family.rows > 1]
+        if len(kept) < self._count:
+            self._solutions.clear()
+        self._count = len(kept)
+        self._families = {family.key: family for family in kept}
         if "_system" in self.__dict__:
             self._system.truncate(row)
 
     def forget(self) -> None:
         """Forget what was found among the rows as they were."""
         self._known.clear()
+
+    def weigh(self, block: MeasuredFamily) -> None:
+        """Follow the history: a block has other noise."""
+        if block.family.rows > 1:
+            self._solutions.clear()
+
+    def _solved(self, family: Family, first: Key, cancellation: Cancellation) -> Sequence[Solved]:
+        """Return what the families say of every row of one, whose first row has this key.
+
+        Single rows say nothing here, however many come in between.
+        """
+        name = family.key + first[0], *first[1:]
+        found = self._solutions.get(name)
+        if found is None:
+            found = self._system.estimators(family, cancellation)
+            self._solutions.put(name, found)
+        return found
 
     def prepare(
         self,
@@ -86,7 +116,7 @@ class Together:
         if self._large > 1 and family.rows > 1 and self._may_know(rows[0]):
             keys = [key_of(row) for row in rows]
             if any(key not in self._known for key in keys):
-                found = self._system.estimators(family, cancellation)
+                found = self._solved(family, keys[0], cancellation)
                 self._known.update(dict(zip(keys, found, strict=True)))
 
     def told(self, key: Key) -> frozenset[bytes]:
@@ -111,7 +141,7 @@ class Together:
             return []
         many = (best is None and not alone) or len(alone) > 1 or len(query.parts) > 1
         if key not in self._known and many and self._may_know(query):
-            self._known.put(key, *self._system.estimators(Family(query), cancellation))
+            self._known.put(key, *self._solved(Family(query), key, cancellation))
         known = self._known.get(key)
         together = known[0] if known else None
         other = together or min(alone, key=lambda each: each.variance, default=None)
