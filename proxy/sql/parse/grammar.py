@@ -25,6 +25,7 @@ from proxy.errors import (
 )
 from proxy.sql.parse.dialects import language
 from proxy.sql.parse.literals import plain
+from proxy.sql.parse.tree import find_all
 from proxy.sql.parse.utility_clause import MaxCost, Utility, hint, hinted, max_cost
 
 MAX_BYTES = 1_000_000
@@ -193,7 +194,7 @@ def parse(text: str, tokens: Sequence[Token], name: str = "postgres") -> exp.Exp
         raise SQLSyntaxError("the text does not parse") from error
     if len(trees) != 1 or trees[0] is None:
         raise SQLSyntaxError("expected one statement")
-    for node in list(trees[0].find_all(exp.Literal, *QUOTED)):
+    for node in find_all(trees[0], exp.Literal, *QUOTED):
         if isinstance(node, QUOTED):  # of another language
             node.replace(exp.Literal.string(node.name))
         elif not node.args["is_string"] and not LITERAL.fullmatch(node.name):
