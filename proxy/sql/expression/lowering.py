@@ -27,7 +27,16 @@ from proxy.sql import types
 from proxy.sql.expression import allowlist, forms
 from proxy.sql.expression.guards import EXACT, finite, guarded, numeric, wide
 from proxy.sql.expression.intervals import multiple
-from proxy.sql.expression.typed import NULL, TypedSql, coerce, combine, unify, widest
+from proxy.sql.expression.typed import (
+    NULL,
+    TypedSql,
+    coerce,
+    combine,
+    once,
+    unify,
+    widest,
+    written,
+)
 from proxy.sql.parse.tree import COMPARISONS, as_sql, flat, position
 
 
@@ -184,7 +193,8 @@ def _paren(lowering: Lowering, node: exp.Expr) -> TypedSql:
 def _connector(lowering: Lowering, node: exp.Expr) -> TypedSql:
     word = "AND" if isinstance(node, exp.And) else "OR"
     parts = [lowering.boolean(part, word) for part in flat(node)]
-    return combine(f"({f' {word} '.join(part.sql for part in parts)})", "boolean", *parts)
+    texts, length = once([part.sql for part in parts], len(word) + 2)
+    return combine(f"({f' {word} '.join(texts)})", "boolean", *parts, length=length)
 
 
 def _not(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -195,7 +205,7 @@ def _not(lowering: Lowering, node: exp.Expr) -> TypedSql:
 def _comparison(lowering: Lowering, node: exp.Expr) -> TypedSql:
     operator = COMPARISONS[type(node)]
     left, right = compared(lowering.lower(node.this), lowering.lower(node.expression), operator)
-    return combine(f"({left.sql} {operator} {right.sql})", "boolean", left, right)
+    return combine(f"({left.sql} {operator} {written(right)})", "boolean", left, right)
 
 
 def compared(left: TypedSql, right: TypedSql, operator: str) -> list[TypedSql]:
@@ -216,7 +226,7 @@ def _between(lowering: Lowering, node: exp.Expr) -> TypedSql:
     value, low, high = (lowering.lower(node.args[arg]) for arg in ("this", "low", "high"))
     a, low = compared(value, low, ">=")
     b, high = compared(value, high, "<=")
-    text = f"({a.sql} >= {low.sql} AND {b.sql} <= {high.sql})"
+    text = f"({a.sql} >= {written(low)} AND {b.sql} <= {written(high)})"
     if node.args.get("symmetric"):
         text = f"({text} OR ({a.sql} <= {low.sql} AND {b.sql} >= {high.sql}))"
     return combine(text, "boolean", a, b, low, high)
@@ -237,8 +247,9 @@ def _in(lowering: Lowering, node: exp.Expr) -> TypedSql:
         odd = next(item for item in listed if item.type != value.type)
         compared(value, odd, "=")
         raise
-    text = f"({first.sql} IN ({', '.join(item.sql for item in rest)}))"
-    return combine(text, "boolean", first, *rest)
+    values, length = once([written(item) for item in rest], 2)
+    text = f"({first.sql} IN ({', '.join(values)}))"
+    return combine(text, "boolean", first, *rest, length=length)
 
 
 def _is(lowering: Lowering, node: exp.Expr) -> TypedSql:
