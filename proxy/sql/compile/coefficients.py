@@ -63,7 +63,8 @@ class Coefficients:
     domain: Domain
     evaluator: Evaluator
     notices: list[str] = field(default_factory=list)
-    effort: list[int] = field(default_factory=list)  # cells that were evaluated
+    effort: list[int] = field(default_factory=lambda: [0])  # cells that were evaluated
+    read: dict[int, tuple[exp.Expr, list[tuple[int, Value]]]] = field(default_factory=dict)
 
     def lower(self, node: exp.Expr) -> TypedSql:
         """Return an expression of axes as DuckDB text."""
@@ -89,8 +90,8 @@ class Coefficients:
         return values
 
     def _evaluate(self, node: exp.Expr, typed: TypedSql, points: dict[int, Points]) -> Values:
-        self.effort.append(self._cells(typed.axes))
-        if sum(self.effort) > MAX_EFFORT:
+        self.effort[0] += self._cells(typed.axes)
+        if self.effort[0] > MAX_EFFORT:
             raise StatementTooComplexError("the expressions of the statement have too many cells")
         try:
             return self.evaluator.evaluate(typed.sql, typed.axes, points)
@@ -233,7 +234,13 @@ class Coefficients:
         return points_between(attribute, edges)
 
     def _constants(self, node: exp.Expr) -> list[tuple[int, Value]]:
-        """Return the constants with which axes are compared."""
+        """Return the constants with which axes are compared; those of the last node are kept."""
+        if id(node) not in self.read:
+            self.read.clear()
+            self.read[id(node)] = node, self._compared(node)
+        return self.read[id(node)][1]
+
+    def _compared(self, node: exp.Expr) -> list[tuple[int, Value]]:
         pairs = []
         try:
             for axis, others in compared_axes(node):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import ClassVar
 
 from sqlglot import exp
@@ -39,20 +38,6 @@ def _public(lowering: Lowering, node: exp.Expr) -> TypedSql:
     return combine(f"({text} WHERE {where})", kind, *operands)
 
 
-def _width(domain: Domain, axis: int) -> int:
-    """Return the most bytes that a value of an axis has."""
-    attribute = domain.attributes[axis]
-    if attribute.type != "text":
-        return 64
-    return max((len(str(value).encode()) for value in attribute.values), default=1)
-
-
-def _scale(domain: Domain, axis: int) -> int | None:
-    """Return the decimals of a numeric axis."""
-    values = [value for value in domain.attributes[axis].values if isinstance(value, Decimal)]
-    return max((-int(value.as_tuple().exponent) for value in values), default=None)
-
-
 def _own(lowering: Lowering, node: exp.Expr) -> TypedSql:
     return lowering.column(node)
 
@@ -82,10 +67,11 @@ class DomainLowering(ExpressionLowering):
                 hint=f"only attributes may be compared or grouped by; SUM({name}) is allowed",
             )
         index = int(node.this)
-        kind = types.of_attribute(self.domain.attributes[index])
-        width = _width(self.domain, index)
-        scale = _scale(self.domain, index)
-        return TypedSql(f"d{index}.v", kind, frozenset([index]), width=width, scale=scale)
+        attribute = self.domain.attributes[index]
+        kind = types.of_attribute(attribute)
+        width = attribute.longest if attribute.type == "text" else 64
+        axes, scale = frozenset([index]), attribute.decimals
+        return TypedSql(f"d{index}.v", kind, axes, width=width, scale=scale)
 
 
 class MeasureLowering(DomainLowering):
@@ -96,3 +82,20 @@ class MeasureLowering(DomainLowering):
         if not isinstance(node, MeasureColumn):
             return super().column(node)
         return TypedSql("m", types.of_measure(self.domain.measures[int(node.this)]))
+
+
+class KnownLowering:
+    """The translations of the parts of expressions, each worked out once."""
+
+    def __init__(self, lowering: DomainLowering) -> None:
+        self._known: dict[int, tuple[exp.Expr, TypedSql]] = {}
+        self._lower = lowering.lower
+        lowering.lower = self.lower  # type: ignore[method-assign]  # of the parts, too
+
+    def lower(self, node: exp.Expr | None) -> TypedSql:
+        """Return the translation of an expression, as ``Lowering.lower``."""
+        if id(node) not in self._known or node is None:
+            typed = self._lower(node)
+            assert node is not None
+            self._known[id(node)] = node, typed
+        return self._known[id(node)][1]

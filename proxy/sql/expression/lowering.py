@@ -12,6 +12,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal
+from functools import lru_cache
 from typing import ClassVar
 
 from sqlglot import exp
@@ -169,6 +170,7 @@ def signed(node: exp.Expr) -> tuple[str, int] | None:
     return (node.name, sign) if isinstance(node, exp.Literal) and not node.is_string else None
 
 
+@lru_cache(4096)  # of a list, each value is there many times
 def _signed(text: str, sign: int = 1) -> TypedSql:
     """Return a numeric literal with its sign."""
     kind = types.of_literal(text, sign)
