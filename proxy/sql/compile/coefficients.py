@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,11 +38,11 @@ from proxy.sql.compile.bins import (
     edges_for,
     points_between,
 )
-from proxy.sql.compile.columns import Axis
-from proxy.sql.compile.domain_lowering import DomainLowering, MeasureLowering
+from proxy.sql.compile.columns import Axis, MeasureColumn
+from proxy.sql.compile.domain_lowering import DomainLowering, KnownLowering, MeasureLowering
 from proxy.sql.evaluator.evaluator import Evaluator, Points, Values, inside
 from proxy.sql.expression.typed import TypedSql, coerce
-from proxy.sql.parse.tree import find_all, flat, position
+from proxy.sql.parse.tree import find_all, flat, has, position
 
 MAX_EFFORT = 2**28  # cells evaluated for one statement
 TOGETHER = 2**12  # cells on which a whole condition is evaluated at once
@@ -69,6 +70,11 @@ class Coefficients:
     def lower(self, node: exp.Expr) -> TypedSql:
         """Return an expression of axes as DuckDB text."""
         return DomainLowering(self.domain).lower(node)
+
+    @cached_property
+    def typing(self) -> KnownLowering:
+        """The types of expressions of axes and measures; where there are no measures, all."""
+        return KnownLowering(MeasureLowering(self.domain))
 
     def kind(self, node: exp.Expr) -> str:
         """Return the type of an expression of axes and measures."""
@@ -203,7 +209,8 @@ class Coefficients:
         Raises:
             TypeMismatchError: it is none.
         """
-        typed = (MeasureLowering if measured else DomainLowering)(self.domain).lower(node)
+        known = measured or not has(node, MeasureColumn)
+        typed = (self.typing if known else DomainLowering(self.domain)).lower(node)
         if typed.type == "unknown":
             typed = coerce(typed, "numeric")
         if typed.type not in types.NUMBERS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from sqlglot import exp
@@ -17,7 +17,7 @@ from proxy.sql.compile.columns import (
     Public,
     refuse_branches,
 )
-from proxy.sql.expression.lowering import Lowering, Rule, compared
+from proxy.sql.expression.lowering import Lowering, Rule, compared, signed
 from proxy.sql.expression.rules import ARGUMENTS, RULES, ExpressionLowering
 from proxy.sql.expression.typed import TypedSql, combine
 
@@ -36,6 +36,29 @@ def _public(lowering: Lowering, node: exp.Expr) -> TypedSql:
     ]
     where = " AND ".join(f"{left.sql} = {right.sql}" for left, right in pairs)
     return combine(f"({text} WHERE {where})", kind, *operands)
+
+
+LISTS: dict[type[exp.Expr], tuple[type[exp.Expr], str, str]] = {
+    exp.Or: (exp.EQ, " = ", " IN "),
+    exp.And: (exp.NEQ, " <> ", " NOT IN "),
+}
+
+
+def _compared(node: exp.Expr, comparison: type[exp.Expr], sign: str) -> str:
+    """Return how a comparison of an axis with a literal begins; nothing for other nodes."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if type(node) is not comparison or not isinstance(node.this, Axis):
+        return ""
+    literal = isinstance(node.expression, exp.Literal) or signed(node.expression)
+    return f"(d{int(node.this.this)}.v{sign}" if literal else ""
+
+
+def _list(head: str, sign: str, word: str, values: Sequence[str]) -> str:
+    """Return the comparison of an axis with each of some values."""
+    if len(values) == 1:
+        return f"{head}{values[0]})"
+    return f"{head.removesuffix(sign)}{word}({', '.join(values)}))"
 
 
 def _own(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -57,6 +80,30 @@ class DomainLowering(ExpressionLowering):
 
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
+
+    def listed(
+        self, kind: type[exp.Expr], operands: Sequence[exp.Expr], texts: Sequence[str]
+    ) -> list[str]:
+        """Return what AND or OR connects, each once; a run of comparisons of an axis as a list.
+
+        It is the same to DuckDB, in a third of the time.  Another order would be another error.
+        """
+        comparison, sign, word = LISTS[kind]
+        found: dict[str, dict[str, None]] = {}  # the values of each list, under its beginning
+        last = ""
+        for node, text in zip(operands, texts, strict=True):
+            head = _compared(node, comparison, sign)
+            if not head or not text.startswith(head):
+                found[text], last = {}, ""
+                continue
+            if head != last:
+                run = f"{len(found)} {head}"
+            found.setdefault(run, {})[text.removeprefix(head)[:-1]] = None
+            last = head
+        return [
+            _list(run.partition(" ")[2], sign, word, list(values)) if values else run
+            for run, values in found.items()
+        ]
 
     def column(self, node: exp.Expr) -> TypedSql:
         """Return an axis; a measure has no value of its own."""

@@ -41,10 +41,10 @@ def has_measure(node: exp.Expr) -> bool:
 class _Reader:
     """One expression over a domain: what is known of its parts, worked out once for all."""
 
-    def __init__(self, node: exp.Expr, domain: Domain) -> None:
+    def __init__(self, node: exp.Expr, domain: Domain, typing: KnownLowering | None = None) -> None:
         self.domain = domain
         self._node = node  # kept alive, so that no other has an id of its parts
-        self._kinds = KnownLowering(MeasureLowering(domain))
+        self._typing = typing or KnownLowering(MeasureLowering(domain))
         self._measured: set[int] = set()
         for each in reversed(nodes(node)):
             inside = any(id(child) in self._measured for child in each.iter_expressions())
@@ -57,16 +57,25 @@ class _Reader:
 
     def kind(self, node: exp.Expr) -> str:
         """Return the type of a part."""
-        return self._kinds.lower(node).type
+        return self._typing.lower(node).type
+
+    def exact(self, node: exp.Expr) -> bool:
+        """Return whether a number beside 0, in a CASE, would be of the type that it is of."""
+        typed = self._typing.lower(node)
+        decimal = typed.type == "numeric" and typed.scale is not None
+        return decimal or typed.type in (*types.INTEGERS, *types.FLOATS)
 
 
-def moments(node: exp.Expr, domain: Domain) -> Moments:
-    """Return what an expression adds to each part.
+def moments(node: exp.Expr, domain: Domain, typing: KnownLowering) -> Moments:
+    """Return what an expression, whose parts have types by ``typing``, adds to each part.
 
     Raises:
         NotSupportedError: it is not linear in the measures.
     """
-    return _moments(node, _Reader(node, domain))
+    reader = _Reader(node, domain, typing)
+    if not reader.measured(node) and reader.exact(node):
+        return Moments({COUNT: node})  # its NULL adds nothing as it stands
+    return _moments(node, reader)
 
 
 def _moments(node: exp.Expr, reader: _Reader) -> Moments:

@@ -192,7 +192,7 @@ class ReleasePoint:
         for each in nodes:
             if not has_measure(each):  # what is made of it below would be at fault otherwise
                 self.coefficients.number(each, place)
-        terms = [moments(each, self.coefficients.domain) for each in nodes]
+        terms = [self._moments(each) for each in nodes]
         query = self._added(lambda k: self._sum(terms[k], conditions, k, place))
         measures = frozenset[int]().union(*(each.measures for each in terms))
         names = [self.coefficients.domain.measures[index].name for index in sorted(measures)]
@@ -213,6 +213,9 @@ class ReleasePoint:
             type=types.of_sum(kind),
             scale=max((each.scale or 0 for each in typed), default=0),
         )
+
+    def _moments(self, node: exp.Expr) -> Moments:
+        return moments(node, self.coefficients.domain, self.coefficients.typing)
 
     def _sum(
         self, terms: Moments, conditions: Sequence[exp.Expr], branch: int, place: str
@@ -243,7 +246,7 @@ class ReleasePoint:
     def _bounds(self, node: exp.Expr) -> tuple[Fraction, Fraction]:
         """Return the least and the largest possible value of an expression in one record."""
         domain = self.coefficients.domain
-        terms = moments(node, domain)
+        terms = self._moments(node)
         low = high = Fraction(0)
         for part, coefficient in settle(terms).items():
             grid, amounts = self.coefficients.amounts(coefficient, "AVG")

@@ -9,7 +9,7 @@ Invariant: the DuckDB type of the text is the one of ``type``.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import lru_cache
@@ -33,7 +33,6 @@ from proxy.sql.expression.typed import (
     TypedSql,
     coerce,
     combine,
-    once,
     unify,
     widest,
     written,
@@ -60,6 +59,13 @@ class Lowering:
         """Return the meaning of a node that has one as a whole; None to translate its parts."""
         del node
         return None
+
+    def listed(
+        self, kind: type[exp.Expr], operands: Sequence[exp.Expr], texts: Sequence[str]
+    ) -> list[str]:
+        """Return what AND or OR connects, each once, some in fewer words."""
+        del kind, operands
+        return list(dict.fromkeys(texts))
 
     def lower(self, node: exp.Expr | None) -> TypedSql:
         """Return the translation of an expression.
@@ -194,8 +200,11 @@ def _paren(lowering: Lowering, node: exp.Expr) -> TypedSql:
 
 def _connector(lowering: Lowering, node: exp.Expr) -> TypedSql:
     word = "AND" if isinstance(node, exp.And) else "OR"
-    parts = [lowering.boolean(part, word) for part in flat(node)]
-    texts, length = once([part.sql for part in parts], len(word) + 2)
+    operands = flat(node)
+    parts = [lowering.boolean(part, word) for part in operands]
+    texts = [part.sql for part in parts]
+    length = sum(map(len, texts)) + (len(word) + 2) * len(texts)
+    texts = lowering.listed(type(node), operands, texts)
     return combine(f"({f' {word} '.join(texts)})", "boolean", *parts, length=length)
 
 
@@ -249,8 +258,9 @@ def _in(lowering: Lowering, node: exp.Expr) -> TypedSql:
         odd = next(item for item in listed if item.type != value.type)
         compared(value, odd, "=")
         raise
-    values, length = once([written(item) for item in rest], 2)
-    text = f"({first.sql} IN ({', '.join(values)}))"
+    values = [written(item) for item in rest]
+    length = sum(map(len, values)) + 2 * len(values)
+    text = f"({first.sql} IN ({', '.join(dict.fromkeys(values))}))"
     return combine(text, "boolean", first, *rest, length=length)
 
 
@@ -401,12 +411,15 @@ def _case(lowering: Lowering, node: exp.Expr) -> TypedSql:
     default = node.args.get("default")
     values.append(lowering.lower(default) if default else NULL)
     values = unify(values, "CASE")
-    pieces = [
-        f"WHEN {condition.sql} THEN {value.sql}"
-        for condition, value in zip(conditions, values, strict=False)
-    ]
+    pairs = [(one.sql, value.sql) for one, value in zip(conditions, values, strict=False)]
+    first = dict(reversed(pairs))  # a condition that is written again is never met there
+    pieces = [f"WHEN {when} THEN {first[when]}" for when in dict(pairs)]
     text = f"CASE {' '.join(pieces)} ELSE {values[-1].sql} END"
-    value = combine(text, values[0].type, *conditions, *values, scale=widest(values))
+    length = sum(len(when) + len(value) + len("WHEN  THEN  ") for when, value in pairs)
+    length += len(f"CASE ELSE {values[-1].sql} END")
+    value = combine(
+        text, values[0].type, *conditions, *values, scale=widest(values), length=length
+    )
     form = forms.chosen(conditions, values)
     return forms.smooth(value, values, form) if form else value
 

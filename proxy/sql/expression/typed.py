@@ -178,10 +178,3 @@ def written(value: TypedSql) -> str:
     """
     plain = value.constant is not None and value.type == "integer"
     return value.sql[5:-12] if plain and INTEGER.fullmatch(value.sql) else value.sql
-
-
-def once(texts: Sequence[str], between: int) -> tuple[list[str], int]:
-    """Return texts that are joined, each once, as what is said again says no more; and the length
-    of all, with so many characters between.
-    """
-    return list(dict.fromkeys(texts)), sum(map(len, texts)) + between * len(texts)
