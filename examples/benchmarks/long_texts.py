@@ -206,7 +206,7 @@ def spent(action, *arguments):
 def measured(session, wanted, size, served):
     """Print a line for each kind of text."""
     print(f"{'':<26}{'kB':>6}{'parsing':>9}{'ours':>9}{'ratio':>8}{'again':>8}")
-    work = session._engine.compile if served else None
+    work = None if whole else session._engine.compile
     kinds = {}
     for seed in (1, 2):
         rng = random.Random(seed)

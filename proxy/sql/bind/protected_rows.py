@@ -30,18 +30,24 @@ class ColumnResolver:
         self.names = protected.names
         self.scope = scope
 
-    def resolve(self, node: exp.Expr) -> exp.Expr:
+    def resolve(
+        self, node: exp.Expr, parts: dict[int, tuple[exp.Expr, exp.Expr]] | None = None
+    ) -> exp.Expr:
         """Return an expression with its columns replaced by their meanings.
+
+        ``parts`` gets each of its parts and what became of it, by the id of the part.
 
         Raises:
             StatementTooComplexError: subqueries upon subqueries have made it too large.
         """
-        resolved = self._resolve(node)
+        resolved = self._resolve(node, parts)
         if len(nodes(resolved)) > MAX_NODES:
             raise StatementTooComplexError("an expression of this statement becomes too long")
         return resolved
 
-    def _resolve(self, node: exp.Expr) -> exp.Expr:
+    def _resolve(
+        self, node: exp.Expr, parts: dict[int, tuple[exp.Expr, exp.Expr]] | None = None
+    ) -> exp.Expr:
         """Return a resolved copy, made from left to right without recursion."""
         top = exp.Paren(this=None)
         work: list[tuple[exp.Expr, exp.Expr, str, int | None]] = [(node, top, "this", None)]
@@ -56,6 +62,8 @@ class ColumnResolver:
             else:
                 parent.args[key][index] = made
             made.parent, made.arg_key, made.index = parent, key, index
+            if parts is not None:
+                parts[id(source)] = source, made
         resolved: exp.Expr = top.this
         resolved.parent = resolved.arg_key = None
         return resolved

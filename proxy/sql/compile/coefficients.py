@@ -271,7 +271,8 @@ class Coefficients:
 
     def _read(self, texts: Iterable[str]) -> dict[str, Any]:
         """Return the values of constants, many at once: to ask for one costs as much."""
-        waiting, values = list(dict.fromkeys(texts)), {}
+        waiting = list(dict.fromkeys(texts))
+        values: dict[str, Any] = {}
         for start in range(0, len(waiting), AT_ONCE):
             some = waiting[start : start + AT_ONCE]
             try:

@@ -134,7 +134,7 @@ class MeasureLowering(DomainLowering):
 class KnownLowering:
     """The translations of the parts of expressions, each worked out once."""
 
-    def __init__(self, lowering: DomainLowering) -> None:
+    def __init__(self, lowering: Lowering) -> None:
         self._known: dict[int, tuple[exp.Expr, TypedSql]] = {}
         self._lower = lowering.lower
         lowering.lower = self.lower  # type: ignore[method-assign]  # of the parts, too

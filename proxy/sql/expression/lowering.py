@@ -8,7 +8,6 @@ Invariant: the DuckDB type of the text is the one of ``type``.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -25,9 +24,10 @@ from proxy.errors import (
     UndefinedFunctionError,
 )
 from proxy.sql import types
-from proxy.sql.expression import allowlist, forms
+from proxy.sql.expression import forms
 from proxy.sql.expression.guards import EXACT, finite, guarded, numeric, wide
 from proxy.sql.expression.intervals import multiple
+from proxy.sql.expression.refusals import refusal
 from proxy.sql.expression.typed import (
     NULL,
     TypedSql,
@@ -37,7 +37,7 @@ from proxy.sql.expression.typed import (
     widest,
     written,
 )
-from proxy.sql.parse.tree import COMPARISONS, as_sql, flat, position
+from proxy.sql.parse.tree import COMPARISONS, flat, position
 
 
 class Lowering:
@@ -104,53 +104,6 @@ class Lowering:
                 position=position(node),
             )
         return coerce(value, "boolean")
-
-
-WORDS: dict[type[exp.Expr], str] = {
-    exp.UnicodeString: "U&'...'",
-    exp.BitString: "a bit string, B'...',",
-    exp.HexString: "a bit string, X'...',",
-    exp.Array: "ARRAY",
-    exp.Parameter: "a parameter without a value",
-    exp.AtTimeZone: "AT TIME ZONE",
-    exp.Tuple: "a row of values",
-    exp.Select: "a subquery",
-}
-HINTS: dict[type[exp.Expr], str] = {
-    exp.UnicodeString: "write the characters themselves, or E'\\u00e9'",
-    exp.BitString: "write a number in digits, a text in plain quotes",
-    exp.HexString: "write a number in digits, a text in plain quotes",
-    exp.AtTimeZone: "timestamps have no time zone here, they are in the policy's",
-    exp.Tuple: "rows are for (a, b) = (1, 2) and (a, b) IN ((1, 2), (3, 4))",
-    exp.Array: "lists are for = ANY (ARRAY[1, 2]) and IN (1, 2)",
-}
-
-
-def _function(node: exp.Func) -> str:
-    """Return the name of a function as PostgreSQL has it."""
-    name = node.name if isinstance(node, exp.Anonymous) else as_sql(node).split("(")[0]
-    names = (n for n in node.sql_names() if n.replace("_", "") == name)  # WIDTHBUCKET
-    return next(names, name).lower()
-
-
-def unknown(name: str) -> UndefinedFunctionError:
-    """Return the error for a function that is not on the list."""
-    near = difflib.get_close_matches(name, allowlist.names(), 1, 0.8)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return UndefinedFunctionError(
-        f"function {name} is not among those the proxy knows",
-        hint=f"{hint}{allowlist.PAGE} lists all that are known",
-    )
-
-
-def refusal(node: exp.Expr) -> NotSupportedError | UndefinedFunctionError:
-    """Return the error for a node that has no translation."""
-    if isinstance(node, exp.Func) and type(node) not in WORDS:
-        return unknown(_function(node))
-    return NotSupportedError(
-        f"{WORDS.get(type(node), node.key.upper())} is not supported in an expression",
-        hint=HINTS.get(type(node)),
-    )
 
 
 Rule = Callable[[Lowering, exp.Expr], TypedSql]
@@ -417,9 +370,7 @@ def _case(lowering: Lowering, node: exp.Expr) -> TypedSql:
     text = f"CASE {' '.join(pieces)} ELSE {values[-1].sql} END"
     length = sum(len(when) + len(value) + len("WHEN  THEN  ") for when, value in pairs)
     length += len(f"CASE ELSE {values[-1].sql} END")
-    value = combine(
-        text, values[0].type, *conditions, *values, scale=widest(values), length=length
-    )
+    value = combine(text, values[0].type, *conditions, *values, scale=widest(values), length=length)
     form = forms.chosen(conditions, values)
     return forms.smooth(value, values, form) if form else value
 

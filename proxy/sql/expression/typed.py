@@ -62,7 +62,7 @@ class TypedSql:
     def __init__(
         self,
         sql: str,
-        type: str,  # noqa: A002  # as the field
+        type: str,  # as the field
         axes: frozenset[int] = NONE,
         numbers: frozenset[tuple[int, int]] = NONE,
         provenance: str | None = None,

@@ -38,7 +38,7 @@ def reading(text: str, zone: str, now: datetime | None) -> datetime | None:
 
 
 def localise(nodes: Iterable[exp.Expr], zone: str) -> None:
-    """Replace literals with a time zone, among nodes of a tree, by local times of the policy's zone.
+    """Replace literals with a time zone, among nodes, by local times of the policy's zone.
 
     Raises:
         DataError: one is not a time.
