@@ -4,10 +4,11 @@
     python examples/benchmarks/long_texts.py ORs IN            those whose names have one of these
     python examples/benchmarks/long_texts.py --share 0.1       all, a tenth as long
     python examples/benchmarks/long_texts.py --served          as workers of a server compile them
+    python examples/benchmarks/long_texts.py --whole           planned and shown, too
 
 A generator makes texts of each kind, as long as a statement may be, or up to a MB.  Figures are of
-the processor, over all threads, in one run; the goal of each is 3 x.  "again" is a second text of
-the same kind.  Nothing is kept, and nothing asserted.
+the processor, over all threads, in one run, from text to program; the goal of each is 3 x.  "again"
+is a second text of the same kind.  Nothing is kept, and nothing asserted.
 """
 
 import argparse
@@ -203,7 +204,7 @@ def spent(action, *arguments):
     return time.process_time() - start, how
 
 
-def measured(session, wanted, size, served):
+def measured(session, wanted, size, whole):
     """Print a line for each kind of text."""
     print(f"{'':<26}{'kB':>6}{'parsing':>9}{'ours':>9}{'ratio':>8}{'again':>8}")
     work = None if whole else session._engine.compile
@@ -239,7 +240,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*")
     parser.add_argument("--share", type=float, default=1.0, help="of the longest texts")
-    parser.add_argument("--served", action="store_true", help="compile alone, with a deep stack")
+    parser.add_argument("--served", action="store_true", help="with the deep stack of workers")
+    parser.add_argument("--whole", action="store_true", help="plan, measure and show, too")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -252,7 +254,7 @@ def main():
             with closing(Engine.open(policy, folder / "state")) as engine:
                 session = engine.session()
                 session.execute(counted("age = 1 OR years >= 10 OR share < 0.5") + UTILITY % 9000)
-                measured(session, options.names, options.share, options.served)
+                measured(session, options.names, options.share, options.whole)
 
         thread = threading.Thread(target=run)
         thread.start()

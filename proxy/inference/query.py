@@ -76,6 +76,11 @@ class Factor:
         """The largest absolute coefficient."""
         return max(-self.span[0], self.span[1]) if self.array.size else 0
 
+    @cached_property
+    def irreducible(self) -> tuple[int, list[Factor]]:
+        """An integer and the finest product of primitive factors."""
+        return _irreducible(self)
+
     def over(self, axes: Sequence[int]) -> Integers:
         """Return the array shaped to broadcast over ``axes``, a superset of its own."""
         shape = [
@@ -96,7 +101,7 @@ class Term:
         """Return the canonical term of a product (axes may overlap), None where it is zero."""
         done: list[Factor] = []
         for factor in _joined(factors):
-            whole, pieces = _irreducible(factor)
+            whole, pieces = factor.irreducible
             scale *= whole
             done += pieces
         if not scale:
@@ -183,6 +188,8 @@ def _irreducible(factor: Factor) -> tuple[int, list[Factor]]:
     array, axes = factor.array, factor.axes
     if array.size > MAX_CELLS:
         raise TooLargeError(f"{array.size} coefficients in one factor")
+    if (one := _one_cell(factor)) is not None:
+        return one
     for position in reversed(range(array.ndim)):  # along which axes is it constant?
         first = np.take(array, [0], axis=position)
         if (array == first).all():
@@ -207,6 +214,27 @@ def _irreducible(factor: Factor) -> tuple[int, list[Factor]]:
                     scales, pieces = zip(*(_irreducible(piece) for piece in split), strict=True)
                     return whole * math.prod(scales), [p for piece in pieces for p in piece]
     return whole, [Factor(axes, array)]
+
+
+def _one_cell(factor: Factor) -> tuple[int, list[Factor]] | None:
+    """Split a factor that is other than 0 in one cell, as the rows of many a family are."""
+    array, shape = factor.array, factor.array.shape
+    axes = [position for position in range(array.ndim) if shape[position] > 1]
+    if not axes or (len(axes) > 1 and array.size << len(axes) > SEPARABLE_STEPS):
+        return None
+    cells = np.flatnonzero(array)
+    if len(cells) != 1:
+        return None
+    whole = int(array.flat[cells[0]])
+    if abs(whole) * array.size > MAX_COEFFICIENT or abs(whole) >= 2**53:
+        return None
+    place = np.unravel_index(int(cells[0]), shape)
+    pieces = []
+    for position in axes:
+        column = np.zeros(shape[position], dtype=np.int64)
+        column[place[position]] = 1
+        pieces.append(Factor((factor.axes[position],), column))
+    return whole, pieces
 
 
 def _separate(

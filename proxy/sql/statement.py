@@ -159,9 +159,9 @@ def _compile(text: str, source: Source) -> Program | Command:
         raise
 
 
-def _rewritten(tree: exp.Expr, source: Source) -> exp.Expr:
-    """Return a tree, a view's too, that is a query, with the clock folded, quantifiers expanded."""
-    found = nodes(tree)
+def _tree(text: str, tokens: list[Token], source: Source) -> exp.Expr:
+    """Return a text, a view's too, as a query, with the clock folded, quantifiers expanded."""
+    tree, found = grammar.parsed(text, tokens)
     _query(tree, found)
     clock.fold(found, source.moment)
     found = nodes(tree) if quantifiers.expand(found) else found
@@ -176,7 +176,7 @@ def _statement(text: str, tokens: list[Token], source: Source) -> Program | Comm
     text, tokens = grammar.to_postgres(text, tokens, source.language)
     without_marks(text)
     try:
-        tree = _rewritten(grammar.parse(text, tokens), source)
+        tree = _tree(text, tokens, source)
         binder = Binder(
             source.policy, source.evaluator, text, source.hides_empty, released=source.released
         )
@@ -227,8 +227,7 @@ def _views(source: Source) -> Env:
     env: dict[str, Cte] = {}
     for name, view in source.views.items():
         tokens = grammar.tokens(view.text)
-        tree = _rewritten(grammar.parse(view.text, tokens), source)
-        tree = without_positions(tree, view.text)
+        tree = without_positions(_tree(view.text, tokens, source), view.text)
         columns = [column.name for column in view.columns]
         env[name] = Cte(tree, columns, dict(env), request=utility_clause.hint(tokens))
     return env

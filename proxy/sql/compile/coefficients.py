@@ -108,7 +108,9 @@ class Coefficients:
     def indicator(self, node: exp.Expr, place: str) -> Factor:
         """Return 1 where a condition is true, 0 where it is false or NULL."""
         try:
-            axes, truth = self._truth(node, place)
+            if (values := self._at_once(_bare(node), place)) is not None and values.factor:
+                return values.factor
+            axes, truth = self._truth(node, place, values)
         except CutError as error:
             return self._whole(node, place, error)
         return Factor(axes, (truth == TRUE).astype(np.int64))
@@ -136,22 +138,32 @@ class Coefficients:
         points = {a: self._points(node, a) for a in binned}
         return self.evaluator.evaluate(typed.sql, typed.axes, points)
 
-    def _truth(self, node: exp.Expr, place: str) -> tuple[tuple[int, ...], NDArray[np.int8]]:
+    def _at_once(self, node: exp.Expr, place: str) -> Values | None:
+        """Return a condition that is evaluated as a whole; None of what is in parts, of too many
+        cells.
+        """
+        if isinstance(node, exp.And | exp.Or | exp.Not):
+            axes = {int(axis.this) for axis in find_all(node, Axis)}
+            if self._cells(axes) > TOGETHER:
+                return None
+        typed = DomainLowering(self.domain).boolean(node, place)
+        return self.values(node, typed, place)
+
+    def _truth(
+        self, node: exp.Expr, place: str, values: Values | None = None
+    ) -> tuple[tuple[int, ...], NDArray[np.int8]]:
         """Return a condition in three-valued logic on each cell of the axes it reads.
 
         Only what AND, OR and NOT connect is evaluated, each on its own axes: a long condition over
         many columns costs no more than its widest part.
         """
         node = _bare(node)
-        parts = flat(node) if isinstance(node, exp.And | exp.Or) else []
-        if isinstance(node, exp.Not):
-            parts = [node.this]
-        axes = sorted({int(axis.this) for axis in find_all(node, Axis)})
-        if not parts or self._cells(axes) <= TOGETHER:
-            typed = DomainLowering(self.domain).boolean(node, place)
-            values = self.values(node, typed, place)
+        values = values or self._at_once(node, place)
+        if values is not None:
             truth = np.where(values.present, values.array.astype(np.int8) * TRUE, NULL)
             return values.axes, truth.astype(np.int8)
+        parts = [node.this] if isinstance(node, exp.Not) else flat(node)
+        axes = sorted({int(axis.this) for axis in find_all(node, Axis)})
         if self._cells(axes) > MAX_CELLS:
             names = ", ".join(self.domain.attributes[a].name for a in axes)
             raise StatementTooComplexError(
