@@ -98,10 +98,14 @@ def test_a_condition_says_nothing_more_when_it_is_said_again(seed):
         assert vector(counted(f" {word} ".join(again))) == short
 
 
-CUTS = {
-    "income": ("20", "7"),
-    "seen": ("TIMESTAMP '2020-01-02 00:00:00'", "TIMESTAMP '2020-01-03 06:00:00'"),
-    "month": ("DATE '2020-03-01'", "DATE '2020-03-11'"),
+CUTS = {  # a condition below, one that cuts a bin, one above
+    "income": ("5", "7", "20"),
+    "seen": (
+        "TIMESTAMP '2020-01-02 00:00:00'",
+        "TIMESTAMP '2020-01-03 06:00:00'",
+        "TIMESTAMP '2020-01-04 00:00:00'",
+    ),
+    "month": ("DATE '2020-03-01'", "DATE '2020-03-11'", "DATE '2020-06-01'"),
 }
 
 
@@ -110,10 +114,10 @@ def test_what_cuts_a_bin_is_refused_in_the_same_words_however_long_it_is(column)
     """
     The column, the bin and the value that a refusal names are those of the short condition.
     """
-    good, bad = CUTS[column]
+    low, bad, high = CUTS[column]
     short = vector(counted(f"{column} < {bad}"))
     assert short[0] == "CutError"
-    for join in (" OR ", " AND "):
+    for join, good in ((" OR ", low), (" AND ", high)):
         for terms in ([good] * 300 + [bad], [bad] * 300 + [good] * 5, [bad, good] * 200):
             found = vector(counted(join.join(f"{column} < {value}" for value in terms)))
             assert found == short
@@ -123,7 +127,7 @@ def test_what_cuts_a_bin_is_refused_in_the_same_words_however_long_it_is(column)
     "fault",
     [
         "age = 'x'", "nothing = 1", "nil(age) = 1", "wage = 1", "age LIKE 1", "1 / (age - 5) = 1",
-        "age IN (1, 'x')", "age = 99999999999999999999", "COUNT(*) > 1", "age IN (SELECT 1, 2)",
+        "age IN (1, 'x')", "COUNT(*) > 1", "age IN (SELECT 1, 2)",
         "age = (SELECT 1 / 0)", "-age", "age + 'x' = 1", "CASE WHEN age = 1 THEN 'a' END = 1",
     ],
 )  # fmt: skip
@@ -139,18 +143,19 @@ def test_a_fault_in_a_long_condition_is_told_as_in_a_short_one(fault, place):
     assert vector(counted(" OR ".join(terms))) == short
 
 
-def test_a_failure_is_met_although_a_later_term_would_hide_it():
+def test_a_failure_is_met_wherever_it_stands():
     """
-    Comparisons of an axis become a list only where they stand beside one another: what fails in
-    between fails still, and what stands before it still keeps it from failing.
+    A run of comparisons becomes a list where it stands, and hides nothing that stands beside it.
     """
-    assert vector(counted("age = 1 OR 1 / (age - 5) = 7 OR age = 5"))[0] == "DataError"
-    assert isinstance(vector(counted("age = 5 OR 1 / (age - 5) = 7 OR age = 5")), bytes)
-    assert isinstance(vector(counted("age <> 5 AND 1 / (age - 5) = 7 AND age <> 5")), bytes)
-    assert vector(counted("age <> 1 AND 1 / (age - 5) = 7 AND age <> 5"))[0] == "DataError"
+    fails = "1 / (age - 5) = 7"
+    for word, sign in (("OR", "="), ("AND", "<>")):
+        run = f" {word} ".join(f"age {sign} {i}" for i in (5, 5, 6, 7))
+        for where in (f"{run} {word} {fails}", f"{fails} {word} {run}"):
+            assert vector(counted(where)) == vector(counted(f"age {sign} 5 {word} {fails}"))
+        assert vector(counted(f"{run} {word} {fails} {word} {run}"))[0] == "DataError"
 
 
-@pytest.mark.parametrize("count", [3, 200, 900])
+@pytest.mark.parametrize("count", [3, 200, 400])
 def test_a_long_sum_is_its_short_one(count):
     """
     A chain of sums of an axis, of a measure or of a count is what it adds up to.
