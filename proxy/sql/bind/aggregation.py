@@ -46,7 +46,7 @@ from proxy.sql.expression.casts import cast
 from proxy.sql.expression.faces import beside, twofold
 from proxy.sql.expression.typed import SMOOTH, TypedSql
 from proxy.sql.parse.identifiers import output_name
-from proxy.sql.parse.tree import as_sql, position
+from proxy.sql.parse.tree import position
 from proxy.sql.provenance import pack
 
 
@@ -200,8 +200,7 @@ class AggregateExpressions(PostAggregate):
 
     def number(self, what: Linear | Average, node: exp.Expr) -> TypedSql:
         """Add a number to every grouping set, and return its column."""
-        label = as_sql(node)
-        indices = {point.add(what, node, self.scope.request, label) for point in self.points}
+        indices = {point.add(what, node, self.scope.request) for point in self.points}
         (index,) = indices  # all points have the same numbers
         ids = frozenset((point.index, index) for point in self.points)
         provenance = f"{self.relation}.x{index}"

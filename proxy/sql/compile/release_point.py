@@ -26,7 +26,7 @@ from proxy.sql.compile.columns import at_branch
 from proxy.sql.compile.groups import Groups, Key, groups
 from proxy.sql.compile.linear import Average, Linear, same_number
 from proxy.sql.compile.moments import Moments, has_measure, moments, present, settle
-from proxy.sql.parse.tree import conjuncts, position
+from proxy.sql.parse.tree import as_sql, conjuncts, position
 from proxy.sql.program import Companion, GroupColumn, Number, Release, Request
 
 MAX_LOOKED_THROUGH = 2**26  # coefficients of all rows of a release
@@ -93,9 +93,13 @@ class ReleasePoint:
     # --- numbers -----------------------------------------------------------------------------
 
     def add(
-        self, what: Linear | Average, node: exp.Expr, request: Request | None, label: str
+        self, what: Linear | Average, node: exp.Expr, request: Request | None, named: str = ""
     ) -> int:
         """Add an aggregate as a number, unless it is one already, and return its index."""
+        for index, source in enumerate(self.sources):
+            if same_number(source, what):
+                return index
+        label = named or as_sql(node)
         if isinstance(what, Average):
             number = Number(
                 label, self._family(what.query), what.mid, "avg", request, position(node),
@@ -115,9 +119,6 @@ class ReleasePoint:
                 position=number.position,
             )
         number.family.sensitivity  # noqa: B018  # what is too large is said now, with its place
-        for index, source in enumerate(self.sources):
-            if same_number(source, what):
-                return index
         self.sources.append(what)
         self.numbers.append(number)
         return len(self.numbers) - 1
