@@ -188,8 +188,6 @@ def _irreducible(factor: Factor) -> tuple[int, list[Factor]]:
     array, axes = factor.array, factor.axes
     if array.size > MAX_CELLS:
         raise TooLargeError(f"{array.size} coefficients in one factor")
-    if (one := _one_cell(factor)) is not None:
-        return one
     for position in reversed(range(array.ndim)):  # along which axes is it constant?
         first = np.take(array, [0], axis=position)
         if (array == first).all():
@@ -214,27 +212,6 @@ def _irreducible(factor: Factor) -> tuple[int, list[Factor]]:
                     scales, pieces = zip(*(_irreducible(piece) for piece in split), strict=True)
                     return whole * math.prod(scales), [p for piece in pieces for p in piece]
     return whole, [Factor(axes, array)]
-
-
-def _one_cell(factor: Factor) -> tuple[int, list[Factor]] | None:
-    """Split a factor that is other than 0 in one cell, as the rows of many a family are."""
-    array, shape = factor.array, factor.array.shape
-    axes = [position for position in range(array.ndim) if shape[position] > 1]
-    if not axes or (len(axes) > 1 and array.size << len(axes) > SEPARABLE_STEPS):
-        return None
-    cells = np.flatnonzero(array)
-    if len(cells) != 1:
-        return None
-    whole = int(array.flat[cells[0]])
-    if abs(whole) * array.size > MAX_COEFFICIENT or abs(whole) >= 2**53:
-        return None
-    place = np.unravel_index(int(cells[0]), shape)
-    pieces = []
-    for position in axes:
-        column = np.zeros(shape[position], dtype=np.int64)
-        column[place[position]] = 1
-        pieces.append(Factor((factor.axes[position],), column))
-    return whole, pieces
 
 
 def _separate(
