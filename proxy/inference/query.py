@@ -62,6 +62,7 @@ class Factor:
 
     axes: tuple[int, ...]
     array: Integers
+    irreducible = cached_property(lambda self: _irreducible(self))  # what ``Term.of`` makes of it
 
     def __post_init__(self) -> None:
         self.array.setflags(write=False)
@@ -75,11 +76,6 @@ class Factor:
     def largest(self) -> int:
         """The largest absolute coefficient."""
         return max(-self.span[0], self.span[1]) if self.array.size else 0
-
-    @cached_property
-    def irreducible(self) -> tuple[int, list[Factor]]:
-        """An integer and the finest product of primitive factors."""
-        return _irreducible(self)
 
     def over(self, axes: Sequence[int]) -> Integers:
         """Return the array shaped to broadcast over ``axes``, a superset of its own."""
@@ -101,9 +97,8 @@ class Term:
         """Return the canonical term of a product (axes may overlap), None where it is zero."""
         done: list[Factor] = []
         for factor in _joined(factors):
-            whole, pieces = factor.irreducible
-            scale *= whole
-            done += pieces
+            scale *= factor.irreducible[0]
+            done += factor.irreducible[1]
         if not scale:
             return None
         if abs(scale) * math.prod(factor.largest for factor in done) > MAX_COEFFICIENT:
