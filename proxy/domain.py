@@ -63,6 +63,23 @@ class Attribute:
         """The code of each declared value."""
         return {value: code for code, value in enumerate(self.values)}
 
+    @cached_property
+    def small(self) -> bool:
+        """Whether all values are whole numbers of 32 bits."""
+        values = self.edges or self.values
+        return all(isinstance(value, int) and -(2**31) <= value < 2**31 for value in values)
+
+    @cached_property
+    def longest(self) -> int:
+        """The most bytes that a value has as a text."""
+        return max((len(str(value).encode()) for value in self.values), default=1)
+
+    @cached_property
+    def decimals(self) -> int | None:
+        """The most decimals of a value; None where none is a decimal."""
+        values = [value for value in self.values if isinstance(value, Decimal)]
+        return max((-int(value.as_tuple().exponent) for value in values), default=None)
+
     def value(self, code: int) -> Value | None:
         """Return the value SQL shows for a cell; None for the NULL cell."""
         return self.values[code] if code < len(self.values) else None

@@ -63,6 +63,7 @@ class Factor:
 
     axes: tuple[int, ...]
     array: Integers
+    irreducible = cached_property(lambda self: _irreducible(self))  # what ``Term.of`` makes of it
 
     def __post_init__(self) -> None:
         self.array.setflags(write=False)
@@ -97,9 +98,8 @@ class Term:
         """Return the canonical term of a product (axes may overlap), None where it is zero."""
         done: list[Factor] = []
         for factor in _joined(factors):
-            whole, pieces = _irreducible(factor)
-            scale *= whole
-            done += pieces
+            scale *= factor.irreducible[0]
+            done += factor.irreducible[1]
         if not scale:
             return None
         if abs(scale) * math.prod(factor.largest for factor in done) > MAX_COEFFICIENT:

@@ -26,6 +26,7 @@ from proxy.sql.expression.rules import ExpressionLowering
 from proxy.sql.expression.typed import TypedSql, coerce, combine
 from proxy.sql.parse import grammar, quantifiers
 from proxy.sql.parse.deep_stack import deeply
+from proxy.sql.parse.tree import nodes
 
 WHY_NOT: tuple[tuple[tuple[type[exp.Expr], ...], str], ...] = (
     ((exp.Window,), "a window function"),
@@ -118,7 +119,7 @@ def select(text: str, language: str = "postgres") -> exp.Select:
     if not isinstance(tree, exp.Select):
         what = "UNION and the like are" if isinstance(tree, exp.SetOperation) else "it is"
         raise NotSupportedError(f"{what} not one SELECT, which is read row by row")
-    quantifiers.expand(tree)
+    quantifiers.expand(nodes(tree))
     return tree
 
 

@@ -8,7 +8,7 @@ same program, so programs are cached by these three.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
@@ -16,6 +16,7 @@ from itertools import count
 from typing import NamedTuple
 
 from sqlglot import exp
+from sqlglot.tokenizer_core import Token
 
 from proxy.errors import Error, NotSupportedError, StatementTooComplexError
 from proxy.inference.query import TooLargeError, TooWideError
@@ -29,10 +30,10 @@ from proxy.sql.expression.faces import keyed, narrow, wide, without_marks
 from proxy.sql.expression.typed import HIDDEN, JUMPS, Form
 from proxy.sql.listing import listing
 from proxy.sql.parse import clock, commands, grammar, quantifiers, utility_clause
-from proxy.sql.parse.deep_stack import deeply
+from proxy.sql.parse.deep_stack import deeply, is_deep
 from proxy.sql.parse.identifiers import quoted
 from proxy.sql.parse.parameters import Parameters, bind_parameters
-from proxy.sql.parse.tree import position
+from proxy.sql.parse.tree import nodes, position
 from proxy.sql.parse.views import Create, View, Views, readable_by, readable_in, without_positions
 from proxy.sql.postprocess import draws, relation
 from proxy.sql.program import Cell, Column, Command, Program, Release, Trace, Wide
@@ -145,35 +146,37 @@ class Source:
 def _compile(text: str, source: Source) -> Program | Command:
     """Return the meaning of a text; an error with a position shows the line."""
     try:
+        tokens = grammar.tokens(text, source.language)
+        if is_deep(tokens):  # as it will be seen
+            return deeply(lambda: _statement(text, tokens, source))
         try:
-            return _statement(text, source)
+            return _statement(text, tokens, source)
         except RecursionError:
-            return deeply(lambda: _statement(text, source))
+            return deeply(lambda: _statement(text, tokens, source))
     except Error as error:
         if error.position is not None and error.detail is None:
             error.detail = grammar.caret(text, error.position)
         raise
 
 
-Rewrite = Callable[[exp.Expr, Source], None]
-REWRITES: tuple[Rewrite, ...] = (  # of every tree, views' too
-    lambda tree, source: clock.fold(tree, source.moment),
-    lambda tree, _: quantifiers.expand(tree),
-    lambda tree, source: clock.localise(tree, source.policy.timezone),
-)
+def _tree(text: str, tokens: list[Token], source: Source) -> exp.Expr:
+    """Return a text, a view's too, as a query, with the clock folded, quantifiers expanded."""
+    tree, found = grammar.parsed(text, tokens)
+    _query(tree, found)
+    clock.fold(found, source.moment)
+    found = nodes(tree) if quantifiers.expand(found) else found
+    clock.localise(found, source.policy.timezone)
+    return tree
 
 
-def _statement(text: str, source: Source) -> Program | Command:
+def _statement(text: str, tokens: list[Token], source: Source) -> Program | Command:
     """Return the meaning of a text: all stages of this package, in order."""
-    tokens = grammar.tokens(text, source.language)
     if (command := commands.command(text, tokens)) is not None:
         return _with_program(command, source)
     text, tokens = grammar.to_postgres(text, tokens, source.language)
     without_marks(text)
     try:
-        tree = _query(grammar.parse(text, tokens))
-        for rewrite in REWRITES:  # fold the clock, expand quantifiers
-            rewrite(tree, source)
+        tree = _tree(text, tokens, source)
         binder = Binder(
             source.policy, source.evaluator, text, source.hides_empty, released=source.released
         )
@@ -196,8 +199,9 @@ def _with_program(command: Command, source: Source) -> Command:
     change = command.change if isinstance(command.change, Create) else None
     if change is not None:
         source = replace(source, views=readable_by(source.views, change.name))
-    inner = commands.command(command.value, grammar.tokens(command.value, source.language))
-    program = None if inner else _statement(command.value, source)
+    tokens = grammar.tokens(command.value, source.language)
+    inner = commands.command(command.value, tokens)
+    program = None if inner else _statement(command.value, tokens, source)
     if not isinstance(program, Program):  # a command holds no command, however many are nested
         raise NotSupportedError(f"{'CREATE VIEW' if change else 'EXPLAIN UTILITY'} takes a SELECT")
     if change is not None:
@@ -205,17 +209,17 @@ def _with_program(command: Command, source: Source) -> Command:
     return replace(command, program=program, change=change)
 
 
-def _query(tree: exp.Expr) -> exp.Expr:
-    """Return a tree that is a query and changes nothing, or refuse it."""
+def _query(tree: exp.Expr, found: Iterable[exp.Expr]) -> None:
+    """Refuse a tree, with these nodes, that is no query, or changes something."""
     if not isinstance(tree, exp.Query):
         raise NotSupportedError(
             f"{tree.key.upper()} is not supported: the proxy answers SELECT statements"
         )
-    if (change := tree.find(*CHANGES)) is not None:  # in a WITH that nothing reads, too
+    change = next((node for node in found if isinstance(node, CHANGES)), None)
+    if change is not None:  # in a WITH that nothing reads, too
         raise NotSupportedError(
             f"{change.key.upper()} is not supported here", position=position(change)
         )
-    return tree
 
 
 def _views(source: Source) -> Env:
@@ -223,10 +227,7 @@ def _views(source: Source) -> Env:
     env: dict[str, Cte] = {}
     for name, view in source.views.items():
         tokens = grammar.tokens(view.text)
-        tree = _query(grammar.parse(view.text, tokens))
-        for rewrite in REWRITES:  # fold the clock, expand quantifiers
-            rewrite(tree, source)
-        tree = without_positions(tree, view.text)
+        tree = without_positions(_tree(view.text, tokens, source), view.text)
         columns = [column.name for column in view.columns]
         env[name] = Cte(tree, columns, dict(env), request=utility_clause.hint(tokens))
     return env

@@ -60,9 +60,7 @@ FALSE = {"f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0"}
 def of_attribute(attribute: Attribute) -> str:
     """Return the type of an axis as a column."""
     if attribute.type == "integer":
-        values = attribute.edges or attribute.values
-        small = all(isinstance(value, int) and -(2**31) <= value < 2**31 for value in values)
-        return "integer" if small else "bigint"
+        return "integer" if attribute.small else "bigint"
     return {"decimal": "numeric"}.get(attribute.type, attribute.type)
 
 

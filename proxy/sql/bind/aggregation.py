@@ -20,18 +20,23 @@ from proxy.sql.bind.claims import claim, not_one_number
 from proxy.sql.bind.derived import Marginals
 from proxy.sql.bind.from_clause import FromClause
 from proxy.sql.bind.grouping_sets import grouping_sets
-from proxy.sql.bind.linear_combinations import linear, scaled_inside
+from proxy.sql.bind.linear_combinations import Combinations, scaled_inside
 from proxy.sql.bind.outer import PostAggregate
 from proxy.sql.bind.relations import BoundQuery
 from proxy.sql.bind.render import Body, identity, render_select
 from proxy.sql.bind.results import ungrouped
 from proxy.sql.compile.columns import PerBranch
+from proxy.sql.compile.domain_lowering import DomainLowering, KnownLowering
 from proxy.sql.compile.groups import Key
 from proxy.sql.compile.linear import Average, Linear
 from proxy.sql.compile.release_point import ReleasePoint
 from proxy.sql.expression import forms
 from proxy.sql.expression.aggregates import (
+    AGGREGATE,
+    COLUMN,
     OTHER_AGGREGATES,
+    QUERY,
+    WINDOW,
     aggregates,
     both_arguments,
     is_aggregate,
@@ -41,7 +46,7 @@ from proxy.sql.expression.casts import cast
 from proxy.sql.expression.faces import beside, twofold
 from proxy.sql.expression.typed import SMOOTH, TypedSql
 from proxy.sql.parse.identifiers import output_name
-from proxy.sql.parse.tree import as_sql, position
+from proxy.sql.parse.tree import position
 from proxy.sql.provenance import pack
 
 
@@ -86,7 +91,10 @@ class AggregateExpressions(PostAggregate):
         one = len(sets) == 1
         self.relation = self.points[0].name if one else self.binding.fresh("u")
         self.ties = [f"{self.relation}.i"] if one else [f"{self.relation}.s", f"{self.relation}.i"]
-        # the node is kept alive, so that no other gets its id
+        self._linear = Combinations(self.aggregate)
+        self._lowered = KnownLowering(DomainLowering(binding.policy.domain))
+        # nodes are kept alive, so that no other gets the id of one
+        self._parts: dict[int, tuple[exp.Expr, exp.Expr]] = {}  # resolved
         self._aggregates: dict[int, tuple[exp.Expr, Linear | Average | None]] = {}
         self._marginals = Marginals(
             binding, self.resolver, self.points, self.keys, self.relation, self.scope.request
@@ -164,19 +172,21 @@ class AggregateExpressions(PostAggregate):
         if isinstance(node, exp.Window | exp.Subquery | exp.Exists) or node.args.get("query"):
             return super().special_case(node)
         if not scaled_inside(node):
-            combination = linear(node, self.aggregate)
+            combination = self._linear.of(node)
             if combination is not None and combination.query is not None:
                 return self._announced(combination, node)
         if is_aggregate(node):
             return self._nonlinear(node)
-        if next(aggregates(node), None) is not None or node.find(exp.Window, exp.Query):
+        if self.contents.has(node, AGGREGATE | WINDOW | QUERY):
             return None
-        if node.find(exp.Column):
+        if self.contents.has(node, COLUMN):
             return self._group(node)
         return self.constant(node)
 
     def _group(self, node: exp.Expr) -> TypedSql | None:
-        typed = self.binding.coefficients.lower(self.resolver.resolve(node))
+        if id(node) not in self._parts:
+            self.resolver.resolve(node, self._parts)
+        typed = self._lowered.lower(self._parts[id(node)][1])
         for index, key in enumerate(self.keys):
             if key.typed.sql == typed.sql:
                 return TypedSql(f"{self.relation}.g{index}", typed.type, scale=typed.scale)
@@ -190,8 +200,7 @@ class AggregateExpressions(PostAggregate):
 
     def number(self, what: Linear | Average, node: exp.Expr) -> TypedSql:
         """Add a number to every grouping set, and return its column."""
-        label = as_sql(node)
-        indices = {point.add(what, node, self.scope.request, label) for point in self.points}
+        indices = {point.add(what, node, self.scope.request) for point in self.points}
         (index,) = indices  # all points have the same numbers
         ids = frozenset((point.index, index) for point in self.points)
         provenance = f"{self.relation}.x{index}"
@@ -219,16 +228,14 @@ class AggregateExpressions(PostAggregate):
             outer = outer.this
         if not isinstance(outer, exp.Cast) or combination.type in types.FLOATS:
             return self.number(combination, node)
-        inner = linear(outer.this, self.aggregate)
+        inner = self._linear.of(outer.this)
         number = self.number(inner or combination, node)
         typed = cast(number, combination.type)
         return replace(typed, provenance=number.provenance, form=number.form)
 
     def measured(self, node: exp.Expr) -> Linear | Average | None:
         """Return what a node is: a linear combination, a constant, an average; None of others."""
-        return linear(node, self.aggregate) or (
-            self.aggregate(node) if is_aggregate(node) else None
-        )
+        return self._linear.of(node) or (self.aggregate(node) if is_aggregate(node) else None)
 
     def _companion(self, node: exp.Expr) -> TypedSql:
         """Return CREDIBLE_LOW, CREDIBLE_HIGH, CONFIDENCE or PROBABILITY of a number."""

@@ -18,29 +18,42 @@ from proxy.sql.parse.tree import position
 Aggregate = Callable[[exp.Expr], Linear | Average | None]  # None where it is neither
 
 
-def linear(node: exp.Expr, aggregate: Aggregate) -> Linear | None:
-    """Return what a node is, if it is a linear combination of aggregates, or a constant.
+class Combinations:
+    """The linear combinations that the parts of an expression are, each worked out once."""
 
-    Raises:
-        DataError: it is a constant that is out of the range of its type, or a division by 0.
-    """
+    def __init__(self, aggregate: Aggregate) -> None:
+        self.aggregate = aggregate
+        self._known: dict[int, tuple[exp.Expr, Linear | None]] = {}  # nodes are kept alive
+
+    def of(self, node: exp.Expr) -> Linear | None:
+        """Return what a node is, if it is a linear combination of aggregates, or a constant.
+
+        Raises:
+            DataError: it is a constant that is out of the range of its type, or a division by 0.
+        """
+        if id(node) not in self._known:
+            self._known[id(node)] = node, _linear(node, self)
+        return self._known[id(node)][1]
+
+
+def _linear(node: exp.Expr, known: Combinations) -> Linear | None:
     if (written := signed(node)) is not None:
         return _constant(*written)
     if isinstance(node, exp.Paren):
-        return linear(node.this, aggregate)
+        return known.of(node.this)
     if isinstance(node, exp.Neg):
-        inner = linear(node.this, aggregate)
+        inner = known.of(node.this)
         return None if inner is None else inner * Linear(None, Fraction(-1), type=inner.type)
     if isinstance(node, exp.Cast):
-        return _cast(node, aggregate)
+        return _cast(node, known)
     if isinstance(node, exp.Coalesce):
-        return _coalesce(node, aggregate)
+        return _coalesce(node, known)
     if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div):
-        left = linear(node.this, aggregate)
-        right = None if left is None else linear(node.expression, aggregate)
+        left = known.of(node.this)
+        right = None if left is None else known.of(node.expression)
         return None if left is None or right is None else _combined(node, left, right)
     if is_aggregate(node):
-        compiled = aggregate(node)
+        compiled = known.aggregate(node)
         return compiled if isinstance(compiled, Linear) else None
     return None
 
@@ -59,24 +72,24 @@ def scaled_inside(node: exp.Expr) -> bool:
     return not isinstance(parent, exp.Alias | exp.Query | exp.Ordered | None)
 
 
-def _coalesce(node: exp.Coalesce, aggregate: Aggregate) -> Linear | None:
+def _coalesce(node: exp.Coalesce, known: Combinations) -> Linear | None:
     """Return its first argument: a released count or sum is never NULL; the others type it."""
-    inner = linear(node.this, aggregate)
+    inner = known.of(node.this)
     if inner is None or inner.query is None:
         return None
     for argument in node.expressions:
         if isinstance(argument, exp.Null) or argument.is_string:
             continue
-        if (other := linear(argument, aggregate)) is None:
+        if (other := known.of(argument)) is None:
             return None
         kind = types.common([inner.type, other.type], "COALESCE")
         inner = replace(inner, type=kind, scale=max(inner.scale, other.scale))
     return inner
 
 
-def _cast(node: exp.Expr, aggregate: Aggregate) -> Linear | None:
+def _cast(node: exp.Expr, known: Combinations) -> Linear | None:
     target = node.args["to"]
-    inner = linear(node.this, aggregate)
+    inner = known.of(node.this)
     if inner is None or inner.query is None or target.expressions:
         return None
     kind = types.of_cast(target)

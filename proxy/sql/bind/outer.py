@@ -13,7 +13,16 @@ from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
 from proxy.sql.bind.relations import BoundQuery, Scope
 from proxy.sql.expression import forms
-from proxy.sql.expression.aggregates import WINDOWS, aggregate, coerce_result
+from proxy.sql.expression.aggregates import (
+    CALL,
+    COLUMN,
+    QUERY,
+    WINDOW,
+    WINDOWS,
+    Contents,
+    aggregate,
+    coerce_result,
+)
 from proxy.sql.expression.aggregates import ordered as direction
 from proxy.sql.expression.faces import twofold
 from proxy.sql.expression.intervals import constant
@@ -32,6 +41,7 @@ class PostAggregate(ExpressionLowering):
     def __init__(self, binding: Binding, scope: Scope, windows: Sequence[exp.Expr] = ()) -> None:
         self.binding = binding
         self.scope = scope
+        self.contents = Contents()
         self.windows = {name_of(window.this): window for window in windows}
 
     def visible(self) -> Names[TypedSql] | None:
@@ -60,7 +70,7 @@ class PostAggregate(ExpressionLowering):
         """
         if not isinstance(node, exp.Cast | exp.Binary | exp.Neg | exp.Func) or signed(node):
             return None
-        if node.find(exp.Column, exp.Query, exp.AggFunc, exp.Window, exp.Anonymous):
+        if self.contents.has(node, COLUMN | QUERY | WINDOW | CALL):
             return None
         self.binding.constants += 1
         if self.binding.constants > CONSTANTS:

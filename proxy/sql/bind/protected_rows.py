@@ -6,8 +6,8 @@ expressions that a subquery gave them; what it reads of public tables is a ``Pub
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 
 from sqlglot import exp
 
@@ -15,9 +15,9 @@ from proxy.errors import NotSupportedError, ProgrammingError, StatementTooComple
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.relations import ProtectedRows, Scope
 from proxy.sql.bind.released_first import released_first
-from proxy.sql.compile.columns import Public
+from proxy.sql.compile.columns import Axis, Public
 from proxy.sql.parse.identifiers import name_of
-from proxy.sql.parse.tree import flat, position
+from proxy.sql.parse.tree import bare_copy, flat, nodes, position
 
 MAX_NODES = 50_000  # of one expression
 
@@ -30,29 +30,53 @@ class ColumnResolver:
         self.names = protected.names
         self.scope = scope
 
-    def resolve(self, node: exp.Expr) -> exp.Expr:
+    def resolve(
+        self, node: exp.Expr, parts: dict[int, tuple[exp.Expr, exp.Expr]] | None = None
+    ) -> exp.Expr:
         """Return an expression with its columns replaced by their meanings.
+
+        ``parts`` gets each of its parts and what became of it, by the id of the part.
 
         Raises:
             StatementTooComplexError: subqueries upon subqueries have made it too large.
         """
-        resolved = self._resolve(node.copy())
-        if sum(1 for _ in islice(resolved.walk(), MAX_NODES + 1)) > MAX_NODES:
+        resolved = self._resolve(node, parts)
+        if len(nodes(resolved)) > MAX_NODES:
             raise StatementTooComplexError("an expression of this statement becomes too long")
         return resolved
 
-    def _resolve(self, node: exp.Expr) -> exp.Expr:
+    def _resolve(
+        self, node: exp.Expr, parts: dict[int, tuple[exp.Expr, exp.Expr]] | None = None
+    ) -> exp.Expr:
+        """Return a resolved copy, made from left to right without recursion."""
+        top = exp.Paren(this=None)
+        work: list[tuple[exp.Expr, exp.Expr, str, int | None]] = [(node, top, "this", None)]
+        while work:
+            source, parent, key, index = work.pop()
+            made = self._meaning(source)
+            if made is None:
+                made = bare_copy(source)
+                work += reversed(list(_places(made)))
+            if index is None:
+                parent.args[key] = made
+            else:
+                parent.args[key][index] = made
+            made.parent, made.arg_key, made.index = parent, key, index
+            if parts is not None:
+                parts[id(source)] = source, made
+        resolved: exp.Expr = top.this
+        resolved.parent = resolved.arg_key = None
+        return resolved
+
+    def _meaning(self, node: exp.Expr) -> exp.Expr | None:
+        """Return what a column or a subquery is; None of what is copied with its parts."""
         if isinstance(node, exp.Column):
             return self._column(node)
         if isinstance(node, exp.Subquery | exp.Exists) or node.args.get("query"):
-            return self._public(node)
+            return self._public(node.copy())
         if isinstance(node, exp.Query):
             raise NotSupportedError("a subquery is not supported here", position=position(node))
-        for child in list(node.iter_expressions()):
-            resolved = self._resolve(child)
-            if resolved is not child:
-                child.replace(resolved)
-        return node
+        return None
 
     def _column(self, node: exp.Expr) -> exp.Expr:
         if isinstance(node.this, exp.Star):
@@ -60,7 +84,7 @@ class ColumnResolver:
         meaning = self.names.find(node)
         if meaning is None:
             raise self.names.unknown(node)
-        column = meaning.copy()
+        column = bare_copy(meaning) if isinstance(meaning, Axis) else meaning.copy()
         if "start" in node.this.meta:
             column.meta["start"] = node.this.meta["start"]
         return column if not column.args or not _compound(column) else exp.Paren(this=column)
@@ -131,6 +155,17 @@ class ColumnResolver:
         )
         member = exp.In(this=sides[1].copy(), query=exp.Subquery(this=select))
         return exp.Coalesce(this=exp.Paren(this=member), expressions=[exp.false()])
+
+
+def _places(node: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr, str, int | None]]:
+    """Yield the children of a node, each with the place where it is."""
+    for key, value in node.args.items():
+        if isinstance(value, exp.Expr):
+            yield value, node, key, None
+        elif isinstance(value, list):
+            for i, each in enumerate(value):
+                if isinstance(each, exp.Expr):
+                    yield each, node, key, i
 
 
 def _compound(node: exp.Expr) -> bool:

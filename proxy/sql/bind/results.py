@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from sqlglot import exp
 
@@ -17,7 +18,15 @@ from proxy.sql.bind.names import Names
 from proxy.sql.bind.outer import PostAggregate
 from proxy.sql.bind.relations import Scope
 from proxy.sql.expression import forms
-from proxy.sql.expression.aggregates import aggregate, aggregates, coerce_result, is_aggregate
+from proxy.sql.expression.aggregates import (
+    AGGREGATE,
+    COLUMN,
+    QUERY,
+    WINDOW,
+    aggregate,
+    coerce_result,
+    is_aggregate,
+)
 from proxy.sql.expression.faces import drawn, shown, twofold
 from proxy.sql.expression.typed import TypedSql, combine
 from proxy.sql.parse.identifiers import name_of
@@ -38,6 +47,11 @@ class ResultExpressions(PostAggregate):
         super().__init__(binding, scope, windows)
         self.names = names
         self.keys = keys
+
+    @cached_property
+    def _below(self) -> ResultExpressions:
+        """The expressions of rows, before the GROUP BY."""
+        return _Rows(self.binding, self.names, self.scope)
 
     def visible(self) -> Names[TypedSql] | None:
         """Return the columns that a subquery sees: these, and those of outer queries."""
@@ -83,14 +97,33 @@ class ResultExpressions(PostAggregate):
             return combine(
                 f"CAST(grouping({', '.join(p.sql for p in parts)}) AS INTEGER)", "integer"
             )
-        alone = node.find(exp.Column) and not node.find(exp.Window, exp.Query)
-        if alone and next(aggregates(node), None) is None:
-            typed = ResultExpressions(self.binding, self.names, self.scope).lower(node)
+        alone = not self.contents.has(node, WINDOW | QUERY | AGGREGATE)
+        if alone and self.contents.has(node, COLUMN):
+            typed = self._below.lower(node)
             if any(key.sql == typed.sql for key in self.keys):
                 return _grouped(typed)
             if isinstance(node, exp.Column) and self._own(node) is not None:
                 raise ungrouped(node)
         return super().special_case(node)
+
+
+class _Rows(ResultExpressions):
+    """Expressions of rows whose parts are asked for again, and kept."""
+
+    def __init__(self, binding: Binding, names: Names[TypedSql], scope: Scope) -> None:
+        super().__init__(binding, names, scope)
+        self._known: dict[int, tuple[exp.Expr | None, TypedSql, int]] = {}
+
+    def lower(self, node: exp.Expr | None) -> TypedSql:
+        """Return the translation of an expression; its constants count each time."""
+        if id(node) not in self._known:
+            before = self.binding.constants
+            typed = super().lower(node)
+            self._known[id(node)] = node, typed, self.binding.constants - before
+            return typed
+        _, typed, constants = self._known[id(node)]
+        self.binding.constants += constants
+        return typed
 
 
 def _grouped(key: TypedSql) -> TypedSql:

@@ -22,7 +22,7 @@ from proxy.sql.compile.columns import Axis
 from proxy.sql.expression import intervals
 from proxy.sql.expression.date_templates import unit as date_unit
 from proxy.sql.parse.dialects import ToChar
-from proxy.sql.parse.tree import COMPARISONS
+from proxy.sql.parse.tree import COMPARISONS, find_all, has
 
 ENUMERABLE = 2**17  # values in the bins of an axis, up to which all are tried
 
@@ -30,7 +30,8 @@ ENUMERABLE = 2**17  # values in the bins of an axis, up to which all are tried
 def compared_axes(node: exp.Expr) -> list[tuple[Axis, list[exp.Expr]]]:
     """Return the axes that are compared with constants, and the constants."""
     pairs = []
-    for axis in node.find_all(Axis):
+    holding: dict[int, set[int]] = {}  # of a comparison, its operands that read an axis
+    for axis in find_all(node, Axis):
         top: exp.Expr = axis
         while isinstance(top.parent, exp.Paren) and top is not node:
             top = top.parent
@@ -40,8 +41,11 @@ def compared_axes(node: exp.Expr) -> list[tuple[Axis, list[exp.Expr]]]:
             and top is not node
             and isinstance(parent, (*COMPARISONS, exp.Between, exp.In, exp.Is))
         ):
-            others = [child for child in parent.iter_expressions() if child is not top]
-            if not any(other.find(Axis) for other in others):
+            if id(parent) not in holding:
+                children = parent.iter_expressions()
+                holding[id(parent)] = {id(child) for child in children if has(child, Axis)}
+            if holding[id(parent)] == {id(top)}:
+                others = [child for child in parent.iter_expressions() if child is not top]
                 pairs.append((axis, others))
     return pairs
 
@@ -49,7 +53,7 @@ def compared_axes(node: exp.Expr) -> list[tuple[Axis, list[exp.Expr]]]:
 def calendar(node: exp.Expr, axis: int) -> list[str]:
     """Return the units of the calendar by which an expression looks at an axis."""
     units = []
-    for use in node.find_all(Axis):
+    for use in find_all(node, Axis):
         parent = use.parent
         if int(use.this) != axis or use is node:
             continue

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,13 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from proxy.domain import Domain, Value
-from proxy.errors import DataError, NotSupportedError, StatementTooComplexError, TypeMismatchError
+from proxy.errors import (
+    DataError,
+    Error,
+    NotSupportedError,
+    StatementTooComplexError,
+    TypeMismatchError,
+)
 from proxy.inference.query import MAX_CELLS, Factor
 from proxy.sql import types
 from proxy.sql.compile.bins import (
@@ -31,19 +38,23 @@ from proxy.sql.compile.bins import (
     edges_for,
     points_between,
 )
-from proxy.sql.compile.columns import Axis
-from proxy.sql.compile.domain_lowering import DomainLowering, MeasureLowering
+from proxy.sql.compile.columns import Axis, MeasureColumn
+from proxy.sql.compile.domain_lowering import DomainLowering, KnownLowering, MeasureLowering
 from proxy.sql.evaluator.evaluator import Evaluator, Points, Values, inside
 from proxy.sql.expression.typed import TypedSql, coerce
-from proxy.sql.parse.tree import flat, position
+from proxy.sql.parse.tree import find_all, flat, has, position
 
 MAX_EFFORT = 2**28  # cells evaluated for one statement
 TOGETHER = 2**12  # cells on which a whole condition is evaluated at once
+AT_ONCE = 100  # constants
 FALSE, NULL, TRUE = 0, 1, 2  # in this order AND is the minimum, OR the maximum
 
 
 class CutError(NotSupportedError):
-    """An expression has several values inside one bin."""
+    """An expression has several values inside one bin: ``values``, of the ``node``."""
+
+    node: exp.Expr | None = None
+    values: Values | None = None
 
 
 @dataclass(frozen=True)
@@ -53,11 +64,17 @@ class Coefficients:
     domain: Domain
     evaluator: Evaluator
     notices: list[str] = field(default_factory=list)
-    effort: list[int] = field(default_factory=list)  # cells that were evaluated
+    effort: list[int] = field(default_factory=lambda: [0])  # cells that were evaluated
+    read: dict[int, tuple[exp.Expr, list[tuple[int, Value]]]] = field(default_factory=dict)
 
     def lower(self, node: exp.Expr) -> TypedSql:
         """Return an expression of axes as DuckDB text."""
         return DomainLowering(self.domain).lower(node)
+
+    @cached_property
+    def typing(self) -> KnownLowering:
+        """The types of expressions of axes and measures; where there are no measures, all."""
+        return KnownLowering(MeasureLowering(self.domain))
 
     def kind(self, node: exp.Expr) -> str:
         """Return the type of an expression of axes and measures."""
@@ -73,12 +90,14 @@ class Coefficients:
         points = {a: self._points(node, a) for a in typed.axes if attributes[a].binned}
         values = self._evaluate(node, typed, points)
         if values.uneven:
-            raise self._cut(node, values, points, place)
+            error = self._cut(node, values, points, place)
+            error.node, error.values = node, values
+            raise error
         return values
 
     def _evaluate(self, node: exp.Expr, typed: TypedSql, points: dict[int, Points]) -> Values:
-        self.effort.append(self._cells(typed.axes))
-        if sum(self.effort) > MAX_EFFORT:
+        self.effort[0] += self._cells(typed.axes)
+        if self.effort[0] > MAX_EFFORT:
             raise StatementTooComplexError("the expressions of the statement have too many cells")
         try:
             return self.evaluator.evaluate(typed.sql, typed.axes, points)
@@ -89,20 +108,21 @@ class Coefficients:
     def indicator(self, node: exp.Expr, place: str) -> Factor:
         """Return 1 where a condition is true, 0 where it is false or NULL."""
         try:
-            axes, truth = self._truth(node, place)
+            if (values := self._at_once(_bare(node), place)) is not None and values.factor:
+                return values.factor
+            axes, truth = self._truth(node, place, values)
         except CutError as error:
             return self._whole(node, place, error)
         return Factor(axes, (truth == TRUE).astype(np.int64))
 
     def _whole(self, node: exp.Expr, place: str, error: CutError) -> Factor:
         """Return a condition of which a part cuts a bin: as a whole it may not, or be widened."""
-        typed = DomainLowering(self.domain).boolean(node, place)
-        binned = [a for a in typed.axes if self.domain.attributes[a].binned]
+        values = error.values if error.node is _bare(node) else None
         try:
-            points = {a: self._points(node, a) for a in binned}
-            values = self.evaluator.evaluate(typed.sql, typed.axes, points)
+            values = values or self._evaluated(node, place)
         except StatementTooComplexError:
             raise error from None
+        binned = [a for a in values.axes if self.domain.attributes[a].binned]
         if not values.uneven:
             return Factor(values.axes, (values.array & values.present).astype(np.int64))
         if any(self.domain.attributes[a].cut != "snap" for a in binned):
@@ -111,22 +131,39 @@ class Coefficients:
         assert values.some is not None
         return Factor(values.axes, values.some.astype(np.int64))
 
-    def _truth(self, node: exp.Expr, place: str) -> tuple[tuple[int, ...], NDArray[np.int8]]:
+    def _evaluated(self, node: exp.Expr, place: str) -> Values:
+        """Return a condition on each cell of the axes it reads, also where it cuts a bin."""
+        typed = DomainLowering(self.domain).boolean(node, place)
+        binned = [a for a in typed.axes if self.domain.attributes[a].binned]
+        points = {a: self._points(node, a) for a in binned}
+        return self.evaluator.evaluate(typed.sql, typed.axes, points)
+
+    def _at_once(self, node: exp.Expr, place: str) -> Values | None:
+        """Return a condition that is evaluated as a whole; None of what is in parts, of too many
+        cells.
+        """
+        if isinstance(node, exp.And | exp.Or | exp.Not):
+            axes = {int(axis.this) for axis in find_all(node, Axis)}
+            if self._cells(axes) > TOGETHER:
+                return None
+        typed = DomainLowering(self.domain).boolean(node, place)
+        return self.values(node, typed, place)
+
+    def _truth(
+        self, node: exp.Expr, place: str, values: Values | None = None
+    ) -> tuple[tuple[int, ...], NDArray[np.int8]]:
         """Return a condition in three-valued logic on each cell of the axes it reads.
 
         Only what AND, OR and NOT connect is evaluated, each on its own axes: a long condition over
         many columns costs no more than its widest part.
         """
         node = _bare(node)
-        parts = flat(node) if isinstance(node, exp.And | exp.Or) else []
-        if isinstance(node, exp.Not):
-            parts = [node.this]
-        axes = sorted({int(axis.this) for axis in node.find_all(Axis)})
-        if not parts or self._cells(axes) <= TOGETHER:
-            typed = DomainLowering(self.domain).boolean(node, place)
-            values = self.values(node, typed, place)
+        values = values or self._at_once(node, place)
+        if values is not None:
             truth = np.where(values.present, values.array.astype(np.int8) * TRUE, NULL)
             return values.axes, truth.astype(np.int8)
+        parts = [node.this] if isinstance(node, exp.Not) else flat(node)
+        axes = sorted({int(axis.this) for axis in find_all(node, Axis)})
         if self._cells(axes) > MAX_CELLS:
             names = ", ".join(self.domain.attributes[a].name for a in axes)
             raise StatementTooComplexError(
@@ -184,7 +221,8 @@ class Coefficients:
         Raises:
             TypeMismatchError: it is none.
         """
-        typed = (MeasureLowering if measured else DomainLowering)(self.domain).lower(node)
+        known = measured or not has(node, MeasureColumn)
+        typed = (self.typing if known else DomainLowering(self.domain)).lower(node)
         if typed.type == "unknown":
             typed = coerce(typed, "numeric")
         if typed.type not in types.NUMBERS:
@@ -207,7 +245,7 @@ class Coefficients:
         for unit in calendar(node, axis) if attribute.type == "timestamp" else []:
             explained += 1
             edges += boundaries(attribute, unit)
-        if explained != sum(1 for use in node.find_all(Axis) if int(use.this) == axis):
+        if explained != sum(1 for use in find_all(node, Axis) if int(use.this) == axis):
             raise NotSupportedError(
                 f"{attribute.name} is declared in bins: only comparisons with constants are known",
                 position=position(node),
@@ -215,32 +253,57 @@ class Coefficients:
         return points_between(attribute, edges)
 
     def _constants(self, node: exp.Expr) -> list[tuple[int, Value]]:
-        """Return the constants with which axes are compared."""
-        pairs = []
-        for axis, others in compared_axes(node):
-            kind = types.of_attribute(self.domain.attributes[int(axis.this)])
-            for other in others:
-                value = self._constant(other, kind)
-                if value is not None:
-                    pairs.append((int(axis.this), value))
-        return pairs
+        """Return the constants with which axes are compared; those of the last node are kept."""
+        if id(node) not in self.read:
+            self.read.clear()
+            self.read[id(node)] = node, self._compared(node)
+        return self.read[id(node)][1]
 
-    def _constant(self, node: exp.Expr, kind: str) -> Value | None:
+    def _compared(self, node: exp.Expr) -> list[tuple[int, Value]]:
+        pairs = []
+        try:
+            for axis, others in compared_axes(node):
+                kind = types.of_attribute(self.domain.attributes[int(axis.this)])
+                pairs += [(int(axis.this), self._constant(other, kind)) for other in others]
+        except Error:
+            self._read(text for _, text in pairs)  # what fails first is told
+            raise
+        values = self._read(text for _, text in pairs)
+        known = [(axis, values[text]) for axis, text in pairs]
+        return [(axis, value) for axis, value in known if value is not None]
+
+    def _constant(self, node: exp.Expr, kind: str) -> str:
+        """Return a constant, beside which an axis of this type stands, as DuckDB text."""
         typed = self.lower(node)
         if typed.type == "unknown":
             typed = coerce(typed, kind)
         elif typed.type in types.TIMES:
             typed = coerce(typed, types.common([typed.type, kind], "comparison"))
-        ((value,),) = self.evaluator.rows(f"SELECT {typed.sql}", {})
-        if isinstance(value, float):
-            value = Decimal(value)
-        return value  # type: ignore[no-any-return]
+        return typed.sql
+
+    def _read(self, texts: Iterable[str]) -> dict[str, Any]:
+        """Return the values of constants, many at once: to ask for one costs as much."""
+        waiting = list(dict.fromkeys(texts))
+        values: dict[str, Any] = {}
+        for start in range(0, len(waiting), AT_ONCE):
+            some = waiting[start : start + AT_ONCE]
+            try:
+                ((*found,),) = self.evaluator.rows(f"SELECT {', '.join(some)}", {})
+            except (DataError, NotSupportedError):  # of which one, and before which other
+                found = [self.evaluator.rows(f"SELECT {text}", {})[0][0] for text in some]
+            exact = [Decimal(value) if isinstance(value, float) else value for value in found]
+            values.update(zip(some, exact, strict=True))
+        return values
 
     def _cut(
         self, node: exp.Expr, values: Values, points: dict[int, Points], place: str
     ) -> CutError:
         """Return the refusal that names column, value and nearest edges."""
+        looked: set[tuple[int, Value]] = set()
         for axis, value in self._constants(node):
+            if (axis, value) in looked:
+                continue
+            looked.add((axis, value))
             attribute = self.domain.attributes[axis]
             edges = edges_for(attribute, value)
             if axis in points and edges[0] < value < edges[-1] and value not in edges:  # type: ignore[operator]

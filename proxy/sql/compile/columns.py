@@ -9,7 +9,7 @@ from sqlglot import exp
 from proxy.errors import NotSupportedError
 from proxy.sql.expression.lowering import Lowering
 from proxy.sql.expression.typed import TypedSql
-from proxy.sql.parse.tree import position
+from proxy.sql.parse.tree import has, position
 
 
 class Axis(exp.Expression):
@@ -46,7 +46,7 @@ def at_branch(node: exp.Expr, branch: int) -> exp.Expr:
     """Return an expression as it is in one branch."""
     if isinstance(node, PerBranch):
         return node.expressions[branch]  # type: ignore[no-any-return]
-    if node.find(PerBranch) is None:
+    if not has(node, PerBranch):
         return node
     return node.transform(
         lambda n: exp.Paren(this=n.expressions[branch].copy()) if isinstance(n, PerBranch) else n
@@ -55,7 +55,7 @@ def at_branch(node: exp.Expr, branch: int) -> exp.Expr:
 
 def repeat_branches(node: exp.Expr, times: int) -> exp.Expr:
     """Return an expression with each branch repeated, one copy after the other."""
-    if times == 1 or node.find(PerBranch) is None:
+    if times == 1 or not has(node, PerBranch):
         return node
 
     def more(n: exp.Expr) -> exp.Expr:

@@ -26,7 +26,7 @@ from proxy.sql.compile.columns import at_branch
 from proxy.sql.compile.groups import Groups, Key, groups
 from proxy.sql.compile.linear import Average, Linear, same_number
 from proxy.sql.compile.moments import Moments, has_measure, moments, present, settle
-from proxy.sql.parse.tree import conjuncts, position
+from proxy.sql.parse.tree import as_sql, conjuncts, position
 from proxy.sql.program import Companion, GroupColumn, Number, Release, Request
 
 MAX_LOOKED_THROUGH = 2**26  # coefficients of all rows of a release
@@ -93,9 +93,13 @@ class ReleasePoint:
     # --- numbers -----------------------------------------------------------------------------
 
     def add(
-        self, what: Linear | Average, node: exp.Expr, request: Request | None, label: str
+        self, what: Linear | Average, node: exp.Expr, request: Request | None, named: str = ""
     ) -> int:
         """Add an aggregate as a number, unless it is one already, and return its index."""
+        for index, source in enumerate(self.sources):
+            if same_number(source, what):
+                return index
+        label = named or as_sql(node)
         if isinstance(what, Average):
             number = Number(
                 label, self._family(what.query), what.mid, "avg", request, position(node),
@@ -115,9 +119,6 @@ class ReleasePoint:
                 position=number.position,
             )
         number.family.sensitivity  # noqa: B018  # what is too large is said now, with its place
-        for index, source in enumerate(self.sources):
-            if same_number(source, what):
-                return index
         self.sources.append(what)
         self.numbers.append(number)
         return len(self.numbers) - 1
@@ -192,7 +193,7 @@ class ReleasePoint:
         for each in nodes:
             if not has_measure(each):  # what is made of it below would be at fault otherwise
                 self.coefficients.number(each, place)
-        terms = [moments(each, self.coefficients.domain) for each in nodes]
+        terms = [self._moments(each) for each in nodes]
         query = self._added(lambda k: self._sum(terms[k], conditions, k, place))
         measures = frozenset[int]().union(*(each.measures for each in terms))
         names = [self.coefficients.domain.measures[index].name for index in sorted(measures)]
@@ -213,6 +214,9 @@ class ReleasePoint:
             type=types.of_sum(kind),
             scale=max((each.scale or 0 for each in typed), default=0),
         )
+
+    def _moments(self, node: exp.Expr) -> Moments:
+        return moments(node, self.coefficients.domain, self.coefficients.typing)
 
     def _sum(
         self, terms: Moments, conditions: Sequence[exp.Expr], branch: int, place: str
@@ -243,7 +247,7 @@ class ReleasePoint:
     def _bounds(self, node: exp.Expr) -> tuple[Fraction, Fraction]:
         """Return the least and the largest possible value of an expression in one record."""
         domain = self.coefficients.domain
-        terms = moments(node, domain)
+        terms = self._moments(node)
         low = high = Fraction(0)
         for part, coefficient in settle(terms).items():
             grid, amounts = self.coefficients.amounts(coefficient, "AVG")

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from proxy.domain import Attribute, Domain, Value
 from proxy.errors import StatementTooComplexError
-from proxy.inference.query import MAX_CELLS
+from proxy.inference.query import MAX_CELLS, Factor
 from proxy.sql import types
 from proxy.sql.evaluator.failures import failure
 from proxy.sql.evaluator.public_tables import PublicTable, load
@@ -39,8 +39,10 @@ Points = tuple[Value, ...] | None  # None: all values inside the bins
 
 CACHED = 512  # arrays, programs
 SCALARS = {type(None), bool, int, float, Fraction}
+SEQUENCES = (tuple, list)
 CACHED_BYTES = 64 << 20  # of all of them
 CACHED_CELLS = 2**16  # an array larger than this is not kept
+SMALL = 2**12  # cells
 MAX_ROWS = 1_000_000  # of a result
 
 
@@ -55,6 +57,7 @@ class Values:
     decimal: bool = False  # it is a numeric
     uneven: tuple[tuple[int, ...], ...] = ()  # cells of binned axes inside which it is not constant
     some: NDArray[np.bool_] | None = None  # of an uneven condition: where it is true of some value
+    factor: Factor | None = None  # of a condition of few cells: 1 where it is true
 
 
 class Evaluator:
@@ -142,7 +145,10 @@ class Evaluator:
         decimal = kinds[1].startswith("DECIMAL(")
         scale = int(kinds[1].rstrip(")").split(",")[1]) if decimal else 0
         found = _dense(columns[0], columns[1], shape, bool(points))
-        return replace(found, axes=axes, scale=scale, decimal=decimal)
+        factor = None
+        if found.array.dtype == bool and found.array.size <= SMALL:
+            factor = Factor(axes, (found.array & found.present).astype(np.int64))
+        return replace(found, axes=axes, scale=scale, decimal=decimal, factor=factor)
 
     def fetch(self, sql: str) -> tuple[list[Array], list[str]]:
         """Return the columns of a query as numpy arrays, and their DuckDB types.
@@ -276,18 +282,22 @@ def public_relation(name: str) -> str:
 
 def bytes_of(made: object) -> int:
     """Return about how much memory a value takes: its arrays, and 64 bytes for all else in it."""
-    kind = type(made)
-    if kind in SCALARS:
-        return 64
-    if kind is str:
-        return 64 + len(made)  # type: ignore[arg-type]
-    if isinstance(made, np.ndarray):
-        return made.nbytes + (64 * made.size if made.dtype == object else 0)
-    if isinstance(made, tuple | list):
-        return 64 + sum(map(bytes_of, made))
-    if is_dataclass(made):
-        return 64 + sum(map(bytes_of, vars(made).values()))
-    return 64 + (sum(map(bytes_of, made.values())) if isinstance(made, Mapping) else 0)
+    total, left = 0, [made]
+    for each in left:
+        kind = type(each)
+        if kind in SCALARS:
+            pass
+        elif kind is str:
+            total += len(each)  # type: ignore[arg-type]
+        elif isinstance(each, np.ndarray):
+            total += each.nbytes + (64 * each.size if each.dtype == object else 0) - 64
+        elif isinstance(each, SEQUENCES):
+            left += each
+        elif is_dataclass(kind):
+            left += vars(each).values()
+        elif isinstance(each, Mapping):
+            left += each.values()
+    return total + 64 * len(left)
 
 
 def column_type(attribute: Attribute, values: Sequence[Value | None]) -> str:

@@ -17,7 +17,7 @@ from proxy.sql import types
 from proxy.sql.expression import forms
 from proxy.sql.expression.guards import numeric
 from proxy.sql.expression.typed import TypedSql, coerce, combine, widest
-from proxy.sql.parse.tree import as_sql, position
+from proxy.sql.parse.tree import as_sql, nodes, position
 
 DOUBLE = "double precision"
 # the proxy's own, of protected rows, which the parser does not know
@@ -66,11 +66,53 @@ def aggregates(node: exp.Expr) -> Iterator[exp.Expr]:
         if not window and is_aggregate(item):
             yield item
             continue
-        children = list(item.iter_expressions())
-        if window:  # its own function is none, but may have one inside
-            inner = item.this.this if isinstance(item.this, exp.Filter) else item.this
-            children = [c for c in children if c is not item.this] + list(inner.iter_expressions())
+        children = _below(item) if window else list(item.iter_expressions())
         stack += reversed(children)
+
+
+def _below(window: exp.Expr) -> list[exp.Expr]:
+    """Return the parts of a window: its own function is no aggregate, but may have one inside."""
+    inner = window.this.this if isinstance(window.this, exp.Filter) else window.this
+    rest = [child for child in window.iter_expressions() if child is not window.this]
+    return rest + list(inner.iter_expressions())
+
+
+class Contents:
+    """What the parts of expressions hold: each is looked at once, however often it is asked."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[exp.Expr, int]] = {}  # nodes are kept alive for their ids
+
+    def has(self, node: exp.Expr, what: int) -> bool:
+        """Return whether an expression holds any of COLUMN, QUERY, WINDOW, CALL, AGGREGATE."""
+        if id(node) not in self._known:
+            for each in reversed(nodes(node)):
+                if id(each) not in self._known:
+                    self._known[id(each)] = each, self._held(each)
+        return bool(self._known[id(node)][1] & what)
+
+    def _held(self, node: exp.Expr) -> int:
+        held = 0
+        for child in node.iter_expressions():
+            held |= self._known[id(child)][1]
+        if isinstance(node, exp.Window):
+            inner = (self._known[id(child)][1] & AGGREGATE for child in _below(node))
+            held = held & ~AGGREGATE | max(inner, default=0) | WINDOW
+        elif isinstance(node, exp.Query | exp.Subquery):
+            held &= ~AGGREGATE
+        elif is_aggregate(node):
+            held |= AGGREGATE
+        for flag, kinds in HELD.items():
+            held |= flag if isinstance(node, kinds) else 0
+        return held
+
+
+COLUMN, QUERY, WINDOW, CALL, AGGREGATE = 1, 2, 4, 8, 16
+HELD: dict[int, tuple[type[exp.Expr], ...]] = {
+    COLUMN: (exp.Column,),
+    QUERY: (exp.Query,),
+    CALL: (exp.AggFunc, exp.Anonymous),
+}
 
 
 def is_aggregate(node: exp.Expr) -> bool:

@@ -28,8 +28,8 @@ from proxy.sql.expression.lowering import (
     compared,
     numbers,
     signed,
-    unknown,
 )
+from proxy.sql.expression.refusals import unknown
 from proxy.sql.expression.typed import TypedSql, coerce, combine, unify, widest
 
 DOUBLE, NUMERIC, TEXT = "double precision", "numeric", "text"

@@ -8,10 +8,10 @@ Invariant: the DuckDB type of the text is the one of ``type``.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import lru_cache
 from typing import ClassVar
 
 from sqlglot import exp
@@ -24,11 +24,20 @@ from proxy.errors import (
     UndefinedFunctionError,
 )
 from proxy.sql import types
-from proxy.sql.expression import allowlist, forms
+from proxy.sql.expression import forms
 from proxy.sql.expression.guards import EXACT, finite, guarded, numeric, wide
 from proxy.sql.expression.intervals import multiple
-from proxy.sql.expression.typed import NULL, TypedSql, coerce, combine, unify, widest
-from proxy.sql.parse.tree import COMPARISONS, as_sql, flat, position
+from proxy.sql.expression.refusals import refusal
+from proxy.sql.expression.typed import (
+    NULL,
+    TypedSql,
+    coerce,
+    combine,
+    unify,
+    widest,
+    written,
+)
+from proxy.sql.parse.tree import COMPARISONS, flat, position
 
 
 class Lowering:
@@ -50,6 +59,13 @@ class Lowering:
         """Return the meaning of a node that has one as a whole; None to translate its parts."""
         del node
         return None
+
+    def listed(
+        self, kind: type[exp.Expr], operands: Sequence[exp.Expr], texts: Sequence[str]
+    ) -> list[str]:
+        """Return what AND or OR connects, each once, some in fewer words."""
+        del kind, operands
+        return list(dict.fromkeys(texts))
 
     def lower(self, node: exp.Expr | None) -> TypedSql:
         """Return the translation of an expression.
@@ -90,53 +106,6 @@ class Lowering:
         return coerce(value, "boolean")
 
 
-WORDS: dict[type[exp.Expr], str] = {
-    exp.UnicodeString: "U&'...'",
-    exp.BitString: "a bit string, B'...',",
-    exp.HexString: "a bit string, X'...',",
-    exp.Array: "ARRAY",
-    exp.Parameter: "a parameter without a value",
-    exp.AtTimeZone: "AT TIME ZONE",
-    exp.Tuple: "a row of values",
-    exp.Select: "a subquery",
-}
-HINTS: dict[type[exp.Expr], str] = {
-    exp.UnicodeString: "write the characters themselves, or E'\\u00e9'",
-    exp.BitString: "write a number in digits, a text in plain quotes",
-    exp.HexString: "write a number in digits, a text in plain quotes",
-    exp.AtTimeZone: "timestamps have no time zone here, they are in the policy's",
-    exp.Tuple: "rows are for (a, b) = (1, 2) and (a, b) IN ((1, 2), (3, 4))",
-    exp.Array: "lists are for = ANY (ARRAY[1, 2]) and IN (1, 2)",
-}
-
-
-def _function(node: exp.Func) -> str:
-    """Return the name of a function as PostgreSQL has it."""
-    name = node.name if isinstance(node, exp.Anonymous) else as_sql(node).split("(")[0]
-    names = (n for n in node.sql_names() if n.replace("_", "") == name)  # WIDTHBUCKET
-    return next(names, name).lower()
-
-
-def unknown(name: str) -> UndefinedFunctionError:
-    """Return the error for a function that is not on the list."""
-    near = difflib.get_close_matches(name, allowlist.names(), 1, 0.8)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return UndefinedFunctionError(
-        f"function {name} is not among those the proxy knows",
-        hint=f"{hint}{allowlist.PAGE} lists all that are known",
-    )
-
-
-def refusal(node: exp.Expr) -> NotSupportedError | UndefinedFunctionError:
-    """Return the error for a node that has no translation."""
-    if isinstance(node, exp.Func) and type(node) not in WORDS:
-        return unknown(_function(node))
-    return NotSupportedError(
-        f"{WORDS.get(type(node), node.key.upper())} is not supported in an expression",
-        hint=HINTS.get(type(node)),
-    )
-
-
 Rule = Callable[[Lowering, exp.Expr], TypedSql]
 Rules = dict[type[exp.Expr], Rule]
 Arguments = dict[type[exp.Expr], frozenset[str]]
@@ -160,6 +129,7 @@ def signed(node: exp.Expr) -> tuple[str, int] | None:
     return (node.name, sign) if isinstance(node, exp.Literal) and not node.is_string else None
 
 
+@lru_cache(4096)  # of a list, each value is there many times
 def _signed(text: str, sign: int = 1) -> TypedSql:
     """Return a numeric literal with its sign."""
     kind = types.of_literal(text, sign)
@@ -183,8 +153,12 @@ def _paren(lowering: Lowering, node: exp.Expr) -> TypedSql:
 
 def _connector(lowering: Lowering, node: exp.Expr) -> TypedSql:
     word = "AND" if isinstance(node, exp.And) else "OR"
-    parts = [lowering.boolean(part, word) for part in flat(node)]
-    return combine(f"({f' {word} '.join(part.sql for part in parts)})", "boolean", *parts)
+    operands = flat(node)
+    parts = [lowering.boolean(part, word) for part in operands]
+    texts = [part.sql for part in parts]
+    length = sum(map(len, texts)) + (len(word) + 2) * len(texts)
+    texts = lowering.listed(type(node), operands, texts)
+    return combine(f"({f' {word} '.join(texts)})", "boolean", *parts, length=length)
 
 
 def _not(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -195,7 +169,7 @@ def _not(lowering: Lowering, node: exp.Expr) -> TypedSql:
 def _comparison(lowering: Lowering, node: exp.Expr) -> TypedSql:
     operator = COMPARISONS[type(node)]
     left, right = compared(lowering.lower(node.this), lowering.lower(node.expression), operator)
-    return combine(f"({left.sql} {operator} {right.sql})", "boolean", left, right)
+    return combine(f"({left.sql} {operator} {written(right)})", "boolean", left, right)
 
 
 def compared(left: TypedSql, right: TypedSql, operator: str) -> list[TypedSql]:
@@ -216,7 +190,7 @@ def _between(lowering: Lowering, node: exp.Expr) -> TypedSql:
     value, low, high = (lowering.lower(node.args[arg]) for arg in ("this", "low", "high"))
     a, low = compared(value, low, ">=")
     b, high = compared(value, high, "<=")
-    text = f"({a.sql} >= {low.sql} AND {b.sql} <= {high.sql})"
+    text = f"({a.sql} >= {written(low)} AND {b.sql} <= {written(high)})"
     if node.args.get("symmetric"):
         text = f"({text} OR ({a.sql} <= {low.sql} AND {b.sql} >= {high.sql}))"
     return combine(text, "boolean", a, b, low, high)
@@ -237,8 +211,10 @@ def _in(lowering: Lowering, node: exp.Expr) -> TypedSql:
         odd = next(item for item in listed if item.type != value.type)
         compared(value, odd, "=")
         raise
-    text = f"({first.sql} IN ({', '.join(item.sql for item in rest)}))"
-    return combine(text, "boolean", first, *rest)
+    values = [written(item) for item in rest]
+    length = sum(map(len, values)) + 2 * len(values)
+    text = f"({first.sql} IN ({', '.join(dict.fromkeys(values))}))"
+    return combine(text, "boolean", first, *rest, length=length)
 
 
 def _is(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -388,12 +364,13 @@ def _case(lowering: Lowering, node: exp.Expr) -> TypedSql:
     default = node.args.get("default")
     values.append(lowering.lower(default) if default else NULL)
     values = unify(values, "CASE")
-    pieces = [
-        f"WHEN {condition.sql} THEN {value.sql}"
-        for condition, value in zip(conditions, values, strict=False)
-    ]
+    pairs = [(one.sql, value.sql) for one, value in zip(conditions, values, strict=False)]
+    first = dict(reversed(pairs))  # a condition that is written again is never met there
+    pieces = [f"WHEN {when} THEN {first[when]}" for when in dict(pairs)]
     text = f"CASE {' '.join(pieces)} ELSE {values[-1].sql} END"
-    value = combine(text, values[0].type, *conditions, *values, scale=widest(values))
+    length = sum(len(when) + len(value) + len("WHEN  THEN  ") for when, value in pairs)
+    length += len(f"CASE ELSE {values[-1].sql} END")
+    value = combine(text, values[0].type, *conditions, *values, scale=widest(values), length=length)
     form = forms.chosen(conditions, values)
     return forms.smooth(value, values, form) if form else value
 

@@ -6,16 +6,20 @@ however statements nest.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from proxy.errors import StatementTooComplexError, TypeMismatchError
 from proxy.sql import types
 
+INTEGER = re.compile(r"CAST\(-?\d+ AS INTEGER\)", re.ASCII)
 MAX_TEXT = 2_000_000  # characters: every translation doubles some part of what it translates
 MAX_WIDTH = 1_000_000  # bytes of one text value
 # what noise does to a value: nothing; a smooth function of numbers, one that jumps, one unknown
 STILL, SMOOTH, JUMPS, HIDDEN = range(4)
+NONE: frozenset[Any] = frozenset()
 Step = tuple[str | float, ...]  # the name of a function of one number, and its constants
 
 
@@ -32,9 +36,12 @@ class Form:
     steps: tuple[Step, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class TypedSql:
-    """A piece of DuckDB text, with the type and further properties of its value."""
+    """A piece of DuckDB text, with the type and further properties of its value.
+
+    A long statement makes hundreds of thousands: its fields are set at once, not one by one.
+    """
 
     sql: str
     type: str
@@ -52,34 +59,68 @@ class TypedSql:
     null: bool = False  # it is NULL as it is written
     partial: bool = False  # its provenance is NULL in some rows, where it is something else
 
+    def __init__(
+        self,
+        sql: str,
+        type: str,  # as the field
+        axes: frozenset[int] = NONE,
+        numbers: frozenset[tuple[int, int]] = NONE,
+        provenance: str | None = None,
+        number: int | None = None,
+        literal: str | None = None,
+        width: int = 64,
+        nonzero: bool = False,
+        scale: int | None = None,
+        chance: int = STILL,
+        form: Form | None = None,
+        constant: float | None = None,
+        null: bool = False,
+        partial: bool = False,
+    ) -> None:
+        fields = locals()
+        del fields["self"]
+        object.__setattr__(self, "__dict__", fields)
+
+    def having(self, **changes: Any) -> TypedSql:
+        """Return the same with some fields changed; as ``replace``, which looks at each field."""
+        made = object.__new__(TypedSql)
+        object.__setattr__(made, "__dict__", {**self.__dict__, **changes})
+        return made
+
 
 NULL = TypedSql("NULL", "unknown", null=True)
 
 
 def combine(
-    sql: str, kind: str, *parts: TypedSql, width: int | None = None, scale: int | None = None
+    sql: str,
+    kind: str,
+    *parts: TypedSql,
+    width: int | None = None,
+    scale: int | None = None,
+    length: int = 0,
 ) -> TypedSql:
     """Return text composed of parts; without ``width`` it is as wide as its widest part.
+
+    ``length`` is that of the text with what it says twice, where that is left out.
 
     Raises:
         StatementTooComplexError: the text, or the value, may become too long.
     """
     if width is None:
         width = max((part.width for part in parts), default=64)
-    if len(sql) > MAX_TEXT or width > MAX_WIDTH:
-        what = "an expression" if len(sql) > MAX_TEXT else "a text"
+    length = max(length, len(sql))
+    if length > MAX_TEXT or width > MAX_WIDTH:
+        what = "an expression" if length > MAX_TEXT else "a text"
         raise StatementTooComplexError(f"{what} of this statement becomes too long")
-    chance = max((part.chance for part in parts), default=STILL)
+    axes, numbers, chance = NONE, NONE, STILL
+    for part in parts:
+        if not part.axes <= axes:
+            axes |= part.axes
+        if not part.numbers <= numbers:
+            numbers |= part.numbers
+        chance = max(chance, part.chance)
     chance = JUMPS if chance == SMOOTH else chance  # whoever knows better says so
-    return TypedSql(
-        sql,
-        kind,
-        frozenset().union(*(part.axes for part in parts)),
-        frozenset().union(*(part.numbers for part in parts)),
-        width=width,
-        scale=scale,
-        chance=chance,
-    )
+    return TypedSql(sql, kind, axes, numbers, width=width, scale=scale, chance=chance)
 
 
 def hidden(value: TypedSql) -> TypedSql:
@@ -108,8 +149,8 @@ def coerce(value: TypedSql, kind: str) -> TypedSql:
         raise TypeMismatchError(f"expected type {kind}, got {value.type}")
     if kind == "numeric":
         digits = 19 if value.type == "bigint" else 10
-        return replace(value, sql=f"CAST({value.sql} AS DECIMAL({digits}, 0))", type=kind, scale=0)
-    return replace(value, sql=f"CAST({value.sql} AS {types.DUCKDB[kind]})", type=kind, scale=None)
+        return value.having(sql=f"CAST({value.sql} AS DECIMAL({digits}, 0))", type=kind, scale=0)
+    return value.having(sql=f"CAST({value.sql} AS {types.DUCKDB[kind]})", type=kind, scale=None)
 
 
 def widest(values: Sequence[TypedSql]) -> int | None:
@@ -127,4 +168,13 @@ def unify(values: Sequence[TypedSql], place: str) -> list[TypedSql]:
         return coerced
     scale = widest(coerced)  # DuckDB itself may take a narrower one
     scale = types.DECIMALS if scale is None else scale
-    return [replace(v, sql=f"CAST({v.sql} AS DECIMAL(38, {scale}))", scale=scale) for v in coerced]
+    return [v.having(sql=f"CAST({v.sql} AS DECIMAL(38, {scale}))", scale=scale) for v in coerced]
+
+
+def written(value: TypedSql) -> str:
+    """Return the text of a value that is compared, an integer without its cast.
+
+    DuckDB takes it for one all the same, and binds a cast more slowly than a literal.
+    """
+    plain = value.constant is not None and value.type == "integer"
+    return value.sql[5:-12] if plain and INTEGER.fullmatch(value.sql) else value.sql

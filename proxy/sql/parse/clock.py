@@ -7,6 +7,7 @@ the same until midnight in the policy's time zone.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -21,7 +22,7 @@ WORDS = re.compile(
     r"|current_date|age(?=\s*\())\b",
     re.IGNORECASE,
 )
-MOMENTS = (exp.CurrentTimestamp, exp.Localtimestamp)
+CLOCKS = (exp.CurrentDate, exp.CurrentTimestamp, exp.Localtimestamp, exp.Anonymous)
 NAMES = {"transaction_timestamp": "now", "statement_timestamp": "now"}
 
 
@@ -36,13 +37,15 @@ def reading(text: str, zone: str, now: datetime | None) -> datetime | None:
     return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def localise(tree: exp.Expr, zone: str) -> None:
-    """Replace literals with a time zone by local times of the policy's zone.
+def localise(nodes: Iterable[exp.Expr], zone: str) -> None:
+    """Replace literals with a time zone, among nodes, by local times of the policy's zone.
 
     Raises:
         DataError: one is not a time.
     """
-    for node in list(tree.find_all(exp.Cast)):
+    for node in nodes:
+        if not isinstance(node, exp.Cast):
+            continue
         value = node.this
         if node.to.is_type(exp.DType.TIMESTAMPTZ) and value.is_string:
             try:
@@ -58,11 +61,13 @@ def localise(tree: exp.Expr, zone: str) -> None:
             node.replace(literal)
 
 
-def fold(tree: exp.Expr, moment: datetime | None) -> None:
-    """Replace the functions of the clock in a tree; without a moment they stay."""
+def fold(nodes: Iterable[exp.Expr], moment: datetime | None) -> None:
+    """Replace the functions of the clock among nodes of a tree; without a moment they stay."""
     if moment is None:
         return
-    for node in list(tree.find_all(exp.CurrentDate, *MOMENTS, exp.Anonymous)):
+    for node in nodes:
+        if not isinstance(node, CLOCKS):
+            continue
         if isinstance(node, exp.Anonymous) and node.name.lower() == "age":
             if len(node.expressions) == 1:  # until today
                 today = exp.cast(exp.Literal.string(str(moment.date())), "date")

@@ -8,11 +8,21 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
+
+from sqlglot.tokenizer_core import Token, TokenType
 
 from proxy.errors import StatementTooComplexError
 
+DEEP, LONG = 15, 150  # brackets within one another, operators: more would need a deep stack
+OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE}
+CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END}
+CHAINED = {
+    *(TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.MOD),
+    *(TokenType.DPIPE, TokenType.AND, TokenType.OR, TokenType.NOT, TokenType.DCOLON),
+    *(TokenType.UNION, TokenType.INTERSECT, TokenType.EXCEPT, TokenType.JOIN),
+}
 FRAMES = 25_000
 STACK = 2**28  # bytes, of which only what is used is ever taken
 Found = TypeVar("Found")
@@ -26,6 +36,25 @@ def have_room() -> None:
     sys.setrecursionlimit(FRAMES)
     threading.stack_size(STACK)
     _room = True
+
+
+def is_deep(tokens: Sequence[Token]) -> bool:
+    """Return whether a statement will need a deep stack; where not, it may need one still.
+
+    To find out by failing would be to do much of the work twice.
+    """
+    depth = chained = 0
+    for token in tokens:
+        kind = token.token_type
+        if kind in CHAINED:
+            chained += 1
+        elif kind in OPENING:
+            depth += 1
+            if depth > DEEP:
+                return True
+        elif kind in CLOSING:
+            depth -= 1
+    return chained > LONG
 
 
 def deeply(work: Callable[[], Found]) -> Found:

@@ -25,6 +25,7 @@ from proxy.errors import (
 )
 from proxy.sql.parse.dialects import language
 from proxy.sql.parse.literals import plain
+from proxy.sql.parse.tree import nodes
 from proxy.sql.parse.utility_clause import MaxCost, Utility, hint, hinted, max_cost
 
 MAX_BYTES = 1_000_000
@@ -47,13 +48,14 @@ OPEN = {TokenType.COMMA, TokenType.GROUP_BY, TokenType.OFFSET, TokenType.ON}  # 
 NUMBER = TokenType.NUMBER
 NAMELESS = {TokenType.FROM, TokenType.JOIN, TokenType.COMMA, TokenType.DOT, TokenType.L_PAREN}
 QUOTED = (exp.RawString, exp.ByteString, exp.National)
+WRITTEN = (exp.Literal, *QUOTED)
 LITERAL = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
 
 
 class _Ahead(threading.local):
     """The text that was looked at last, and its tree."""
 
-    looked: tuple[str, exp.Expr] | None = None
+    looked: tuple[str, tuple[exp.Expr, list[exp.Expr]]] | None = None
 
 
 _ahead = _Ahead()
@@ -174,7 +176,14 @@ def _written(item: exp.Expr) -> str:
 
 
 def parse(text: str, tokens: Sequence[Token], name: str = "postgres") -> exp.Expr:
-    """Return the tree of one query.
+    """Return the tree of one query; as ``parsed``."""
+    return parsed(text, tokens, name)[0]
+
+
+def parsed(
+    text: str, tokens: Sequence[Token], name: str = "postgres"
+) -> tuple[exp.Expr, list[exp.Expr]]:
+    """Return the tree of one query, and its nodes.
 
     Raises:
         SQLSyntaxError: the text does not parse; ``position`` and DETAIL say where.
@@ -193,13 +202,16 @@ def parse(text: str, tokens: Sequence[Token], name: str = "postgres") -> exp.Exp
         raise SQLSyntaxError("the text does not parse") from error
     if len(trees) != 1 or trees[0] is None:
         raise SQLSyntaxError("expected one statement")
-    for node in list(trees[0].find_all(exp.Literal, *QUOTED)):
+    found = nodes(trees[0])
+    for node in found:
+        if not isinstance(node, WRITTEN):
+            continue
         if isinstance(node, QUOTED):  # of another language
             node.replace(exp.Literal.string(node.name))
         elif not node.args["is_string"] and not LITERAL.fullmatch(node.name):
             at = node.meta.get("start", -1) + 1 or None
             raise SQLSyntaxError(f"{node.name[:40]} is not a number", position=at)
-    return trees[0]
+    return trees[0], found
 
 
 def look(text: str, tokens: Sequence[Token]) -> exp.Expr:
@@ -208,9 +220,8 @@ def look(text: str, tokens: Sequence[Token]) -> exp.Expr:
     Raises:
         SQLSyntaxError: as ``parse``.
     """
-    tree = parse(text, tokens)
-    _ahead.looked = text, tree
-    return tree
+    _ahead.looked = text, parsed(text, tokens)
+    return _ahead.looked[1][0]
 
 
 def _complete(text: str, tokens: Sequence[Token]) -> None:

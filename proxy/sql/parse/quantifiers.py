@@ -5,23 +5,28 @@ Invariant: the tree means what it meant; all that comes after sees no list but t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import exp
 
 from proxy.errors import DataError, NotSupportedError, StatementTooComplexError
 from proxy.sql.parse.literals import elements
-from proxy.sql.parse.tree import COMPARISONS, position
+from proxy.sql.parse.tree import COMPARISONS, nodes, position
 
+COMPARING = (*COMPARISONS, exp.Like, exp.ILike, exp.In)
 MAX_NODES = 50_000  # of the comparisons with each value of a list, in one statement
 
 
-def expand(tree: exp.Expr) -> None:
-    """Replace the comparisons with lists in a tree.
+def expand(found: Sequence[exp.Expr]) -> bool:
+    """Replace the comparisons with lists among the nodes of a tree; return whether there are any.
 
     Raises:
         NotSupportedError, DataError: a list is not supported, or malformed.
     """
-    room = MAX_NODES
-    for node in reversed(list(tree.find_all(*COMPARISONS, exp.Like, exp.ILike, exp.In))):
+    room, changed = MAX_NODES, False
+    for node in reversed(found):
+        if not isinstance(node, COMPARING):
+            continue
         listed = node.expression
         if _members(node.this) and not node.args.get("query"):
             comparison = _rows(node, room)
@@ -29,8 +34,10 @@ def expand(tree: exp.Expr) -> None:
             comparison = _compared(node, listed, room)
         else:
             continue
-        room -= 0 if isinstance(comparison, exp.In) else sum(1 for _ in comparison.walk())
+        room -= 0 if isinstance(comparison, exp.In) else len(nodes(comparison))
         node.replace(comparison)
+        changed = True
+    return changed
 
 
 def _members(node: object) -> list[exp.Expr] | None:
@@ -53,7 +60,7 @@ def _rows(node: exp.Expr, room: int) -> exp.Expr:
             hint="compare their values one by one: a = 1 AND b = 2",
             position=position(node),
         )
-    if len(others) * sum(1 for _ in node.this.walk()) > room:
+    if len(others) * len(nodes(node.this)) > room:
         raise _too_long(node)
     kind, join = (exp.NEQ, exp.or_) if isinstance(node, exp.NEQ) else (exp.EQ, exp.and_)
     parts = [
@@ -103,8 +110,9 @@ def _compared(node: exp.Expr, listed: exp.Expr, room: int) -> exp.Expr:
 
 def _each(node: exp.Expr, items: list[exp.Expr], every: bool, room: int) -> exp.Expr:
     """Return the comparison with each value, joined by AND or OR."""
-    if len(items) * sum(1 for _ in node.this.walk()) > room:
+    if len(items) * len(nodes(node.this)) > room:
         raise _too_long(node)
+    node.set("expression", None)  # the list, which is not to be copied for each of its values
     parts = []
     for item in items:
         part = node.copy()
