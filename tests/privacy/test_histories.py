@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import proxy.cube
 import proxy.policy as policies
 import proxy.protection
 from proxy.cube import Cube, build
@@ -164,7 +165,7 @@ def budget_of_the_file(monkeypatch):
 
 def another_source(monkeypatch):
     """The cube of a snapshot is built of whatever the source is now."""
-    monkeypatch.setattr(snapshots, "fingerprinted", lambda policy, folder: "the source")
+    monkeypatch.setattr(proxy.cube, "fingerprint", lambda policy, key: "the source")
 
 
 def by_name(monkeypatch):

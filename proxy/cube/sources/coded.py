@@ -13,9 +13,11 @@ order that its own rows alone decide, by codes and quanta, so that it is the sam
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 from proxy.cube.sources import coding, looks
@@ -116,7 +118,7 @@ def rows_coded(policy: Policy, source: Source) -> str:
         typed += [f"e{i}", f"{coding.key(axis, f'e{i}', kinds[i], dialect)} AS k{i}"]
         null = coding.null(f"e{i}", kinds[i], f"k{i}", axis.type, dialect)
         told += [f"{far} AS d{i}", f"{null} AS z{i}"]
-        out += [f"{_code(source, i, axis, joins)} AS c{i}", f"t.e{i}"]
+        out += [f"{_code(source, i, axis, kinds[i], joins)} AS c{i}", f"t.e{i}"]
     for k, measure in enumerate(measures):
         e, kind = f"e{len(axes) + k}", kinds[len(axes) + k]
         typed += [e, f"{dialect.number(e, kind, *coding.quanta_size(measure))} AS x{k}"]
@@ -263,23 +265,25 @@ def _unit(policy: Policy, source: Source) -> str:
     return source.dialect.unit(source.dialect.name(known), source.columns[known])
 
 
-def _code(source: Source, i: int, axis: Attribute, joins: list[str]) -> str:
+def _code(source: Source, i: int, axis: Attribute, column: str, joins: list[str]) -> str:
     """Return SQL for an axis's code; relations of values or cuts are joined as needed."""
     exact = cut = "NULL"
-    kind = coding.key_type(axis, source.dialect)
+    kind = coding.key_type(axis, column, source.dialect)
     if axis.edges is None:
         values = [coding.written(value) for value in axis.values]
         join, exact = source.equal(f"t.k{i}", kind, values, f"exact{i}")
         joins.append(join)
     if axis.edges is not None or axis.outside == "clamp":
         between = coding.cuts(axis)
+        if kind == "BIGINT":  # what is whole is at or past a cut if at or past the next whole one
+            between = [math.ceil(Fraction(cut)) for cut in between]  # type: ignore[arg-type]
         if len(between) <= coding.TREE:
             cut = coding.tree(f"k{i}", kind, between)
         else:
             values = [coding.written(value) for value in between]
             join, cut = source.below(f"t.k{i}", kind, values, f"cut{i}")
             joins.append(join)
-    return coding.code(axis, f"k{i}", f"d{i}", f"z{i}", exact, cut, source.dialect)
+    return coding.code(axis, f"k{i}", f"d{i}", f"z{i}", exact, cut, kind)
 
 
 def _measured(k: int, measure: Measure, source: Source) -> list[str]:

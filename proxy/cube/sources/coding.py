@@ -71,15 +71,22 @@ def _size(attribute: Attribute) -> tuple[int, int]:
     return _whole(attribute) + places, places
 
 
-def key_type(attribute: Attribute, dialect: Dialect = DUCKDB) -> str:
-    """Return the SQL type in which an axis's values are compared."""
+def key_type(attribute: Attribute, kind: str = "", dialect: Dialect = DUCKDB) -> str:
+    """Return the SQL type in which an axis's values are compared with those of a column."""
     if attribute.type in NUMBERS:
+        declared = attribute.edges or attribute.values
+        small = all(abs(_fraction(end(declared))) < 2**63 for end in (min, max))
+        if attribute.type == "integer" and dialect.counts(kind) and small:
+            return "BIGINT"
         return dialect.decimal(*_size(attribute))
     return "VARCHAR" if attribute.type == "text" else attribute.type.upper()
 
 
 def key(attribute: Attribute, value: str, kind: str, dialect: Dialect = DUCKDB) -> str:
     """Return SQL for a value of SQL type ``kind`` as the axis compares it; NULL if it cannot."""
+    compared = key_type(attribute, kind, dialect)
+    if compared == "BIGINT":
+        return dialect.compared(value, compared)
     if attribute.type in NUMBERS:
         return dialect.number(value, kind, *_size(attribute))
     if attribute.type == "text":
@@ -88,7 +95,7 @@ def key(attribute: Attribute, value: str, kind: str, dialect: Dialect = DUCKDB) 
         read = _truth(value, kind)
     else:
         read = dialect.moment(value, kind)
-    return dialect.compared(read, key_type(attribute, dialect))
+    return dialect.compared(read, compared)
 
 
 def null(value: str, kind: str, exact: str, axis: str, dialect: Dialect = DUCKDB) -> str:
@@ -121,18 +128,19 @@ def code(
     null: str,
     exact: str,
     cut: str,
-    dialect: Dialect = DUCKDB,
+    kind: str,
 ) -> str:
     """Return SQL for the code of a value.
 
     ``far`` is the sign of a number that the key does not hold, ``exact`` the code of the equal
-    declared value (or NULL), ``cut`` that of the cell between the cuts.
+    declared value (or NULL), ``cut`` that of the cell between the cuts; ``kind`` is the type of
+    the key.
     """
     found = f"WHEN {exact} IS NOT NULL THEN {exact}"
     if attribute.edges is not None:
-        kind = key_type(attribute, dialect)
         low, high = (literal(attribute.edges[i], kind) for i in (0, -1))
-        whole = f" AND {key} = floor({key})" if attribute.type == "integer" else ""
+        fine = attribute.type == "integer" and kind != "BIGINT"
+        whole = f" AND {key} = floor({key})" if fine else ""
         found = f"WHEN {key} >= {low} AND {key} < {high}{whole} THEN {cut}"
     clamp = ""
     if attribute.outside == "clamp":

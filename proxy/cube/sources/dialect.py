@@ -50,6 +50,10 @@ class Dialect:
         """Return a name as an identifier."""
         return identifier(name)
 
+    def counts(self, kind: str) -> bool:
+        """Whether whole numbers of a column are best compared as such, and not as decimals."""
+        return False
+
     def compared(self, value: str, kind: str) -> str:
         """Return a value as of the type in which an axis compares."""
         return f"CAST({value} AS {kind})"

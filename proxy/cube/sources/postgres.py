@@ -48,6 +48,7 @@ SETTINGS = {
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
     "client_encoding": "UTF8",
+    "work_mem": "256MB",  # for one query, of one connection
 }
 TABLES = """
     SELECT n.nspname, c.relname, CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END

@@ -57,6 +57,10 @@ class PostgresDialect(Dialect):
         """Return the type of numbers of so many decimals that holds so many digits."""
         return f"numeric({FAST if digits <= FAST else DIGITS}, {places})"
 
+    def counts(self, kind: str) -> bool:
+        """Whether whole numbers of a column are best compared as such, and not as decimals."""
+        return kind in ("SMALLINT", "INTEGER", "BIGINT")
+
     def compared(self, value: str, kind: str) -> str:
         """Return a value as of the type in which an axis compares."""
         return (
