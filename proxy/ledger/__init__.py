@@ -137,7 +137,7 @@ class Reads(Protocol):
 
 
 class Transaction(Reads, Protocol):
-    """The write lock: SQLiteTransaction.  A normal exit commits; an exception rolls back."""
+    """The write lock: SQLTransaction.  A normal exit commits; an exception rolls back."""
 
     def append(self, measurement: Measurement) -> int:
         """Add a row to the history; return its id."""

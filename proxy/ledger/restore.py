@@ -26,9 +26,9 @@ from proxy.ledger import Protection
 from proxy.ledger.anchor import Anchor, Mark, sync_folder
 from proxy.ledger.connections import Connections, copy, take_files
 from proxy.ledger.notes import FOLDER, paths, put_back
-from proxy.ledger.sqlite import TIMEOUT, Clock, SQLiteLedger, now
-from proxy.ledger.transaction import SQLiteReader, SQLiteTransaction
-from proxy.ledger.verify import verify
+from proxy.ledger.sqlite import SQLiteLedger, verified
+from proxy.ledger.stored import TIMEOUT, Clock, now
+from proxy.ledger.transaction import SQLReader, SQLTransaction
 from proxy.ledger.witness import Witness
 
 
@@ -80,7 +80,7 @@ def restore(
             same = mark is not None and missed and mark.ledger == ledger.id
             held = in_force(ledger, mark.policy) if in_force and mark and same else None
             gap = _Gap(mark, missed, spent, held, there)
-            new = _charge(ledger, ledger._connections, clock, gap, user)
+            new = _charge(ledger, ledger._files, clock, gap, user)
         finally:
             ledger.close()
         _set_aside(path)
@@ -102,7 +102,7 @@ def _copy(backup: Path, draft: Path) -> None:
         raise files.denied(backup)
     try:
         with closing(sqlite3.connect(backup)) as source:
-            copy(source, draft, draft.parent)
+            copy(source.backup, draft, draft.parent)
     except sqlite3.DatabaseError as error:
         raise StateError(f"{backup} is no backup of a ledger: {error}") from error
 
@@ -134,7 +134,7 @@ def _charge(
     """Charge the gap in the copy of the backup; return its new mark."""
     mark, missed = gap.mark, gap.missed
     with connections.use() as connection:
-        problems = verify(connection, None)
+        problems = verified(connection, None)
         chained = connection.execute("SELECT notes FROM audit WHERE notes IS NOT NULL").fetchall()
     if problems:
         raise IntegrityError(f"the backup does not verify: {problems[0]}")
@@ -146,7 +146,7 @@ def _charge(
     for more in (gap.spent, mark.spent if mark else {}):
         charged |= {history: max(value, charged.get(history, 0)) for history, value in more.items()}
     with connections.transaction() as connection:
-        transaction = SQLiteTransaction(connection, ledger.id, clock, after=last)
+        transaction = SQLTransaction(connection, ledger.id, clock, after=last)
         if missed or mark is None or gap.spent:
             partitions = connection.execute("SELECT DISTINCT partition FROM snapshots ORDER BY 1")
             # NULL, the whole cube, comes first: it would supersede the partitions' own
@@ -181,7 +181,7 @@ def _missed(draft: Path, mark: Mark | None, charged: bool) -> bool:
     if mark is None:
         return False
     with closing(sqlite3.connect(draft)) as connection:
-        reader = SQLiteReader(connection)
+        reader = SQLReader(connection)
         try:
             ((id,),) = connection.execute("SELECT id FROM ledger")
             head, lines = reader.sequence(), reader.lines(mark.sequence - 1, 1)

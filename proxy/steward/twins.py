@@ -16,7 +16,7 @@ from proxy.errors import Error
 from proxy.files import no_room, read
 from proxy.ledger.connections import Connections
 from proxy.ledger.sqlite import remains
-from proxy.ledger.transaction import SQLiteReader
+from proxy.ledger.transaction import SQLReader
 from proxy.policy import Policy
 from proxy.protection import upgraded
 from proxy.state import anchor_path, key_path, ledger_path
@@ -52,7 +52,7 @@ def _twin(policy: Policy, other: Path) -> Iterator[tuple[str, str]]:
     connections = Connections(ledger_path(other), WAIT)
     try:
         with connections.use() as connection:
-            reads = SQLiteReader(connection)
+            reads = SQLReader(connection)
             _, dataset, _ = reads.identity()
             known = [upgraded(each.protection)["source"] for each in reads.protections()]
             built = reads.snapshot().fingerprint
