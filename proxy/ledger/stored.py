@@ -84,7 +84,12 @@ class StoredLedger(SQLReads):
     """A ``Ledger``, over the connections of a database."""
 
     def __init__(
-        self, place: str, connections: Pool, notes: Notes, anchor: Path | Anchor | None, clock: Clock
+        self,
+        place: str,
+        connections: Pool,
+        notes: Notes,
+        anchor: Path | Anchor | None,
+        clock: Clock,
     ) -> None:
         self.place = place  # in words
         self.id = self.dataset = ""

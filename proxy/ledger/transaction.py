@@ -133,8 +133,8 @@ class SQLReads(ABC):
             IntegrityError: they do not hold together.
         """
         head = self.head()
-        last = "SELECT * FROM (SELECT {} FROM audit ORDER BY sequence DESC LIMIT 2) AS two ORDER BY 1"
-        rows = self._rows(last.format(LINE))
+        two = f"SELECT {LINE} FROM audit ORDER BY sequence DESC LIMIT 2"
+        rows = self._rows(f"SELECT * FROM ({two}) AS two ORDER BY 1")
         if rows:
             previous = rows[0][-1] if rows[1:] else self.genesis()
             if Line(*rows[-1][:-1]).hash(previous) != rows[-1][-1]:
