@@ -14,6 +14,7 @@ from pathlib import Path
 
 import proxy.files as files
 from proxy.errors import StateError
+from proxy.ledger.place import FilePlace, Place
 from proxy.policy import Policy
 
 VARIABLE = "PRIVACY_PROXY_STATE"
@@ -43,8 +44,18 @@ def make_folder(folder: Path) -> None:
 
 
 def ledger_path(folder: Path) -> Path:
-    """Return where the ledger is."""
+    """Return where the ledger is, if it is a file."""
     return folder / "ledger.sqlite"
+
+
+def ledger_place(policy: Policy, folder: Path) -> Place:
+    """Return where the ledger of a policy is: in its state folder, if it names no other place."""
+    where = policy.dataset, ledger_path(folder), anchor_path(folder)
+    if policy.ledger is None:
+        return FilePlace(*where)
+    from proxy.ledger.postgres import PostgresPlace  # and psycopg, which files do not need
+
+    return PostgresPlace(*where, policy.ledger)
 
 
 def cube_path(folder: Path, snapshot: int = 1) -> Path:

@@ -12,6 +12,7 @@ import sqlite3
 import time
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
@@ -24,7 +25,10 @@ from proxy.ledger.anchor import Anchor, Mark
 from proxy.ledger.chain import amounts
 from proxy.ledger.connections import copy
 from proxy.ledger.notes import Notes
+from proxy.ledger.place import Place
 from proxy.ledger.postgres_schema import make, migrate, version
+from proxy.ledger.probe import WAIT, unanchored, unlocked
+from proxy.ledger.restore import Restored, restore
 from proxy.ledger.schema import migrate as migrate_file
 from proxy.ledger.sessions import Sessions
 from proxy.ledger.sqlite import remains
@@ -312,46 +316,105 @@ def _lost(url: str, folder: Path, dataset: str, left: list[str]) -> StateError:
     )
 
 
-# --- a backup in its place -----------------------------------------------------------------------
+@dataclass(frozen=True)
+class PostgresPlace(Place):
+    """A database that the policy names, for the proxy of a state folder."""
 
+    url: str = ""
 
-def mark_there(url: str, dataset: str) -> Mark | None:
-    """Return how far the ledger that is there has come; None where there is none, or it is broken.
+    @property
+    def folder(self) -> Path:
+        """The state folder."""
+        return self.path.parent
 
-    Raises:
-        OperationalError: the server cannot be reached.
-    """
-    pool = sessions(url, dataset)
-    try:
-        with pool.state() as session:
-            if not version(session, pool.schema):
-                return None
-            reads = SQLReader(session)
-            (id, _, _), (sequence, digest, spent) = reads.identity(), reads.head()
-            known = False, reads.policy(), reads.total(0, sequence)
-            return Mark(id, sequence, digest.hex(), amounts(spent), *known)
-    except (IntegrityError, ValueError):
-        return None
-    finally:
-        pool.close()
+    @property
+    def notes(self) -> Path:
+        """The folder of free statements."""
+        return notes_folder(self.folder)
 
+    def exists(self) -> bool:
+        """Whether there is a ledger."""
+        return there(self.url, self.dataset)
 
-def put(url: str, dataset: str, draft: Path) -> None:
-    """Put the ledger in a file in the place of the one that is there, whose schema is renamed.
+    def open(self, **how: Any) -> StoredLedger:
+        """Open the ledger."""
+        given: dict[str, Any] = {"dataset": self.dataset, "anchor": self.anchor} | how
+        return PostgresLedger.open(self.url, self.folder, **given)
 
-    Raises:
-        OperationalError: the role may not do so, or the connection is lost: nothing was changed.
-    """
-    pool = sessions(url, dataset)
-    aside = f"{pool.schema[:40]}_replaced_{time.strftime('%Y%m%dt%H%M%S')}_{token_hex(2)}"
-    with closing(sqlite3.connect(draft)) as source:
-        head = SQLReader(source).head()[:2]
+    def require_none(self) -> None:
+        """Refuse to begin a ledger where there is one, or was one."""
+        PostgresLedger.require_none(self.url, self.folder, self.dataset, self.anchor)
+
+    def create(self, begin: Mapping[str, Any]) -> None:
+        """Make a new ledger."""
+        given: dict[str, Any] = dict(begin) | {"dataset": self.dataset, "anchor": self.anchor}
+        PostgresLedger.create(self.url, self.folder, **given).close()
+
+    def joins(self) -> bool:
+        """Whether a new state folder would follow a ledger that other proxies use already."""
+        return not self.anchor.exists() and self.exists()
+
+    def join(self) -> None:
+        """Let a new state folder follow the ledger from now on."""
+        PostgresLedger.join(self.url, self.folder, self.dataset, self.anchor)
+
+    def restore(self, backup: Path, **how: Any) -> Restored:
+        """Put a backup in the place of the ledger, or of one in a file of the state folder."""
+        return restore(
+            self.path, backup, dataset=self.dataset, anchor=self.anchor, target=self, **how
+        )
+
+    def lost(self) -> str:
+        """Return why a ledger cannot be read any more."""
+        return "it cannot be reached"
+
+    def unwritable(self, ledger: str) -> str | None:
+        """Return why nothing can be charged to a ledger."""
+        pool = sessions(self.url, self.dataset, WAIT)
+        return unanchored(self.anchor) or unlocked(pool, ledger)
+
+    def mark(self) -> Mark | None:
+        """Return how far the ledger that is there has come; None where none can be read.
+
+        Raises:
+            OperationalError: the server cannot be reached.
+        """
+        pool = sessions(self.url, self.dataset)
         try:
-            with pool.transaction(lambda c: SQLReader(c).head()[:2] == head, _naming(pool)) as into:
-                if version(into, pool.schema):
-                    into.execute("SELECT id FROM ledger FOR UPDATE")
-                    into.execute(f"ALTER SCHEMA {pool.schema} RENAME TO {aside}")
-                make(into, pool.schema)
-                fill(source, into)
+            with pool.state() as session:
+                if not version(session, pool.schema):
+                    return None
+                reads = SQLReader(session)
+                (id, _, _), (sequence, digest, spent) = reads.identity(), reads.head()
+                known = False, reads.policy(), reads.total(0, sequence)
+                return Mark(id, sequence, digest.hex(), amounts(spent), *known)
+        except IntegrityError:
+            return None
         finally:
             pool.close()
+
+    def put(self, draft: Path) -> None:
+        """Put the ledger in a file in the place of the one that is there, whose schema is renamed.
+
+        Raises:
+            OperationalError: the role may not, or the connection is lost: nothing was changed.
+        """
+        make_name(self.folder)
+        pool = sessions(self.url, self.dataset)
+        aside = f"{pool.schema[:30]}_replaced_{time.strftime('%Y%m%dt%H%M%S')}_{token_hex(2)}"
+        with closing(sqlite3.connect(draft)) as source:
+            head = SQLReader(source).head()[:2]
+
+            def stands(connection: Connection) -> bool:
+                """Whether the last line is there."""
+                return SQLReader(connection).head()[:2] == head
+
+            try:
+                with pool.transaction(stands, _naming(pool)) as into:
+                    if version(into, pool.schema):
+                        into.execute("SELECT id FROM ledger FOR UPDATE")  # after who writes now
+                        into.execute(f"ALTER SCHEMA {pool.schema} RENAME TO {aside}")
+                    make(into, pool.schema)
+                    fill(source, into)
+            finally:
+                pool.close()

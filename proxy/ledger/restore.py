@@ -14,22 +14,42 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
+from typing import Any, Protocol
 
 import proxy.files as files
 from proxy.errors import IntegrityError, OperationalError, StateError
 from proxy.ledger import Protection
-from proxy.ledger.anchor import Anchor, Mark, sync_folder
+from proxy.ledger.anchor import Anchor, FileAnchor, Mark, sync_folder
 from proxy.ledger.connections import Connections, copy, take_files
 from proxy.ledger.notes import FOLDER, paths, put_back
 from proxy.ledger.sqlite import SQLiteLedger, verified
-from proxy.ledger.stored import TIMEOUT, Clock, now
+from proxy.ledger.stored import TIMEOUT, Clock, StoredLedger, now
 from proxy.ledger.transaction import SQLReader, SQLTransaction
 from proxy.ledger.witness import Witness
+
+Restored = tuple[StoredLedger, dict[str, bytes], bool]
+
+
+class Target(Protocol):
+    """A place for a ledger that is no file."""
+
+    @property
+    def notes(self) -> Path:
+        """The folder of free statements."""
+
+    def mark(self) -> Mark | None:
+        """Return how far the ledger that is there has come; None where none can be read."""
+
+    def put(self, draft: Path) -> None:
+        """Put the ledger in a file in the place of the one that is there, which is kept."""
+
+    def open(self, **how: Any) -> StoredLedger:
+        """Open it."""
 
 
 def restore(
@@ -43,8 +63,13 @@ def restore(
     in_force: Callable[[SQLiteLedger, str], Protection | None] | None = None,
     timeout: float = TIMEOUT,
     clock: Clock = now,
-) -> tuple[SQLiteLedger, dict[str, bytes], bool]:
+    target: Target | None = None,
+    anchors: Sequence[Path] = (),
+) -> Restored:
     """Put a backup in the place of a ledger, which is kept beside it, and charge the gap.
+
+    Without a ``target`` that is a file.  ``anchors`` are those of other proxies, whose word counts
+    as well.
 
     What ``charge`` makes of the backup (by history, in 2**-40 alpha) is charged where it is more
     than the anchor says; it must be the whole budget where the anchor is lost too, or is that of a
@@ -58,9 +83,8 @@ def restore(
         OperationalError: the old ledger is in use.
     """
     witness = Witness(anchor)
-    seen = witness.read()
-    mark = seen[0] if seen else None  # pending or not: its answer may be out
-    if mark is None and charge is None:
+    marks = [seen[0] for seen in (witness.read(), *map(_seen, anchors)) if seen]
+    if not marks and charge is None:
         raise StateError(
             "what was spent since the backup is not known: the anchor is missing",
             hint="Charge the whole budget of each history: --charge-all.",
@@ -69,11 +93,13 @@ def restore(
     try:
         _copy(backup, draft)
         beside = _files(backup, draft)
-        folder = path.with_name(path.name + ".notes")
+        folder = target.notes if target else path.with_name(path.name + ".notes")
         notes = {name: beside.pop(name) for name in list(beside) if name.startswith(FOLDER)}
         there = {name.removeprefix(FOLDER) for name in notes}
         there |= {file.name for file in paths(folder)}
-        missed = _missed(draft, mark, charge is not None)  # before a migration adds a line
+        if target is not None and (found := target.mark()):
+            marks.append(found)
+        mark, missed = _missed(draft, marks, charge is not None)  # before a migration adds a line
         ledger = SQLiteLedger.open(draft, dataset=dataset, timeout=timeout, clock=clock)
         try:
             spent = charge(ledger) if charge else {}
@@ -85,13 +111,28 @@ def restore(
             ledger.close()
         _set_aside(path)
         put_back(folder, notes)
-        os.rename(draft, path)
+        if target is None:
+            os.rename(draft, path)
+        else:
+            target.put(draft)
     finally:
         draft.unlink(missing_ok=True)
     sync_folder(path.parent)
     witness.advance(new)
-    ledger = SQLiteLedger.open(path, dataset=dataset, anchor=anchor, timeout=timeout, clock=clock)
-    return ledger, beside, missed or mark is None
+    how: dict[str, Any] = {"dataset": dataset, "anchor": anchor, "timeout": timeout, "clock": clock}
+    opened = target.open(**how) if target else SQLiteLedger.open(path, **how)
+    return opened, beside, missed or mark is None
+
+
+def _seen(anchor: Path) -> list[Mark]:
+    """Return what the anchor of another proxy remembers.
+
+    Raises:
+        StateError: it is none.
+    """
+    if not (seen := FileAnchor(anchor).read()):
+        raise StateError(f"{anchor} is no anchor, or it is damaged")
+    return seen
 
 
 def _copy(backup: Path, draft: Path) -> None:
@@ -172,24 +213,28 @@ def _charge(
         return transaction.finish()
 
 
-def _missed(draft: Path, mark: Mark | None, charged: bool) -> bool:
-    """Whether the anchor saw lines that the copy of the backup does not have.
+def _missed(draft: Path, marks: Sequence[Mark], charged: bool) -> tuple[Mark | None, bool]:
+    """Return the newest of marks, and whether it is past what the copy of the backup has.
+
+    Each history has then paid the most that any of them says.
 
     Raises:
-        IntegrityError: it saw another history, or another ledger and not all is ``charged``.
+        IntegrityError: it is of another history, or another ledger and not all is ``charged``.
     """
-    if mark is None:
-        return False
+    if not marks:
+        return None, False
     with closing(sqlite3.connect(draft)) as connection:
         reader = SQLReader(connection)
         try:
             ((id,),) = connection.execute("SELECT id FROM ledger")
-            head, lines = reader.sequence(), reader.lines(mark.sequence - 1, 1)
+            head = reader.sequence()
         except (sqlite3.DatabaseError, ValueError):
-            return True  # opening it says what it is
+            return marks[0], True  # opening it says what it is
+        mark = _newest(marks, id)
+        lines = reader.lines(mark.sequence - 1, 1)
     if mark.ledger != id:
         if charged:
-            return True
+            return mark, True
         known = "" if any(mark.spent.values()) else "put back the anchor of the lost one, or "
         raise IntegrityError(
             "the anchor belongs to another ledger than the backup",
@@ -197,10 +242,20 @@ def _missed(draft: Path, mark: Mark | None, charged: bool) -> bool:
             "budget of each history: --charge-all; the ledger that is there is kept beside it",
         )
     if mark.sequence > head:
-        return True
+        return mark, True
     if not lines or lines[0][1].hex() != mark.hash:
         raise IntegrityError("the backup is not of the history that the anchor saw")
-    return False
+    return mark, False
+
+
+def _newest(marks: Sequence[Mark], id: str) -> Mark:
+    """Return the last of marks, one of another ledger before all, with the most that each saw."""
+    # pending or not: its answer may be out
+    newest = max(marks, key=lambda mark: (mark.ledger != id, mark.sequence, not mark.pending))
+    same = [mark for mark in marks if mark.ledger == newest.ledger]
+    histories = {history for mark in same for history in mark.spent}
+    spent = {history: max(mark.spent.get(history, 0) for mark in same) for history in histories}
+    return replace(newest, spent=spent, total=max(mark.total for mark in same))
 
 
 def _set_aside(path: Path) -> None:
