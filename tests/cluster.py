@@ -45,7 +45,7 @@ class Cluster:
              "--locale-provider=builtin", "--builtin-locale=C.UTF-8"],
             check=True, capture_output=True, cwd=folder, **self._user,
         )  # fmt: skip
-        self._folder, self._durable = folder, durable
+        self._folder, self._made = folder, 0
         self._command = [
             binaries / "bin" / "postgres", "-D", folder / "data", "-p", str(self.port),
             "-h", "127.0.0.1", "-k", "", "-c", "timezone=UTC",
@@ -55,8 +55,15 @@ class Cluster:
 
     @property
     def url(self):
-        """The URL of its only database."""
+        """The URL of its first database."""
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    def database(self):
+        """Make a database; return its URL."""
+        self._made += 1
+        with self.connect() as connection:
+            connection.execute(f"CREATE DATABASE test_{self._made}")
+        return f"{self.url.removesuffix('postgres')}test_{self._made}"
 
     def start(self):
         """Start it, and wait until it can be asked."""
@@ -91,4 +98,4 @@ def running(durable=True):
         try:
             yield cluster
         finally:
-            cluster.stop()
+            cluster.stop(at_once=True)

@@ -72,3 +72,13 @@ def cluster():
 
     with running() as cluster:
         yield cluster
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def folder(request, tmp_path):
+    """A folder for a ledger in a file of it, or in a database of its own."""
+    if request.param == "postgres":
+        from tests.test_ledger import SERVER
+
+        (tmp_path / SERVER).write_text(request.getfixturevalue("cluster").database())
+    return tmp_path
