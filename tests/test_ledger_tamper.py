@@ -89,7 +89,8 @@ def refused(folder):
     yield "UPDATE measurements SET scale = scale / 2"
     if server(folder):
         yield from (f"TRUNCATE {table} CASCADE" for table in tables)
-        yield 'INSERT INTO audit SELECT 0, time, kind, "user", statement, cost, answers, detail, covers, spent, notes, hash FROM audit LIMIT 1'
+        rest = 'time, kind, "user", statement, cost, answers, detail, covers, spent, notes, hash'
+        yield f"INSERT INTO audit SELECT 0, {rest} FROM audit LIMIT 1"
     else:
         yield from (f"INSERT OR REPLACE INTO {t} SELECT * FROM {t} LIMIT 1" for t in tables[:5])
 
