@@ -29,6 +29,7 @@ _json = json.JSONEncoder(separators=(",", ":")).encode
 
 PERIOD = 1.0  # seconds between syncs
 FOLDER = "notes/"  # begins the names of these files in a backup
+NAME = "proxy.id"  # the file of a state that has its proxy's name, where several share a ledger
 
 
 @dataclass(frozen=True)

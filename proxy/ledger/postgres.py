@@ -24,7 +24,7 @@ from proxy.errors import IntegrityError, OperationalError, StateError
 from proxy.ledger.anchor import Anchor, Mark
 from proxy.ledger.chain import amounts
 from proxy.ledger.connections import copy
-from proxy.ledger.notes import Notes
+from proxy.ledger.notes import NAME, Notes
 from proxy.ledger.place import Place
 from proxy.ledger.postgres_schema import make, migrate, version
 from proxy.ledger.probe import WAIT, unanchored, unlocked
@@ -45,7 +45,6 @@ from proxy.ledger.transaction import (
 from proxy.ledger.verify import pages, verify
 from proxy.ledger.witness import Witness
 
-NAME = "proxy.id"  # of the file that has a proxy's name
 COLUMNS = {  # in the order in which rows refer to one another; the key first
     "versions": ("version", "version, time"),
     "ledger": ("", "id, dataset, created"),

@@ -16,7 +16,7 @@ import proxy.files as files
 from proxy.errors import StateError
 from proxy.ledger.anchor import Anchor, sync_folder
 from proxy.ledger.connections import Connections, copy
-from proxy.ledger.notes import Notes
+from proxy.ledger.notes import NAME, Notes
 from proxy.ledger.schema import migrate, version
 from proxy.ledger.stored import TIMEOUT, Beginning, Clock, StoredLedger, now
 from proxy.ledger.transaction import Connection
@@ -36,6 +36,13 @@ def remains(path: Path, anchor: Path | Anchor | None) -> list[str]:
 def _lost(path: Path, left: list[str]) -> StateError:
     """Return the error for a ledger that is not there: `init` is no way to get one back."""
     back = "put a backup in its place: privacy-proxy ledger restore POLICY BACKUP"
+    if left and path.with_name(NAME).exists():
+        return StateError(
+            f"the ledger of {path.parent} was in PostgreSQL, which the policy does not name",
+            hint="put `ledger` back into the policy; to move it into a file, make a copy before "
+            "(privacy-proxy ledger backup POLICY COPY), stop every proxy, and restore the copy "
+            "(privacy-proxy ledger restore POLICY COPY)",
+        )
     if left:
         return StateError(
             f"the ledger {path} is gone, and with it what was spent; of it there is still "

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from proxy.engine import Engine
 from proxy.errors import Error, OperationalError, PolicyError
+from proxy.ledger.place import Place
 from proxy.policy import Users, load_users
 from proxy.policy import load as load_policy
 from proxy.server import login
@@ -32,7 +33,7 @@ from proxy.server.workers.planners import PlannerProcess, RemotePlanner
 from proxy.server.workers.pool import Lease, Pool
 from proxy.server.workers.tasks import Dataset
 from proxy.sql.evaluator.public_tables import load as load_public
-from proxy.state import ledger_path, state_folder
+from proxy.state import ledger_path, ledger_place, state_folder
 
 log = logging.getLogger("proxy.server")
 USERS = "users.yaml"
@@ -68,6 +69,7 @@ class Broken:
     path: Path
     dataset: str
     folder: Path | None  # of its state, where so much can be read
+    place: Place | None = None  # of its ledger
 
     @classmethod
     def of(cls, path: Path, state: Path | None) -> Broken:
@@ -80,13 +82,21 @@ class Broken:
                 if named := re.search(r"^dataset:[ \t]*([^\s#]+)", text, re.MULTILINE):
                     return cls(path, named[1].strip("\"'"), None)
             return cls(path, path.stem, None)
-        return cls(path, policy.dataset, state_folder(policy, state))
+        folder = state_folder(policy, state)
+        return cls(path, policy.dataset, folder, ledger_place(policy, folder))
 
     def state(self) -> list[Path]:
         """Return the files that may mend it when they change."""
         if self.folder is None:
             return []
         return [ledger_path(self.folder), *sorted(self.folder.glob("cube-*"))]
+
+    def ledger(self) -> bool:
+        """Whether its ledger is there and can be reached, which may mend it too."""
+        try:
+            return self.place is not None and self.place.exists()
+        except Error:
+            return False
 
 
 @dataclass(frozen=True)
@@ -367,7 +377,9 @@ class Registry:
             public = [file for engine in engines for file in _public_files(engine)]
             applied = [self._ledger(engine) for engine in engines]
             alive = [instance.alive() for instance in self.instances()] if self._current else []
-            states = [file for each in self._missing() for file in each.state()]
+            missing = self._missing()
+            applied += [each.ledger() for each in missing]
+            states = [file for each in missing for file in each.state()]
             files = _files([*paths, *sorted(users), *public, *states])
             return (*files, *applied, all(alive))
         return self._fingerprint

@@ -153,6 +153,7 @@ def _join(place: Place, policy: Policy) -> None:
             hint=f"copy {key.name} from the state folder of one of them to {key}, for its owner "
             "alone (mode 600), and do it again",
         )
+    make_folder(key.parent)
     place.join()
 
 
