@@ -55,7 +55,7 @@ def made(folder, url, count):
     key = state_folder(load(policy), folder / "state0") / "source.key"
     for number in range(1, count):
         other = state_folder(load(policy), folder / f"state{number}")
-        other.mkdir(parents=True)
+        other.mkdir(mode=0o700, parents=True)
         (other / key.name).write_bytes(key.read_bytes())
         (other / key.name).chmod(0o600)
         init(policy, folder / f"state{number}")
@@ -89,7 +89,7 @@ def nursery(folder):
 def asked(rng, name, place, of):
     """A statement that no other client sends; the later, the nearer."""
     text = statement(rng, name).rpartition(" WITH ")[0]
-    wide = WIDEST * (NARROWEST / WIDEST) ** (place / of) * rng.choice((1, 1, 2, 4, 8))
+    wide = WIDEST * (NARROWEST / WIDEST) ** (place / of) * rng.choice((1, 1, 2, 4))
     if "SUM" in text:
         wide *= 8
     return f"{text} WITH UTILITY ({wide:.3g}, {rng.choice((0.3, 0.1, 0.02))})"
@@ -103,6 +103,13 @@ def told(cursor, text):
         return type(error).__name__
     numbers = [(a.estimate, a.low, a.high) for row in cursor.answers for a in row if a is not None]
     return [[list(map(str, row)) for row in cursor.fetchall()], numbers]
+
+
+def last_words(cursor):
+    """What a client is told of what every client is asked at the end, without spending."""
+    cursor.execute("SET privacy.spend = off")
+    rng = random.Random("everybody")
+    return [told(cursor, asked(rng, f"last_{i}", 0, 1)) for i in range(LAST)]
 
 
 def client(engine, folder, name, place, first, statements):
@@ -122,10 +129,7 @@ def client(engine, folder, name, place, first, statements):
         os.write(file, (json.dumps(line) + "\n").encode())
     while not (folder / "finish").exists():
         time.sleep(0.02)
-    cursor.execute("SET privacy.spend = off")
-    rng = random.Random("everybody")
-    last = [asked(rng, f"last_{i}", 0, 1) for i in range(LAST)]
-    answers = [told(cursor, text) for text in last]
+    answers = last_words(cursor)
     draft = folder / "told" / f"draft_{name}_{place}"
     draft.write_text(json.dumps(answers))
     draft.rename(folder / "told" / f"final_{name}_{place}")

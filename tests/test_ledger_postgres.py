@@ -572,3 +572,17 @@ def test_a_server_that_cannot_be_reached_is_said_so_at_once(folder):
         reopen(folder)
     assert time.monotonic() - begin < 5
     assert "PGPASSFILE" in caught.value.hint
+
+
+def test_a_probe_says_whether_it_could_be_charged(ledger, folder):
+    """
+    In words that name no server: whose ledger it is, that it is locked, and that it is away.
+    """
+    place = PostgresPlace("people", folder / "none", folder / "anchor", server(folder))
+    assert place.unwritable(ledger.id) is None
+    assert place.unwritable("x") == "it is another one"
+    with ledger.transaction():
+        assert place.unwritable(ledger.id) == "it is locked"
+    away = PostgresPlace("people", folder / "none", folder / "anchor", "postgresql://[::1]:1/none")
+    assert away.unwritable(ledger.id) == "it cannot be written"
+    assert away.lost() == "it cannot be reached"

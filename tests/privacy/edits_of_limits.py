@@ -252,7 +252,7 @@ def _state(document, rng):
 
 @edits("ledger")
 def _ledger(document, rng):
-    """To a server that is not there, or with a password: the ledger is still the one in the file."""
+    """To a server that is not there, or with a password: the ledger is still that in the file."""
     toggled(document, "ledger", ("postgresql://[::1]:1/none", "postgresql://a:b@[::1]:1/none"), rng)
 
 
