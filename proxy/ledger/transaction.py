@@ -132,16 +132,17 @@ class SQLReads(ABC):
         Raises:
             IntegrityError: they do not hold together.
         """
-        head = self.head()
         two = f"SELECT {LINE} FROM audit ORDER BY sequence DESC LIMIT 2"
         rows = self._rows(f"SELECT * FROM ({two}) AS two ORDER BY 1")
-        if rows:
-            previous = rows[0][-1] if rows[1:] else self.genesis()
-            if Line(*rows[-1][:-1]).hash(previous) != rows[-1][-1]:
-                raise IntegrityError(
-                    f"the audit log does not hold together at line {head[0]}", hint=LOOK
-                )
-        return head
+        if not rows:
+            return 0, self.genesis(), "{}"
+        previous = rows[0][-1] if rows[1:] else self.genesis()
+        line, digest = Line(*rows[-1][:-1]), rows[-1][-1]
+        if line.hash(previous) != digest:
+            raise IntegrityError(
+                f"the audit log does not hold together at line {line.sequence}", hint=LOOK
+            )
+        return line.sequence, digest, line.spent
 
     def identity(self) -> tuple[str, str, int]:
         """Return id, dataset and time of making.
