@@ -49,12 +49,21 @@ def ledger_path(folder: Path) -> Path:
 
 
 def ledger_place(policy: Policy, folder: Path) -> Place:
-    """Return where the ledger of a policy is: in its state folder, if it names no other place."""
+    """Return where the ledger of a policy is: in its state folder, if it names no other place.
+
+    Raises:
+        StateError: what talks to PostgreSQL is not installed.
+    """
     where = policy.dataset, ledger_path(folder), anchor_path(folder)
     if policy.ledger is None:
         return FilePlace(*where)
-    from proxy.ledger.postgres import PostgresPlace  # and psycopg, which files do not need
-
+    try:
+        from proxy.ledger.postgres import PostgresPlace  # and psycopg, which files do not need
+    except ImportError as error:
+        raise StateError(
+            f"the ledger of {policy.dataset} is in PostgreSQL, whose client library is not there",
+            hint="pip install 'sql-privacy-proxy[server]'",
+        ) from error
     return PostgresPlace(*where, policy.ledger)
 
 
