@@ -425,7 +425,9 @@ def test_each_proxy_finds_a_ledger_that_was_set_back_behind_what_it_saw(ledger, 
     ledger.backup(folder / "old")
     with closing(reopen(second)) as other:
         measure(other)
-    PostgresPlace("people", folder / "none", folder / "anchor", server(folder)).put(folder / "old")
+    PostgresPlace("people", folder / "none", folder / "anchor", server(folder)).put(
+        folder / "old", None
+    )
     reopen(folder).close()
     with pytest.raises(IntegrityError, match="behind its anchor: line 2 of 3"):
         reopen(second)
@@ -455,6 +457,24 @@ def test_a_restore_charges_what_the_ledger_that_is_there_has_spent(ledger, folde
     with psycopg.connect(server(folder)) as raw:
         kept = raw.execute("SELECT count(*) FROM pg_namespace WHERE nspname LIKE '%replaced%'")
         assert kept.fetchone() == (1,)
+
+
+def test_a_restore_does_not_pass_over_a_charge_that_comes_meanwhile(ledger, folder, monkeypatch):
+    """
+    A proxy that charges after the restore has looked makes it fail, with nothing changed.
+    """
+    measure(ledger, cost=5)
+    ledger.backup(folder / "backup")
+    real = PostgresPlace.put
+
+    def meanwhile(place, draft, found):
+        measure(ledger, cost=7)
+        real(place, draft, found)
+
+    monkeypatch.setattr(PostgresPlace, "put", meanwhile)
+    with pytest.raises(OperationalError, match="in use"):
+        back(folder)
+    assert (ledger.spent(), ledger.verify()) == ({"shared": 12}, [])
 
 
 def test_where_the_server_is_lost_the_anchors_of_all_proxies_count(ledger, folder):

@@ -315,7 +315,7 @@ def test_a_line_torn_by_a_crash_is_no_problem(ledger, folder):
 def roll_back(folder, saved):
     """Put an older copy of the ledger in the place of the ledger."""
     if url := server(folder):
-        return PostgresPlace("people", folder / "none", folder / "anchor", url).put(saved)
+        return PostgresPlace("people", folder / "none", folder / "anchor", url).put(saved, None)
     for suffix in ("-wal", "-shm"):
         (folder / f"ledger{suffix}").unlink(missing_ok=True)
     shutil.copy(saved, folder / "ledger")

@@ -381,22 +381,16 @@ class PostgresPlace(Place):
         pool = sessions(self.url, self.dataset)
         try:
             with pool.state() as session:
-                if not version(session, pool.schema):
-                    return None
-                reads = SQLReader(session)
-                (id, _, _), (sequence, digest, spent) = reads.identity(), reads.head()
-                known = False, reads.policy(), reads.total(0, sequence)
-                return Mark(id, sequence, digest.hex(), amounts(spent), *known)
-        except IntegrityError:
-            return None
+                return _mark(session, pool.schema)
         finally:
             pool.close()
 
-    def put(self, draft: Path) -> None:
-        """Put the ledger in a file in the place of the one that is there, whose schema is renamed.
+    def put(self, draft: Path, found: Mark | None) -> None:
+        """Put the ledger in a file in the place of the one that was found; its schema is renamed.
 
         Raises:
-            OperationalError: the role may not, or the connection is lost: nothing was changed.
+            OperationalError: a proxy has written to it since, or the role may not do this, or the
+                connection is lost: nothing was changed.
         """
         make_name(self.folder)
         pool = sessions(self.url, self.dataset)
@@ -412,8 +406,25 @@ class PostgresPlace(Place):
                 with pool.transaction(stands, _naming(pool)) as into:
                     if version(into, pool.schema):
                         into.execute("SELECT id FROM ledger FOR UPDATE")  # after who writes now
+                        if found is not None and _mark(into, pool.schema) != found:
+                            raise OperationalError(
+                                f"{pool.place} is in use", hint="Stop every proxy, then restore."
+                            )
                         into.execute(f"ALTER SCHEMA {pool.schema} RENAME TO {aside}")
                     make(into, pool.schema)
                     fill(source, into)
             finally:
                 pool.close()
+
+
+def _mark(connection: Connection, schema: str) -> Mark | None:
+    """Return how far a ledger has come; None where there is none, or it is damaged."""
+    if not version(connection, schema):
+        return None
+    reads = SQLReader(connection)
+    try:
+        (id, _, _), (sequence, digest, spent) = reads.identity(), reads.head()
+        known = amounts(spent), False, reads.policy(), reads.total(0, sequence)
+        return Mark(id, sequence, digest.hex(), *known)
+    except IntegrityError:
+        return None

@@ -45,8 +45,8 @@ class Target(Protocol):
     def mark(self) -> Mark | None:
         """Return how far the ledger that is there has come; None where none can be read."""
 
-    def put(self, draft: Path) -> None:
-        """Put the ledger in a file in the place of the one that is there, which is kept."""
+    def put(self, draft: Path, found: Mark | None) -> None:
+        """Put the ledger in a file in the place of the one that was found, which is kept."""
 
     def open(self, **how: Any) -> StoredLedger:
         """Open it."""
@@ -68,14 +68,12 @@ def restore(
 ) -> Restored:
     """Put a backup in the place of a ledger, which is kept beside it, and charge the gap.
 
-    Without a ``target`` that is a file.  ``anchors`` are those of other proxies, whose word counts
-    as well.
-
-    What ``charge`` makes of the backup (by history, in 2**-40 alpha) is charged where it is more
-    than the anchor says; it must be the whole budget where the anchor is lost too, or is that of a
-    ledger that was made since: then nothing more can be charged, in either.  ``in_force``
-    gets the digest of the policy that the anchor saw, and returns what must be applied again.
-    Returned with the ledger is what else was in the backup, by name, and whether it was older.
+    Without a ``target`` it is a file.  What ``charge`` makes of the backup (by history, in 2**-40
+    alpha) is charged where it is more than the anchor says, or ``anchors`` of other proxies; it
+    must be the whole budget where the anchor is lost too, or is that of a ledger that was made
+    since: then nothing more can be charged, in either.  ``in_force`` gets the digest of the policy
+    that the anchor saw, and returns what must be applied again.  Returned with the ledger is what
+    else was in the backup, by name, and whether it was older.
 
     Raises:
         StateError: there is no backup of this dataset, or neither an anchor nor ``charge``.
@@ -83,12 +81,7 @@ def restore(
         OperationalError: the old ledger is in use.
     """
     witness = Witness(anchor)
-    marks = [seen[0] for seen in (witness.read(), *map(_seen, anchors)) if seen]
-    if not marks and charge is None:
-        raise StateError(
-            "what was spent since the backup is not known: the anchor is missing",
-            hint="Charge the whole budget of each history: --charge-all.",
-        )
+    marks = _marks(witness, anchors, charge is not None)
     draft = path.with_name(f"{path.name}.{token_hex(4)}")
     try:
         _copy(backup, draft)
@@ -97,9 +90,9 @@ def restore(
         notes = {name: beside.pop(name) for name in list(beside) if name.startswith(FOLDER)}
         there = {name.removeprefix(FOLDER) for name in notes}
         there |= {file.name for file in paths(folder)}
-        if target is not None and (found := target.mark()):
-            marks.append(found)
-        mark, missed = _missed(draft, marks, charge is not None)  # before a migration adds a line
+        found = target.mark() if target else None
+        # before a migration adds a line
+        mark, missed = _missed(draft, [*marks, *filter(None, [found])], charge is not None)
         ledger = SQLiteLedger.open(draft, dataset=dataset, timeout=timeout, clock=clock)
         try:
             spent = charge(ledger) if charge else {}
@@ -111,10 +104,7 @@ def restore(
             ledger.close()
         _set_aside(path)
         put_back(folder, notes)
-        if target is None:
-            os.rename(draft, path)
-        else:
-            target.put(draft)
+        os.rename(draft, path) if target is None else target.put(draft, found)
     finally:
         draft.unlink(missing_ok=True)
     sync_folder(path.parent)
@@ -124,15 +114,23 @@ def restore(
     return opened, beside, missed or mark is None
 
 
-def _seen(anchor: Path) -> list[Mark]:
-    """Return what the anchor of another proxy remembers.
+def _marks(witness: Witness, anchors: Sequence[Path], charged: bool) -> list[Mark]:
+    """Return the newest mark of every anchor.
 
     Raises:
-        StateError: it is none.
+        StateError: one that was named is none, or there is none at all and not all is ``charged``.
     """
-    if not (seen := FileAnchor(anchor).read()):
-        raise StateError(f"{anchor} is no anchor, or it is damaged")
-    return seen
+    marks = witness.read()[:1]
+    for anchor in anchors:
+        if not (seen := FileAnchor(anchor).read()):
+            raise StateError(f"{anchor} is no anchor, or it is damaged")
+        marks.append(seen[0])
+    if not marks and not charged:
+        raise StateError(
+            "what was spent since the backup is not known: the anchor is missing",
+            hint="Charge the whole budget of each history: --charge-all.",
+        )
+    return marks
 
 
 def _copy(backup: Path, draft: Path) -> None:

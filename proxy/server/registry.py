@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -19,10 +18,9 @@ from pathlib import Path
 
 from proxy.engine import Engine
 from proxy.errors import Error, OperationalError, PolicyError
-from proxy.ledger.place import Place
 from proxy.policy import Users, load_users
-from proxy.policy import load as load_policy
 from proxy.server import login
+from proxy.server.broken import Broken
 from proxy.server.limits import Limits
 from proxy.server.mirror.address import Address
 from proxy.server.mirror.mirror import Mirror, visibility
@@ -33,7 +31,7 @@ from proxy.server.workers.planners import PlannerProcess, RemotePlanner
 from proxy.server.workers.pool import Lease, Pool
 from proxy.server.workers.tasks import Dataset
 from proxy.sql.evaluator.public_tables import load as load_public
-from proxy.state import ledger_path, ledger_place, state_folder
+from proxy.state import ledger_path, state_folder
 
 log = logging.getLogger("proxy.server")
 USERS = "users.yaml"
@@ -60,43 +58,6 @@ class MirrorInstance:
             type_lookup.close()
         if self.embedded is not None:
             self.embedded.stop()
-
-
-@dataclass(frozen=True)
-class Broken:
-    """A policy that cannot be served, or not as it is now."""
-
-    path: Path
-    dataset: str
-    folder: Path | None  # of its state, where so much can be read
-    place: Place | None = None  # of its ledger
-
-    @classmethod
-    def of(cls, path: Path, state: Path | None) -> Broken:
-        """Return what can be said of a policy that is broken."""
-        try:
-            policy = load_policy(path)
-        except Error:
-            with suppress(OSError):
-                text = path.read_text("utf-8", "replace")
-                if named := re.search(r"^dataset:[ \t]*([^\s#]+)", text, re.MULTILINE):
-                    return cls(path, named[1].strip("\"'"), None)
-            return cls(path, path.stem, None)
-        folder = state_folder(policy, state)
-        return cls(path, policy.dataset, folder, ledger_place(policy, folder))
-
-    def state(self) -> list[Path]:
-        """Return the files that may mend it when they change."""
-        if self.folder is None:
-            return []
-        return [ledger_path(self.folder), *sorted(self.folder.glob("cube-*"))]
-
-    def ledger(self) -> bool:
-        """Whether its ledger is there and can be reached, which may mend it too."""
-        try:
-            return self.place is not None and self.place.exists()
-        except Error:
-            return False
 
 
 @dataclass(frozen=True)
