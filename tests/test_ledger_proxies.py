@@ -149,7 +149,7 @@ def cut(cluster):
 @pytest.mark.parametrize(
     "statements, pause",
     [
-        pytest.param(2000, 2.5, marks=pytest.mark.slow),
+        pytest.param(2000, 3, marks=pytest.mark.slow),
         pytest.param(10_000, 3, marks=pytest.mark.audit),
     ],
 )

@@ -107,7 +107,7 @@ def pages(connection: Connection, table: str, columns: str, key: str = "id") -> 
     wanted = ", ".join(dict.fromkeys([key, *columns.split(", ")]))
     rows = f"SELECT {wanted} FROM {table} WHERE {key} >= ? ORDER BY {key} LIMIT ?"
     begin = -(2**63)
-    while page := connection.execute(rows, (begin, PAGE)).fetchall():
+    while begin < 2**63 and (page := connection.execute(rows, (begin, PAGE)).fetchall()):
         yield from page
         begin = page[-1][0] + 1
 
