@@ -14,6 +14,7 @@ from pathlib import Path
 
 import proxy.files as files
 from proxy.errors import StateError
+from proxy.ledger.place import FilePlace, Place
 from proxy.policy import Policy
 
 VARIABLE = "PRIVACY_PROXY_STATE"
@@ -43,8 +44,27 @@ def make_folder(folder: Path) -> None:
 
 
 def ledger_path(folder: Path) -> Path:
-    """Return where the ledger is."""
+    """Return where the ledger is, if it is a file."""
     return folder / "ledger.sqlite"
+
+
+def ledger_place(policy: Policy, folder: Path) -> Place:
+    """Return where the ledger of a policy is: in its state folder, if it names no other place.
+
+    Raises:
+        StateError: what talks to PostgreSQL is not installed.
+    """
+    where = policy.dataset, ledger_path(folder), anchor_path(folder)
+    if policy.ledger is None:
+        return FilePlace(*where)
+    try:
+        from proxy.ledger.postgres import PostgresPlace  # and psycopg, which files do not need
+    except ImportError as error:
+        raise StateError(
+            f"the ledger of {policy.dataset} is in PostgreSQL, whose client library is not there",
+            hint="pip install 'sql-privacy-proxy[server]'",
+        ) from error
+    return PostgresPlace(*where, policy.ledger)
 
 
 def cube_path(folder: Path, snapshot: int = 1) -> Path:

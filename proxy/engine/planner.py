@@ -31,12 +31,12 @@ from proxy.files import enter
 from proxy.inference.accounting import UNIT, budget_units
 from proxy.inference.query import Term
 from proxy.ledger import Ledger
-from proxy.ledger.sqlite import SQLiteLedger
+from proxy.ledger.stored import StoredLedger
 from proxy.policy import Policy, Users
 from proxy.privileges import ANALYST, Privileges
 from proxy.settings import Wishes
 from proxy.sql.program import Program
-from proxy.state import anchor_path, ledger_path
+from proxy.state import ledger_place
 from proxy.steward import open_cube
 
 WAIT = 0.05  # seconds between two looks whether a statement that waits is cancelled
@@ -102,11 +102,9 @@ class Setup:
         return planner
 
 
-def opened(policy: Policy, folder: Path) -> SQLiteLedger:
+def opened(policy: Policy, folder: Path) -> StoredLedger:
     """Return the ledger of a dataset."""
-    return SQLiteLedger.open(
-        ledger_path(folder), dataset=policy.dataset, anchor=anchor_path(folder)
-    )
+    return ledger_place(policy, folder).open()
 
 
 def cubes(policy: Policy, folder: Path, ledger: Ledger) -> Callable[[int], Cube]:

@@ -8,7 +8,7 @@ transactions wrote.
 The ledger stores and sums; it decides nothing.  Whether a charge fits a budget is the engine's to
 say, inside ``transaction()``, which holds the only write lock and in which everything that the
 decision needs can be read.  Costs are integers in 2**-40 alpha.  ``Ledger`` and ``Transaction``
-are what the engine sees; ``proxy.ledger.sqlite`` is the backend.
+are what the engine sees; ``proxy.ledger.sqlite`` and ``proxy.ledger.postgres`` are the backends.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Reads(Protocol):
 
 
 class Transaction(Reads, Protocol):
-    """The write lock: SQLiteTransaction.  A normal exit commits; an exception rolls back."""
+    """The write lock: SQLTransaction.  A normal exit commits; an exception rolls back."""
 
     def append(self, measurement: Measurement) -> int:
         """Add a row to the history; return its id."""
@@ -178,7 +178,7 @@ class Transaction(Reads, Protocol):
 
 
 class Ledger(Reads, Protocol):
-    """The durable history of one dataset: SQLiteLedger conforms."""
+    """The durable history of one dataset: SQLiteLedger and PostgresLedger conform."""
 
     id: str
     dataset: str

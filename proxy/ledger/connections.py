@@ -69,8 +69,11 @@ class Connections:
             self._return(connection)
 
     @contextmanager
-    def transaction(self) -> Iterator[_Connection]:
-        """Lend a connection that holds the write lock; commit, or roll back on an exception."""
+    def transaction(self, stands: object = None) -> Iterator[_Connection]:
+        """Lend a connection that holds the write lock; commit, or roll back on an exception.
+
+        SQLite's COMMIT always says what came of it, so nobody asks whether it ``stands``.
+        """
         if not self._writer.acquire(timeout=self.timeout):
             raise self._busy()
         writer, process = self._writer, os.getpid()
@@ -188,12 +191,12 @@ def _identity(path: str) -> Identity:
 
 
 def copy(
-    source: sqlite3.Connection,
+    fill: Callable[[sqlite3.Connection], object],
     path: Path,
     like: Path,
     beside: Callable[[], Mapping[str, bytes]] | None = None,
 ) -> None:
-    """Copy a database, while it is in use, to a new file that only its owner can read.
+    """Fill a new file that only its owner can read with a copy of a database, while it is in use.
 
     What ``beside`` then returns, contents by name, becomes a table of the copy.  The owner is that
     of the folder ``like``.
@@ -208,7 +211,7 @@ def copy(
         raise StateError(f"{path} cannot be made: {error.strerror}") from error
     try:
         with closing(sqlite3.connect(path)) as target:
-            source.backup(target)
+            fill(target)
             if beside is not None:
                 target.execute("DROP TABLE IF EXISTS files")  # where it was put in place by hand
                 target.execute("CREATE TABLE files (name TEXT PRIMARY KEY, content BLOB) STRICT")

@@ -29,6 +29,7 @@ _json = json.JSONEncoder(separators=(",", ":")).encode
 
 PERIOD = 1.0  # seconds between syncs
 FOLDER = "notes/"  # begins the names of these files in a backup
+NAME = "proxy.id"  # the file of a state that has its proxy's name, where several share a ledger
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,9 @@ class Note:
 class Notes:
     """The file of one process, made at its first line."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, prefix: str = "") -> None:
         self.folder = folder
+        self._prefix = prefix  # of the names of files, where other proxies have theirs elsewhere
         self.forked()
 
     def forked(self) -> None:
@@ -56,7 +58,8 @@ class Notes:
 
     def _begin(self) -> None:
         self._file: int | None = None
-        self._name = f"{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}-{token_hex(4)}.jsonl"
+        when = time.strftime("%Y%m%dT%H%M%S")
+        self._name = f"{self._prefix}{when}-{os.getpid()}-{token_hex(4)}.jsonl"
         self._count = self._chained = self._synced = 0
         self._hash = first(self._name)
         self._due = time.monotonic() + PERIOD

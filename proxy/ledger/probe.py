@@ -7,6 +7,7 @@ from pathlib import Path
 
 from proxy.errors import Error, IntegrityError, OperationalError, StateError
 from proxy.ledger.connections import Connections
+from proxy.ledger.stored import Pool
 
 HEAD = b"SQLite format 3\0"
 WAIT = 1.0  # seconds for another process's transaction
@@ -32,12 +33,24 @@ def unwritable(path: Path, anchor: Path, ledger: str) -> str | None:
         return "it is not there"
     if not os.access(path.parent, os.W_OK | os.X_OK) or not os.access(path, os.W_OK):
         return "it cannot be written"
+    return unanchored(anchor) or unlocked(Connections(path, WAIT), ledger)
+
+
+def unanchored(anchor: Path) -> str | None:
+    """Return why an anchor cannot follow; None: it can, or nobody knows."""
     if anchor.exists() and not os.access(anchor, os.R_OK | os.W_OK):
         return "its anchor cannot be written"
-    connections = Connections(path, WAIT)
+    return None
+
+
+def unlocked(connections: Pool, ledger: str) -> str | None:
+    """Return why the write lock of a ledger cannot be had; None: it can.
+
+    The connections are closed.
+    """
     try:
-        with connections.transaction() as connection:
-            found = connection.execute("SELECT id FROM ledger").fetchone()
+        with connections.transaction(lambda _: True) as connection:
+            found = connection.execute("SELECT id FROM ledger").fetchall()
     except IntegrityError:
         return "it is damaged"
     except (OperationalError, StateError) as error:
@@ -46,4 +59,4 @@ def unwritable(path: Path, anchor: Path, ledger: str) -> str | None:
         return "it cannot be opened"
     finally:
         connections.close()
-    return None if found == (ledger,) else "it is another one"
+    return None if [tuple(row) for row in found] == [(ledger,)] else "it is another one"

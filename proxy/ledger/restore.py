@@ -14,22 +14,42 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
+from typing import Any, Protocol
 
 import proxy.files as files
 from proxy.errors import IntegrityError, OperationalError, StateError
 from proxy.ledger import Protection
-from proxy.ledger.anchor import Anchor, Mark, sync_folder
+from proxy.ledger.anchor import Anchor, FileAnchor, Mark, sync_folder
 from proxy.ledger.connections import Connections, copy, take_files
 from proxy.ledger.notes import FOLDER, paths, put_back
-from proxy.ledger.sqlite import TIMEOUT, Clock, SQLiteLedger, now
-from proxy.ledger.transaction import SQLiteReader, SQLiteTransaction
-from proxy.ledger.verify import verify
+from proxy.ledger.sqlite import SQLiteLedger, verified
+from proxy.ledger.stored import TIMEOUT, Clock, StoredLedger, now
+from proxy.ledger.transaction import SQLReader, SQLTransaction
 from proxy.ledger.witness import Witness
+
+Restored = tuple[StoredLedger, dict[str, bytes], bool]
+
+
+class Target(Protocol):
+    """A place for a ledger that is no file."""
+
+    @property
+    def notes(self) -> Path:
+        """The folder of free statements."""
+
+    def mark(self) -> Mark | None:
+        """Return how far the ledger that is there has come; None where none can be read."""
+
+    def put(self, draft: Path, found: Mark | None) -> None:
+        """Put the ledger in a file in the place of the one that was found, which is kept."""
+
+    def open(self, **how: Any) -> StoredLedger:
+        """Open it."""
 
 
 def restore(
@@ -43,14 +63,17 @@ def restore(
     in_force: Callable[[SQLiteLedger, str], Protection | None] | None = None,
     timeout: float = TIMEOUT,
     clock: Clock = now,
-) -> tuple[SQLiteLedger, dict[str, bytes], bool]:
+    target: Target | None = None,
+    anchors: Sequence[Path] = (),
+) -> Restored:
     """Put a backup in the place of a ledger, which is kept beside it, and charge the gap.
 
-    What ``charge`` makes of the backup (by history, in 2**-40 alpha) is charged where it is more
-    than the anchor says; it must be the whole budget where the anchor is lost too, or is that of a
-    ledger that was made since: then nothing more can be charged, in either.  ``in_force``
-    gets the digest of the policy that the anchor saw, and returns what must be applied again.
-    Returned with the ledger is what else was in the backup, by name, and whether it was older.
+    Without a ``target`` it is a file.  What ``charge`` makes of the backup (by history, in 2**-40
+    alpha) is charged where it is more than the anchor says, or ``anchors`` of other proxies; it
+    must be the whole budget where the anchor is lost too, or is that of a ledger that was made
+    since: then nothing more can be charged, in either.  ``in_force`` gets the digest of the policy
+    that the anchor saw, and returns what must be applied again.  Returned with the ledger is what
+    else was in the backup, by name, and whether it was older.
 
     Raises:
         StateError: there is no backup of this dataset, or neither an anchor nor ``charge``.
@@ -58,40 +81,56 @@ def restore(
         OperationalError: the old ledger is in use.
     """
     witness = Witness(anchor)
-    seen = witness.read()
-    mark = seen[0] if seen else None  # pending or not: its answer may be out
-    if mark is None and charge is None:
-        raise StateError(
-            "what was spent since the backup is not known: the anchor is missing",
-            hint="Charge the whole budget of each history: --charge-all.",
-        )
+    marks = _marks(witness, anchors, charge is not None)
     draft = path.with_name(f"{path.name}.{token_hex(4)}")
     try:
         _copy(backup, draft)
         beside = _files(backup, draft)
-        folder = path.with_name(path.name + ".notes")
+        folder = target.notes if target else path.with_name(path.name + ".notes")
         notes = {name: beside.pop(name) for name in list(beside) if name.startswith(FOLDER)}
         there = {name.removeprefix(FOLDER) for name in notes}
         there |= {file.name for file in paths(folder)}
-        missed = _missed(draft, mark, charge is not None)  # before a migration adds a line
+        found = target.mark() if target else None
+        # before a migration adds a line
+        mark, missed = _missed(draft, [*marks, *filter(None, [found])], charge is not None)
         ledger = SQLiteLedger.open(draft, dataset=dataset, timeout=timeout, clock=clock)
         try:
             spent = charge(ledger) if charge else {}
             same = mark is not None and missed and mark.ledger == ledger.id
             held = in_force(ledger, mark.policy) if in_force and mark and same else None
             gap = _Gap(mark, missed, spent, held, there)
-            new = _charge(ledger, ledger._connections, clock, gap, user)
+            new = _charge(ledger, ledger._files, clock, gap, user)
         finally:
             ledger.close()
         _set_aside(path)
         put_back(folder, notes)
-        os.rename(draft, path)
+        os.rename(draft, path) if target is None else target.put(draft, found)
     finally:
         draft.unlink(missing_ok=True)
     sync_folder(path.parent)
     witness.advance(new)
-    ledger = SQLiteLedger.open(path, dataset=dataset, anchor=anchor, timeout=timeout, clock=clock)
-    return ledger, beside, missed or mark is None
+    how: dict[str, Any] = {"dataset": dataset, "anchor": anchor, "timeout": timeout, "clock": clock}
+    opened = target.open(**how) if target else SQLiteLedger.open(path, **how)
+    return opened, beside, missed or mark is None
+
+
+def _marks(witness: Witness, anchors: Sequence[Path], charged: bool) -> list[Mark]:
+    """Return the newest mark of every anchor.
+
+    Raises:
+        StateError: one that was named is none, or there is none at all and not all is ``charged``.
+    """
+    marks = witness.read()[:1]
+    for anchor in anchors:
+        if not (seen := FileAnchor(anchor).read()):
+            raise StateError(f"{anchor} is no anchor, or it is damaged")
+        marks.append(seen[0])
+    if not marks and not charged:
+        raise StateError(
+            "what was spent since the backup is not known: the anchor is missing",
+            hint="Charge the whole budget of each history: --charge-all.",
+        )
+    return marks
 
 
 def _copy(backup: Path, draft: Path) -> None:
@@ -102,7 +141,7 @@ def _copy(backup: Path, draft: Path) -> None:
         raise files.denied(backup)
     try:
         with closing(sqlite3.connect(backup)) as source:
-            copy(source, draft, draft.parent)
+            copy(source.backup, draft, draft.parent)
     except sqlite3.DatabaseError as error:
         raise StateError(f"{backup} is no backup of a ledger: {error}") from error
 
@@ -134,7 +173,7 @@ def _charge(
     """Charge the gap in the copy of the backup; return its new mark."""
     mark, missed = gap.mark, gap.missed
     with connections.use() as connection:
-        problems = verify(connection, None)
+        problems = verified(connection, None)
         chained = connection.execute("SELECT notes FROM audit WHERE notes IS NOT NULL").fetchall()
     if problems:
         raise IntegrityError(f"the backup does not verify: {problems[0]}")
@@ -146,7 +185,7 @@ def _charge(
     for more in (gap.spent, mark.spent if mark else {}):
         charged |= {history: max(value, charged.get(history, 0)) for history, value in more.items()}
     with connections.transaction() as connection:
-        transaction = SQLiteTransaction(connection, ledger.id, clock, after=last)
+        transaction = SQLTransaction(connection, ledger.id, clock, after=last)
         if missed or mark is None or gap.spent:
             partitions = connection.execute("SELECT DISTINCT partition FROM snapshots ORDER BY 1")
             # NULL, the whole cube, comes first: it would supersede the partitions' own
@@ -172,24 +211,28 @@ def _charge(
         return transaction.finish()
 
 
-def _missed(draft: Path, mark: Mark | None, charged: bool) -> bool:
-    """Whether the anchor saw lines that the copy of the backup does not have.
+def _missed(draft: Path, marks: Sequence[Mark], charged: bool) -> tuple[Mark | None, bool]:
+    """Return the newest of marks, and whether it is past what the copy of the backup has.
+
+    Each history has then paid the most that any of them says.
 
     Raises:
-        IntegrityError: it saw another history, or another ledger and not all is ``charged``.
+        IntegrityError: it is of another history, or another ledger and not all is ``charged``.
     """
-    if mark is None:
-        return False
+    if not marks:
+        return None, False
     with closing(sqlite3.connect(draft)) as connection:
-        reader = SQLiteReader(connection)
+        reader = SQLReader(connection)
         try:
             ((id,),) = connection.execute("SELECT id FROM ledger")
-            head, lines = reader.sequence(), reader.lines(mark.sequence - 1, 1)
+            head = reader.sequence()
         except (sqlite3.DatabaseError, ValueError):
-            return True  # opening it says what it is
+            return marks[0], True  # opening it says what it is
+        mark = _newest(marks, id)
+        lines = reader.lines(mark.sequence - 1, 1)
     if mark.ledger != id:
         if charged:
-            return True
+            return mark, True
         known = "" if any(mark.spent.values()) else "put back the anchor of the lost one, or "
         raise IntegrityError(
             "the anchor belongs to another ledger than the backup",
@@ -197,10 +240,20 @@ def _missed(draft: Path, mark: Mark | None, charged: bool) -> bool:
             "budget of each history: --charge-all; the ledger that is there is kept beside it",
         )
     if mark.sequence > head:
-        return True
+        return mark, True
     if not lines or lines[0][1].hex() != mark.hash:
         raise IntegrityError("the backup is not of the history that the anchor saw")
-    return False
+    return mark, False
+
+
+def _newest(marks: Sequence[Mark], id: str) -> Mark:
+    """Return the last of marks, one of another ledger before all, with the most that each saw."""
+    # pending or not: its answer may be out
+    newest = max(marks, key=lambda mark: (mark.ledger != id, mark.sequence, not mark.pending))
+    same = [mark for mark in marks if mark.ledger == newest.ledger]
+    histories = {history for mark in same for history in mark.spent}
+    spent = {history: max(mark.spent.get(history, 0) for mark in same) for history in histories}
+    return replace(newest, spent=spent, total=max(mark.total for mark in same))
 
 
 def _set_aside(path: Path) -> None:

@@ -1,45 +1,27 @@
 """The ledger in one SQLite file, for any number of threads and processes of one machine.
 
-BEGIN IMMEDIATE is the lock: it ends with its process, so no crash leaves it behind.  The order of
-a commit is: rows, audit line, COMMIT (synced), anchor (synced), and only then the caller goes on.
+BEGIN IMMEDIATE is the lock.
 """
 
 from __future__ import annotations
 
 import os
-import time
-import uuid
-import weakref
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import replace
-from datetime import datetime
+import sqlite3
+from collections.abc import Mapping
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import Any, cast
 
 import proxy.files as files
-from proxy.errors import IntegrityError, StateError
-from proxy.ledger import AuditLine, Measurement
-from proxy.ledger.anchor import Anchor, Mark, sync_folder
-from proxy.ledger.chain import LOOK, amounts, parsed
+from proxy.errors import StateError
+from proxy.ledger.anchor import Anchor, sync_folder
 from proxy.ledger.connections import Connections, copy
-from proxy.ledger.notes import Note, Notes, paths, read
-from proxy.ledger.schema import VERSIONS, migrate, version
-from proxy.ledger.transaction import (
-    EPOCH,
-    MICROSECOND,
-    SQLiteReader,
-    SQLiteReads,
-    SQLiteTransaction,
-)
+from proxy.ledger.notes import NAME, Notes
+from proxy.ledger.schema import migrate, version
+from proxy.ledger.stored import TIMEOUT, Beginning, Clock, StoredLedger, now
+from proxy.ledger.transaction import Connection
 from proxy.ledger.verify import verify
-from proxy.ledger.witness import Witness, synced
-
-TIMEOUT = 30.0  # seconds to wait for the lock
-PAGE = 1000  # audit lines read at once
-
-Clock = Callable[[], int]  # microseconds since 1970, UTC
+from proxy.ledger.witness import Witness
 
 
 def remains(path: Path, anchor: Path | Anchor | None) -> list[str]:
@@ -54,6 +36,13 @@ def remains(path: Path, anchor: Path | Anchor | None) -> list[str]:
 def _lost(path: Path, left: list[str]) -> StateError:
     """Return the error for a ledger that is not there: `init` is no way to get one back."""
     back = "put a backup in its place: privacy-proxy ledger restore POLICY BACKUP"
+    if left and path.with_name(NAME).exists():
+        return StateError(
+            f"the ledger of {path.parent} was in PostgreSQL, which the policy does not name",
+            hint="put `ledger` back into the policy; to move it into a file, make a copy before "
+            "(privacy-proxy ledger backup POLICY COPY), stop every proxy, and restore the copy "
+            "(privacy-proxy ledger restore POLICY COPY)",
+        )
     if left:
         return StateError(
             f"the ledger {path} is gone, and with it what was spent; of it there is still "
@@ -69,44 +58,26 @@ def _lost(path: Path, left: list[str]) -> StateError:
     )
 
 
-def now() -> int:
-    """Return the time in microseconds since 1970, UTC."""
-    return time.time_ns() // 1000
-
-
-class SQLiteLedger(SQLiteReads):
+class SQLiteLedger(StoredLedger):
     """A ``Ledger``; made by ``create`` or ``open``."""
 
     def __init__(self, path: Path, anchor: Path | Anchor | None, timeout: float, clock: Clock):
+        notes = Notes(path.with_name(path.name + ".notes"))
+        self._files = Connections(path, timeout)
+        super().__init__(str(path), self._files, notes, anchor, clock)
         self.path = path
-        self.id = self.dataset = ""
-        self._witness = Witness(anchor)
-        self._clock = clock
-        self._added = (0, 0)  # a sequence number, and the sum of the costs up to it
-        self._connections = Connections(path, timeout)
-        self._notes = Notes(path.with_name(path.name + ".notes"))
-        self._end = weakref.finalize(self, _close, self._connections, self._notes)
-        _ledgers.add(self)
 
     @classmethod
     def create(
         cls,
         path: Path,
         *,
-        dataset: str,
-        protection: Mapping[str, Any],
-        digest: str,
         anchor: Path | Anchor | None = None,
-        fingerprint: str = "",
-        layout: Mapping[str, Any] | None = None,
-        coding: str = "",
-        id: str = "",
-        user: str = "",
-        detail: Mapping[str, Any] | None = None,
         timeout: float = TIMEOUT,
         clock: Clock = now,
+        **begin: Any,
     ) -> SQLiteLedger:
-        """Make a new ledger: a full budget.  ``detail`` goes into its first audit line.
+        """Make a new ledger: a full budget.  ``begin`` are the fields of its ``Beginning``.
 
         Raises:
             StateError: there is a ledger already, or there was one: its anchor is still there.
@@ -114,10 +85,11 @@ class SQLiteLedger(SQLiteReads):
         cls.require_none(path, anchor)
         draft = path.with_name(f"{path.name}.{token_hex(4)}")
         os.close(files.create(draft))
+        first = Beginning(**begin)
         try:
             ledger = cls(draft, anchor, timeout, clock)
-            first: tuple[Any, ...] = (fingerprint, {}, None, layout, coding)
-            mark = ledger._initialise(id, dataset, protection, digest, first, user, detail)
+            with ledger._files.transaction() as connection:
+                mark = ledger._begin(connection, first)
             ledger.close()
             ledger._witness.advance(mark)
             os.link(draft, path)  # fails where another was faster
@@ -126,7 +98,7 @@ class SQLiteLedger(SQLiteReads):
         finally:
             draft.unlink()
         sync_folder(path.parent)
-        return cls.open(path, dataset=dataset, anchor=anchor, timeout=timeout, clock=clock)
+        return cls.open(path, dataset=first.dataset, anchor=anchor, timeout=timeout, clock=clock)
 
     @staticmethod
     def require_none(path: Path, anchor: Path | Anchor | None) -> None:
@@ -167,76 +139,6 @@ class SQLiteLedger(SQLiteReads):
             raise
         return ledger
 
-    @contextmanager
-    def transaction(self) -> Iterator[SQLiteTransaction]:
-        """Hold the write lock from entry to commit; what it wrote is durable at the exit.
-
-        Raises:
-            OperationalError: the lock was not free in time, or the disk failed: nothing happened.
-            IntegrityError: the ledger is behind its anchor.
-        """
-        notes = self._notes.head()
-        syncing = None
-        try:
-            with self._connections.transaction() as connection:
-                transaction = SQLiteTransaction(connection, self.id, self._clock, notes)
-                head = transaction.begun
-                self._witness.check(self._witness.read(), self.id, transaction, head)
-                yield transaction
-                mark = transaction.finish()
-                if transaction.wrote:
-                    total = self._total(transaction, head[0]) + transaction.cost
-                    mark = replace(mark, total=total)
-                    syncing = self._witness.prepare(mark, head[0])
-        finally:
-            synced(syncing)
-        if not transaction.wrote:
-            self._witness.advance(mark)  # what it read may be let out
-            return
-        self._witness.confirm(mark)
-        if notes:
-            self._notes.chained(notes)
-
-    def measurements(self, after: int = 0) -> list[Measurement]:
-        """Return the rows that were appended or replaced after a sequence number, by id.
-
-        They may be let out: the anchor has seen them, though their writer may not be so far.
-        """
-        rows = super().measurements(after)
-        if rows and not self._witness.knows(max(row.sequence for row in rows)):
-            self._witness.advance(self._mark())
-        return rows
-
-    def note(
-        self, kind: str, user: str, statement: str = "", detail: Mapping[str, Any] | None = None
-    ) -> None:
-        """Write a free statement to this process's audit file, without the write lock."""
-        seen = self._witness.read()
-        self._witness.check(seen, self.id, self, self.head())  # what is free follows from these
-        self._notes.write(Note(self._clock(), kind, user, statement, detail or {}))
-
-    def audit(self, after: int = 0) -> Iterator[AuditLine]:
-        """Yield the chained lines after a sequence number."""
-        while page := self.lines(after, PAGE):
-            for line, _ in page:
-                yield AuditLine(
-                    line.sequence, _moment(line.time), line.user, line.kind, line.statement,
-                    line.cost, line.answers, parsed(line.detail),
-                )  # fmt: skip
-            after = page[-1][0].sequence
-
-    def notes(self) -> Iterator[AuditLine]:
-        """Yield the free statements of every process, file by file."""
-        for path in paths(self._notes.folder):
-            for item in read(path):
-                if item is None:
-                    raise IntegrityError(f"{path} was changed, or is damaged", hint=LOOK)
-                note = item[0]
-                yield AuditLine(
-                    0, _moment(note.time), note.user, note.kind, note.statement,
-                    detail=note.detail,
-                )  # fmt: skip
-
     def backup(self, path: Path, beside: Mapping[str, bytes] | None = None) -> None:
         """Copy the ledger, while it is in use, with its free statements, to a new file.
 
@@ -250,112 +152,29 @@ class SQLiteLedger(SQLiteReads):
             """Return what is read after the rows that chain it, so that none of it is missing."""
             return self._notes.contents() | dict(beside or {})
 
-        with self._connections.use() as source:
-            copy(source, path, self.path.parent, contents)
+        with self._files.use() as source:
+            copy(source.backup, path, self.path.parent, contents)
 
-    def verify(self) -> list[str]:
-        """Re-hash everything; return what does not agree, in words."""
-        seen = self._witness.read()
-        with self._connections.use() as connection:
-            problems = verify(connection, self._notes.folder)
-        try:
-            self._witness.check(seen, self.id, self, self.head())
-        except IntegrityError as error:
-            problems.append(error.message)
-        return problems
+    def _version(self, connection: Connection) -> int:
+        return version(cast(sqlite3.Connection, connection))
 
-    def close(self) -> None:
-        """Sync the free statements, and close every file."""
-        self._end()
+    def _migrate(self, connection: Connection, time: int) -> int:
+        return migrate(cast(sqlite3.Connection, connection), time)
 
-    def _initialise(
-        self,
-        id: str,
-        dataset: str,
-        protection: Mapping[str, Any],
-        digest: str,
-        first: tuple[Any, ...],
-        user: str,
-        detail: Mapping[str, Any] | None,
-    ) -> Mark:
-        with self._connections.transaction() as connection:
-            moment = self._clock()
-            migrate(connection, moment)
-            self.id = id or uuid.uuid4().hex
-            identity = (self.id, dataset, moment)
-            connection.execute("INSERT INTO ledger VALUES (?, ?, ?)", identity)
-            transaction = SQLiteTransaction(connection, self.id, self._clock, None)
-            transaction.apply_policy(digest, protection)
-            transaction.new_snapshot(*first)
-            detail = {"dataset": dataset} | dict(detail or {})
-            transaction.audit("init", user, detail=detail)
-            return transaction.finish()
-
-    def _attach(self, dataset: str) -> None:
-        with self._connections.use() as connection:
-            found = version(connection)
-        if not found:
-            raise StateError(f"{self.path} is not a ledger")
-        self.id, self.dataset, _ = self.identity()
-        if self.dataset != dataset:
-            raise StateError(
-                f"{self.path} is the ledger of {self.dataset!r}, not of {dataset!r}",
-                hint="Name another state folder: --state DIR.",
-            )
-        seen = self._witness.read()  # before the ledger, which may grow in between
-        with self._connections.use() as connection:
-            head = SQLiteReader(connection).checked_head()
-            self._witness.check(seen, self.id, SQLiteReader(connection), head)
-        if found < len(VERSIONS):
-            self._migrate()
-        self._witness.advance(self._mark())
-
-    def _migrate(self) -> None:
-        with self._connections.transaction() as connection:
-            old = migrate(connection, self._clock())
-            if old < len(VERSIONS):  # else another process was faster
-                transaction = SQLiteTransaction(connection, self.id, self._clock)
-                transaction.audit("migrate", "", detail={"from": old, "to": len(VERSIONS)})
-
-    def _mark(self) -> Mark:
-        sequence, digest, spent = self.head()
-        known = amounts(spent), False, self.policy(), self._total(self, sequence)
-        return Mark(self.id, sequence, digest.hex(), *known)
-
-    def _total(self, reads: SQLiteReads, sequence: int) -> int:
-        """Return the sum of the costs up to a committed line; what was added up is remembered."""
-        last, before = self._added
-        if last > sequence:
-            last, before = 0, 0
-        self._added = sequence, before + reads.total(last, sequence)
-        return self._added[1]
-
-    def _rows(self, sql: str, *values: object) -> list[Any]:
-        with self._connections.use() as connection:
-            return connection.execute(sql, values).fetchall()
+    def _problems(self) -> list[str]:
+        with self._files.use() as connection:
+            return verified(connection, self._notes.folder)
 
 
-def _moment(time: int) -> datetime:
+def verified(connection: sqlite3.Connection, folder: Path | None) -> list[str]:
+    """Return the problems of a ledger's file, and of its free statements, if a folder is given."""
     try:
-        return EPOCH + time * MICROSECOND
-    except (OverflowError, TypeError):
-        raise IntegrityError("a time in the audit log is damaged", hint=LOOK) from None
-
-
-def _close(connections: Connections, notes: Notes) -> None:
-    with suppress(OSError):
-        notes.close()
-    connections.close()
-
-
-_ledgers: weakref.WeakSet[SQLiteLedger] = weakref.WeakSet()
-
-
-def _forked() -> None:
-    for ledger in list(_ledgers):
-        ledger._connections.forked()
-        ledger._notes.forked()
-        ledger._witness.forked()
-
-
-os.register_at_fork(after_in_child=_forked)
+        connection.execute("BEGIN")
+        checked = connection.execute("PRAGMA quick_check")
+        problems = [f"file: {row[0]}" for row in checked if row[0] != "ok"]
+        return problems + verify(connection, folder)
+    except sqlite3.DatabaseError as error:
+        return [f"file: {error}"]
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")

@@ -1,4 +1,4 @@
-"""What is read and written in the SQLite ledger, in SQL.
+"""What is read and written in a ledger, in SQL that SQLite and PostgreSQL both understand.
 
 Invariant: every row that a transaction writes is covered by an audit line of the same
 transaction; one that is not is rolled back, with a ValueError.
@@ -7,12 +7,11 @@ transaction; one that is not is rolled back, with a ValueError.
 from __future__ import annotations
 
 import math
-import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from proxy.errors import IntegrityError
 from proxy.ledger import Measurement, Protection, Snapshot
@@ -27,13 +26,29 @@ MEASUREMENT = "sequence, history, snapshot, scale, family, answers, partition, h
 SNAPSHOT = "sequence, fingerprint, bases, partition, hash"
 POLICY = "sequence, digest, protection, hash"
 DOMAIN = "sequence, snapshot, layout, coding, hash"
-LINE = "sequence, time, kind, user, statement, cost, answers, detail, covers, spent, notes, hash"
+LINE = (  # unquoted, user is PostgreSQL's word for who is logged in
+    'sequence, time, kind, "user", statement, cost, answers, detail, covers, spent, notes, hash'
+)
 
 
 Head = tuple[int, bytes, str]  # number, hash and spent of a line
 
 
-class SQLiteReads(ABC):
+class Rows(Protocol):
+    """What a statement gives."""
+
+    def fetchall(self) -> list[Any]:
+        """Return every row."""
+
+
+class Connection(Protocol):
+    """What runs SQL in which each ``?`` is a value: SQLite's own, and ``sessions.Session``."""
+
+    def execute(self, sql: str, parameters: Any = (), /) -> Rows:
+        """Run one statement."""
+
+
+class SQLReads(ABC):
     """The reads, over whatever runs a SELECT."""
 
     @abstractmethod
@@ -89,8 +104,9 @@ class SQLiteReads(ABC):
 
     def spending(self, since: datetime) -> Mapping[str, int]:
         """Return the sum of the costs of each user's statements."""
-        sql = "SELECT user, sum(cost) FROM audit WHERE cost > 0 AND time >= ? GROUP BY user"
-        return dict(self._rows(sql, (since - EPOCH) // MICROSECOND))
+        sql = 'SELECT "user", sum(cost) FROM audit WHERE cost > 0 AND time >= ? GROUP BY "user"'
+        rows = self._rows(sql, (since - EPOCH) // MICROSECOND)
+        return {user: int(cost) for user, cost in rows}
 
     def spent_unknown(self, since: datetime | None = None) -> int:
         """Return what was spent in statements that a restore knows of by their cost only."""
@@ -116,16 +132,17 @@ class SQLiteReads(ABC):
         Raises:
             IntegrityError: they do not hold together.
         """
-        head = self.head()
-        last = "SELECT * FROM (SELECT {} FROM audit ORDER BY sequence DESC LIMIT 2) ORDER BY 1"
-        rows = self._rows(last.format(LINE))
-        if rows:
-            previous = rows[0][-1] if rows[1:] else self.genesis()
-            if Line(*rows[-1][:-1]).hash(previous) != rows[-1][-1]:
-                raise IntegrityError(
-                    f"the audit log does not hold together at line {head[0]}", hint=LOOK
-                )
-        return head
+        two = f"SELECT {LINE} FROM audit ORDER BY sequence DESC LIMIT 2"
+        rows = self._rows(f"SELECT * FROM ({two}) AS two ORDER BY 1")
+        if not rows:
+            return 0, self.genesis(), "{}"
+        previous = rows[0][-1] if rows[1:] else self.genesis()
+        line, digest = Line(*rows[-1][:-1]), rows[-1][-1]
+        if line.hash(previous) != digest:
+            raise IntegrityError(
+                f"the audit log does not hold together at line {line.sequence}", hint=LOOK
+            )
+        return line.sequence, digest, line.spent
 
     def identity(self) -> tuple[str, str, int]:
         """Return id, dataset and time of making.
@@ -168,20 +185,20 @@ class SQLiteReads(ABC):
         start = (since - EPOCH) // MICROSECOND if since else 0
         if user is None:
             return int(self._rows(sql, start)[0][0])
-        return int(self._rows(f"{sql} AND user = ?", start, user)[0][0])
+        return int(self._rows(f'{sql} AND "user" = ?', start, user)[0][0])
 
 
-class SQLiteReader(SQLiteReads):
+class SQLReader(SQLReads):
     """The reads over one connection."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def _rows(self, sql: str, *values: object) -> list[Any]:
         return self._connection.execute(sql, values).fetchall()
 
 
-class SQLiteTransaction(SQLiteReader):
+class SQLTransaction(SQLReader):
     """A ``Transaction``, over a connection that holds the lock.
 
     ``notes`` is the head of the process's free statements, chained into each line.
@@ -190,7 +207,7 @@ class SQLiteTransaction(SQLiteReader):
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        connection: Connection,
         id: str,
         clock: Callable[[], int],
         notes: list[object] | None = None,
@@ -343,13 +360,14 @@ class SQLiteTransaction(SQLiteReader):
     def _insert(self, table: str, columns: str, fields: tuple[Any, ...]) -> int:
         digest = row_hash(table, columns, fields)
         places = ",".join("?" * (len(fields) + 1))
-        inserted = self._connection.execute(
-            f"INSERT INTO {table} ({columns}) VALUES ({places})", (*fields, digest)
+        ((id,),) = self._rows(
+            f"INSERT INTO {table} (id, {columns}) VALUES "
+            f"((SELECT coalesce(max(id), 0) + 1 FROM {table}), {places}) RETURNING id",
+            *fields,
+            digest,
         )
-        id = inserted.lastrowid
-        assert id is not None
         self._covers.append([table, id, digest.hex()])
-        return id
+        return int(id)
 
     def _wrote(self, history: str, answers: int) -> None:
         self._histories.add(history)
@@ -390,5 +408,5 @@ def _scale(scale: float) -> float:
 
 
 def _storable(value: str) -> str:
-    """Return text without lone surrogates, which SQLite refuses."""
+    """Return text without lone surrogates, which no database takes."""
     return value.encode("utf-8", "backslashreplace").decode()

@@ -7,15 +7,22 @@ covers it, and each file of free statements with the heads that charges chained.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from proxy.errors import Error, IntegrityError
 from proxy.ledger import notes as files
 from proxy.ledger.chain import Line, amounts, parsed, row_hash
 from proxy.ledger.record import decode, unpack
-from proxy.ledger.transaction import DOMAIN, MEASUREMENT, POLICY, SNAPSHOT, SQLiteReader
+from proxy.ledger.transaction import (
+    DOMAIN,
+    MEASUREMENT,
+    POLICY,
+    SNAPSHOT,
+    Connection,
+    SQLReader,
+)
 
 PAGE = 1000
 TABLES = {
@@ -29,26 +36,20 @@ Covers = dict[tuple[str, int], str]  # (table, id) -> hash
 Heads = dict[str, dict[int, str]]  # file -> number of lines -> hash
 
 
-def verify(connection: sqlite3.Connection, folder: Path | None) -> list[str]:
-    """Return the problems of a ledger and of its free statements, where a folder is given."""
-    try:
-        connection.execute("BEGIN")  # one state, however long it takes
-        problems = [
-            f"file: {row[0]}" for row in connection.execute("PRAGMA quick_check") if row[0] != "ok"
-        ]
-        covers: Covers = {}
-        heads: Heads = {}
-        problems += _chain(SQLiteReader(connection), covers, heads)
-        problems += _rows(connection, covers)
-    except sqlite3.DatabaseError as error:
-        return [f"file: {error}"]
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-    return problems + list(_files(folder, heads) if folder else [])
+def verify(connection: Connection, folder: Path | None, own: str = "") -> list[str]:
+    """Return the problems of a ledger and of its free statements, where a folder is given.
+
+    The connection shows one state, however long it takes.  Files whose names do not begin with
+    ``own`` may lie with another proxy.
+    """
+    covers: Covers = {}
+    heads: Heads = {}
+    problems = list(_chain(SQLReader(connection), covers, heads))
+    problems += _rows(connection, covers)
+    return problems + list(_files(folder, heads, own) if folder else [])
 
 
-def _chain(reader: SQLiteReader, covers: Covers, heads: Heads) -> Iterator[str]:
+def _chain(reader: SQLReader, covers: Covers, heads: Heads) -> Iterator[str]:
     previous, last = reader.genesis(), 0
     while page := reader.lines(last, PAGE):
         for line, digest in page:
@@ -85,9 +86,9 @@ def _restored(line: Line, last: int) -> bool:
     return (gap.get("backup"), gap.get("anchor")) == (last, line.sequence - 1)
 
 
-def _rows(connection: sqlite3.Connection, covers: Covers) -> Iterator[str]:
+def _rows(connection: Connection, covers: Covers) -> Iterator[str]:
     for table, columns in TABLES.items():
-        for id, *fields, digest in connection.execute(f"SELECT id, {columns} FROM {table}"):
+        for id, *fields, digest in pages(connection, table, columns):
             covered = covers.pop((table, id), None)
             if row_hash(table, columns, fields) != digest:
                 yield f"{table} {id}: the row was changed"
@@ -101,6 +102,16 @@ def _rows(connection: sqlite3.Connection, covers: Covers) -> Iterator[str]:
         yield f"{table} {id}: the row is missing"
 
 
+def pages(connection: Connection, table: str, columns: str, key: str = "id") -> Iterator[Any]:
+    """Yield the rows of a table by their key, which comes first; no more than a page in memory."""
+    wanted = ", ".join(dict.fromkeys([key, *columns.split(", ")]))
+    rows = f"SELECT {wanted} FROM {table} WHERE {key} >= ? ORDER BY {key} LIMIT ?"
+    begin = -(2**63)
+    while begin < 2**63 and (page := connection.execute(rows, (begin, PAGE)).fetchall()):
+        yield from page
+        begin = page[-1][0] + 1
+
+
 def _decodes(id: int, family: bytes, answers: bytes) -> Iterator[str]:
     try:
         if decode(family).rows != len(unpack(answers)):
@@ -109,7 +120,7 @@ def _decodes(id: int, family: bytes, answers: bytes) -> Iterator[str]:
         yield f"measurements {id}: {error.message}"
 
 
-def _files(folder: Path, heads: Heads) -> Iterator[str]:
+def _files(folder: Path, heads: Heads, own: str) -> Iterator[str]:
     try:
         found = files.paths(folder)
     except Error as error:
@@ -129,4 +140,5 @@ def _files(folder: Path, heads: Heads) -> Iterator[str]:
             if line is None or line[1] != head:
                 yield f"{path.name}: it does not hold the {count} lines that were chained"
     for name in heads:
-        yield f"{name}: the file is missing"
+        if name.startswith(own):
+            yield f"{name}: the file is missing"

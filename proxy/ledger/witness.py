@@ -6,16 +6,17 @@ each other, the mark is confirmed, and only then the caller goes on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import proxy.files as files
 from proxy.errors import IntegrityError, OperationalError
 from proxy.ledger.anchor import Anchor, FileAnchor, Mark
 from proxy.ledger.chain import parsed
-from proxy.ledger.transaction import Head, SQLiteReads
+from proxy.ledger.transaction import Head, SQLReads
 
 POSTPONED = "What was charged stands, and is released once the anchor can be written."
 
@@ -36,19 +37,21 @@ class Witness:
         """Return what the anchor remembers, newest first."""
         return self._anchor.read() if self._anchor else []
 
-    def check(self, seen: list[Mark], ledger: str, reads: SQLiteReads, head: Head) -> None:
-        """Compare a ledger with marks that were read before it.
+    def check(self, seen: list[Mark], ledger: str, reads: SQLReads, head: Head) -> int:
+        """Compare a ledger with marks that were read before it; return the line of what holds.
+
+        It is not the last one where other proxies, with anchors of their own, went on.
 
         Raises:
             IntegrityError: the ledger is behind, or another than, what the anchor saw.
         """
         if self._anchor is None:
-            return
+            return 0
         if seen and seen[0].ledger != ledger:
             raise IntegrityError("the ledger's anchor belongs to another ledger")
         for mark in seen:
             if _holds(mark, reads, head):
-                return
+                return mark.sequence
             if mark.sequence > head[0] and not mark.pending:
                 raise IntegrityError(
                     f"the ledger is behind its anchor: line {head[0]} of {mark.sequence}",
@@ -95,14 +98,25 @@ def synced(future: Future[None] | None) -> None:
             future.result()
 
 
-def _holds(mark: Mark, reads: SQLiteReads, head: Head) -> bool:
+def _holds(mark: Mark, reads: SQLReads, head: Head) -> bool:
     """Whether the ledger has the line that was marked, or a restore that followed it."""
     if mark.sequence >= head[0]:
         return (mark.sequence, mark.hash) == (head[0], head[1].hex())
     line, digest = reads.lines(mark.sequence - 1, 1)[0]
-    if line.sequence == mark.sequence + 1 and line.kind == "restore":
-        return bool(parsed(line.detail).get("anchor_hash") == mark.hash)
+    if line.sequence > mark.sequence and line.kind == "restore":
+        return _restored(mark, parsed(line.detail))
     return line.sequence == mark.sequence and digest.hex() == mark.hash
+
+
+def _restored(mark: Mark, gap: Mapping[str, Any]) -> bool:
+    """Whether a restore charged no less than a mark, whose line is lost, had seen spent.
+
+    A restore knows the last line that any anchor saw; others, of other proxies, saw earlier ones.
+    """
+    if mark.sequence == gap.get("anchor"):
+        return bool(gap.get("anchor_hash") == mark.hash)
+    charged = gap.get("charged", {})
+    return all(value <= charged.get(history, 0) for history, value in mark.spent.items())
 
 
 @contextmanager

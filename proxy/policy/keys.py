@@ -181,6 +181,9 @@ POLICY = Record((
     )), "table"), "Public tables that queries may join with results.", default={}),
     Key("state", PATH, "The folder of the ledger and the cube.",
         otherwise=".privacy-proxy beside this file"),
+    Key("ledger", Text("postgresql://host/database, without a password"),
+        "The PostgreSQL that has the ledger, for proxies on several machines.",
+        otherwise="a file in the folder at state"),
     Key("partition", Record((
         Key("column", Text("an attribute"), "A date attribute.", required=True),
         Key("grain", Choice(GRAINS), "The length of a partition.", required=True),

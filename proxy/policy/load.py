@@ -12,6 +12,7 @@ from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from proxy.domain import Domain
 from proxy.errors import PolicyError
@@ -34,7 +35,9 @@ from proxy.policy.spending import NOTHING, analysts, privacy
 DATABASES = (".duckdb", ".db", ".ddb")
 FILES = (".csv", ".csv.gz", ".parquet")
 SQL = ("expression", "column", "query", "table")  # keys that name columns or tables
-SECRET = re.compile(r"\bpassword\s*=|://[^/@]*:[^/@]*@", re.I)  # in a connection string
+SCHEMES = ("postgresql", "postgres")
+SECRETS = frozenset(("password", "sslpassword"))
+SECRET = re.compile(r"password\s*=|://[^/@]*:[^/@]*@", re.I)  # in a connection string
 LOCAL = ("localtime", "Factory")  # what the machine is set to
 
 
@@ -90,6 +93,7 @@ def read(path: str | os.PathLike[str]) -> Reading:
         timezone=tried(_timezone, item) or "UTC",
         public=_public(item, folder),
         state=_place(folder, state) if state else None,
+        ledger=tried(_ledger, item),
         partition=tried(_partition, item, axes),
         records=tried(item.get, "records") or "mutable",
         utilities=tried(_utilities, item, axes) or {},
@@ -210,6 +214,27 @@ def _lines(item: Item) -> dict[str, int]:
     return lines
 
 
+def _ledger(policy: Item) -> str | None:
+    """Return the URL of the ledger's PostgreSQL, which has no password."""
+    if "ledger" not in policy.value:
+        return None
+    item = policy.value["ledger"]
+    url: str = item.value
+    try:
+        parts = urlsplit(url)
+        settings = parse_qs(parts.query, keep_blank_values=True)
+    except ValueError as error:
+        raise item.error(f"postgresql://host/database is expected: {error}") from None
+    if parts.password is not None or SECRETS & settings.keys():
+        raise item.error(
+            "a password has no place in a policy: name host and database only, and give the "
+            "password by PGPASSWORD, a file that PGPASSFILE names, or a service (PGSERVICEFILE)"
+        )
+    if parts.scheme not in SCHEMES:
+        raise item.error("postgresql://host/database is expected")
+    return url
+
+
 def _place(folder: Path, path: str) -> Path:
     """Return a path of the policy, which begins at the policy's folder."""
     return Path(os.path.normpath(folder / path))
@@ -242,7 +267,7 @@ def _source(policy: Item, folder: Path) -> Source:
             item.value["path"].report("engine postgres connects by dsn; leave path out")
         if not dsn:
             raise item.error("engine postgres needs dsn: host=… dbname=…")
-        if SECRET.search(dsn):
+        if SECRET.search(dsn) or SECRET.search(unquote(dsn)):
             raise item.value["dsn"].error(
                 "it has a password in it, which a policy may not hold; leave it to PGPASSWORD, "
                 "a password file (PGPASSFILE) or a service file (service=…)"

@@ -144,6 +144,7 @@ class Policy:
     timezone: str = "UTC"
     public: Mapping[str, PublicTable] = field(default_factory=dict)
     state: Path | None = None
+    ledger: str | None = None  # the URL of a PostgreSQL, without a password
     partition: Partition | None = None
     records: str = "mutable"
     utilities: Mapping[tuple[str, str], Utility] = field(default_factory=dict)  # aggregate, column

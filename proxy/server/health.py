@@ -23,11 +23,10 @@ from pathlib import Path
 
 from proxy.engine import Engine
 from proxy.errors import Error, IntegrityError, PolicyError
-from proxy.ledger.probe import lost, unwritable
 from proxy.policy import load_users
 from proxy.server.metrics import Metrics
 from proxy.server.registry import USERS, Registry, fits, opened, policies
-from proxy.state import anchor_path, ledger_path, state_folder
+from proxy.state import ledger_place, state_folder
 from proxy.steward import loaded, open_cube
 
 PARTS = ("policy", "ledger", "cube", "disk", "mirror")
@@ -125,13 +124,12 @@ class Health:
         return found
 
     def _ledger(self, engine: Engine) -> str:
-        folder = state_folder(engine.policy, self._registry.state)
+        place = ledger_place(engine.policy, state_folder(engine.policy, self._registry.state))
         try:
             engine.ledger.sequence()
         except Error:  # then nothing opens what is there: SQLite could take another's log with it
-            return lost(ledger_path(folder))
-        why = unwritable(ledger_path(folder), anchor_path(folder), engine.ledger.id)
-        return why or OK
+            return place.lost()
+        return place.unwritable(engine.ledger.id) or OK
 
     def _cube(self, engine: Engine) -> str:
         try:

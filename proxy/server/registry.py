@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -20,8 +19,8 @@ from pathlib import Path
 from proxy.engine import Engine
 from proxy.errors import Error, OperationalError, PolicyError
 from proxy.policy import Users, load_users
-from proxy.policy import load as load_policy
 from proxy.server import login
+from proxy.server.broken import Broken
 from proxy.server.limits import Limits
 from proxy.server.mirror.address import Address
 from proxy.server.mirror.mirror import Mirror, visibility
@@ -59,34 +58,6 @@ class MirrorInstance:
             type_lookup.close()
         if self.embedded is not None:
             self.embedded.stop()
-
-
-@dataclass(frozen=True)
-class Broken:
-    """A policy that cannot be served, or not as it is now."""
-
-    path: Path
-    dataset: str
-    folder: Path | None  # of its state, where so much can be read
-
-    @classmethod
-    def of(cls, path: Path, state: Path | None) -> Broken:
-        """Return what can be said of a policy that is broken."""
-        try:
-            policy = load_policy(path)
-        except Error:
-            with suppress(OSError):
-                text = path.read_text("utf-8", "replace")
-                if named := re.search(r"^dataset:[ \t]*([^\s#]+)", text, re.MULTILINE):
-                    return cls(path, named[1].strip("\"'"), None)
-            return cls(path, path.stem, None)
-        return cls(path, policy.dataset, state_folder(policy, state))
-
-    def state(self) -> list[Path]:
-        """Return the files that may mend it when they change."""
-        if self.folder is None:
-            return []
-        return [ledger_path(self.folder), *sorted(self.folder.glob("cube-*"))]
 
 
 @dataclass(frozen=True)
@@ -367,7 +338,9 @@ class Registry:
             public = [file for engine in engines for file in _public_files(engine)]
             applied = [self._ledger(engine) for engine in engines]
             alive = [instance.alive() for instance in self.instances()] if self._current else []
-            states = [file for each in self._missing() for file in each.state()]
+            missing = self._missing()
+            applied += [each.ledger() for each in missing]
+            states = [file for each in missing for file in each.state()]
             files = _files([*paths, *sorted(users), *public, *states])
             return (*files, *applied, all(alive))
         return self._fingerprint

@@ -23,15 +23,16 @@ from proxy.errors import IntegrityError, StateError
 from proxy.files import enter
 from proxy.ledger import Ledger, Protection, Reads
 from proxy.ledger.anchor import sync_folder
-from proxy.ledger.sqlite import SQLiteLedger
+from proxy.ledger.place import Place
+from proxy.ledger.stored import StoredLedger
 from proxy.policy import Policy, Users
 from proxy.policy.weaker import gains
 from proxy.privileges import access, users_of
 from proxy.protection import coding, digest, first_version, protection, upgraded, without_rows
 from proxy.state import (
-    anchor_path,
     cube_path,
-    ledger_path,
+    key_path,
+    ledger_place,
     make_folder,
     near,
     state_folder,
@@ -93,7 +94,9 @@ def init(
     found = loaded(policy)
     folder = state_folder(found, state)
     enter(folder)
-    if ledger_path(folder).exists():
+    place = ledger_place(found, folder)
+    if place.exists():
+        _join(place, found)
         with opened(found, folder) as ledger:
             if cube_path(folder, ledger.snapshot().id).exists():
                 raise StateError(
@@ -105,7 +108,7 @@ def init(
             meant = protection(found, users=users_of(found))
             same_policy(found, meant, ledger)
             return recover_cube(found, meant, folder, ledger, me(), progress)
-    SQLiteLedger.require_none(ledger_path(folder), anchor_path(folder))
+    place.require_none()
     others = dict(twins(found, folder))
     if others and not accept_second_budget:
         raise _second_budget(found, others)
@@ -115,24 +118,43 @@ def init(
     id, draft = uuid.uuid4().hex, folder / f".cube-{token_hex(4)}.duckdb"
     try:
         made = built(found, meant, folder, draft, id, progress)
-        SQLiteLedger.create(
-            ledger_path(folder),
-            dataset=found.dataset,
-            protection=meant.protection,
-            digest=meant.digest,
-            fingerprint=made.fingerprint,
-            layout=found.domain.layout,
-            coding=made.coding,
-            id=id,
-            anchor=anchor_path(folder),
-            user=me(),
-            detail={"second_budget_beside": sorted(others)} if others else {},
-        ).close()
+        place.create(
+            {
+                "protection": meant.protection,
+                "digest": meant.digest,
+                "fingerprint": made.fingerprint,
+                "layout": found.domain.layout,
+                "coding": made.coding,
+                "id": id,
+                "user": me(),
+                "detail": {"second_budget_beside": sorted(others)} if others else {},
+            }
+        )
         draft.replace(cube_path(folder))
         sync_folder(folder)
     finally:
         draft.unlink(missing_ok=True)
     return made.report
+
+
+def _join(place: Place, policy: Policy) -> None:
+    """Let a new state folder follow a ledger that proxies with other folders use already.
+
+    Raises:
+        StateError: the key is not there by which they know that the source is the same.
+    """
+    if not place.joins():
+        return
+    key = key_path(place.path.parent)
+    if not key.exists():
+        raise StateError(
+            f"other proxies use the ledger of {policy.dataset} already, and without their key it "
+            "cannot be told whether this one reads the same data; nothing was changed",
+            hint=f"copy {key.name} from the state folder of one of them to {key}, for its owner "
+            "alone (mode 600), and do it again",
+        )
+    make_folder(key.parent)
+    place.join()
 
 
 def _second_budget(policy: Policy, others: Mapping[str, str]) -> StateError:
@@ -155,12 +177,10 @@ def _clear(folder: Path) -> None:
 
 
 @contextmanager
-def opened(policy: Policy, folder: Path) -> Iterator[SQLiteLedger]:
+def opened(policy: Policy, folder: Path) -> Iterator[StoredLedger]:
     """Open the ledger of a state folder for the length of a block, in today's version."""
     enter(folder)
-    ledger = SQLiteLedger.open(
-        ledger_path(folder), dataset=policy.dataset, anchor=anchor_path(folder)
-    )
+    ledger = ledger_place(policy, folder).open()
     try:
         upgrade(policy, folder, ledger)
         yield ledger
@@ -168,7 +188,7 @@ def opened(policy: Policy, folder: Path) -> Iterator[SQLiteLedger]:
         ledger.close()
 
 
-def upgrade(policy: Policy, folder: Path, ledger: SQLiteLedger) -> None:
+def upgrade(policy: Policy, folder: Path, ledger: StoredLedger) -> None:
     """Bring the policy in force of an older ledger to today's version, if this is that policy.
 
     Its snapshot's rows were written in the order of this policy's axes only where its cube was,
@@ -299,7 +319,7 @@ def apply(
         return ApplyReport(new.dataset, True, changes)
 
 
-def _fits(policy: Policy, meant: Protection, folder: Path, ledger: SQLiteLedger) -> bool:
+def _fits(policy: Policy, meant: Protection, folder: Path, ledger: StoredLedger) -> bool:
     """Return whether the present cube has the policy's domain and source."""
     known = upgraded(ledger.protection().protection)
     try:

@@ -22,7 +22,7 @@ from proxy.policy import Policy
 from proxy.privileges import users_of
 from proxy.protection import protection, upgraded
 from proxy.sql.compile.release_point import space
-from proxy.state import ledger_path, state_folder
+from proxy.state import ledger_place, state_folder
 from proxy.steward.changes import arranged, opened, same_policy
 from proxy.steward.loading import loaded
 from proxy.steward.prices import Price, prices
@@ -72,7 +72,7 @@ def check(policy: str | Path, state: str | Path | None = None) -> CheckReport:
         twins=_all_twins(found, folder),
         prices=prices(found),
     )
-    if not ledger_path(folder).exists():
+    if not ledger_place(found, folder).exists():
         return begun
     with opened(found, folder) as ledger:
         known, meant = ledger.protection(), protection(found, users=users_of(found))

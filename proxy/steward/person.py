@@ -13,7 +13,7 @@ from proxy.files import enter
 from proxy.inference.accounting import UNIT
 from proxy.policy.weaker import UNLISTED
 from proxy.privileges import access, users_of
-from proxy.state import ledger_path, state_folder
+from proxy.state import ledger_place, state_folder
 from proxy.steward.changes import opened
 
 ASKED = ("measured", "refined", "inferred", "refused")  # the kinds of lines of statements
@@ -46,7 +46,7 @@ def people(policy: str | Path, state: str | Path | None = None) -> list[Person]:
     folder = state_folder(found, state)
     enter(folder)
     now = access(found, users_of(found))
-    if not ledger_path(folder).exists():
+    if not ledger_place(found, folder).exists():
         return [
             _person(name, each, True, 0, None) for name, each in now.items() if name != UNLISTED
         ]

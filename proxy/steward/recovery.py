@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -13,16 +13,14 @@ import proxy.policy as policies
 from proxy.errors import OperationalError, StateError
 from proxy.inference.accounting import UNIT, budget_units
 from proxy.ledger import Protection
-from proxy.ledger.restore import restore as restore_ledger
-from proxy.ledger.sqlite import SQLiteLedger
+from proxy.ledger.stored import StoredLedger
 from proxy.policy import Policy
 from proxy.policy.weaker import gains
 from proxy.privileges import users_of
 from proxy.protection import protection, shares
 from proxy.state import (
-    anchor_path,
     key_path,
-    ledger_path,
+    ledger_place,
     make_folder,
     near,
     state_folder,
@@ -73,9 +71,12 @@ def restore(
     *,
     charge_all: bool = False,
     accept_weaker: bool = False,
+    anchors: Sequence[Path] = (),
     progress: Progress | None = None,
 ) -> RestoreReport:
     """Put a backup in the place of the ledger; what was spent since is charged in full.
+
+    ``anchors`` are copies of those of the other proxies on the ledger, which may have seen more.
 
     With ``charge_all`` the whole budget is, which a lost anchor needs: the largest that the policy
     or any that was ever in force gives.  A cube that is missing is built again.  Where a policy
@@ -96,12 +97,10 @@ def restore(
     before = cubes(folder)
     given = protection(found, users=users_of(found))
 
-    ledger, files, missed = restore_ledger(
-        ledger_path(folder),
+    ledger, files, missed = ledger_place(found, folder).restore(
         source,
-        dataset=found.dataset,
-        anchor=anchor_path(folder),
         user=me(),
+        anchors=anchors,
         charge=partial(_whole, given) if charge_all else None,
         in_force=partial(_in_force, found, given, accept_weaker),
     )
@@ -118,7 +117,7 @@ def restore(
 
 
 def _in_force(
-    policy: Policy, given: Protection, accept_weaker: bool, ledger: SQLiteLedger, digest: str
+    policy: Policy, given: Protection, accept_weaker: bool, ledger: StoredLedger, digest: str
 ) -> Protection | None:
     """Return what a restored ledger must hold to again, given what its anchor saw in force."""
     known = ledger.protection()
@@ -133,7 +132,7 @@ def _in_force(
     return with_users(known, given) if given.digest == digest else None
 
 
-def _whole(given: Protection, ledger: SQLiteLedger) -> dict[str, int]:
+def _whole(given: Protection, ledger: StoredLedger) -> dict[str, int]:
     """Return the most that any policy that was in force, or is given, lets each history charge."""
     most: dict[str, Fraction] = {}
     for value in (given.protection, *(each.protection for each in ledger.protections())):
@@ -145,7 +144,7 @@ def _whole(given: Protection, ledger: SQLiteLedger) -> dict[str, int]:
 def _restored_cube(
     policy: Policy,
     folder: Path,
-    ledger: SQLiteLedger,
+    ledger: StoredLedger,
     there: list[Path],
     progress: Progress | None,
 ) -> tuple[str, RebuildReport | None]:

@@ -30,7 +30,7 @@ from proxy.files import create, read
 from proxy.inference.accounting import UNIT
 from proxy.ledger import Protection, Reads, Snapshot
 from proxy.ledger.anchor import sync_folder
-from proxy.ledger.sqlite import SQLiteLedger
+from proxy.ledger.stored import StoredLedger
 from proxy.policy import Policy
 from proxy.protection import coding
 from proxy.sql.compile.release_point import space
@@ -150,7 +150,7 @@ def new_snapshot(
     policy: Policy,
     meant: Protection,
     folder: Path,
-    ledger: SQLiteLedger,
+    ledger: StoredLedger,
     user: str,
     progress: Progress | None = None,
     applied: Mapping[str, Any] | None = None,
@@ -189,7 +189,7 @@ def recover_cube(
     policy: Policy,
     meant: Protection,
     folder: Path,
-    ledger: SQLiteLedger,
+    ledger: StoredLedger,
     user: str,
     progress: Progress | None = None,
 ) -> RebuildReport:
@@ -220,7 +220,7 @@ def recover_cube(
     return RebuildReport(old.id, made.report, spent, True, True)
 
 
-def adopt_cube(policy: Policy, folder: Path, ledger: SQLiteLedger, candidates: list[Path]) -> bool:
+def adopt_cube(policy: Policy, folder: Path, ledger: StoredLedger, candidates: list[Path]) -> bool:
     """Let a cube that is there be that of the current snapshot, if it is of the same source."""
     snapshot = ledger.snapshot()
     path = cube_path(folder, snapshot.id)

@@ -10,13 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import proxy.cube
 from proxy.errors import Error
 from proxy.files import no_room, read
+from proxy.ledger.anchor import FileAnchor
 from proxy.ledger.connections import Connections
+from proxy.ledger.notes import NAME
 from proxy.ledger.sqlite import remains
-from proxy.ledger.transaction import SQLiteReader
+from proxy.ledger.stored import Pool
+from proxy.ledger.transaction import SQLReader
 from proxy.policy import Policy
 from proxy.protection import upgraded
 from proxy.state import anchor_path, key_path, ledger_path
@@ -38,7 +42,9 @@ def twins(policy: Policy, folder: Path) -> Iterator[tuple[str, str]]:
         path = ledger_path(other)
         try:
             if path.exists():
-                yield from _twin(policy, other)
+                yield from _twin(policy, other, Connections(path, WAIT))
+            elif (other / NAME).exists():
+                yield from _elsewhere(policy, other)
             elif remains(path, anchor_path(other)):
                 yield other.name, f"the ledger in {other} is gone, so its source is not known"
         except Error as error:
@@ -47,12 +53,32 @@ def twins(policy: Policy, folder: Path) -> Iterator[tuple[str, str]]:
             yield other.name, f"what its source is cannot be read: {error.message}"
 
 
-def _twin(policy: Policy, other: Path) -> Iterator[tuple[str, str]]:
+def _elsewhere(policy: Policy, other: Path) -> Iterator[tuple[str, str]]:
+    """Yield the dataset of a state whose ledger is in PostgreSQL, unless it is over other data.
+
+    It is looked for where the policy has its own.
+    """
+    name, seen = unquote(other.name), FileAnchor(anchor_path(other)).read()
+    if policy.ledger is not None:
+        from proxy.ledger.postgres import PostgresPlace, sessions
+
+        place = PostgresPlace(name, ledger_path(other), anchor_path(other), policy.ledger)
+        mark = place.mark()
+        if seen and mark is not None and mark.ledger == seen[0].ledger:
+            yield from _twin(policy, other, sessions(policy.ledger, name, WAIT))
+            return
+    yield (
+        name,
+        f"the ledger of {other} is in a PostgreSQL that the policy does not name, so its "
+        "source is not known",
+    )
+
+
+def _twin(policy: Policy, other: Path, connections: Pool) -> Iterator[tuple[str, str]]:
     """Yield the dataset of a state, if it is over a policy's source."""
-    connections = Connections(ledger_path(other), WAIT)
     try:
         with connections.use() as connection:
-            reads = SQLiteReader(connection)
+            reads = SQLReader(connection)
             _, dataset, _ = reads.identity()
             known = [upgraded(each.protection)["source"] for each in reads.protections()]
             built = reads.snapshot().fingerprint

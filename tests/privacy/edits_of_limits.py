@@ -250,6 +250,12 @@ def _state(document, rng):
     toggled(document, "state", (".privacy-proxy", "elsewhere"), rng)
 
 
+@edits("ledger")
+def _ledger(document, rng):
+    """To a server that is not there, or with a password: the ledger is still that in the file."""
+    toggled(document, "ledger", ("postgresql://[::1]:1/none", "postgresql://a:b@[::1]:1/none"), rng)
+
+
 @edits("partition", "partition.column", "partition.grain")
 def _partition(document, rng):
     if "partition" in document and rng.random() < 0.7:

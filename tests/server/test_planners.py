@@ -151,6 +151,18 @@ def few():
         yield
 
 
+def test_a_planner_finds_a_state_that_was_named_from_where_the_server_began(tmp_path, monkeypatch):
+    """
+    Planners have another current folder: with `serve --state FOLDER` every statement failed.
+    """
+    serving.prepare(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with contextlib.closing(Engine.open("cps1988.yaml", "state")) as engine:
+        setup = engine.setup()
+    monkeypatch.chdir("/")
+    setup.open().ledger.close()
+
+
 def test_planners_that_end_are_replaced(tmp_path):
     """
     Killed while they do nothing, with their template or without: the next statement is answered.
