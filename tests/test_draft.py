@@ -380,7 +380,7 @@ def test_a_file_is_never_overwritten_unasked(here, capsys):
     "arguments, said",
     [
         (["none.csv"], "none.csv does not exist"),
-        (["*.csv"], "a policy's source is one file"),
+        (["*.csv"], "a draft looks at one file"),
         (["data.csv", "--unit", "aa"], 'no column "aa", did you mean a'),
         (["data.csv", "--table", "t"], "leave table out"),
         (["data.duckdb"], "needs table or query"),

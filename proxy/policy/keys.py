@@ -56,7 +56,8 @@ UTILITY = Record((
 SOURCE = Record((
     Key("engine", Choice(("duckdb", "postgres", "spark")),
         "Where the data lives.", required=True),
-    Key("path", PATH, "The file: .csv, .csv.gz, .parquet, or a DuckDB database."),
+    Key("path", PATH, "The file: .csv, .csv.gz, .parquet, or a DuckDB database; a pattern such as "
+        "orders/**/*.parquet is all files that it finds, key=value folders as columns."),
     Key("table", Text("the name of a table"), "The table, in a database."),
     Key("query", SQL, "A SELECT in the SQL of statements, row by row FROM one table WHERE …; where "
         "a column is the privacy unit, FROM tables joined by it."),

@@ -106,7 +106,8 @@ def draft(
     path = Path(source)
     if not path.exists() and any(sign in str(source) for sign in "*?["):
         raise SourceError(
-            "a policy's source is one file", hint="make one Parquet file of these, and draft it"
+            "a draft looks at one file",
+            hint="draft one of these, and write the pattern as source.path afterwards",
         )
     stem = re.sub(r"\.(csv|gz|parquet|duckdb|d?db)$", "", re.sub(r"\.gz$", "", path.name))
     dataset = _name(table.rpartition(".")[2] if table else stem, set())

@@ -6,6 +6,7 @@ columns and SQL fit the source.  Nothing here reads a record.
 
 from __future__ import annotations
 
+import glob
 import re
 from contextlib import closing
 from pathlib import Path
@@ -35,7 +36,7 @@ def loaded(policy: str | Path, source: bool = True, absent: bool = False) -> Pol
                     faults.tried(_condition, cell, found, evaluator)
     faults.tried(users_of, found)
     path = found.source.path
-    there = path.exists() if path else False
+    there = path is not None and (path.exists() or glob.glob(str(path), recursive=True) != [])
     if source and (path or found.source.dsn) and (there or not absent):
         for error in cubes.faults(found, sources):
             faults.add(error)

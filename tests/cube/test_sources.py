@@ -284,3 +284,56 @@ def test_the_fingerprint_is_keyed_and_follows_the_content(database: Path) -> Non
     with duckdb.connect(str(database / "data.duckdb")) as connection:
         connection.execute("INSERT INTO visits VALUES ('x', 1)")
     assert fingerprint(table, b"key") != first
+
+
+def test_a_pattern_is_all_the_files_that_it_finds(tmp_path: Path) -> None:
+    """Of each kind, also in folders whose names are columns; what comes later is another source."""
+    for year, rows in ((2023, "x\nx\n"), (2024, "y\n")):
+        folder = tmp_path / f"d/year={year}"
+        folder.mkdir(parents=True)
+        (folder / "part.csv").write_text(f"a\n{rows}")
+        with gzip.open(folder / "part.csv.gz", "wt") as file:
+            file.write(f"a\n{rows}")
+        letters = ", ".join(f"'{row}'" for row in rows.split())
+        write(folder / "part.parquet", f"SELECT unnest([{letters}]) AS a")
+    axes = [texts("x", "y"), Attribute("year", "integer", (2023, 2024))]
+    for suffix in ("csv", "csv.gz", "parquet"):
+        policy = a_policy(tmp_path, axes, path=f"d/**/*.{suffix}")
+        assert cells(policy) == {(0, 0): (2,), (1, 1): (1,)}
+        before = fingerprint(policy, b"key")
+        assert before == fingerprint(policy, b"key")
+        one = tmp_path / "d/year=2024"
+        (tmp_path / "d/year=2023/more").mkdir(exist_ok=True)
+        (tmp_path / f"d/year=2023/more/part.{suffix}").write_bytes(
+            (one / f"part.{suffix}").read_bytes()
+        )
+        assert fingerprint(policy, b"key") != before
+        assert cells(policy) == {(0, 0): (2,), (1, 0): (1,), (1, 1): (1,)}
+
+
+def test_files_that_do_not_go_together_are_refused(tmp_path: Path, database: Path) -> None:
+    """None at all, of two kinds, databases, or CSVs whose first lines differ."""
+    folder = tmp_path / "e"
+    folder.mkdir()
+
+    def said(path: str) -> str:
+        with pytest.raises(SourceError) as caught:
+            built(a_policy(tmp_path, [texts("x")], path=path))
+        return caught.value.message
+
+    assert said("e/*.csv").startswith("no file is like")
+    (folder / "1.csv").write_text("a,b\nx,1\n")
+    (folder / "2.csv").write_text("b,a\n1,x\n")
+    assert "first lines of 1.csv and 2.csv are not alike" in said("e/*.csv")
+    write(folder / "2.csv", "SELECT 'x' AS a")
+    assert "several kinds" in said("e/*.csv")
+    assert "several kinds" in said("*.duckdb")
+
+
+def test_a_column_that_older_files_lack_is_null_there(tmp_path: Path) -> None:
+    """Parquet files are put together by name."""
+    write(tmp_path / "1.parquet", "SELECT 'x' AS a")
+    write(tmp_path / "2.parquet", "SELECT 7 AS k, 'x' AS a")
+    k = Attribute("k", "integer", (7,), nulls="group")
+    policy = a_policy(tmp_path, [texts("x"), k], path="*.parquet")
+    assert cells(policy) == {(0, 0): (1,), (0, 1): (1,)}

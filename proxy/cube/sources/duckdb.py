@@ -1,6 +1,6 @@
-"""A CSV, Parquet or DuckDB file as the relation RECORDS of a sandboxed DuckDB connection.
+"""CSV, Parquet or DuckDB files as the relation RECORDS of a sandboxed DuckDB connection.
 
-The connection may read the one source file and write its own folder, nothing else: no other file,
+The connection may read the source's files and write its own folder, nothing else: no other file,
 no network, no extension; its configuration is locked before any SQL of the policy runs.
 
 How a CSV is read, so that nothing depends on its content: UTF-8; the first line is the header; the
@@ -20,7 +20,6 @@ import hashlib
 import hmac
 import io
 import re
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,6 +27,7 @@ from pathlib import Path
 import duckdb
 
 from proxy.cube.sources.dialect import DUCKDB, text
+from proxy.cube.sources.file_set import FileSet
 from proxy.cube.sources.source import GROUPS, Source
 from proxy.errors import (
     Error,
@@ -48,7 +48,6 @@ DELIMITERS = ",;\t|"
 NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
 Undefined = UndefinedTableError | UndefinedColumnError
 DAMAGE = re.compile("CSV|unicode|UTF|zip|[Ff]ile|[Pp]arquet")  # not from error('...')
-TICK, COARSE = 0.05, 2.0  # seconds between times that a file system tells apart, at most
 QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 
 
@@ -62,7 +61,8 @@ def connected(policy: Policy, folder: Path) -> Iterator[duckdb.DuckDBPyConnectio
     """
     path = policy.source.path
     assert path is not None
-    kind = _kind(path)
+    files = FileSet.at(path)
+    kind = files.kind
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
@@ -83,14 +83,15 @@ def connected(policy: Policy, folder: Path) -> Iterator[duckdb.DuckDBPyConnectio
         connection.execute("SET enable_progress_bar_print = false")
         if kind == "database":
             connection.execute(f"ATTACH {text(str(path))} AS src (READ_ONLY)")
-        connection.execute(f"SET allowed_paths = [{text(str(path))}]")
+        names = ", ".join(text(str(file)) for file in files.files)
+        connection.execute(f"SET allowed_paths = [{names}]")
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         if kind == "database":
             connection.execute("USE src")
             _no_shadows(connection)
         else:
-            connection.execute(f"CREATE TEMP VIEW {FILE} AS SELECT * FROM {_reader(path, kind)}")
+            connection.execute(f"CREATE TEMP VIEW {FILE} AS SELECT * FROM {_reader(files)}")
         rows = _rows(policy, kind, connection)
         connection.execute(f"CREATE TEMP VIEW {RECORDS} AS ({rows}\n)")
         yield connection
@@ -148,8 +149,8 @@ class FileSource(Source):
         assert policy.source.path is not None
         self.local = connection
         self.columns: Mapping[str, str] = columns(connection)
-        self._path = policy.source.path
-        self._seen = _state(self._path)
+        self._files = FileSet.at(policy.source.path)
+        self._seen = self._files.state()
 
     def expression(self, text: str) -> str:
         """Return SQL of the policy in DuckDB's."""
@@ -157,7 +158,7 @@ class FileSource(Source):
 
     def kind(self, sql: str, key: str) -> str:
         """Return the type of an expression over records."""
-        with guarded(self._path, key):
+        with guarded(self._files.path, key):
             return columns(self.local, f"SELECT ({sql}) AS e FROM {RECORDS}")["e"]
 
     def equal(self, key: str, kind: str, values: Sequence[str], name: str) -> tuple[str, str]:
@@ -193,12 +194,8 @@ class FileSource(Source):
 
     def fingerprint(self, key: bytes) -> str:
         """Return the HMAC of a file's bytes, or of a table's rows, whose order does not matter."""
-        if _kind(self._path) != "database":
-            digest = hmac.new(key, digestmod=hashlib.sha256)
-            with self._path.open("rb") as file:
-                while block := file.read(2**20):
-                    digest.update(block)
-            return digest.hexdigest()
+        if self._files.kind != "database":
+            return self._files.fingerprint(key)
         found = self.local.execute(
             "SELECT count(*), sum(md5_number_lower(r)), bit_xor(md5_number_upper(r))"
             f" FROM (SELECT CAST(t AS VARCHAR) AS r FROM {RECORDS} AS t)"
@@ -217,62 +214,48 @@ class FileSource(Source):
 
     def headers(self) -> tuple[str, ...]:
         """Return what was made of the names in a CSV file's first line."""
-        return headers(self._path)
+        return headers(self._files)
 
     def require_unchanged(self) -> None:
         """Refuse a file that was written to since it was opened."""
-        if _state(self._path) != self._seen:
+        if self._files.state() != self._seen:
             raise SourceError(
                 "the source changed while it was read; nothing was changed", hint="do it again"
             )
 
 
-def _state(path: Path) -> tuple[int, ...]:
-    """Return what changes whenever a file is written to, from now on."""
-    while True:
-        found = path.stat()
-        tick = COARSE if found.st_ctime_ns % 10**9 == 0 else TICK
-        if not 0 <= (left := found.st_ctime + tick - time.time()) <= tick:
-            return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-        time.sleep(left)  # a write in the same tick would leave the time as it is
+def _reader(files: FileSet) -> str:
+    """Return the table function that reads CSV or Parquet files.
 
-
-def _kind(path: Path) -> str:
-    """Return what a file is, by its first bytes: csv, csv.gz, parquet or database."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(12)
-    except FileNotFoundError:
-        raise SourceError(f"{path} does not exist", hint="see source.path in the policy") from None
-    except OSError as error:
-        raise SourceError(f"{path} cannot be read: {error.strerror}") from None
-    if start[8:12] == b"DUCK":
-        return "database"
-    if start[:4] == b"PAR1":
-        return "parquet"
-    return "csv.gz" if start[:2] == b"\x1f\x8b" else "csv"
-
-
-def _reader(path: Path, kind: str) -> str:
-    """Return the table function that reads a CSV or Parquet file."""
-    if kind == "parquet":
-        return f"read_parquet({text(str(path))})"
-    delimiter, _, header = _header(path, kind)
+    Raises:
+        SourceError: the first lines of CSV files are not alike.
+    """
+    names = ", ".join(text(str(file)) for file in files.files)
+    more = f"hive_partitioning = {files.partitioned}, hive_types_autocast = false"
+    if files.kind == "parquet":
+        return f"read_parquet([{names}], union_by_name = {len(files.files) > 1}, {more})"
+    delimiter, _, header = _header(files.files[0], files.kind)
+    for file in files.files[1:]:
+        if _header(file, files.kind) != _header(files.files[0], files.kind):
+            raise SourceError(
+                f"the first lines of {files.files[0].name} and {file.name} are not alike",
+                hint="CSV files of one source have the same columns, in the same order",
+            )
     types = ", ".join(f"{text(column)}: 'VARCHAR'" for column in header)
-    compression = "gzip" if kind == "csv.gz" else "none"
+    compression = "gzip" if files.kind == "csv.gz" else "none"
     return (
-        f"read_csv({text(str(path))}, auto_detect = false, header = true, columns = {{{types}}},"
+        f"read_csv([{names}], auto_detect = false, header = true, columns = {{{types}}},"
         f" delim = {text(delimiter)}, quote = '\"', escape = '\"', allow_quoted_nulls = false,"
-        f" compression = '{compression}')"
+        f" compression = '{compression}', {more})"
     )
 
 
-def headers(path: Path) -> tuple[str, ...]:
+def headers(files: FileSet) -> tuple[str, ...]:
     """Return what was made of the names in a CSV file's first line, where that needs a word."""
-    if not (kind := _kind(path)).startswith("csv"):
+    if not files.kind.startswith("csv"):
         return ()
     said = []
-    _, written, named = _header(path, kind)
+    _, written, named = _header(files.files[0], files.kind)
     for i, (raw, column) in enumerate(zip(written, named, strict=True)):
         if not raw:
             said.append(f"column {i + 1} has no name: it is called {column}")

@@ -1,0 +1,109 @@
+"""The files of a source: one, or all that a pattern such as ``orders/**/*.parquet`` finds.
+
+Folders named ``key=value`` below the pattern's own are columns too, as text.  All files are of one
+kind; a column that some of them lack is NULL there.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import hmac
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from proxy.errors import SourceError
+
+PATTERN = "*?["
+TICK, COARSE = 0.05, 2.0  # seconds between times that a file system tells apart, at most
+State = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True)
+class FileSet:
+    """The files at a path, in the order of their names."""
+
+    path: Path
+    files: tuple[Path, ...]
+
+    @classmethod
+    def at(cls, path: Path) -> FileSet:
+        """Return what is at a path now.
+
+        Raises:
+            SourceError: there is nothing.
+        """
+        found: tuple[Path, ...] = (path,)
+        if several(path):
+            matches = glob.iglob(str(path), recursive=True)
+            found = tuple(sorted(Path(each) for each in matches if os.path.isfile(each)))
+            if not found:
+                raise SourceError(f"no file is like {path}", hint="see source.path in the policy")
+        return cls(path, found)
+
+    @property
+    def partitioned(self) -> bool:
+        """Whether names of folders are columns."""
+        root = len(self.path.parts)
+        if several(self.path):
+            root = next(i for i, part in enumerate(self.path.parts) if set(part) & set(PATTERN))
+        return any("=" in part for file in self.files for part in file.parts[root:-1])
+
+    @property
+    def kind(self) -> str:
+        """What the files are, by their first bytes: csv, csv.gz, parquet or database.
+
+        Raises:
+            SourceError: one cannot be read, or they are of several kinds.
+        """
+        kinds = {_kind(file) for file in self.files}
+        if len(kinds) > 1 or ("database" in kinds and several(self.path)):
+            raise SourceError(f"the files that are like {self.path} are of several kinds")
+        return kinds.pop()
+
+    def state(self) -> State:
+        """Return what changes whenever a file comes, goes or is written to, from now on."""
+        return tuple((str(file), _state(file)) for file in FileSet.at(self.path).files)
+
+    def fingerprint(self, key: bytes) -> str:
+        """Return the HMAC-SHA-256 of the files' bytes, and where there are several their names."""
+        digest = hmac.new(key, digestmod=hashlib.sha256)
+        for file in self.files:
+            if several(self.path):
+                head = f"{os.path.relpath(file, self.path.parent)}\0{file.stat().st_size}\0"
+                digest.update(head.encode())
+            with file.open("rb") as opened:
+                while block := opened.read(2**20):
+                    digest.update(block)
+        return digest.hexdigest()
+
+
+def several(path: Path) -> bool:
+    """Whether a path is a pattern, and not the name of a file."""
+    return bool(set(str(path)) & set(PATTERN)) and not path.exists()
+
+
+def _kind(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            start = file.read(12)
+    except FileNotFoundError:
+        raise SourceError(f"{path} does not exist", hint="see source.path in the policy") from None
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror}") from None
+    if start[8:12] == b"DUCK":
+        return "database"
+    if start[:4] == b"PAR1":
+        return "parquet"
+    return "csv.gz" if start[:2] == b"\x1f\x8b" else "csv"
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    while True:
+        found = path.stat()
+        tick = COARSE if found.st_ctime_ns % 10**9 == 0 else TICK
+        if not 0 <= (left := found.st_ctime + tick - time.time()) <= tick:
+            return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        time.sleep(left)  # a write in the same tick would leave the time as it is
