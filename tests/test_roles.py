@@ -529,7 +529,6 @@ def test_a_history_shows_nothing_of_the_others(small, rules, user, others):
 @pytest.mark.parametrize(
     ("old", "new", "key"),
     [
-        ("{engine: duckdb, path: people.csv}", "{engine: postgres, dsn: x, table: y}", "source"),
         ("{engine: duckdb, path: people.csv}", "{engine: spark, path: people.csv}", "source"),
         (
             "  town: {values: [a, b]}\n",

@@ -10,7 +10,7 @@ in its own SQL (``Native``).  Invariant: what is made of a record depends on tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -80,6 +80,9 @@ class Native(Protocol):
 
     def prepared(self, tree: exp.Expr) -> exp.Expr:
         """Return the tree of an expression, made to mean the same; it may be changed."""
+
+    def cast(self, sql: str, of: str, kind: str) -> str:
+        """Return a text as another PostgreSQL type; an error where it cannot be read."""
 
     def tried(self, sql: str, of: str, kind: str) -> str:
         """Return a value as another PostgreSQL type; NULL where it cannot be read, or fit."""
@@ -213,10 +216,28 @@ class Record(ExpressionLowering):
             if isinstance(each, exp.TryCast):
                 inner = self.lower(each.this)
                 of, kind = inner.type, types.of_cast(each.args["to"])
-                return exp.Var(this=native.tried(self._written(each.this, inner), of, kind))
+                size = [int(p.name) for p in each.args["to"].expressions]
+                written = native.tried(self._written(each.this, inner), of, kind)
+                return exp.Var(this=_sized(written, kind, size))
+            if isinstance(each, exp.Cast) and not isinstance(each.this, exp.Literal):
+                inner = self.lower(each.this)
+                kind = types.of_cast(each.args["to"])
+                if inner.type == "text" and kind != "text":
+                    size = [int(p.name) for p in each.args["to"].expressions]
+                    written = native.cast(self._written(each.this, inner), "text", kind)
+                    return exp.Var(this=_sized(written, kind, size))
             return each
 
         return native.prepared(node.copy()).transform(own).sql(dialect=native.language)
+
+
+def _sized(sql: str, kind: str, size: Sequence[int]) -> str:
+    """Return a value as PostgreSQL's type of a size: a text is cut, a number rounded."""
+    if not size:
+        return sql
+    if kind == "text":
+        return f"left({sql}, {size[0]})"
+    return f"CAST({sql} AS {kind}({', '.join(map(str, size))}))"
 
 
 def typed(field: Field) -> TypedSql:

@@ -49,6 +49,7 @@ class Table:
     sql: str
     columns: Mapping[str, str]
     view: str | None = None  # the statement that makes it
+    has: str | None = None  # what it has, for which it is not read
 
 
 @dataclass(frozen=True)
@@ -229,11 +230,18 @@ class _Reader:
     def named(self, name: str, shown: str) -> Relation:
         """Return a table or a view, by name."""
         tables = {each.lower(): each for each in self.tables}
+        alike = [each for each in self.tables if each.lower() == name.lower()]
+        if len(alike) > 1:
+            raise AmbiguousColumnError(
+                f'the source has several tables "{name}", in different cases', hint="rename one"
+            )
         if name.lower() not in tables:
             raise UndefinedTableError(
                 f'the source has no table "{name}"{nearest(name, tables.values())}'
             )
         table = self.tables[tables[name.lower()]]
+        if table.has is not None:
+            raise self.refused(f"the table {name} has {table.has}")
         shown = shown or name.lower().rpartition(".")[2]
         if table.view is not None:
             return self._view(table, shown)

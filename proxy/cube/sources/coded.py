@@ -107,9 +107,12 @@ def rows_coded(policy: Policy, source: Source) -> str:
     """Return the SQL of the records: words w, quanta q, marks m, looks l, unit, and if dropped."""
     axes, measures, dialect = policy.domain.attributes, policy.domain.measures, source.dialect
     sources, kinds = _sources(policy, source)
-    unit = _unit(policy, source)
-    given = [f"({sql}) AS e{i}" for i, sql in enumerate(sources)] + [f"{unit} AS unit"]
-    typed, told, out = ["unit"], [], ["unit"]
+    unit, text_of_unit = _unit(policy, source)
+    plain = [dialect.plain(f"({sql})", kind) for sql, kind in zip(sources, kinds, strict=True)]
+    given = [f"{sql} AS e{i}" for i, (sql, _) in enumerate(plain)]
+    given += [f"{unit} AS unit", f"{text_of_unit} AS whose"]
+    kinds = [kind for _, kind in plain]
+    typed, told, out = ["unit", "whose"], [], ["unit", "whose"]
     packing = Packing.of(axes)
     joins: list[str] = []
     for i, axis in enumerate(axes):
@@ -143,7 +146,7 @@ def rows_coded(policy: Policy, source: Source) -> str:
     words += [f"{look} AS l{i}" for i, look in enumerate(shown)]
     codes, met = [f"c{i}" for i in range(len(axes))], [f"m{k}" for k in range(len(measures))]
     dropped = " OR ".join(drops(policy, codes, met)) or "false"
-    words += ["unit", f"CASE WHEN {dropped} THEN 1 ELSE 0 END AS dropped"]
+    words += ["unit", "whose", f"CASE WHEN {dropped} THEN 1 ELSE 0 END AS dropped"]
     return f"SELECT {', '.join(words)} FROM ({rows}) AS r3"
 
 
@@ -170,7 +173,7 @@ def _in_order(policy: Policy, source: Source, layout: Layout, rows: str) -> str:
         f"SELECT r4.*, row_number() OVER (PARTITION BY {same} ORDER BY w0) AS copy"
         f" FROM ({rows}) AS r4"
     )
-    parts = [f"coalesce(CAST({part} AS VARCHAR), '')" for part in ("unit", *content, "copy")]
+    parts = [f"coalesce(CAST({part} AS VARCHAR), '')" for part in ("whose", *content, "copy")]
     mix = source.dialect.digest([text(policy.privacy.unit.seed), *parts])
     return (
         f"SELECT r5.*, row_number() OVER (PARTITION BY unit, dropped ORDER BY {mix}) AS place"
@@ -251,18 +254,22 @@ def _source(policy: Policy, source: Source, key: str, own: str) -> tuple[str, st
 def _no_unit(policy: Policy, known: Mapping[str, str]) -> str | None:
     """Return that the source has no column of the privacy unit, if it has none."""
     unit = policy.privacy.unit.column
-    if unit is None or unit.lower() in {column.lower() for column in known}:
+    found = [column for column in known if unit is not None and column.lower() == unit.lower()]
+    if len(found) > 1:
+        return f'the source has several columns "{unit}", in different cases'
+    if unit is None or found:
         return None
     return f'the source has no column "{unit}"{nearest(unit, known)}'
 
 
-def _unit(policy: Policy, source: Source) -> str:
-    """Return SQL for a record's privacy unit."""
-    unit = policy.privacy.unit.column
+def _unit(policy: Policy, source: Source) -> tuple[str, str]:
+    """Return SQL for a record's privacy unit, and for its text."""
+    unit, dialect = policy.privacy.unit.column, source.dialect
     if unit is None:
-        return "0"
+        return "0", "''"
     known = next(each for each in source.columns if each.lower() == unit.lower())
-    return source.dialect.unit(source.dialect.name(known), source.columns[known])
+    value, kind = dialect.plain(dialect.name(known), source.columns[known])
+    return dialect.unit(value, kind), dialect.unit_text(value, kind)
 
 
 def _code(source: Source, i: int, axis: Attribute, column: str, joins: list[str]) -> str:

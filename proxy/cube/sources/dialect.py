@@ -143,6 +143,18 @@ class Dialect:
         """Return a privacy unit, so that equal ones are the same."""
         return value
 
+    def unit_text(self, value: str, kind: str) -> str:
+        """Return the text of a privacy unit: equal ones have one."""
+        plain = f"CAST({value} AS VARCHAR)"
+        if is_of(kind, ("DECIMAL",)):
+            bare = f"rtrim(rtrim({plain}, '0'), '.')"
+            return f"CASE WHEN contains({plain}, '.') THEN {bare} ELSE {plain} END"
+        return self.text(value, kind) if kind in REAL else plain
+
+    def plain(self, value: str, kind: str) -> tuple[str, str]:
+        """Return a value whose type is nobody's but the database's own, and that type."""
+        return value, kind
+
     def digest(self, parts: Sequence[str]) -> str:
         """Return a text that orders rows as if by chance, of texts that have no NULL."""
         return f"md5(concat_ws('|', {', '.join(parts)}))"

@@ -35,7 +35,7 @@ HOME = "public"  # whose tables need no schema before their names
 KINDS = {
     **{"int2": "SMALLINT", "int4": "INTEGER", "int8": "BIGINT", "numeric": "DECIMAL"},
     **{"float4": "FLOAT", "float8": "DOUBLE", "bool": "BOOLEAN", "uuid": "UUID", "date": "DATE"},
-    **dict.fromkeys(("text", "varchar", "bpchar", "name", "citext"), "VARCHAR"),
+    **dict.fromkeys(("text", "varchar", "bpchar", "name"), "VARCHAR"),
     **{"time": "TIME", "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMP WITH TIME ZONE"},
 }
 SETTINGS = {
@@ -47,13 +47,25 @@ SETTINGS = {
     "row_security": "off",  # rows that are held back would be missed without a word
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
+    "lock_timeout": "0",
+    "transform_null_equals": "off",
     "client_encoding": "UTF8",
     "work_mem": "256MB",  # for one query, of one connection
 }
 TABLES = """
-    SELECT n.nspname, c.relname, CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END
+    SELECT n.nspname, c.relname,
+           CASE WHEN EXISTS (
+               SELECT FROM pg_foreign_table WHERE ftrelid IN (
+                   WITH RECURSIVE below(id) AS (SELECT c.oid UNION
+                       SELECT inhrelid FROM pg_inherits JOIN below ON inhparent = below.id)
+                   SELECT id FROM below))
+           THEN 'rows of another database'
+           WHEN EXISTS (SELECT FROM pg_attribute AS a
+                        WHERE a.attrelid = c.oid AND a.attgenerated NOT IN ('', 's'))
+           THEN 'columns that are computed when they are read' END,
+           CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE c.relkind IN ('r', 'p', 'f', 'v')
+    WHERE c.relkind IN ('r', 'p', 'f', 'v') AND strpos(c.relname || n.nspname, '.') = 0
       AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%'
     ORDER BY 1, 2
 """
@@ -66,12 +78,14 @@ COLUMNS = """
     ORDER BY 1, 2, a.attnum
 """
 TYPES = """
-    WITH RECURSIVE base(oid, id, typname, typtype, typbasetype) AS (
-        SELECT oid, oid, typname, typtype, typbasetype FROM pg_type
+    WITH RECURSIVE base(oid, id) AS (
+        SELECT oid, oid FROM pg_type
         UNION ALL
-        SELECT base.oid, t.oid, t.typname, t.typtype, t.typbasetype
-        FROM base JOIN pg_type AS t ON t.oid = base.typbasetype WHERE base.typtype = 'd')
-    SELECT oid::bigint, typname::text, typtype::text FROM base WHERE typtype <> 'd'
+        SELECT base.oid, t.typbasetype FROM base JOIN pg_type AS t ON t.oid = base.id
+        WHERE t.typtype = 'd')
+    SELECT base.oid::bigint, t.typname::text, t.typtype::text, n.nspname = 'pg_catalog'
+    FROM base JOIN pg_type AS t ON t.oid = base.id JOIN pg_namespace AS n ON n.oid = t.typnamespace
+    WHERE t.typtype <> 'd'
 """
 Tables = dict[tuple[str, str], Table]
 
@@ -124,7 +138,8 @@ def _connected(policy: Policy) -> Iterator[psycopg.Connection]:
         remote.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         remote.read_only = True
         with _guarded("source"):
-            for name, value in SETTINGS.items():
+            more = {"transaction_timeout": "0"} if remote.info.server_version >= 170_000 else {}
+            for name, value in (SETTINGS | more).items():
                 remote.execute(f"SET LOCAL {name} = {text(value)}".encode())
         try:
             remote.execute(f"SET LOCAL TimeZone = {text(policy.timezone)}".encode())
@@ -185,11 +200,12 @@ class PostgresSource(Source):
     ) -> None:
         self.local = local
         self._remote = remote
-        self.dialect = PostgresDialect(remote.info.server_version // 10_000)
+        encoding = remote.info.parameter_status("server_encoding") or ""
+        self.dialect = PostgresDialect(remote.info.server_version // 10_000, encoding)
         self._file = file  # where groups come to
         self._types = {
-            oid: KINDS.get(name, "ENUM" if sort == "e" else "OTHER")
-            for oid, name, sort in remote.execute(TYPES).fetchall()
+            oid: KINDS.get(name, "OTHER") if own else _kind_of(name, sort)
+            for oid, name, sort, own in remote.execute(TYPES).fetchall()
         }
         source, unit = policy.source, policy.privacy.unit.column
         with translated(policy, "source" if source.query is None else "source.query"):
@@ -212,16 +228,18 @@ class PostgresSource(Source):
     def equal(self, key: str, kind: str, values: Sequence[str], name: str) -> tuple[str, str]:
         """Return a join with the values, and with it the place of the equal one."""
         value = self.dialect.compared("u.v", kind)
+        array = f"CAST(ARRAY[{', '.join(map(text, values))}] AS text[])"
         rows = (
             f"SELECT {value} AS v, CAST(u.n - 1 AS integer) AS code"
-            f" FROM unnest({_array(values)}) WITH ORDINALITY AS u(v, n)"
+            f" FROM unnest({array}) WITH ORDINALITY AS u(v, n)"
         )
         return f"LEFT JOIN ({rows}) AS {name} ON {name}.v = {key}", f"{name}.code"
 
     def below(self, key: str, kind: str, values: Sequence[str], name: str) -> tuple[str, str]:
         """Return the number of values at or below one, which needs no join."""
         base = kind.partition("(")[0]
-        count = f"width_bucket(CAST({key} AS {base}), CAST({_array(values)} AS {base}[]))"
+        array = ", ".join(f"CAST({text(value)} AS {base})" for value in values)  # constants, once
+        count = f"width_bucket(CAST({key} AS {base}), ARRAY[{array}])"
         return "", f"CASE WHEN {key} IS NOT NULL THEN {count} END"
 
     def group(self, sql: str, columns: Sequence[str]) -> None:
@@ -274,14 +292,14 @@ class PostgresSource(Source):
         for schema, table, column, oid in self._remote.execute(COLUMNS).fetchall():
             columns.setdefault((schema, table), {})[column] = self._types.get(oid, "OTHER")
         found: Tables = {}
-        for schema, table, view in self._remote.execute(TABLES).fetchall():
+        for schema, table, why_not, view in self._remote.execute(TABLES).fetchall():
             if view is None or views:
-                sql = f"{identifier(schema)}.{identifier(table)}"
-                found[schema, table] = Table(sql, columns.get((schema, table), {}), view)
+                sql, known = f"{identifier(schema)}.{identifier(table)}", (schema, table)
+                found[known] = Table(sql, columns.get(known, {}), view, why_not)
         home = {table: made for (schema, table), made in found.items() if schema == HOME}
         return home | {f"{s}.{t}": made for (s, t), made in found.items()}
 
 
-def _array(values: Sequence[str]) -> str:
-    """Return texts as an array."""
-    return f"CAST(ARRAY[{', '.join(map(text, values))}] AS text[])"
+def _kind_of(name: str, sort: str) -> str:
+    """Return the kind of a type that is not PostgreSQL's own: none has a cast that is trusted."""
+    return "ENUM" if sort == "e" or (name, sort) == ("citext", "b") else "OTHER"

@@ -31,6 +31,7 @@ from proxy.sql.expression.casts import READABLE
 from proxy.sql.source_expressions import REAL, TEXTS, WHOLE, Field, identifier, words
 
 EXACT = 'COLLATE "C"'
+LONG = 10_000  # characters of a number, past which PostgreSQL may not hold it
 OLDEST, CASES = 14, 17  # versions: that can be read, whose order of code points knows cases
 ENDLESS = "('NaN', 'Infinity', '-Infinity')"
 RANGES = {"smallint": 15, "integer": 31, "bigint": 63}  # bits
@@ -43,10 +44,10 @@ class PostgresDialect(Dialect):
 
     language = "postgres"
 
-    def __init__(self, version: int = OLDEST) -> None:
+    def __init__(self, version: int = OLDEST, encoding: str = "UTF8") -> None:
         # of texts in the policy's own SQL: in the order of code points, like DuckDB's
-        self._order = 'COLLATE "pg_c_utf8"' if version >= CASES else EXACT
-        self._knows_cases = version >= CASES
+        self._knows_cases = version >= CASES and encoding == "UTF8"
+        self._order = 'COLLATE "pg_c_utf8"' if self._knows_cases else EXACT
 
     fence = " OFFSET 0"
     whole = "numeric"
@@ -63,16 +64,16 @@ class PostgresDialect(Dialect):
 
     def compared(self, value: str, kind: str) -> str:
         """Return a value as of the type in which an axis compares."""
-        return (
-            f"(CAST({value} AS text) {EXACT})" if kind == "VARCHAR" else f"CAST({value} AS {kind})"
-        )
+        return self._text(value) if kind == "VARCHAR" else f"CAST({value} AS {kind})"
 
     def number(self, value: str, kind: str, digits: int, places: int) -> str:
         """Return a number of so many digits, to so many decimals; NULL if larger or none."""
         if kind == "BOOLEAN":
             value = f"CAST({value} AS integer)"
         elif is_of(kind, TEXTUAL):
-            value = f"CASE WHEN {self.like(value, DIGIT)} THEN {self.trimmed(value)} END"
+            short = f"length({value}) <= {LONG}"
+            read = f"{self.like(value, DIGIT)} AND {short}"
+            value = f"CASE WHEN {read} THEN {self.trimmed(value)} END"
         elif kind in REAL:
             value = f"CASE WHEN {value} NOT IN {ENDLESS} THEN CAST({value} AS text) END"
         elif is_of(kind, ("DECIMAL",)):
@@ -118,11 +119,11 @@ class PostgresDialect(Dialect):
 
     def like(self, value: str, pattern: str) -> str:
         """Return whether a text, without the blanks around it, is of a pattern."""
-        return f"(CAST({value} AS text) ~ {text(f'^(?:{BLANK}*{pattern}{BLANK}*)$')})"
+        return f"({self._text(value)} ~ {text(f'^(?:{BLANK}*{pattern}{BLANK}*)$')})"
 
     def trimmed(self, value: str) -> str:
         """Return a text without the blanks around it."""
-        return f"btrim(CAST({value} AS text), {BLANKS})"
+        return f"btrim({self._text(value)}, {BLANKS})"
 
     def quotient(self, a: str, b: str) -> str:
         """Return the whole quotient of whole numbers that are not negative."""
@@ -130,11 +131,29 @@ class PostgresDialect(Dialect):
 
     def unit(self, value: str, kind: str) -> str:
         """Return a privacy unit, so that equal ones are the same."""
-        return f"(CAST({value} AS text) {EXACT})" if is_of(kind, TEXTUAL) else value
+        return self._text(value) if is_of(kind, TEXTUAL) else value
+
+    def unit_text(self, value: str, kind: str) -> str:
+        """Return the text of a privacy unit: equal ones have one."""
+        if is_of(kind, ("DECIMAL",)):
+            return f"CAST(trim_scale({value}) AS text)"
+        return self.text(value, kind) if kind in REAL else f"CAST({value} AS text)"
+
+    def plain(self, value: str, kind: str) -> tuple[str, str]:
+        """Return a value whose type is nobody's but PostgreSQL's own, and that type.
+
+        Others are written by what their type writes, which no cast of anybody's changes.
+        """
+        if kind != "ENUM":
+            return value, kind
+        return f"CASE WHEN ({value}) IS NOT NULL THEN format('%s', {value}) END", "VARCHAR"
 
     def digest(self, parts: Sequence[str]) -> str:
         """Return a text that orders rows as if by chance, of texts that have no NULL."""
         return f"(md5(concat_ws('|', {', '.join(parts)})) {EXACT})"
+
+    def _text(self, value: str) -> str:
+        return f"(CAST({value} AS text) {EXACT})"
 
     def _bounded(self, value: str, digits: int, places: int) -> str:
         """Return a number to so many decimals; NULL where it has more digits."""
@@ -149,7 +168,7 @@ class PostgresDialect(Dialect):
 
     def typed(self, field: Field) -> str:
         """Return a column as a value of its PostgreSQL type."""
-        sql, kind = field.sql, field.kind
+        sql, kind = self.plain(field.sql, field.kind)
         if kind.startswith("TIMESTAMP"):
             return f"CAST({sql} AS timestamp)"
         if kind in WHOLE:
@@ -166,12 +185,30 @@ class PostgresDialect(Dialect):
                 node.set("this", exp.Collate(this=node.this, expression=whole))
         return tree
 
+    def cast(self, sql: str, of: str, kind: str) -> str:
+        """Return a text as another type; an error where it cannot be read."""
+        if of != "text" or not (kind == "boolean" or kind in READABLE):
+            return f"CAST({sql} AS {kind})"
+        sql = f"({sql})"
+        wrong = f"CAST(concat({sql}, ' is no value') AS {kind})"  # which is an error of any type
+        return (
+            f"CASE WHEN {sql} IS NOT NULL THEN coalesce({self.tried(sql, of, kind)}, {wrong}) END"
+        )
+
     def tried(self, sql: str, of: str, kind: str) -> str:
         """Return a value as another type; NULL where it cannot be read, or does not fit."""
+        sql = f"({sql})"
         if of == "text" and kind == "boolean":
             return words(sql)
         if of == "text" and kind in READABLE:
-            sql = f"CASE WHEN {sql} ~ '^(?:{READABLE[kind]})$' THEN btrim({sql}) END"
+            test = f"{sql} ~ '^(?:{READABLE[kind]})$' AND length({sql}) <= {LONG}"
+            sql = f"CASE WHEN {test} THEN btrim({sql}) END"
+            if kind in types.FLOATS:
+                size = f"abs(CAST({sql} AS numeric))"
+                return (
+                    f"CASE WHEN {size} < 1e-300 THEN 0 WHEN {size} < 1e308"
+                    f" THEN CAST({sql} AS double precision) END"
+                )
             if kind in types.TIMES:
                 return f"CAST({_clock(sql)} AS {kind})"
         if kind == "numeric":

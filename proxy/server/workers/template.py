@@ -61,8 +61,12 @@ Told = tuple[type[Error], dict[str, Any]]  # the class of an error, and what it 
 def told(error: BaseException) -> Told:
     """Return what the server hears of an error."""
     if isinstance(error, Error):
-        kind = next(each for each in type(error).__mro__ if each.__module__ in SHARED)
-        return kind, {**vars(error), "sqlstate": error.sqlstate}
+        classes = type(error).__mro__
+        kind = next(each for each in classes if each.__module__ in SHARED)
+        apart = classes[: classes.index(kind)]  # which the server does not know
+        ours = {name for each in apart for name in vars(each).get("__annotations__", ())}
+        fields = {name: value for name, value in vars(error).items() if name not in ours}
+        return kind, {**fields, "sqlstate": error.sqlstate}
     if isinstance(error, MemoryError):
         return told(StatementTooComplexError("the statement needs more memory than it may have"))
     if isinstance(error, RecursionError):
