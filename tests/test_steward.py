@@ -19,6 +19,7 @@ from proxy.errors import (
     StateError,
 )
 from proxy.steward import apply, audit, backup, check, guards, init, rebuild, restore, verify
+from proxy.steward.twins import same_place
 from tests.searches import share
 from tests.small import DOMAIN, PRIVACY, Small, count
 
@@ -686,3 +687,28 @@ def test_a_policy_whose_conditions_do_not_compile_is_never_applied(small):
     small.write(wrong)
     with pytest.raises(PolicyError, match=r"people\.yaml:\d+: privacy\.cells"):
         apply(small.policy)
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "same"),
+    [
+        ("host=a dbname=d|data", "host=a dbname=d|data", True),
+        ("host=a dbname=d|data", "host=b dbname=d|public.Data", True),
+        ("host=a dbname=d|data", "postgresql://b/d|data", True),
+        ("host=a dbname=d|data", "service=s|data", True),
+        ("host=a dbname=d|data", "host=a dbname=e|data", False),
+        ("host=a dbname=d|data", "host=a dbname=d|other", False),
+        ("host=a dbname=d|data", "host=a dbname=d|s.data", False),
+    ],
+)
+def test_a_table_of_postgresql_is_known_by_any_address(one, two, same):
+    """
+    Its database has many; that of another name, or another table, is another source.
+    """
+    found = [
+        {"engine": "postgres", "path": None, "query": None, "dsn": dsn, "table": table}
+        for dsn, table in (each.split("|") for each in (one, two))
+    ]
+    assert same_place(*found) is same
+    whole = {"engine": "duckdb", "path": "d.duckdb", "query": None}
+    assert same_place(whole | {"table": "main.T"}, whole | {"table": "t"})

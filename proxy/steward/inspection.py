@@ -27,6 +27,7 @@ from proxy.steward.changes import arranged, opened, same_policy
 from proxy.steward.loading import loaded
 from proxy.steward.prices import Price, prices
 from proxy.steward.snapshots import fingerprinted, verify_cube
+from proxy.steward.twins import same_place
 from proxy.steward.twins import twins as twins_of
 
 
@@ -99,10 +100,11 @@ def _twins(policy: Policy) -> Iterator[tuple[str, str]]:
             other = policies.load(path)
         except PolicyError:
             continue  # no policy, or a wrong one
-        source, its = policy.source, other.source
-        places = [(s.engine, s.path and s.path.resolve(), s.dsn) for s in (source, its)]
-        tables = {s.table for s in (source, its) if not s.query}
-        if other.dataset != policy.dataset and places[0] == places[1] and len(tables) < 2:
+        places = [
+            vars(each.source) | {"path": each.source.path and each.source.path.resolve()}
+            for each in (policy, other)
+        ]
+        if other.dataset != policy.dataset and same_place(*places):
             yield other.dataset, path.name
 
 

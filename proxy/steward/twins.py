@@ -103,11 +103,32 @@ def _fingerprint(policy: Policy, key: Path, built: str) -> str:
 def same_place(one: Source, two: Source) -> bool:
     """Whether two sources may have records in common, by where they are read.
 
-    Two tables of one database have none; a query may read any table.
+    Two tables of one database have none; a query may read any table.  A PostgreSQL has many
+    addresses: databases of one name count as the same, whatever their hosts.
     """
-    tables = {source["table"] for source in (one, two) if not source["query"]}
-    place = [(source["engine"], source["path"], source.get("dsn")) for source in (one, two)]
-    return place[0] == place[1] and len(tables) < 2
+    if (one["engine"], one["path"]) != (two["engine"], two["path"]):
+        return False
+    names = [_database(source) for source in (one, two)]
+    apart = None not in names and names[0] != names[1]
+    tables = {_table(source) for source in (one, two) if not source["query"]}
+    return not apart and len(tables) < 2
+
+
+def _table(source: Source) -> str:
+    """Return the name of a source's table, in one case and without the schema that is meant."""
+    table = (source["table"] or "").lower()
+    return table.removeprefix("public." if source["engine"] == "postgres" else "main.")
+
+
+def _database(source: Source) -> str | None:
+    """Return the name of a source's database; None where it is not said."""
+    from psycopg import ProgrammingError  # which takes long to import, and few have one
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        return str(conninfo_to_dict(source.get("dsn") or "").get("dbname") or "") or None
+    except ProgrammingError:
+        return None
 
 
 def _comparable(policy: Policy, now: Source, known: list[Source]) -> bool:
