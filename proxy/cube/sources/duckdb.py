@@ -63,17 +63,9 @@ def connected(policy: Policy, folder: Path) -> Iterator[duckdb.DuckDBPyConnectio
     assert path is not None
     files = FileSet.at(path)
     kind = files.kind
-    config: dict[str, str | bool | int | float | list[str]] = {
-        "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false",
-        "temp_directory": str(folder / "spill"),
-        "preserve_insertion_order": "false",
-    }
     with (
         guarded(path, folder=folder),
-        contextlib.closing(
-            duckdb.connect(str(folder / "cells.duckdb"), config=config)
-        ) as connection,
+        contextlib.closing(database(folder)) as connection,
     ):
         try:
             connection.execute(f"SET TimeZone = {text(policy.timezone)}")
@@ -95,6 +87,17 @@ def connected(policy: Policy, folder: Path) -> Iterator[duckdb.DuckDBPyConnectio
         rows = _rows(policy, kind, connection)
         connection.execute(f"CREATE TEMP VIEW {RECORDS} AS ({rows}\n)")
         yield connection
+
+
+def database(folder: Path) -> duckdb.DuckDBPyConnection:
+    """Return a new database of a folder's own, for the cube to be, which loads no extension."""
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "temp_directory": str(folder / "spill"),
+        "preserve_insertion_order": "false",
+    }
+    return duckdb.connect(str(folder / "cells.duckdb"), config=config)
 
 
 def columns(connection: duckdb.DuckDBPyConnection, relation: str = RECORDS) -> dict[str, str]:

@@ -22,7 +22,7 @@ import psycopg
 from psycopg import errors
 
 from proxy.cube.sources.dialect import text
-from proxy.cube.sources.duckdb import fault, guarded, translated
+from proxy.cube.sources.duckdb import database, fault, guarded, translated
 from proxy.cube.sources.postgres_sql import OLDEST, PostgresDialect
 from proxy.cube.sources.source import GROUPS, Source
 from proxy.errors import Error, PolicyError, SourceError
@@ -99,15 +99,9 @@ def reading(policy: Policy, folder: Path) -> Iterator[PostgresSource]:
         PolicyError: the policy's query is not row by row.
     """
     file = folder / "groups.csv"
-    config: dict[str, str | bool | int | float | list[str]] = {
-        "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false",
-        "temp_directory": str(folder / "spill"),
-        "preserve_insertion_order": "false",
-    }
     with (
         guarded(file, folder=folder),
-        contextlib.closing(duckdb.connect(str(folder / "cells.duckdb"), config=config)) as local,
+        contextlib.closing(database(folder)) as local,
         _connected(policy) as remote,
     ):
         local.execute(f"SET allowed_paths = [{text(str(file))}]")
