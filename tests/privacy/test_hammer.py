@@ -1,23 +1,19 @@
 """A crowd on one ledger, killed and starved: no budget is passed, nothing is lost or uncharged."""
 
-import itertools
-import json
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from contextlib import suppress
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from proxy.engine import Engine, init
 from proxy.inference.accounting import UNIT
-from tests.privacy.replay import reach
+from tests.privacy.paid import paid, told
 from tests.privacy.worlds import DOMAIN, people
 from tests.searches import share
 
@@ -54,18 +50,6 @@ def crowd(folder, processes, threads, statements, seed, limit=0):
     return parent, [int(child) for child in parent.stdout.readline().split()]
 
 
-def told(folder):
-    """What every client was told: statement -> (cost or None, error or None)."""
-    found = {}
-    for path in (folder / "told").iterdir():
-        for line in path.read_text().splitlines(keepends=True):
-            if line.endswith("\n"):
-                text, *rest = json.loads(line)
-                assert text not in found
-                found[text] = (rest[0], rest[1] if len(rest) > 1 else None)
-    return found
-
-
 def check(folder, killed=False):
     """Compare the ledger with what was told and with the budgets; return what was told.
 
@@ -73,27 +57,12 @@ def check(folder, killed=False):
     """
     engine = Engine.open(folder / "people.yaml", folder / "state")
     ledger, known = engine.ledger, told(folder)
-    paid = Counter()
-    for line in ledger.audit():
-        if line.kind == "measured":
-            paid[line.statement] += line.cost
-    for text, (cost, error) in known.items():
-        if error is None:
-            assert paid[text] == cost * UNIT
-        elif error == "InsufficientBudgetError":
-            assert paid[text] == 0
+    charged = paid(ledger, known, BUDGET, 12)
     if not killed:
-        assert set(paid) <= set(known)
+        assert set(charged) <= set(known)
         failed = {text for text, (_, error) in known.items() if error == "OperationalError"}
         told_of = sum(cost for cost, _ in known.values() if cost) * UNIT
-        assert told_of == sum(cost for text, cost in paid.items() if text not in failed)
-    assert ledger.spent_by() == sum(paid.values())
-    assert ledger.spent_by("ann") <= 12 * UNIT
-    dearest = 0
-    rows = [(m.family, UNIT / Fraction(m.scale)) for m in ledger.measurements()]
-    for cell in itertools.product(range(3), range(2), range(2)):
-        dearest = max(dearest, sum(-(-reach(f, cell) * rate // 1) for f, rate in rows))
-    assert dearest == ledger.spent().get("shared", 0) <= BUDGET * UNIT
+        assert told_of == sum(cost for text, cost in charged.items() if text not in failed)
     assert ledger.verify() == []
     engine.close()
     return known
