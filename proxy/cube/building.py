@@ -118,7 +118,7 @@ def build(
                 raise SourceError(
                     f"the source has more records than max_records: {policy.max_records}"
                 )
-            made_of = origin(work.fingerprint(key), source.recipe())
+            made_of = origin(source.fingerprint(key) or work.fingerprint(key), source.recipe())
             source.require_unchanged()
             work.write(ledger_id, made_of)
         made = Path(folder) / "cells.duckdb"
@@ -157,12 +157,11 @@ def fingerprint(policy: Policy, key: bytes) -> str:
         SourceError: the source cannot be read.
     """
     with tempfile.TemporaryDirectory() as folder, opened(policy, Path(folder)) as source:
-        found = source.fingerprint(key)
-        if found is None:
-            work = _Work(policy, source, None)
-            work.group()
-            found = work.fingerprint(key)
-    return found
+        if (own := source.fingerprint(key)) is not None:
+            return own
+        work = _Work(policy, source, None)
+        work.group()
+        return work.fingerprint(key)
 
 
 class _Work:
@@ -195,9 +194,7 @@ class _Work:
         return Report(rows, records, unitless, more, rules, sums, looks)
 
     def fingerprint(self, key: bytes) -> str:
-        """Return the fingerprint of the source, or where it has none of its own, of its groups."""
-        if (own := self.source.fingerprint(key)) is not None:
-            return own
+        """Return the HMAC-SHA-256 of the groups, in hex."""
         digest = hmac.new(key, repr(self.layout).encode(), hashlib.sha256)
         columns = ", ".join(self.layout.columns)
         rows = self.connection.execute(f"SELECT {columns} FROM {GROUPS} ORDER BY ALL")
@@ -269,10 +266,11 @@ class _Work:
             f"CAST({self.codes.cell(i)} AS {_unsigned(axis.size)}) AS c{i}"
             for i, axis in enumerate(self.axes)
         ]
+        named = [each.rpartition(" ")[2] for each in sums]
         marked = " OR ".join([met, *(f"{word} <> 0" for word in self.layout.marks.names)])
         rows = f"SELECT {words}, {', '.join(sums)} FROM {GROUPS}"
         if self._one(f"SELECT count(*) FROM {GROUPS} WHERE {marked}") != (0,):
-            totals = [f"sum({each}) AS {each}" for each in (s.rpartition(" ")[2] for s in sums)]
+            totals = [f"sum({each}) AS {each}" for each in named]
             rows = (
                 f"SELECT {', '.join([words, *totals])} FROM ({rows} WHERE {kept} AND NOT {met}"
                 f" UNION ALL SELECT {', '.join([*final, *sums])} FROM {GROUPS}"
@@ -280,7 +278,7 @@ class _Work:
             )
         wide = ", ".join(
             f"CAST({each} AS {'HUGEINT' if each[0] == 's' else 'BIGINT'}) AS {each}"
-            for each in (s.rpartition(" ")[2] for s in sums)
+            for each in named
         )
         sql = (
             f"CREATE TABLE cells.main.cells AS SELECT {', '.join(codes)}, {wide}"

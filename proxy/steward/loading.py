@@ -6,13 +6,13 @@ columns and SQL fit the source.  Nothing here reads a record.
 
 from __future__ import annotations
 
-import glob
 import re
 from contextlib import closing
 from pathlib import Path
 
 import proxy.cube as cubes
 import proxy.policy as policies
+from proxy.cube.sources.file_set import files_at
 from proxy.policy import CellBudget, Policy, keys
 from proxy.privileges import require_supported, users_of
 from proxy.sql.conditions import region
@@ -36,7 +36,7 @@ def loaded(policy: str | Path, source: bool = True, absent: bool = False) -> Pol
                     faults.tried(_condition, cell, found, evaluator)
     faults.tried(users_of, found)
     path = found.source.path
-    there = path is not None and (path.exists() or glob.glob(str(path), recursive=True) != [])
+    there = path is not None and files_at(path) != ()
     if source and (path or found.source.dsn) and (there or not absent):
         for error in cubes.faults(found, sources):
             faults.add(error)

@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 from proxy.cube import fingerprint
+from proxy.cube.sources.duckdb import FileSource
 from proxy.domain import Attribute
 from proxy.errors import Error, PolicyError, SourceError
 from proxy.policy import Policy, Unit
@@ -337,3 +338,19 @@ def test_a_column_that_older_files_lack_is_null_there(tmp_path: Path) -> None:
     k = Attribute("k", "integer", (7,), nulls="group")
     policy = a_policy(tmp_path, [texts("x"), k], path="*.parquet")
     assert cells(policy) == {(0, 0): (1,), (0, 1): (1,)}
+
+
+def test_a_file_that_comes_while_others_are_read_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cube would lack it, and its fingerprint would not say so."""
+    (tmp_path / "1.csv").write_text("a\nx\n")
+    group = FileSource.group
+
+    def slow(source: FileSource, *of: Any) -> None:
+        group(source, *of)
+        (tmp_path / "2.csv").write_text("a\ny\n")
+
+    monkeypatch.setattr(FileSource, "group", slow)
+    with pytest.raises(SourceError, match="changed while it was read"):
+        built(a_policy(tmp_path, [texts("x", "y")], path="*.csv"))

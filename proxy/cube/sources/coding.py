@@ -74,10 +74,10 @@ def _size(attribute: Attribute) -> tuple[int, int]:
 def key_type(attribute: Attribute, kind: str = "", dialect: Dialect = DUCKDB) -> str:
     """Return the SQL type in which an axis's values are compared with those of a column."""
     if attribute.type in NUMBERS:
-        declared = attribute.edges or attribute.values
-        small = all(abs(_fraction(end(declared))) < 2**63 for end in (min, max))
-        if attribute.type == "integer" and dialect.counts(kind) and small:
-            return "BIGINT"
+        if attribute.type == "integer" and dialect.counts(kind):
+            declared = attribute.edges or attribute.values
+            if all(abs(_fraction(end(declared))) < 2**63 for end in (min, max)):
+                return "BIGINT"
         return dialect.decimal(*_size(attribute))
     return "VARCHAR" if attribute.type == "text" else attribute.type.upper()
 

@@ -52,8 +52,12 @@ QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 
 
 @contextlib.contextmanager
-def connected(policy: Policy, folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def connected(
+    policy: Policy, folder: Path, files: FileSet | None = None
+) -> Iterator[duckdb.DuckDBPyConnection]:
     """Yield a connection with RECORDS in it, whose own database is folder/cells.duckdb.
+
+    ``files`` are those of the source, where it is known which.
 
     Raises:
         SourceError: the source, or its table, is missing, unreadable or malformed.
@@ -61,7 +65,7 @@ def connected(policy: Policy, folder: Path) -> Iterator[duckdb.DuckDBPyConnectio
     """
     path = policy.source.path
     assert path is not None
-    files = FileSet.at(path)
+    files = files or FileSet.at(path)
     kind = files.kind
     with (
         guarded(path, folder=folder),
@@ -148,12 +152,11 @@ class FileSource(Source):
     dialect = DUCKDB
     records = RECORDS
 
-    def __init__(self, policy: Policy, connection: duckdb.DuckDBPyConnection) -> None:
-        assert policy.source.path is not None
+    def __init__(self, connection: duckdb.DuckDBPyConnection, files: FileSet) -> None:
         self.local = connection
         self.columns: Mapping[str, str] = columns(connection)
-        self._files = FileSet.at(policy.source.path)
-        self._seen = self._files.state()
+        self._files = files
+        self._seen = files.state()
 
     def expression(self, text: str) -> str:
         """Return SQL of the policy in DuckDB's."""
@@ -221,7 +224,7 @@ class FileSource(Source):
 
     def require_unchanged(self) -> None:
         """Refuse a file that was written to since it was opened."""
-        if self._files.state() != self._seen:
+        if FileSet.at(self._files.path).state() != self._seen:
             raise SourceError(
                 "the source changed while it was read; nothing was changed", hint="do it again"
             )
@@ -237,9 +240,9 @@ def _reader(files: FileSet) -> str:
     more = f"hive_partitioning = {files.partitioned}, hive_types_autocast = false"
     if files.kind == "parquet":
         return f"read_parquet([{names}], union_by_name = {len(files.files) > 1}, {more})"
-    delimiter, _, header = _header(files.files[0], files.kind)
+    first = delimiter, _, header = _header(files.files[0], files.kind)
     for file in files.files[1:]:
-        if _header(file, files.kind) != _header(files.files[0], files.kind):
+        if _header(file, files.kind) != first:
             raise SourceError(
                 f"the first lines of {files.files[0].name} and {file.name} are not alike",
                 hint="CSV files of one source have the same columns, in the same order",

@@ -12,6 +12,7 @@ import hmac
 import os
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from proxy.errors import SourceError
@@ -35,13 +36,10 @@ class FileSet:
         Raises:
             SourceError: there is nothing.
         """
-        found: tuple[Path, ...] = (path,)
-        if several(path):
-            matches = glob.iglob(str(path), recursive=True)
-            found = tuple(sorted(Path(each) for each in matches if os.path.isfile(each)))
-            if not found:
-                raise SourceError(f"no file is like {path}", hint="see source.path in the policy")
-        return cls(path, found)
+        found = files_at(path)
+        if not found and several(path):
+            raise SourceError(f"no file is like {path}", hint="see source.path in the policy")
+        return cls(path, found or (path,))
 
     @property
     def partitioned(self) -> bool:
@@ -51,7 +49,7 @@ class FileSet:
             root = next(i for i, part in enumerate(self.path.parts) if set(part) & set(PATTERN))
         return any("=" in part for file in self.files for part in file.parts[root:-1])
 
-    @property
+    @cached_property
     def kind(self) -> str:
         """What the files are, by their first bytes: csv, csv.gz, parquet or database.
 
@@ -64,8 +62,8 @@ class FileSet:
         return kinds.pop()
 
     def state(self) -> State:
-        """Return what changes whenever a file comes, goes or is written to, from now on."""
-        return tuple((str(file), _state(file)) for file in FileSet.at(self.path).files)
+        """Return what changes whenever one of the files is written to, from now on."""
+        return tuple((str(file), _state(file)) for file in self.files)
 
     def fingerprint(self, key: bytes) -> str:
         """Return the HMAC-SHA-256 of the files' bytes, and where there are several their names."""
@@ -78,6 +76,14 @@ class FileSet:
                 while block := opened.read(2**20):
                     digest.update(block)
         return digest.hexdigest()
+
+
+def files_at(path: Path) -> tuple[Path, ...]:
+    """Return the files at a path, none where there is nothing."""
+    if not several(path):
+        return (path,) if path.exists() else ()
+    matches = glob.iglob(str(path), recursive=True)
+    return tuple(sorted(Path(each) for each in matches if os.path.isfile(each)))
 
 
 def several(path: Path) -> bool:

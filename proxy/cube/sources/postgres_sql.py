@@ -28,7 +28,7 @@ from proxy.cube.sources.dialect import (
 )
 from proxy.sql import types
 from proxy.sql.expression.casts import READABLE
-from proxy.sql.source_expressions import REAL, TEXTS, WHOLE, Field, identifier, words
+from proxy.sql.source_expressions import REAL, TEXTS, WHOLE, Field, words
 
 EXACT = 'COLLATE "C"'
 LONG = 10_000  # characters of a number, past which PostgreSQL may not hold it
@@ -161,10 +161,6 @@ class PostgresDialect(Dialect):
         return f"CASE WHEN abs({rounded}) < 1e{digits - places} THEN {rounded} END"
 
     # --- what the policy's own SQL asks for ------------------------------------------------------
-
-    def name(self, name: str) -> str:
-        """Return a name as an identifier."""
-        return identifier(name)
 
     def typed(self, field: Field) -> str:
         """Return a column as a value of its PostgreSQL type."""

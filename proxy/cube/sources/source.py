@@ -103,9 +103,12 @@ def opened(policy: Policy, folder: Path) -> Iterator[Source]:
     match policy.source.engine:
         case "duckdb":
             from proxy.cube.sources.duckdb import FileSource, connected
+            from proxy.cube.sources.file_set import FileSet
 
-            with connected(policy, folder) as connection:
-                yield FileSource(policy, connection)
+            assert policy.source.path is not None
+            files = FileSet.at(policy.source.path)
+            with connected(policy, folder, files) as connection:
+                yield FileSource(connection, files)
         case "postgres":
             from proxy.cube.sources.postgres import reading
 
