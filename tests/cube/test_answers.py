@@ -127,9 +127,18 @@ def real(request: Any, tmp_path_factory: Any) -> tuple[Policy, Cube, Report, lis
     return policy, Cube.open(path, policy.domain, "ledger"), report, rows
 
 
-def test_random_families_on_the_real_data(real: Any) -> None:
-    """Totals of 40 random families equal a loop over the raw rows of the file."""
+@pytest.mark.parametrize("largest, kept", [(2**22, 2**24), (2**22, 100), (200, 2**24), (0, 0)])
+def test_random_families_on_the_real_data(
+    real: Any, monkeypatch: pytest.MonkeyPatch, largest: int, kept: int
+) -> None:
+    """
+    Totals of 40 random families equal a loop over the raw rows of the file, whichever marginals
+    are kept: all, the last one, those of small scopes, none.
+    """
     policy, cube, report, rows = real
+    monkeypatch.setattr("proxy.cube.cells.LARGEST", largest)
+    monkeypatch.setattr("proxy.cube.cells.KEPT", kept)
+    cube._marginals.clear()
     domain, here = policy.domain, space(policy.domain)
     codes = np.array([[raw_code(a, row[a.name]) for a in domain.attributes] for row in rows])
     assert report.kept == len(rows) == cube.answer(Family(LinearQuery.count(here)))[0]
