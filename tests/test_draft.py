@@ -290,7 +290,7 @@ VALUES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("examples", share(1, [3, 40]))
+@pytest.mark.parametrize("examples", share(1, [3, 12, 60], 2))
 def test_any_draft_loads_and_its_cube_is_built(tmp_path_factory, examples):
     """
     Of any types, with NULL, NaN, infinities and odd headers, as CSV and as Parquet.

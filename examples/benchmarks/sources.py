@@ -1,6 +1,6 @@
 """What it costs to build a cube, beside a plain GROUP BY of the same columns where the rows are.
 
-    python examples/benchmarks/sources.py files [ROWS]         Parquet in folders, one a month
+    python examples/benchmarks/sources.py files [ROWS [TURNS]] Parquet in folders, one a month
     python examples/benchmarks/sources.py postgres DSN [ROWS]  a table of PostgreSQL, made and dropped
     python examples/benchmarks/sources.py cells [ROWS]         statements on a cube of 10^9 cells
 
@@ -111,14 +111,14 @@ def made(folder, rows):
     return f"{where}/*/*.parquet"
 
 
-def files(rows=100_000_000):
+def files(rows=100_000_000, turns=3):
     """Time files, in turns."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         found = made(folder, int(rows))
         path = policy(folder, "engine: duckdb, path: sales/*/*.parquet")
         ratios = []
-        for turn in range(3):
+        for turn in range(int(turns)):
             plain = spent("group", found, folder / f"plain{turn}.duckdb")
             ours = spent("init", path, folder / f"state{turn}")
             show("GROUP BY", plain)

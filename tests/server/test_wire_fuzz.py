@@ -520,10 +520,10 @@ def fuzz(folder, numbers):
 @pytest.mark.parametrize(
     "cases",
     [
-        *share(1, (range(FAST), range(FAST, 1_000))),
+        *share(1, (range(FAST), range(FAST, 500))),
         *(
-            pytest.param(range(begin, begin + 1_000), marks=pytest.mark.audit)
-            for begin in range(1_000, 20_000, 1_000)
+            pytest.param(range(begin, begin + 500), marks=pytest.mark.audit)
+            for begin in range(500, 20_000, 500)
         ),
     ],
     ids=lambda cases: f"{cases[0]}-{cases[-1]}",

@@ -144,7 +144,7 @@ MAKERS = [to_char_of_a_time, to_char_of_a_number, width_bucket, date_bin, age, i
 SEEDS = [(make, seed) for seed in range(8) for make in MAKERS]
 
 
-@pytest.mark.parametrize("make, seed", share(len(MAKERS), SEEDS))
+@pytest.mark.parametrize("make, seed", share(len(MAKERS), SEEDS, 4 * len(MAKERS)))
 def test_random_values_equal_postgresql(make, seed, postgres):
     """
     What PostgreSQL computes we compute alike; what fails there is refused here.
