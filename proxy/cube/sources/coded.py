@@ -276,7 +276,9 @@ def _code(source: Source, i: int, axis: Attribute, column: str, joins: list[str]
     """Return SQL for an axis's code; relations of values or cuts are joined as needed."""
     exact = cut = "NULL"
     kind = coding.key_type(axis, column, source.dialect)
-    if axis.edges is None:
+    if kind == "BIGINT" and coding.consecutive(axis):
+        exact = coding.counted(axis, f"k{i}")
+    elif axis.edges is None:
         values = [coding.written(value) for value in axis.values]
         join, exact = source.equal(f"t.k{i}", kind, values, f"exact{i}")
         joins.append(join)

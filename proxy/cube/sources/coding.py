@@ -19,8 +19,8 @@ How a value is read, by the type of the attribute; a measure is read as decimal:
 NULL is NULL; NaN, and text that is blank, is NULL, save on a text axis (NaN of a DOUBLE there too).
 Whatever else is not read is unreadable: it goes the way of what is outside, or, where that is
 clamped, of NULL, and is counted by ``check``.  The machine's time zone and locale have no part in
-it.  Exact axes are a join with a table of the declared values; bins are a search tree of
-comparisons, both the same work for every record of a column.  The code of a cell is 0, 1, ...; NULL
+it.  Exact axes are a subtraction, where whole values are consecutive, or a join with a table of
+them; bins are a search tree of comparisons, all the same work for every record of a column.  The code of a cell is 0, 1, ...; NULL
 is -1, outside -2, unreadable -3, and a value clamped to cell c is -4 - c.
 
 A measure is clipped, then rounded to its quantum, halves away from zero, with integer arithmetic.
@@ -151,6 +151,22 @@ def code(
         )
     read = f"WHEN coalesce({key} IS NULL AND {far} IS NULL, true) THEN {UNREADABLE}"
     return f"CASE WHEN {null} THEN {NULL} {found}{clamp} {read} ELSE {OUTSIDE} END"
+
+
+def consecutive(attribute: Attribute) -> bool:
+    """Whether an axis's values are whole numbers one after the other."""
+    values = attribute.values
+    return (
+        attribute.type == "integer"
+        and attribute.edges is None
+        and all(b == a + 1 for a, b in pairwise(values))  # type: ignore[operator]
+    )
+
+
+def counted(attribute: Attribute, key: str) -> str:
+    """Return SQL for the code of the equal value, of consecutive ones; NULL if none is."""
+    low, high = (literal(attribute.values[end], "BIGINT") for end in (0, -1))
+    return f"CASE WHEN {key} >= {low} AND {key} <= {high} THEN {key} - {low} END"
 
 
 def meets(axis: Attribute, rule: str) -> list[int]:

@@ -35,6 +35,7 @@ LONG = 10_000  # characters of a number, past which PostgreSQL may not hold it
 OLDEST, CASES = 14, 17  # versions: that can be read, whose order of code points knows cases
 ENDLESS = "('NaN', 'Infinity', '-Infinity')"
 RANGES = {"smallint": 15, "integer": 31, "bigint": 63}  # bits
+LONGEST = {"SMALLINT": 5, "INTEGER": 10, "BIGINT": 19}  # digits
 CLOCK = r"[0-9-]{10}([T ][0-9:]{5}(:[0-9]{2}(\.[0-9]{1,9})?)?)?"
 KNOWN = "ARRAY(SELECT lower(name) FROM pg_catalog.pg_timezone_names)"  # asked for once
 
@@ -68,6 +69,9 @@ class PostgresDialect(Dialect):
 
     def number(self, value: str, kind: str, digits: int, places: int) -> str:
         """Return a number of so many digits, to so many decimals; NULL if larger or none."""
+        bound = FAST if digits <= FAST else DIGITS
+        if LONGEST.get(kind, bound) < bound - places:  # nothing is rounded, nothing is too large
+            return f"CAST({value} AS numeric)"
         if kind == "BOOLEAN":
             value = f"CAST({value} AS integer)"
         elif is_of(kind, TEXTUAL):
@@ -80,7 +84,7 @@ class PostgresDialect(Dialect):
             value = f"CASE WHEN {value} NOT IN {ENDLESS} THEN {value} END"
         elif not is_of(kind, NUMERIC):
             value = "NULL"
-        return self._bounded(value, FAST if digits <= FAST else DIGITS, places)
+        return self._bounded(value, bound, places)
 
     def nan(self, value: str, kind: str) -> str:
         """Return whether a number that is not NULL is NaN."""
