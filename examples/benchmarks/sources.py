@@ -1,7 +1,7 @@
 """What it costs to build a cube, beside a plain GROUP BY of the same columns where the rows are.
 
     python examples/benchmarks/sources.py files [ROWS [TURNS]] Parquet in folders, one a month
-    python examples/benchmarks/sources.py postgres DSN [ROWS]  a table of PostgreSQL, made and dropped
+    python examples/benchmarks/sources.py postgres DSN [ROWS]  a table of PostgreSQL, dropped then
     python examples/benchmarks/sources.py cells [ROWS]         statements on a cube of 10^9 cells
 
 A hundred million rows of eight attributes and an amount unless said otherwise, ten million in

@@ -20,8 +20,9 @@ NULL is NULL; NaN, and text that is blank, is NULL, save on a text axis (NaN of 
 Whatever else is not read is unreadable: it goes the way of what is outside, or, where that is
 clamped, of NULL, and is counted by ``check``.  The machine's time zone and locale have no part in
 it.  Exact axes are a subtraction, where whole values are consecutive, or a join with a table of
-them; bins are a search tree of comparisons, all the same work for every record of a column.  The code of a cell is 0, 1, ...; NULL
-is -1, outside -2, unreadable -3, and a value clamped to cell c is -4 - c.
+them; bins are a search tree of comparisons, all the same work for every record of a column.  The
+code of a cell is 0, 1, ...; NULL is -1, outside -2, unreadable -3, and a value clamped to cell c
+is -4 - c.
 
 A measure is clipped, then rounded to its quantum, halves away from zero, with integer arithmetic.
 """
