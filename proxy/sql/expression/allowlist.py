@@ -83,6 +83,8 @@ OTHERS: dict[str, tuple[tuple[str, str], ...]] = {
     "Aggregates of protected rows, with an interval": (
         ("COUNT(*)", "records"),
         ("COUNT(x)", "records in which x is not NULL"),
+        ("COUNT(DISTINCT person)", "where `person` is the privacy unit and `max_rows` 1: COUNT(*); "
+            "else no statement may name that column"),
         ("COUNT_IF(c)", "records for which a condition is true"),
         ("REGR_COUNT(y, x)", "records in which neither is NULL; one of them may be a measure"),
         ("SUM(x)", "of attributes, or of a measure times an expression of attributes"),
