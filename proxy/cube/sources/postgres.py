@@ -22,7 +22,7 @@ import psycopg
 from psycopg import errors
 
 from proxy.cube.sources.dialect import text
-from proxy.cube.sources.duckdb import database, fault, guarded, translated
+from proxy.cube.sources.duckdb import database, declared, fault, guarded, translated
 from proxy.cube.sources.postgres_sql import OLDEST, PostgresDialect
 from proxy.cube.sources.source import GROUPS, Source
 from proxy.errors import Error, PolicyError, SourceError
@@ -73,7 +73,7 @@ COLUMNS = """
     SELECT n.nspname, c.relname, a.attname, a.atttypid
     FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
     JOIN pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p', 'f')
+    WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p', 'f', 'v')
       AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%'
     ORDER BY 1, 2, a.attnum
 """
@@ -202,11 +202,11 @@ class PostgresSource(Source):
             for oid, name, sort, own in remote.execute(TYPES).fetchall()
         }
         source, unit = policy.source, policy.privacy.unit.column
+        tables = declared(policy, self._tables(views=unit is not None))
         with translated(policy, "source" if source.query is None else "source.query"):
             rows, _ = records(
-                self._tables(views=unit is not None), unit,
-                query=source.query, table=source.table or "", native=self.dialect,
-            )  # fmt: skip
+                tables, unit, query=source.query, table=source.table or "", native=self.dialect
+            )
         self.records = f"({rows})"
         self.columns: Mapping[str, str] = self._kinds(rows)
 

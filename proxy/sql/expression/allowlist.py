@@ -145,6 +145,7 @@ OTHERS: dict[str, tuple[tuple[str, str], ...]] = {
         ("SELECT … FROM one table WHERE …", "a source.query: row by row"),
         ("FROM a JOIN b USING (person)", "where `person` is the privacy unit: tables that have "
             "it are joined by its equality, with USING, ON or WHERE; subqueries and views too"),
+        ("JOIN c ON …, LEFT JOIN c ON …", "of a table c in source.public: by any condition"),
     ),
     "How a policy reads a column, by the attribute's type": (
         ("text", "text as it is; of other columns what `::text` gives in PostgreSQL"),
