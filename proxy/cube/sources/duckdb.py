@@ -341,10 +341,9 @@ def _rows(policy: Policy, kind: str, connection: duckdb.DuckDBPyConnection) -> s
     source, unit = policy.source, policy.privacy.unit.column
     key = "source" if source.query is None else "source.query"
     if kind == "database":
-        tables = _tables(connection, views=unit is not None)
+        tables = declared(policy, _tables(connection, views=unit is not None))
     else:
         tables = {FILE: Table(f"temp.main.{FILE}", columns(connection, FILE))}
-    tables = declared(policy, tables)
     with translated(policy, key):
         made, read = records(tables, unit, query=source.query, table=source.table or FILE)
     for table in tables.values():
@@ -357,11 +356,19 @@ def _rows(policy: Policy, kind: str, connection: duckdb.DuckDBPyConnection) -> s
 
 
 def declared(policy: Policy, tables: dict[str, Table]) -> dict[str, Table]:
-    """Return the tables of a source, with what the policy promises of them."""
+    """Return the tables of a source, with what the policy promises of them.
+
+    Raises:
+        PolicyError: it cannot promise that.
+    """
     source, unit = policy.source, policy.privacy.unit.column
+    if unit is None:  # which ``load`` refuses
+        return tables
     for key, names in (("public", source.public), ("trusted", source.trusted)):
-        with translated(policy, f"source.{key}"):
+        try:
             tables = promised(tables, key, names, unit)
+        except Error as error:
+            raise fault(policy, f"source.{key}", error.message, error.hint) from None
     return tables
 
 
