@@ -21,6 +21,7 @@ from proxy.policy.axes import domain, listed, names, period_start, source
 from proxy.policy.document import Item
 from proxy.policy.faults import Faults, Unread
 from proxy.policy.kinds import decimal, nearest
+from proxy.policy.lakes import HINT, in_lake, lake
 from proxy.policy.model import (
     Partition,
     Policy,
@@ -271,7 +272,12 @@ def _source(policy: Item, folder: Path) -> Source:
         database = path.lower().endswith(DATABASES)
         if not database and not path.lower().endswith(FILES):
             known = ", ".join(FILES + DATABASES)
-            raise item.value["path"].error(f"the file's name ends in none of {known}")
+            at, here = item.value["path"], _place(folder, path)
+            if here.is_dir() and (table := lake([here])) is not None:
+                raise PolicyError(
+                    in_lake(*table), file=at.file, line=at.line, key=at.key, hint=HINT
+                )
+            raise at.error(f"the file's name ends in none of {known}")
         if database and not (table or query):
             raise item.error("a DuckDB database needs table or query")
         if table and not database:
