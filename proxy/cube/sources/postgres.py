@@ -197,6 +197,7 @@ class PostgresSource(Source):
         encoding = remote.info.parameter_status("server_encoding") or ""
         self.dialect = PostgresDialect(remote.info.server_version // 10_000, encoding)
         self._file = file  # where groups come to
+        self._grouping = False
         self._types = {
             oid: KINDS.get(name, "OTHER") if own else _kind_of(name, sort)
             for oid, name, sort, own in remote.execute(TYPES).fetchall()
@@ -239,6 +240,7 @@ class PostgresSource(Source):
     def group(self, sql: str, columns: Sequence[str]) -> None:
         """Stream the groups to a file, and make GROUPS of it."""
         out = f"COPY ({sql}) TO STDOUT (FORMAT csv)".encode()
+        self._grouping = True
         try:
             with (
                 _guarded("source"),
@@ -249,6 +251,8 @@ class PostgresSource(Source):
                     file.write(block)
         except OSError as error:
             raise full(self._file.parent.parent, str(error)) or error from None
+        finally:
+            self._grouping = False
         kinds = ", ".join(f"'{c}': '{'HUGEINT' if c[0] == 's' else 'BIGINT'}'" for c in columns)
         self.local.execute(
             f"CREATE TEMP TABLE {GROUPS.rpartition('.')[2]} AS FROM read_csv("
@@ -257,9 +261,9 @@ class PostgresSource(Source):
         )
         self._file.unlink()
 
-    def progress(self) -> float:
-        """Return how much is done of what runs; PostgreSQL does not say."""
-        return 0.0
+    def progress(self) -> float | None:
+        """Return how much is done of what runs; while PostgreSQL groups, it does not say."""
+        return None if self._grouping else 0.0
 
     def interrupt(self) -> None:
         """Stop what runs."""
