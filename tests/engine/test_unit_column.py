@@ -68,11 +68,11 @@ OTHER = (  # the column that they name is not the dataset's
 
 
 def forms(shapes):
-    """Yield each shape with five ways of writing the column and the dataset, in turn."""
+    """Yield each shape with three ways of writing the column and the dataset, in turn."""
     tables = (("", "people"), ("people.", "people"), ("p.", "people AS p"))
     ways = itertools.cycle(itertools.product(NAMES, tables))
     for shape in shapes:
-        for name, (alias, table) in itertools.islice(ways, 5):
+        for name, (alias, table) in itertools.islice(ways, 3):
             if "people.unit" not in shape or table == "people":
                 yield shape.format(u=name.format(alias), d=table, n=alias)
 

@@ -236,6 +236,7 @@ def fields(diagnosis):
     return {name: value.encode() for name, value in zip("RCM", values, strict=True)}
 
 
+@pytest.mark.slow
 def test_the_column_of_the_unit_is_refused_at_the_server(tmp_path):
     """
     However it is named, in both protocols and at every door, in the engine's words; where each
