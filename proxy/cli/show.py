@@ -35,16 +35,26 @@ def console() -> Printer:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[float], None]]:
-    """Give a function of the share done that moves a bar on standard error, if a person looks."""
+def progress(what: str) -> Iterator[Callable[[float | None], None]]:
+    """Give a function of the share done that moves a bar on standard error, if a person looks.
+
+    While nobody knows the share, since a database groups and does not tell, the bar says so.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
     screen = Console(stderr=True)
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        task = bar.add_task(what, total=1.0)
-        yield lambda done: bar.update(task, completed=done)
+        task = bar.add_task(what, total=None)  # which runs to and fro
+
+        def show(done: float | None) -> None:
+            if done is None:
+                bar.update(task, description=f"{what}: the database groups the records")
+            else:
+                bar.update(task, total=1.0, completed=done, description=what)
+
+        yield show
 
 
 def plain(value: Any) -> Any:

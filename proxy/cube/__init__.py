@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from proxy.lazy import lazy
 
 if TYPE_CHECKING:
-    from proxy.cube.building import Look, Report, Rule, build, fingerprint, survey
+    from proxy.cube.building import Look, Report, Rule, build, fingerprint, survey, surveyed
     from proxy.cube.cells import Cube
     from proxy.cube.file import verify
     from proxy.cube.sources.coded import faults
@@ -28,6 +28,7 @@ __all__ = [
     "faults",
     "fingerprint",
     "survey",
+    "surveyed",
     "verify",
 ]
 
@@ -40,6 +41,7 @@ MODULES = {
     "faults": "proxy.cube.sources.coded",
     "fingerprint": "proxy.cube.building",
     "survey": "proxy.cube.building",
+    "surveyed": "proxy.cube.building",
     "verify": "proxy.cube.file",
 }
 

@@ -38,7 +38,7 @@ from proxy.errors import PolicyError, SourceError
 from proxy.files import give
 from proxy.policy import Policy
 
-Progress = Callable[[float], None]
+Progress = Callable[[float | None], None]  # None while nobody knows how much is done
 POLL = 0.1  # seconds
 LARGEST_SUM = 2**63 - 1
 SOME = 10_000  # groups that are read at once
@@ -97,7 +97,7 @@ def build(
     key: bytes = b"",
     origin: Callable[[str, str], str] = lambda fingerprint, recipe: "",
 ) -> Report:
-    """Build the cube of a policy at ``path``, for one ledger; ``progress`` gets 0 to 1.
+    """Build the cube of a policy at ``path``, for one ledger; ``progress`` gets 0 to 1, or None.
 
     ``key`` is that of the source's fingerprint, of which, and of the recipe, ``origin`` says what
     the cells are made of; whoever opens the cube must know it.
@@ -132,19 +132,28 @@ def build(
     return report
 
 
-def survey(policy: Policy, progress: Progress | None = None) -> Report:
+def survey(policy: Policy) -> Report:
     """Return the effect of a policy on its source, without building anything.
+
+    Raises:
+        SourceError, PolicyError: as ``surveyed``.
+    """
+    return surveyed(policy, None)[0]
+
+
+def surveyed(policy: Policy, key: bytes | None) -> tuple[Report, str]:
+    """Return the effect of a policy on its source, and with a key its fingerprint, in one reading.
 
     Raises:
         SourceError: the source is missing, unreadable or malformed, or lacks a column.
         PolicyError: an expression or the query is not row by row, or does not fit its columns.
     """
     with tempfile.TemporaryDirectory() as folder, opened(policy, Path(folder)) as source:
-        work = _Work(policy, source, progress)
+        work = _Work(policy, source, None)
         report = replace(work.group(), cells=work.cells(), headers=source.headers())
-    if progress:
-        progress(1.0)
-    return report
+        if key is None:
+            return report, ""
+        return report, source.fingerprint(key) or work.fingerprint(key)
 
 
 def fingerprint(policy: Policy, key: bytes) -> str:
@@ -358,8 +367,9 @@ class _Work:
         thread.start()
         try:
             while thread.is_alive():
-                reached = max(reached, min(self.source.progress(), 1.0))
-                self.progress(start + (end - start) * reached)
+                done = self.source.progress()
+                reached = max(reached, min(done or 0.0, 1.0))
+                self.progress(None if done is None else start + (end - start) * reached)
                 thread.join(POLL)
         except BaseException:
             self.source.interrupt()

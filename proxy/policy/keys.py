@@ -63,6 +63,12 @@ SOURCE = Record((
         "a column is the privacy unit, FROM tables joined by it."),
     Key("dsn", Secret("a connection string"),
         "How to connect to PostgreSQL: host=… dbname=… or service=…, without a password."),
+    Key("public", Many(Text("a table"), 1), "Tables of the database that have nobody's data, such "
+        "as a list of regions: where a column is the privacy unit, the query may join them by any "
+        "condition. That they are nobody's is your promise.", otherwise="none"),
+    Key("trusted", Many(Text("a view"), 1), "Views that are read as tables, whatever their SQL: "
+        "you promise that each row is made of rows of its own unit (and public ones) alone.",
+        otherwise="none"),
 ))
 
 ATTRIBUTE = Record((

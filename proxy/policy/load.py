@@ -21,6 +21,7 @@ from proxy.policy.axes import domain, listed, names, period_start, source
 from proxy.policy.document import Item
 from proxy.policy.faults import Faults, Unread
 from proxy.policy.kinds import decimal, nearest
+from proxy.policy.lakes import HINT, in_lake, lake
 from proxy.policy.model import (
     Partition,
     Policy,
@@ -34,7 +35,14 @@ from proxy.policy.spending import NOTHING, analysts, privacy
 
 DATABASES = (".duckdb", ".db", ".ddb")
 FILES = (".csv", ".csv.gz", ".parquet")
-SQL = ("expression", "column", "query", "table")  # keys that name columns or tables
+SQL = (
+    "expression",
+    "column",
+    "query",
+    "table",
+    "public",
+    "trusted",
+)  # keys that name columns or tables
 SCHEMES = ("postgresql", "postgres")
 SECRETS = frozenset(("password", "sslpassword"))
 SECRET = re.compile(r"password\s*=|://[^/@]*:[^/@]*@", re.I)  # in a connection string
@@ -156,11 +164,18 @@ def _sensible_utilities(item: Item, may: Privacy) -> None:
 
 
 def _sensible_unit(item: Item, may: Privacy) -> None:
-    """Refuse a unit that has more rows than there are."""
+    """Refuse a unit that has more rows than there are, and promises about units without one."""
     records = item.get("max_records")
     if may.unit.max_rows > records:
         unit = item.value["privacy"].value["unit"]
         unit.value["max_rows"].report(f"more than max_records, {records}")
+    promises = item.value["source"].value
+    for key in ("public", "trusted") if may is not NOTHING and may.unit.column is None else ():
+        if key in promises:
+            promises[key].report(
+                "it needs a column as privacy.unit: where rows are the unit each is read as it is, "
+                "since a join may make several rows of one, which would count as often"
+            )
 
 
 def utility(item: Item) -> Utility:
@@ -257,11 +272,19 @@ def _source(policy: Item, folder: Path) -> Source:
         database = path.lower().endswith(DATABASES)
         if not database and not path.lower().endswith(FILES):
             known = ", ".join(FILES + DATABASES)
-            raise item.value["path"].error(f"the file's name ends in none of {known}")
+            at, here = item.value["path"], _place(folder, path)
+            if here.is_dir() and (table := lake([here])) is not None:
+                raise PolicyError(
+                    in_lake(*table), file=at.file, line=at.line, key=at.key, hint=HINT
+                )
+            raise at.error(f"the file's name ends in none of {known}")
         if database and not (table or query):
             raise item.error("a DuckDB database needs table or query")
         if table and not database:
             item.value["table"].report("a file is a single table; leave table out")
+        for key in ("public", "trusted") if not database else ():
+            if key in item.value:
+                item.value[key].report(f"a file is a single table; leave {key} out")
     elif engine == "postgres":
         if path:
             item.value["path"].report("engine postgres connects by dsn; leave path out")
@@ -276,7 +299,10 @@ def _source(policy: Item, folder: Path) -> Source:
         raise item.error(f"engine {engine} needs table or query")
     if len(item.faults.errors) > before:
         raise Unread
-    return Source(engine, _place(folder, path) if path else None, table, query, dsn)
+    promises = {
+        key: tuple(name.value for name in item.get(key) or ()) for key in ("public", "trusted")
+    }
+    return Source(engine, _place(folder, path) if path else None, table, query, dsn, **promises)
 
 
 def _timezone(policy: Item) -> str:

@@ -42,6 +42,8 @@ class Source:
     table: str | None = None
     query: str | None = None
     dsn: str | None = None  # without a password
+    public: tuple[str, ...] = ()  # tables that have nobody's data
+    trusted: tuple[str, ...] = ()  # views whose rows are of their own unit alone
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,9 @@ class Policy:
         source = self.source
         found = {"engine": source.engine, "path": near}
         found |= {"table": source.table, "query": source.query}
-        return found | ({"dsn": source.dsn} if source.dsn else {})
+        found |= {"dsn": source.dsn} if source.dsn else {}
+        promises = (("public", source.public), ("trusted", source.trusted))
+        return found | {key: sorted({n.lower() for n in names}) for key, names in promises if names}
 
     @cached_property
     def key(self) -> str:

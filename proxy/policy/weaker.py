@@ -18,6 +18,10 @@ from proxy.policy.regions import contains
 Protection = Mapping[str, Any]
 UNCAPPED: dict[str, Any] = {"budget": None, "spend": True, "history": "shared"}
 UNLISTED = "*"  # stands for a user whom neither the policy nor the users file names
+PROMISES = {
+    "public": "what it holds is taken to be nobody's, and protects nobody",
+    "trusted": "each of its rows is taken to be of its own unit alone, unseen",
+}
 GROUP = "@"  # begins the cap of a group
 
 
@@ -82,6 +86,9 @@ def _dataset(old: Protection, new: Protection) -> Iterator[str]:
     for key in ("engine", "table", "query"):
         if old["source"][key] != new["source"][key]:
             yield f"source.{key} has changed: a record may be another thing"
+    for key, promise in PROMISES.items():
+        for name in sorted({*new["source"].get(key, ())} - {*old["source"].get(key, ())}):
+            yield f"source.{key} has {name}: {promise}"
     if old["partition"] != new["partition"]:
         yield f"partition is {_list(new['partition'])}, it was {_list(old['partition'])}"
     if (old["records"], new["records"]) == ("mutable", "immutable"):

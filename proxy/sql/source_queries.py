@@ -2,18 +2,20 @@
 
 One record must stay one record, or a single one could move many cells: a query is SELECT … FROM
 one table WHERE ….  Where the privacy unit is a column, tables may be joined, by equality of that
-column in all of them (USING, or ON a.unit = b.unit AND …).  A view of the source is read as the
-query that it is, where it only joins and filters; a subquery in FROM likewise.
+column in all of them (USING, or ON a.unit = b.unit AND …), and with tables that the steward has
+promised to be public, in any way in which these make no row of their own.  A view of the source is
+read as the query that it is, where it only joins and filters, or as a table where the steward
+vouches for it; a subquery in FROM as the query that it is.
 
-Invariant: each record comes from rows of one unit, its own, so that the rows of other units
-neither make, change nor remove it, whatever the tables hold.  By induction over joins: the rows
-that a join puts together agree in the unit, and those that an outer join fills up with NULL have no
-partner of their unit.
+Invariant: each record comes from rows of one unit, its own, and of public tables, so that the rows
+of other units neither make, change nor remove it, whatever the tables hold.  By induction over
+joins: the rows that a join puts together agree in the unit, as far as they have one, and those that
+an outer join fills up with NULL have one, and no partner of their unit or in the public table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -35,10 +37,14 @@ CLAUSES = {"with_": "WITH", "group": "GROUP BY", "order": "ORDER BY", "locks": "
 SOURCE = {"this", "db", "catalog", "alias"}  # what is known of a table, a join, a *
 JOIN = {"this", "side", "kind", "on", "using"}
 STAR = {"except_", "replace"}
+KEPT = {"LEFT": (1, 0, 1), "RIGHT": (0, 1, 1)}  # groups of the sides, and of both, if one is public
 SIDES, KINDS = ("", "LEFT", "RIGHT", "FULL"), ("", "INNER", "CROSS", "OUTER")
 MAX_DEPTH = 16  # of views and subqueries within one another
 SIMPLE = "a query is SELECT … FROM one table WHERE …; anything else needs a privacy unit"
-JOINED = "a query is SELECT … FROM tables WHERE …, joined by USING ({0}) or ON a.{0} = b.{0}"
+JOINED = (
+    "a query is SELECT … FROM tables WHERE …, joined by USING ({0}) or ON a.{0} = b.{0}; tables of "
+    "nobody's data, listed in source.public, by anything, with JOIN, or LEFT JOIN after the others"
+)
 Group = frozenset[str]
 
 
@@ -50,6 +56,8 @@ class Table:
     columns: Mapping[str, str]
     view: str | None = None  # the statement that makes it
     has: str | None = None  # what it has, for which it is not read
+    public: bool = False  # the steward promises that it has nobody's data
+    trusted: bool = False  # a view, whose rows the steward promises to be of their unit alone
 
 
 @dataclass(frozen=True)
@@ -58,8 +66,8 @@ class Relation:
 
     sql: str
     names: Names[Field]
-    groups: tuple[Group, ...]  # of the tables in FROM: those whose rows agree in the unit
-    units: Mapping[str, str | None]  # by table of the source, the column that is its unit
+    groups: tuple[Group, ...]  # of the tables in FROM that have units: those whose rows agree
+    units: Mapping[str, str | None]  # by table that is not public, the column that is its unit
     several: bool = False  # its rows are made of rows of several tables
 
 
@@ -88,7 +96,50 @@ def records(
         return reader.select(select(f"{text}\n"))
 
     relation = deeply(work)
+    if not relation.units:
+        raise reader.refused("it reads public tables only, and no record is anybody's")
     return relation.sql if query is not None else f"SELECT * FROM {relation.sql}", relation.units
+
+
+def promised(
+    tables: Mapping[str, Table], key: str, names: Iterable[str], unit: str | None
+) -> dict[str, Table]:
+    """Return the tables of a source, with what the steward promises of some: public or trusted.
+
+    Raises:
+        UndefinedTableError: there is none of a name.
+        NotSupportedError: such a promise cannot be of this table.
+    """
+    known = {name.lower(): table for name, table in tables.items()}
+    column = (unit or "").lower()
+    marked = set()
+    for name in names:
+        if (table := known.get(name.lower())) is None:
+            raise UndefinedTableError(f'the source has no table "{name}"{nearest(name, tables)}')
+        owned = column in map(str.lower, table.columns)
+        if key == "public" and owned:
+            raise NotSupportedError(
+                f"{name} has the column {unit}, the privacy unit: its rows are of people",
+                hint="a public table has nobody's data; leave out what is of people, or join it by "
+                f"{unit}",
+            )
+        if key == "trusted" and (table.view is None or table.public):
+            raise NotSupportedError(
+                f"{name} is {'in public, too' if table.public else 'a table, not a view'}",
+                hint="leave it out: tables are read as they are",
+            )
+        if key == "trusted" and not owned:
+            raise NotSupportedError(
+                f"the view {name} has no column {unit}, the privacy unit",
+                hint="a view is trusted for saying whose each of its rows is",
+            )
+        marked.add(table.sql)
+    found = dict(tables)
+    for name, table in tables.items():
+        if table.sql in marked:
+            public = key == "public"
+            found[name] = replace(table, public=public, trusted=not public)
+    return found
 
 
 def shortest(tables: Mapping[str, Table], sql: str) -> str:
@@ -148,7 +199,10 @@ class _Reader:
         for sql, column in rows.units.items():
             if column is None:
                 name = shortest(self.tables, sql)
-                raise self.refused(f"the table {name} has no column {self.unit}, the privacy unit")
+                raise self.refused(
+                    f"the table {name} has no column {self.unit}, the privacy unit, and is not in "
+                    "source.public"
+                )
         if len(rows.groups) > 1:
             apart = " and ".join(min(group) for group in rows.groups[:2])
             raise self.refused(f"{apart} are not joined by equality of {self.unit} in both")
@@ -177,7 +231,7 @@ class _Reader:
                 seen.add(name)
                 if name == self.unit and rows.several and not field.unit:
                     raise self.refused(f"{name} is not the column {name} of the tables joined")
-                yield name, replace(field, unit=name == self.unit)
+                yield name, replace(field, unit=name == self.unit and bool(rows.units))
 
     def _star(self, record: Record, item: exp.Expr) -> list[tuple[str, Field]]:
         """Return the columns of *, EXCLUDE and REPLACE regarded."""
@@ -243,20 +297,23 @@ class _Reader:
         if table.has is not None:
             raise self.refused(f"the table {name} has {table.has}")
         shown = shown or name.lower().rpartition(".")[2]
-        if table.view is not None:
-            return self._view(table, shown)
+        if table.view is not None and not (table.public or table.trusted):
+            return self._view(table, name, shown)
         self.count += 1
         alias = f"t{self.count}"
         fields = []
         for column, kind in table.columns.items():
             lower = column.lower()
             text = f"{alias}.{self.name(column)}"
-            fields.append((lower, Field(text, kind, shown, lower, lower == self.unit)))
-        units = {table.sql: self.unit if self.unit in dict(fields) else None}
-        groups = (frozenset({shown}),)
+            own = lower == self.unit and not table.public
+            fields.append((lower, Field(text, kind, shown, lower, own)))
+        units = (
+            {} if table.public else {table.sql: self.unit if self.unit in dict(fields) else None}
+        )
+        groups = () if table.public else (frozenset({shown}),)
         return Relation(f"{table.sql} AS {alias}", Names({shown: fields}), groups, units)
 
-    def _view(self, table: Table, shown: str) -> Relation:
+    def _view(self, table: Table, name: str, shown: str) -> Relation:
         """Return a view, read as its query."""
         assert table.view is not None
         try:
@@ -265,8 +322,9 @@ class _Reader:
             return self._nested(select(table.view, "duckdb"), shown, plain=True)
         except Error as error:
             raise NotSupportedError(
-                f"the view {table.sql} is not read: {error.message}",
-                hint=f"write what it does as source.query, where it can be: {error.hint or ''}",
+                f"the view {name} is not read: {error.message}",
+                hint="write what it does as source.query, where it can be, or vouch for it in "
+                f"source.trusted: {error.hint or ''}",
             ) from None
 
     def _nested(self, tree: exp.Select, shown: str, plain: bool) -> Relation:
@@ -287,7 +345,7 @@ class _Reader:
             inner,
             sql=f"({inner.sql}) AS {alias}",
             names=Names({shown: fields}),
-            groups=(frozenset({shown}),),
+            groups=(frozenset({shown}),) if inner.units else (),
         )
 
     def _join(self, left: Relation, join: exp.Expr) -> Relation:
@@ -321,8 +379,13 @@ class _Reader:
         if on is not None:
             conditions.append(self._condition(names, on))
             groups = _linked(groups, names, on)
-        if side and (len(left.groups), len(right.groups), len(groups)) != (1, 1, 1):
-            raise self.refused(f"an outer JOIN is not by equality of {self.unit or 'a unit'}")
+        ends = (len(left.groups), len(right.groups), len(groups))
+        if side and ends not in ((1, 1, 1), (0, 0, 0), KEPT.get(side)):
+            raise self.refused(
+                f"a {side} JOIN keeps rows of a public table of which nobody has a partner"
+                if 0 in ends and max(ends) == 1
+                else f"an outer JOIN is not by equality of {self.unit or 'a unit'}"
+            )
         other = f"({right.sql})" if len(right.names.tables) > 1 else right.sql
         text = f"{left.sql} {side} JOIN {other} ON {' AND '.join(conditions) or 'true'}"
         return Relation(text, names, groups, {**left.units, **right.units}, several=True)

@@ -9,13 +9,11 @@ only in the order of axes and values that it was written in.
 from __future__ import annotations
 
 import getpass
-import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from secrets import token_hex
 from typing import TYPE_CHECKING
 
 import proxy.policy as policies
@@ -42,6 +40,8 @@ from proxy.steward.snapshots import (
     Progress,
     RebuildReport,
     built,
+    clear,
+    drafting,
     new_snapshot,
     open_cube,
     recover_cube,
@@ -103,7 +103,7 @@ def init(
                     f"{folder} is already the state of {found.dataset}; nothing was changed",
                     hint="`privacy-proxy query` can be used at once",
                 )
-            _clear(folder)
+            clear(folder)
             found = arranged(found, ledger)
             meant = protection(found, users=users_of(found))
             same_policy(found, meant, ledger)
@@ -113,10 +113,11 @@ def init(
     if others and not accept_second_budget:
         raise _second_budget(found, others)
     make_folder(folder)
-    _clear(folder)
+    clear(folder)
     meant = protection(found, users=users_of(found))
-    id, draft = uuid.uuid4().hex, folder / f".cube-{token_hex(4)}.duckdb"
-    try:
+    id = uuid.uuid4().hex
+    with drafting(folder, alone=True) as draft:
+        place.require_none()
         made = built(found, meant, folder, draft, id, progress)
         place.create(
             {
@@ -132,8 +133,6 @@ def init(
         )
         draft.replace(cube_path(folder))
         sync_folder(folder)
-    finally:
-        draft.unlink(missing_ok=True)
     return made.report
 
 
@@ -165,15 +164,6 @@ def _second_budget(policy: Policy, others: Mapping[str, str]) -> StateError:
         "people lose both budgets all the same: privacy-proxy init --accept-second-budget "
         f"{near(policy)}",
     )
-
-
-def _clear(folder: Path) -> None:
-    """Remove the leftovers of a killed build: they hold private data."""
-    for leftover in folder.glob(".*cube-*"):
-        if leftover.is_dir():
-            shutil.rmtree(leftover, ignore_errors=True)
-        else:
-            leftover.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -13,14 +13,18 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
+import duckdb
+
 import proxy.policy as policies
-from proxy.cube.sources.duckdb import columns, connected, guarded
+from proxy.cube.sources.duckdb import columns, connected
 from proxy.errors import PolicyError, SourceError, UndefinedColumnError
 from proxy.inference.plan import least_rate
+from proxy.policy import Policy
 from proxy.policy.axes import next_start, period_start
 from proxy.policy.kinds import decimal, nearest
 from proxy.steward.profile import FEW, MOST, SHARES, Profile, Profiler, Rows
@@ -36,6 +40,9 @@ REACH = 10**8  # quanta of a clip: the noise then fits 64 bits
 LEADING = [Fraction(n, 10) for n in (10, 15, 20, 25, 30, 40, 50, 60, 80, 100)]
 IDENTIFIER = re.compile(r"(^|[_\W])(id|uuid|guid|ssn|e?mail|phone)$", re.I)
 LIKE_DATA = re.compile(r"[-+.:/ \d]*\d[-+.:/ \d]*")
+DSN = re.compile(
+    r"postgres(ql)?://|(host|hostaddr|port|dbname|user|password|passfile|service|sslmode)\s*="
+)
 WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"}
 HEAD = """\
 # A draft of a policy by `privacy-proxy draft`, WHICH HAS LOOKED AT THE DATA.  All that stays in
@@ -99,27 +106,32 @@ def draft(
 ) -> Draft:
     """Return a draft of a policy that will lie in ``folder``.
 
+    The source is a file, or how to connect to a PostgreSQL, of which one table is copied to a
+    temporary folder meanwhile.
+
     Raises:
         SourceError: the source, or its table, is missing, unreadable or malformed.
         UndefinedColumnError: it has no such column.
     """
     path = Path(source)
-    if not path.exists() and any(sign in str(source) for sign in "*?["):
+    remote = DSN.match(str(source)) is not None and not path.exists()
+    if not remote and not path.exists() and any(sign in str(source) for sign in "*?["):
         raise SourceError(
             "a draft looks at one file",
             hint="draft one of these, and write the pattern as source.path afterwards",
         )
     stem = re.sub(r"\.(csv|gz|parquet|duckdb|d?db)$", "", re.sub(r"\.gz$", "", path.name))
+    where = [f"table: {scalar(table)}"] if table else []
+    if remote:
+        where.insert(0, f"engine: postgres, dsn: {scalar(str(source))}")
     dataset = _name(table.rpartition(".")[2] if table else stem, set())
     try:
         with tempfile.TemporaryDirectory() as own:
             stub = Path(own) / "stub.yaml"
-            stub.write_text(_yaml(dataset, path.absolute(), table, "", Rows(10, 1), []), "utf-8")
-            with (
-                connected(policies.load(stub), Path(own)) as connection,
-                guarded(path, folder=Path(own)),
-            ):
-                _refuse(list(columns(connection)), unit, path)
+            here = where if remote else [_file(path.absolute()), *where]
+            stub.write_text(_yaml(dataset, here, "", Rows(10, 1), []), "utf-8")
+            with _reading(policies.load(stub), Path(own)) as connection:
+                _refuse(list(columns(connection)), unit, table if remote else path)
                 seen = Profiler(connection, unit)
                 counted, reserved = seen.rows(), seen.reserved()
                 profiles = [seen.profile(i) for i in range(len(seen.names))]
@@ -129,11 +141,30 @@ def draft(
     rows = replace(counted, per_unit=math.ceil(_outwards(Fraction(counted.per_unit))))
     made = _columns(profiles, rows, reserved)
     _fit(made)
-    place = os.path.relpath(path.absolute(), Path(folder).absolute())
-    return Draft(_yaml(dataset, place, table, unit or "", rows, made), tuple(made))
+    if not remote:
+        where.insert(0, _file(os.path.relpath(path.absolute(), Path(folder).absolute())))
+    return Draft(_yaml(dataset, where, unit or "", rows, made), tuple(made))
 
 
-def _refuse(names: Sequence[str], unit: str | None, path: Path) -> None:
+@contextmanager
+def _reading(policy: Policy, folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a connection that has the records of a policy in RECORDS."""
+    if policy.source.engine == "duckdb":
+        with connected(policy, folder) as connection:
+            yield connection
+        return
+    from proxy.cube.sources.postgres import reading  # which takes long to import
+
+    with reading(policy, folder) as source:
+        source.copy()
+        yield source.local
+
+
+def _file(path: str | Path) -> str:
+    return f"engine: duckdb, path: {scalar(str(path))}"
+
+
+def _refuse(names: Sequence[str], unit: str | None, path: str | Path | None) -> None:
     """Refuse a unit that is no column, and a first line of data, which would become public."""
     if unit is not None and unit.lower() not in (name.lower() for name in names):
         raise UndefinedColumnError(f'the source has no column "{unit}"{nearest(unit, names)}')
@@ -358,21 +389,19 @@ def scalar(text: str) -> str:
 
 def _yaml(
     dataset: str,
-    path: str | Path,
-    table: str | None,
+    source: Sequence[str],
     unit: str,
     rows: Rows,
     columns: Sequence[Column],
 ) -> str:
     """Return the policy as YAML with comments."""
-    source = [f"path: {scalar(str(path))}"] + ([f"table: {scalar(table)}"] if table else [])
     who = "units" if unit else "records"
     records = max(rows.magnitude, 10**4 * 10 ** len(str(rows.per_unit)))
     half, cost = _half_width(Fraction(1), Fraction(1), rows, COUNT_COST)
     lines = [
         HEAD.format(few=FEW, who=who),
         f"dataset: {scalar(dataset)}",
-        f"source: {{engine: duckdb, {', '.join(source)}}}",
+        f"source: {{{', '.join(source)}}}",
         f"max_records: {records:_}  # public: no more records than this can be in the data",
         "",
         "outside: drop  # a record with a value outside the domain, or with a NULL, is left out",

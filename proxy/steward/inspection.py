@@ -26,7 +26,7 @@ from proxy.state import ledger_place, state_folder
 from proxy.steward.changes import arranged, opened, same_policy
 from proxy.steward.loading import loaded
 from proxy.steward.prices import Price, prices
-from proxy.steward.snapshots import fingerprinted, verify_cube
+from proxy.steward.snapshots import surveyed, verify_cube
 from proxy.steward.twins import same_place
 from proxy.steward.twins import twins as twins_of
 
@@ -65,24 +65,31 @@ def check(policy: str | Path, state: str | Path | None = None) -> CheckReport:
     found = loaded(policy)
     folder = state_folder(found, state)
     enter(folder)
-    begun = CheckReport(
-        found.dataset,
-        found.domain.cells,
-        survey(found),
-        "not made yet",
-        twins=_all_twins(found, folder),
-        prices=prices(found),
-    )
     if not ledger_place(found, folder).exists():
-        return begun
+        return _begun(found, folder, survey(found))
     with opened(found, folder) as ledger:
+        found = arranged(found, ledger)
+        report, source = surveyed(found, folder)
         known, meant = ledger.protection(), protection(found, users=users_of(found))
         changes = policies.weaker(upgraded(known.protection), meant.protection)
         now = "in force" if known.digest == meant.digest else "changed since it was applied"
-        built, source = ledger.snapshot().fingerprint, fingerprinted(found, folder)
+        built = ledger.snapshot().fingerprint
         moved = built != source if built.split(":")[0] == source.split(":")[0] else None
         spent = {name: value / UNIT for name, value in ledger.spent().items()}
+        begun = _begun(found, folder, report)
         return replace(begun, state=now, changes=tuple(changes), moved=moved, spent=spent)
+
+
+def _begun(policy: Policy, folder: Path, report: Report) -> CheckReport:
+    """Return what is known of a policy without its ledger."""
+    return CheckReport(
+        policy.dataset,
+        policy.domain.cells,
+        report,
+        "not made yet",
+        twins=_all_twins(policy, folder),
+        prices=prices(policy),
+    )
 
 
 def _all_twins(policy: Policy, folder: Path) -> tuple[str, ...]:

@@ -13,10 +13,13 @@ place within the transaction that begins its snapshot, and the old one goes afte
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import math
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -39,7 +42,7 @@ from proxy.state import cube_path, key_path, near
 if TYPE_CHECKING:
     from proxy.cube import Cube, Report
 
-Progress = Callable[[float], None]
+Progress = Callable[[float | None], None]
 PART = ":"  # between what the policy, and what the source says of how records become cells
 
 
@@ -58,6 +61,13 @@ def fingerprinted(policy: Policy, folder: Path) -> str:
     """Return the source's fingerprint under the state's own key, after the name of that key."""
     name, key = _key(folder)
     return f"{name}:{proxy.cube.fingerprint(policy, key)}"
+
+
+def surveyed(policy: Policy, folder: Path) -> tuple[Report, str]:
+    """Return the effect of a policy on its source, and the fingerprint that it has just now."""
+    name, key = _key(folder)
+    report, own = proxy.cube.surveyed(policy, key)
+    return report, f"{name}:{own}"
 
 
 def _key(folder: Path) -> tuple[str, bytes]:
@@ -104,6 +114,57 @@ def built(
 
     report = proxy.cube.build(policy, draft, ledger_id, progress, key, origin)
     return Built(report, *found)
+
+
+@contextmanager
+def drafting(folder: Path, alone: bool = False) -> Iterator[Path]:
+    """Yield a place for a cube that is built, which nobody clears away meanwhile.
+
+    Raises:
+        StateError: another build of the state is under way, where there may be one ``alone``.
+    """
+    draft = folder / f".cube-{token_hex(4)}.duckdb"
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(
+                _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH)
+            )
+        except BlockingIOError:
+            raise StateError(
+                f"another process is making {folder}; nothing was changed", hint="wait for it"
+            ) from None
+        stack.callback(draft.unlink, missing_ok=True)
+        yield draft
+
+
+def clear(folder: Path) -> None:
+    """Remove the leftovers of killed builds, unless one is under way: they hold private data."""
+    with suppress(BlockingIOError), _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        for leftover in folder.glob(".*cube-*"):
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(folder: Path, how: int) -> Iterator[None]:
+    """Hold the lock of a folder's builds, where its file system has locks.
+
+    Raises:
+        BlockingIOError: somebody else holds it, and ``how`` says not to wait.
+    """
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(opened, how)
+        except BlockingIOError:
+            raise
+        except OSError:
+            pass
+        yield
+    finally:
+        os.close(opened)
 
 
 def open_cube(policy: Policy, folder: Path, ledger_id: str, snapshot: Snapshot) -> Cube:
@@ -160,8 +221,7 @@ def new_snapshot(
     With ``applied``, the detail of its audit line, the policy is put in force as well.
     """
     old, known = ledger.snapshot(), ledger.protection()
-    draft = folder / f".cube-{token_hex(4)}.duckdb"
-    try:
+    with drafting(folder) as draft:
         made = built(policy, meant, folder, draft, ledger.id, progress)
         with ledger.transaction() as tx:
             unchanged(tx, known.digest)
@@ -176,8 +236,6 @@ def new_snapshot(
             tx.audit("rebuild", user, detail=detail)
             draft.replace(cube_path(folder, new))
             sync_folder(folder)
-    finally:
-        draft.unlink(missing_ok=True)
     for path in cubes(folder):
         if path != cube_path(folder, new):
             path.unlink(missing_ok=True)
@@ -203,8 +261,7 @@ def recover_cube(
     same = (old.layout, old.coding.partition(PART)[0]) == (policy.domain.layout, codes)
     if not same or fingerprinted(policy, folder) != old.fingerprint:
         return new_snapshot(policy, meant, folder, ledger, user, progress)
-    draft = folder / f".cube-{token_hex(4)}.duckdb"
-    try:
+    with drafting(folder) as draft:
         made = built(policy, meant, folder, draft, ledger.id, progress)
         with ledger.transaction() as tx:
             unchanged(tx, meant.digest)
@@ -214,8 +271,6 @@ def recover_cube(
             tx.audit("cube", user, detail={"snapshot": old.id})
             draft.replace(cube_path(folder, old.id))
             sync_folder(folder)
-    finally:
-        draft.unlink(missing_ok=True)
     spent = {name: base / UNIT for name, base in old.bases.items()}
     return RebuildReport(old.id, made.report, spent, True, True)
 

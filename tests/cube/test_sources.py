@@ -9,11 +9,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from proxy.cube import fingerprint
+from proxy.cube import build, fingerprint
 from proxy.cube.sources.duckdb import FileSource
 from proxy.domain import Attribute
 from proxy.errors import Error, PolicyError, SourceError
-from proxy.policy import Policy, Unit
+from proxy.policy import Policy, Unit, load
 from tests.cube.making import (
     ROW,
     a_policy,
@@ -354,3 +354,58 @@ def test_a_file_that_comes_while_others_are_read_is_seen(
     monkeypatch.setattr(FileSource, "group", slow)
     with pytest.raises(SourceError, match="changed while it was read"):
         built(a_policy(tmp_path, [texts("x", "y")], path="*.csv"))
+
+
+@pytest.mark.parametrize(
+    "kind, log",
+    [
+        ("Delta", "_delta_log/00000000000000000000.json"),
+        ("Iceberg", "metadata/00001-5a3d.metadata.json"),
+        ("Hudi", ".hoodie/hoodie.properties"),
+    ],
+)
+def test_tables_with_a_log_are_not_read_as_files(kind: str, log: str, tmp_path: Path) -> None:
+    """By whatever path, since files count that the log has removed; what lies beside is read."""
+    table = tmp_path / "lake/orders"
+    part = table / "data/day=1/part-0.parquet"
+    for file in (part, table / log, tmp_path / "lake/other.parquet", table / "notes.csv"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    write(part, "SELECT unnest(['x', 'x']) AS a")
+    write(tmp_path / "lake/other.parquet", "SELECT 'x' AS a")
+    (table / "notes.csv").write_text("a\nx\n")
+    (tmp_path / "link").symlink_to(part.parent)
+    (tmp_path / "copy.parquet").symlink_to(part)
+    (tmp_path / "orders.parquet").symlink_to(table)
+    for path in (
+        "lake/orders/**/*.parquet", "lake/orders/data/day=1/part-0.parquet", "lake/*/*/*/*.parquet",
+        "lake/**/*.parquet", "link/*.parquet", "link/part-0.parquet", "copy.parquet",
+        "orders.parquet", "lake/../lake/orders/data/*/*.parquet",
+    ):  # fmt: skip
+        with pytest.raises(SourceError, match=f"is a table of {kind}, whose log") as caught:
+            built(a_policy(tmp_path, [texts("x")], path=path))
+        assert "outside of its folder" in str(caught.value.hint)
+    for path in ("lake/*.parquet", "lake/orders/notes.csv"):
+        assert cells(a_policy(tmp_path, [texts("x")], path=path)) == {(0,): (1,)}
+    policy = tmp_path / "orders.yaml"
+    policy.write_text(
+        "dataset: orders\nsource: {engine: duckdb, path: lake/orders}\nmax_records: 9\n"
+        "outside: drop\nnulls: drop\nattributes: {a: {values: [x]}}\n"
+        "privacy: {budget: 1, unit: row}\n"
+    )
+    with pytest.raises(PolicyError, match=f"is a table of {kind}, whose log") as wrong:
+        load(policy)
+    assert (wrong.value.key, wrong.value.line) == ("source.path", 2)
+
+
+def test_a_log_that_comes_while_files_are_read_is_seen(tmp_path: Path) -> None:
+    """A build that has begun ends in the refusal."""
+    write(tmp_path / "part.parquet", "SELECT 'x' AS a")
+    policy = a_policy(tmp_path, [texts("x")], path="*.parquet")
+
+    def progress(_: float) -> None:
+        (tmp_path / "_delta_log").mkdir(exist_ok=True)
+
+    with pytest.raises(SourceError, match="is a table of Delta"):
+        build(policy, tmp_path / "cube", "ledger", progress)
+    assert not (tmp_path / "cube").exists()

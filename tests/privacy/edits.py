@@ -119,6 +119,11 @@ def _dsn(document, rng):
     toggled(document["source"], "dsn", ("host=a", "host=b"), rng)
 
 
+@edits("source.public", "source.trusted")
+def _promises(document, rng):
+    toggled(document["source"], rng.choice(("public", "trusted")), (["people"], ["source"]), rng)
+
+
 @edits("max_records")
 def _records_bound(document, rng):
     document["max_records"] = rng.choice((80, 100, 200))

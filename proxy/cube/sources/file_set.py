@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 from proxy.errors import SourceError
+from proxy.policy.lakes import HINT, in_lake, lake
 
 PATTERN = "*?["
 TICK, COARSE = 0.05, 2.0  # seconds between times that a file system tells apart, at most
@@ -34,9 +35,12 @@ class FileSet:
         """Return what is at a path now.
 
         Raises:
-            SourceError: there is nothing.
+            SourceError: there is nothing, or they are of a table whose log says which count.
         """
         found = files_at(path)
+        parts = [each for each in found if each.suffix.lower() == ".parquet" or each.is_dir()]
+        if (table := lake(parts)) is not None:
+            raise SourceError(in_lake(*table), hint=HINT)
         if not found and several(path):
             raise SourceError(f"no file is like {path}", hint="see source.path in the policy")
         return cls(path, found or (path,))

@@ -22,7 +22,7 @@ import psycopg
 from psycopg import errors
 
 from proxy.cube.sources.dialect import text
-from proxy.cube.sources.duckdb import database, fault, guarded, translated
+from proxy.cube.sources.duckdb import RECORDS, database, declared, fault, guarded, translated
 from proxy.cube.sources.postgres_sql import OLDEST, PostgresDialect
 from proxy.cube.sources.source import GROUPS, Source
 from proxy.errors import Error, PolicyError, SourceError
@@ -73,7 +73,7 @@ COLUMNS = """
     SELECT n.nspname, c.relname, a.attname, a.atttypid
     FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
     JOIN pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p', 'f')
+    WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p', 'f', 'v')
       AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%'
     ORDER BY 1, 2, a.attnum
 """
@@ -87,6 +87,7 @@ TYPES = """
     FROM base JOIN pg_type AS t ON t.oid = base.id JOIN pg_namespace AS n ON n.oid = t.typnamespace
     WHERE t.typtype <> 'd'
 """
+LONGEST = 1000  # characters of a value of which a draft is made
 Tables = dict[tuple[str, str], Table]
 
 
@@ -197,16 +198,17 @@ class PostgresSource(Source):
         encoding = remote.info.parameter_status("server_encoding") or ""
         self.dialect = PostgresDialect(remote.info.server_version // 10_000, encoding)
         self._file = file  # where groups come to
+        self._grouping = False
         self._types = {
             oid: KINDS.get(name, "OTHER") if own else _kind_of(name, sort)
             for oid, name, sort, own in remote.execute(TYPES).fetchall()
         }
         source, unit = policy.source, policy.privacy.unit.column
+        tables = declared(policy, self._tables(views=unit is not None))
         with translated(policy, "source" if source.query is None else "source.query"):
             rows, _ = records(
-                self._tables(views=unit is not None), unit,
-                query=source.query, table=source.table or "", native=self.dialect,
-            )  # fmt: skip
+                tables, unit, query=source.query, table=source.table or "", native=self.dialect
+            )
         self.records = f"({rows})"
         self.columns: Mapping[str, str] = self._kinds(rows)
 
@@ -238,6 +240,32 @@ class PostgresSource(Source):
 
     def group(self, sql: str, columns: Sequence[str]) -> None:
         """Stream the groups to a file, and make GROUPS of it."""
+        self._grouping = True
+        try:
+            self._stream(sql)
+        finally:
+            self._grouping = False
+        kinds = {c: "HUGEINT" if c[0] == "s" else "BIGINT" for c in columns}
+        table = GROUPS.rpartition(".")[2]
+        self.local.execute(f"CREATE TEMP TABLE {table} AS FROM {self._streamed(kinds)}")
+        self._file.unlink()
+
+    def copy(self) -> None:
+        """Make RECORDS in ``local`` of the beginnings of all values as text, for who may see them.
+
+        What a type of others writes is not asked: such a column is a list.
+        """
+        values, items = [], []
+        for i, (name, kind) in enumerate(self.columns.items()):
+            own, _ = self.dialect.plain(identifier(name), kind)
+            values.append("''" if kind == "OTHER" else f"left(CAST({own} AS text), {LONGEST})")
+            items.append(f"{f'[c{i}]' if kind == 'OTHER' else f'c{i}'} AS {identifier(name)}")
+        self._stream(f"SELECT {', '.join(values)} FROM {self.records} AS a_record")
+        rows = self._streamed({f"c{i}": "VARCHAR" for i in range(len(values))})
+        self.local.execute(f"CREATE TEMP VIEW {RECORDS} AS SELECT {', '.join(items)} FROM {rows}")
+
+    def _stream(self, sql: str) -> None:
+        """Stream the rows of a query to the file."""
         out = f"COPY ({sql}) TO STDOUT (FORMAT csv)".encode()
         try:
             with (
@@ -249,17 +277,18 @@ class PostgresSource(Source):
                     file.write(block)
         except OSError as error:
             raise full(self._file.parent.parent, str(error)) or error from None
-        kinds = ", ".join(f"'{c}': '{'HUGEINT' if c[0] == 's' else 'BIGINT'}'" for c in columns)
-        self.local.execute(
-            f"CREATE TEMP TABLE {GROUPS.rpartition('.')[2]} AS FROM read_csv("
-            f"{text(str(self._file))}, auto_detect = false, header = false, delim = ',',"
-            f" columns = {{{kinds}}})"
-        )
-        self._file.unlink()
 
-    def progress(self) -> float:
-        """Return how much is done of what runs; PostgreSQL does not say."""
-        return 0.0
+    def _streamed(self, kinds: Mapping[str, str]) -> str:
+        """Return the table function that reads the file."""
+        columns = ", ".join(f"'{column}': '{kind}'" for column, kind in kinds.items())
+        return (
+            f"read_csv({text(str(self._file))}, auto_detect = false, header = false, delim = ',',"
+            f" quote = '\"', escape = '\"', allow_quoted_nulls = false, columns = {{{columns}}})"
+        )
+
+    def progress(self) -> float | None:
+        """Return how much is done of what runs; while PostgreSQL groups, it does not say."""
+        return None if self._grouping else 0.0
 
     def interrupt(self) -> None:
         """Stop what runs."""

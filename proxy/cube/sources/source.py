@@ -65,8 +65,8 @@ class Source(ABC):
         """
 
     @abstractmethod
-    def progress(self) -> float:
-        """Return how much is done of what runs: 0 to 1."""
+    def progress(self) -> float | None:
+        """Return how much is done of what runs: 0 to 1; None where nobody knows."""
 
     @abstractmethod
     def interrupt(self) -> None:

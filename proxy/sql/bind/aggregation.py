@@ -263,6 +263,8 @@ class AggregateExpressions(PostAggregate):
         if not isinstance(node, exp.Count | exp.CountIf | exp.Sum | exp.Avg):
             return None
         inner = only_argument(node)
+        if isinstance(node, exp.Count) and self._counts_units(inner):
+            return point.count(conditions)
         if isinstance(inner, exp.Distinct):
             return None
         if isinstance(node, exp.Count):
@@ -274,6 +276,14 @@ class AggregateExpressions(PostAggregate):
         if isinstance(node, exp.Sum):
             return point.sum_of(self._argument(inner), conditions)
         return point.average_of(self._argument(inner), conditions)
+
+    def _counts_units(self, inner: exp.Expr | None) -> bool:
+        """Return whether COUNT of this counts units, of which each has at most one row."""
+        if isinstance(inner, exp.Distinct) and len(inner.expressions) == 1:
+            (inner,) = inner.expressions
+        rows = self.resolver.rows
+        one = self.branches == 1 and rows.unit is not None and rows.unit[1].max_rows == 1
+        return one and self.resolver.is_unit(inner)
 
     def filtered(self, node: exp.Expr) -> tuple[exp.Expr, list[exp.Expr]]:
         """Return an aggregate without its FILTER, and the conditions of that."""

@@ -93,7 +93,8 @@ class FromClause:
         )
         node = self.node.copy()
         node.set("where", None)  # it is in the conditions
-        merged = ProtectedRows(names, (exp.or_(*(where.copy() for where in wheres)),))
+        where = exp.or_(*(each.copy() for each in wheres))
+        merged = ProtectedRows(names, (where,), unit=rows.unit)
         return replace(self, node=node, protected=merged)
 
 
@@ -177,7 +178,8 @@ def _released(binding: Binding, node: exp.Expr, item: Relation, scope: Scope) ->
 
 
 def _named(rows: ProtectedRows, name: str) -> ProtectedRows:
-    return replace(rows, names=Names({name: rows.names.tables[""]}))
+    unit = rows.unit and (name, rows.unit[1])
+    return replace(rows, names=Names({name: rows.names.tables[""]}), unit=unit)
 
 
 def _join(

@@ -80,7 +80,8 @@ def join_public(
         whole = Names(mine, names.merged).find(exp.Column(this=identifier.copy()))
         names.merged[name_of(identifier)] = whole or dict(columns)[name_of(identifier)]
     conditions = [repeat_branches(condition, most) for condition in protected.where]
-    rows = ProtectedRows(names, (*conditions, each(kept)), protected.branches * most)
+    branches = protected.branches * most
+    rows = ProtectedRows(names, (*conditions, each(kept)), branches, protected.unit)
     more = ColumnResolver(resolver.binding, rows, resolver.scope)
     return replace(rows, where=(*rows.where, *(more.resolve(part) for part in rest)))
 

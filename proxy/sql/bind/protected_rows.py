@@ -28,6 +28,7 @@ class ColumnResolver:
     def __init__(self, binding: Binding, protected: ProtectedRows, scope: Scope) -> None:
         self.binding = binding
         self.names = protected.names
+        self.rows = protected
         self.scope = scope
 
     def resolve(
@@ -83,11 +84,44 @@ class ColumnResolver:
             raise NotSupportedError("* is not supported here", position=position(node))
         meaning = self.names.find(node)
         if meaning is None:
-            raise self.names.unknown(node)
+            raise self._unit(node) if self.is_unit(node) else self.names.unknown(node)
         column = bare_copy(meaning) if isinstance(meaning, Axis) else meaning.copy()
         if "start" in node.this.meta:
             column.meta["start"] = node.this.meta["start"]
         return column if not column.args or not _compound(column) else exp.Paren(this=column)
+
+    def is_unit(self, node: exp.Expr | None) -> bool:
+        """Return whether an expression is the column that says whose a row is, and that alone."""
+        while isinstance(node, exp.Paren):
+            node = node.this
+        if self.rows.unit is None or not isinstance(node, exp.Column):
+            return False
+        alias, unit = self.rows.unit
+        if unit.column is None or name_of(node.this).lower() != unit.column.lower():
+            return False
+        table = node.args.get("table")
+        return (table is None or name_of(table) == alias) and self.names.find(node) is None
+
+    def _unit(self, node: exp.Expr) -> NotSupportedError:
+        """Return the error for the column that says whose a row is."""
+        assert self.rows.unit is not None
+        name, most = self.rows.unit[1].column, self.rows.unit[1].max_rows
+        hint = (
+            f"COUNT(*) counts rows, and each {name} has up to {most} of them here, so that how "
+            "many different ones there are cannot be told; a dataset with max_rows: 1, which a "
+            "data steward can declare, counts them"
+        )
+        if most == 1:
+            hint = (
+                f"each {name} has one row here: COUNT(*) and COUNT(DISTINCT {name}) count them, "
+                "unless a join or UNION ALL has repeated rows"
+            )
+        return NotSupportedError(
+            f'"{name}" says whose a row is, and that is protected: no statement shows it, or '
+            "chooses or groups rows by it",
+            hint=hint,
+            position=position(node),
+        )
 
     def _public(self, node: exp.Expr) -> exp.Expr:
         """Return a subquery of public tables, or of what is released first, as a value, a list or a

@@ -196,7 +196,7 @@ class Binder(Binding):
             return tables.system(self, name, node)
         if schema is None or name_of(schema) == "public":
             if name == self.policy.dataset:
-                return tables.dataset(self.policy.domain)
+                return tables.dataset(self.policy.domain, self.policy.privacy.unit)
             if name in self.policy.public:
                 return tables.public(self, name)
         shown = f"{name_of(schema)}.{name}" if schema is not None else name

@@ -10,6 +10,7 @@ from hashlib import blake2b
 from sqlglot import exp
 
 from proxy.errors import ProgrammingError
+from proxy.policy import Unit
 from proxy.sql.bind.names import Names
 from proxy.sql.expression.faces import beside, drawn, shown, twofold
 from proxy.sql.expression.faces import key as row_key
@@ -28,6 +29,7 @@ class ProtectedRows:
     names: Names[exp.Expr]
     where: tuple[exp.Expr, ...] = ()
     branches: int = 1
+    unit: tuple[str, Unit] | None = None  # whose the rows are, and the table that would tell
 
 
 @dataclass(frozen=True)

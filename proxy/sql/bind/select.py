@@ -80,7 +80,9 @@ def _rows(binding: Binding, clause: FromClause) -> ProtectedRows:
         inner = item.this if isinstance(item, exp.Alias) else item
         columns.append((output_name(item, binding.text), clause.resolver(binding).resolve(inner)))
     where = clause.conditions(binding)
-    return replace(clause.protected, names=Names({"": columns}), where=where)
+    whole = any(item.is_star for item in clause.node.expressions)
+    unit = clause.protected.unit if whole else None
+    return replace(clause.protected, names=Names({"": columns}), where=where, unit=unit)
 
 
 def _no_rows(binding: Binding, clause: FromClause) -> BoundQuery:

@@ -15,6 +15,7 @@ from proxy.errors import (
     StatementTooComplexError,
     UndefinedTableError,
 )
+from proxy.policy import Unit
 from proxy.sql import privacy_schema, types
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
@@ -26,7 +27,7 @@ from proxy.sql.parse.identifiers import nearest
 from proxy.sql.parse.tree import position
 
 
-def dataset(domain: Domain) -> ProtectedRows:
+def dataset(domain: Domain, unit: Unit) -> ProtectedRows:
     """Return all rows of the dataset: an axis or a measure for each column, and the levels."""
     columns: list[tuple[str, exp.Expr]] = []
     for index, attribute in enumerate(domain.attributes):
@@ -34,7 +35,7 @@ def dataset(domain: Domain) -> ProtectedRows:
         for level, labels in (attribute.levels or {}).items():
             columns.append((level, _level(index, attribute, labels)))
     columns += [(m.name, MeasureColumn(this=i)) for i, m in enumerate(domain.measures)]
-    return ProtectedRows(Names({"": columns}))
+    return ProtectedRows(Names({"": columns}), unit=("", unit))
 
 
 def _level(index: int, attribute: Attribute, labels: Mapping[str, tuple[Value, ...]]) -> exp.Expr:

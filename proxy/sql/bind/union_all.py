@@ -58,7 +58,8 @@ def union_all(
         named.append((name, _per_branch(_alike(binding, meanings))))
     wheres = [[at_branch(each, k) for each in part.where] or [exp.true()] for part, k in leaves]
     conditions = [exp.and_(*each) for each in wheres]
-    return ProtectedRows(Names({"": named}), (_per_branch(conditions),), len(leaves))
+    where = (_per_branch(conditions),)
+    return ProtectedRows(Names({"": named}), where, len(leaves), rows[0].unit)
 
 
 def _alike(binding: Binding, meanings: Sequence[exp.Expr]) -> list[exp.Expr]:

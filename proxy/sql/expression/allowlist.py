@@ -83,6 +83,8 @@ OTHERS: dict[str, tuple[tuple[str, str], ...]] = {
     "Aggregates of protected rows, with an interval": (
         ("COUNT(*)", "records"),
         ("COUNT(x)", "records in which x is not NULL"),
+        ("COUNT(DISTINCT person)", "where `person` is the privacy unit and `max_rows` 1: COUNT(*); "
+            "else no statement may name that column"),
         ("COUNT_IF(c)", "records for which a condition is true"),
         ("REGR_COUNT(y, x)", "records in which neither is NULL; one of them may be a measure"),
         ("SUM(x)", "of attributes, or of a measure times an expression of attributes"),
@@ -143,6 +145,7 @@ OTHERS: dict[str, tuple[tuple[str, str], ...]] = {
         ("SELECT … FROM one table WHERE …", "a source.query: row by row"),
         ("FROM a JOIN b USING (person)", "where `person` is the privacy unit: tables that have "
             "it are joined by its equality, with USING, ON or WHERE; subqueries and views too"),
+        ("JOIN c ON …, LEFT JOIN c ON …", "of a table c in source.public: by any condition"),
     ),
     "How a policy reads a column, by the attribute's type": (
         ("text", "text as it is; of other columns what `::text` gives in PostgreSQL"),
