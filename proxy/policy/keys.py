@@ -54,7 +54,7 @@ UTILITY = Record((
 ), ("half_width", "percent"))
 
 SOURCE = Record((
-    Key("engine", Choice(("duckdb", "postgres", "spark")),
+    Key("engine", Choice(("duckdb", "postgres", "spark", "sqlalchemy")),
         "Where the data lives.", required=True),
     Key("path", PATH, "The file: .csv, .csv.gz, .parquet, or a DuckDB database; a pattern such as "
         "orders/**/*.parquet is all files that it finds, key=value folders as columns."),
@@ -63,6 +63,9 @@ SOURCE = Record((
         "a column is the privacy unit, FROM tables joined by it."),
     Key("dsn", Secret("a connection string"),
         "How to connect to PostgreSQL: host=… dbname=… or service=…, without a password."),
+    Key("url", Secret("a SQLAlchemy URL"),
+        "How to connect by SQLAlchemy, to a MariaDB: mysql+pymysql://user@host/database, without "
+        "a password."),
 ))
 
 ATTRIBUTE = Record((

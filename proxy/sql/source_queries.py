@@ -62,6 +62,11 @@ class Relation:
     units: Mapping[str, str | None]  # by table of the source, the column that is its unit
     several: bool = False  # its rows are made of rows of several tables
 
+    @property
+    def columns(self) -> dict[str, str]:
+        """Its columns, with their types in DuckDB's words."""
+        return {name: field.kind for each in self.names.tables.values() for name, field in each}
+
 
 def records(
     tables: Mapping[str, Table],
@@ -72,6 +77,23 @@ def records(
     native: Native | None = None,
 ) -> tuple[str, Mapping[str, str | None]]:
     """Return the SELECT of the records, and the unit column of each table that it reads.
+
+    Raises:
+        Error: as ``relation``.
+    """
+    found = relation(tables, unit, query=query, table=table, native=native)
+    return found.sql, found.units
+
+
+def relation(
+    tables: Mapping[str, Table],
+    unit: str | None,
+    *,
+    query: str | None = None,
+    table: str = "",
+    native: Native | None = None,
+) -> Relation:
+    """Return the SELECT of the records, with its columns.
 
     It is DuckDB's text, or that of the database which has the tables and their views.
 
@@ -87,8 +109,8 @@ def records(
             return reader.named(table, "")
         return reader.select(select(f"{text}\n"))
 
-    relation = deeply(work)
-    return relation.sql if query is not None else f"SELECT * FROM {relation.sql}", relation.units
+    found = deeply(work)
+    return found if query is not None else replace(found, sql=f"SELECT * FROM {found.sql}")
 
 
 def shortest(tables: Mapping[str, Table], sql: str) -> str:

@@ -13,7 +13,6 @@ it; those of a failed connection are libpq's, which knows none.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -22,11 +21,10 @@ import psycopg
 from psycopg import errors
 
 from proxy.cube.sources.dialect import text
-from proxy.cube.sources.duckdb import database, fault, guarded, translated
+from proxy.cube.sources.duckdb import fault, translated
 from proxy.cube.sources.postgres_sql import OLDEST, PostgresDialect
-from proxy.cube.sources.source import GROUPS, Source
+from proxy.cube.sources.remote import RemoteSource, receiving
 from proxy.errors import Error, PolicyError, SourceError
-from proxy.files import full
 from proxy.policy import Policy
 from proxy.sql.source_expressions import expression, identifier
 from proxy.sql.source_queries import Table, records
@@ -98,17 +96,8 @@ def reading(policy: Policy, folder: Path) -> Iterator[PostgresSource]:
         SourceError: the database cannot be reached, or the table is missing.
         PolicyError: the policy's query is not row by row.
     """
-    file = folder / "groups.csv"
-    with (
-        guarded(file, folder=folder),
-        contextlib.closing(database(folder)) as local,
-        _connected(policy) as remote,
-    ):
-        local.execute(f"SET allowed_paths = [{text(str(file))}]")
-        local.execute("SET enable_external_access = false")
-        local.execute("SET lock_configuration = true")
-        with _guarded("source"):
-            yield PostgresSource(policy, local, remote, file)
+    with receiving(folder) as (local, file), _connected(policy) as remote, _guarded("source"):
+        yield PostgresSource(policy, local, remote, file)
 
 
 @contextlib.contextmanager
@@ -180,7 +169,7 @@ def _guarded(key: str) -> Iterator[None]:
         ) from None
 
 
-class PostgresSource(Source):
+class PostgresSource(RemoteSource):
     """A table, view or query of PostgreSQL, in a transaction."""
 
     dialect: PostgresDialect
@@ -192,11 +181,10 @@ class PostgresSource(Source):
         remote: psycopg.Connection,
         file: Path,
     ) -> None:
-        self.local = local
+        super().__init__(local, file)
         self._remote = remote
         encoding = remote.info.parameter_status("server_encoding") or ""
         self.dialect = PostgresDialect(remote.info.server_version // 10_000, encoding)
-        self._file = file  # where groups come to
         self._types = {
             oid: KINDS.get(name, "OTHER") if own else _kind_of(name, sort)
             for oid, name, sort, own in remote.execute(TYPES).fetchall()
@@ -239,41 +227,14 @@ class PostgresSource(Source):
     def group(self, sql: str, columns: Sequence[str]) -> None:
         """Stream the groups to a file, and make GROUPS of it."""
         out = f"COPY ({sql}) TO STDOUT (FORMAT csv)".encode()
-        try:
-            with (
-                _guarded("source"),
-                self._remote.cursor().copy(out) as copy,
-                self._file.open("xb") as file,
-            ):
-                for block in copy:
-                    file.write(block)
-        except OSError as error:
-            raise full(self._file.parent.parent, str(error)) or error from None
-        kinds = ", ".join(f"'{c}': '{'HUGEINT' if c[0] == 's' else 'BIGINT'}'" for c in columns)
-        self.local.execute(
-            f"CREATE TEMP TABLE {GROUPS.rpartition('.')[2]} AS FROM read_csv("
-            f"{text(str(self._file))}, auto_detect = false, header = false, delim = ',',"
-            f" columns = {{{kinds}}})"
-        )
-        self._file.unlink()
-
-    def progress(self) -> float:
-        """Return how much is done of what runs; PostgreSQL does not say."""
-        return 0.0
+        with _guarded("source"), self._remote.cursor().copy(out) as copy:
+            self.receive(copy, columns)
 
     def interrupt(self) -> None:
         """Stop what runs."""
         with contextlib.suppress(psycopg.Error):
             self._remote.cancel_safe(timeout=5)
         self.local.interrupt()
-
-    def fingerprint(self, key: bytes) -> None:
-        """Return None: rows that live on have the fingerprint of their groups."""
-
-    def recipe(self) -> str:
-        """Return the SHA-256 of the records' SQL and types."""
-        found = self.records, sorted(self.columns.items())
-        return hashlib.sha256(repr(found).encode()).hexdigest()
 
     def _kinds(self, sql: str) -> dict[str, str]:
         """Return the columns of a query, and their types."""
