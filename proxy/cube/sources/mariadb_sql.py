@@ -310,7 +310,11 @@ def _shortest(value: str, kind: str) -> str:
         fixed = _without_zeros(f"round(CAST({whole} AS DECIMAL({WIDE}, 30)), {places})")
         found.append(f"CASE WHEN {whole} LIKE '%e%' THEN {scientific} ELSE {fixed} END")
     *tried, last = found
-    parts = "".join(f" WHEN CAST({each} AS FLOAT) = {value} THEN {each}" for each in tried)
+    parts = ""
+    for each in tried:
+        mirrored = f"(2 * ({each} + 0e0) - ({value} + 0e0))"  # the neighbour, of what is half way
+        tie = f"CAST({mirrored} AS FLOAT) + 0e0 = {mirrored} AND {mirrored} <> {value} + 0e0"
+        parts += f" WHEN CAST({each} AS FLOAT) = {value} AND NOT ({tie}) THEN {each}"
     return f"CASE{parts} ELSE {last} END"
 
 
@@ -328,8 +332,9 @@ def _plain(value: str, shortest: str) -> str:
         f", lpad(abs({power}), {length}, '0'))"
     )
     fixed = _without_zeros(f"CAST({shortest} AS DECIMAL({WIDE}, 30))")
+    size = f"abs({shortest} + 0e0)"
     return (
-        f"CASE WHEN {value} = 0 THEN '0' WHEN abs({value}) >= 1e-4 AND abs({value}) < 1e16 THEN"
+        f"CASE WHEN {value} = 0 THEN '0' WHEN {size} >= 1e-4 AND {size} < 1e16 THEN"
         f" CASE WHEN {shortest} LIKE '%e%' THEN {fixed} ELSE {shortest} END"
         f" WHEN {shortest} LIKE '%e%' THEN {large} ELSE {small} END"
     )
