@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import proxy.cube
 import proxy.policy as policies
 from proxy.budgets import accounts
 from proxy.cube import Report, survey
@@ -83,6 +84,11 @@ def check(policy: str | Path, state: str | Path | None = None) -> CheckReport:
         moved = built != source if built.split(":")[0] == source.split(":")[0] else None
         spent = {name: value / UNIT for name, value in ledger.spent().items()}
         return replace(begun, state=now, changes=tuple(changes), moved=moved, spent=spent)
+
+
+def sql_for(policy: str | Path, warehouse: str) -> str:
+    """Return the SQL that would group a policy's records in a warehouse."""
+    return proxy.cube.sql_for(loaded(policy), warehouse)
 
 
 def _all_twins(policy: Policy, folder: Path) -> tuple[str, ...]:
