@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import tzdata
 
 NOBODY = 65534
 ZONES = ("Asia/Tokyo", "America/New_York", "Europe/Paris", "UTC")
@@ -55,7 +56,7 @@ class Server:
         """Let the server know some time zones, as its administrator would."""
         cursor.execute("USE mysql")
         for zone in ZONES:
-            file = Path("/usr/share/zoneinfo") / zone
+            file = Path(tzdata.__file__).parent / "zoneinfo" / zone
             made = subprocess.run([self._zones, file, zone], check=True, capture_output=True)
             for statement in made.stdout.decode().split(";\n"):
                 if statement.strip().startswith(("INSERT", "SET @")):

@@ -310,6 +310,8 @@ def _url(item: Item) -> None:
         raise item.error(
             f"engine sqlalchemy reads MariaDB, by {MARIADB}…; no other database is built in"
         )
+    if not parts.path.strip("/"):
+        raise item.error(f"it names no database: {MARIADB}user@host/database")
     if unknown := options.keys() - OPTIONS:
         known = ", ".join(OPTIONS)
         raise item.error(f"the option {min(unknown)[:40]} is not known; known are {known}")

@@ -20,6 +20,7 @@ from proxy.cube.sources.source import opened
 from proxy.domain import Attribute
 from proxy.errors import PolicyError, SourceError
 from proxy.policy import Unit, load
+from proxy.steward.twins import same_place
 from tests.cube.making import ROOT, ROW, a_policy, texts
 from tests.cube.places import InMariaDB, cube, here, opened_in
 
@@ -84,6 +85,7 @@ URLS = {
     "sqlite:///x.db": "no other database is built in",
     "snowflake://u@a/d": "no other database is built in",
     "mysql://h/d": "no other database is built in",
+    "mysql+pymysql://h/?read_default_file=x": "it names no database",
 }
 
 
@@ -97,6 +99,25 @@ def test_a_url_that_is_not_read_is_refused(tmp_path: Path) -> None:
         with pytest.raises(PolicyError, match=why) as caught:
             load(path)
         assert "pw" not in str(caught.value)
+
+
+def test_one_table_is_one_source_by_whatever_name() -> None:
+    """A second dataset over it is seen, by any host and with the database named or meant."""
+
+    def source(url: str, **more: str) -> dict[str, str | None]:
+        known = {"engine": "sqlalchemy", "path": None, "table": None, "query": None}
+        return known | {"dsn": f"mysql+pymysql://{url}"} | more
+
+    one = source("a@h/shop", table="orders")
+    for other in (
+        source("b@h2:1/shop", table="Orders"),
+        source("b@h2/other?ssl_ca=x", table="shop.orders"),
+        source("b@h2/other", query="SELECT 1 FROM x"),
+    ):
+        assert same_place(one, other)
+    assert not same_place(one, source("a@h/shop", table="visits"))
+    assert not same_place(one, source("a@h/other", table="orders"))
+    assert not same_place(one, source("a@h/shop", table="orders") | {"engine": "postgres"})
 
 
 def test_a_source_that_dies_leaves_the_old_cube(tmp_path: Path, place: InMariaDB) -> None:
