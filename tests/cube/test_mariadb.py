@@ -19,7 +19,7 @@ from proxy.cube import build
 from proxy.cube.sources.source import opened
 from proxy.domain import Attribute
 from proxy.errors import PolicyError, SourceError
-from proxy.policy import Unit, load
+from proxy.policy import Policy, Unit, load
 from proxy.steward.twins import same_place
 from tests.cube.making import ROOT, ROW, a_policy, texts
 from tests.cube.places import InMariaDB, cube, here, opened_in
@@ -158,6 +158,20 @@ def test_a_source_that_dies_leaves_the_old_cube(tmp_path: Path, place: InMariaDB
     build(policy, tmp_path / "cube", "ledger")
 
 
+def test_a_password_may_come_from_an_option_file(
+    tmp_path: Path, place: InMariaDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for MariaDB's own programs, where the environment has none."""
+    place.put({"a": "varchar(40)"}, [["x"]])
+    (tmp_path / "own.cnf").write_text("[client]\npassword = a secret\n")
+    policy = place.there(a_policy(tmp_path, [texts("x")]))
+    url = f"{policy.source.dsn}?read_default_file={tmp_path / 'own.cnf'}"
+    monkeypatch.delenv("MYSQL_PWD")
+    with pytest.raises(SourceError, match="cannot be reached"):
+        cube(policy, "there")
+    assert cube(replace(policy, source=replace(policy.source, dsn=url)), "there")[0] == [(0, 1)]
+
+
 def test_two_builds_at_once_are_two_readers(tmp_path: Path, place: InMariaDB) -> None:
     """Both end, with the same cells."""
     place.put({"a": "varchar(40)"}, [[str(i % 7)] for i in range(500)])
@@ -198,6 +212,24 @@ def test_settings_of_the_server_change_nothing(tmp_path: Path, place: InMariaDB)
         assert cube(policy, "there")[0] == expected
     finally:
         place.run(";\n".join(f"SET GLOBAL {name} = DEFAULT" for name in changed))
+
+
+def test_a_time_zone_is_the_one_that_is_meant(tmp_path: Path, place: InMariaDB) -> None:
+    """One that the server does not know, or knows wrongly, is an error."""
+    place.put({"a": "varchar(40)"}, [["x"]])
+    policy = place.there(a_policy(tmp_path, [texts("x")]))
+    for zone, why in (
+        ("Asia/Tokyo", None),
+        ("America/New_York", None),
+        ("Europe/Berlin", "knows another time zone by this name"),
+        ("Asia/Kolkata", "does not know this time zone"),
+    ):
+        named = Policy(**{**vars(policy), "timezone": zone})
+        if why is None:
+            assert cube(named, "there")[0] == [(0, 1)]
+            continue
+        with pytest.raises(PolicyError, match=why):
+            cube(named, "there")
 
 
 def test_a_day_of_zeros_is_no_day(tmp_path: Path, place: InMariaDB) -> None:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import datetime
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 import sqlglot
 
+from proxy.cli import run
 from proxy.cube.sources.coded import grouped
 from proxy.cube.sources.duckdb import FileSource
 from proxy.cube.sources.source import opened
 from proxy.cube.sources.warehouse import WAREHOUSES, _Elsewhere, sql_for
-from proxy.domain import Attribute
-from proxy.policy import Policy, Unit
-from tests.cube.making import a_policy, edges, money, texts, write
+from proxy.domain import Attribute, Domain
+from proxy.errors import SourceError
+from proxy.policy import Policy, Unit, load
+from tests.cube.making import ROOT, a_policy, edges, money, texts, write
 from tests.cube.places import here
 from tests.cube.test_alike import VALUES, a_case
 
@@ -56,6 +59,15 @@ def test_the_sql_is_the_one_that_was_read(tmp_path: Path, warehouse: str) -> Non
     assert written == (KEPT / f"{warehouse}.sql").read_text()
     assert written.startswith("-- Untested")
     sqlglot.parse_one(written, read=warehouse, error_level=sqlglot.ErrorLevel.RAISE)
+
+
+def test_a_steward_can_look_at_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """For a policy over a file; of any other source it says what is needed."""
+    assert run(["check", "--sql", "bigquery", str(ROOT / "policies/cps1988.yaml")]) == 0
+    assert "FROM `cps1988` AS a_record" in capsys.readouterr().out
+    policy = Policy(**{**vars(load(ROOT / "policies/cps1988.yaml"))})
+    with pytest.raises(SourceError, match="has another text in each warehouse"):
+        sql_for(replace(policy, domain=Domain((texts("x", source="1.5::float8"),))), "bigquery")
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -13,8 +13,10 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import duckdb
 
@@ -31,6 +33,7 @@ from proxy.sql.source_queries import Table, relation
 OLDEST = (10, 6)
 PASSWORD = "MYSQL_PWD"  # as for MariaDB's own programs
 BLOCK = 10_000  # rows
+YEARS = range(1971, 2037)  # of which MariaDB knows zones
 KINDS = {
     **{"smallint": "SMALLINT", "mediumint": "INTEGER", "int": "INTEGER", "bigint": "BIGINT"},
     **{"tinyint": "TINYINT", "year": "SMALLINT", "float": "FLOAT", "double": "DOUBLE"},
@@ -129,16 +132,34 @@ def _begin(policy: Policy, remote: Any) -> None:
     remote.exec_driver_sql("SET NAMES utf8mb4 COLLATE utf8mb4_nopad_bin")
     for name, value in SETTINGS.items():
         remote.exec_driver_sql(f"SET SESSION {name} = {value}")
-    zone = "+00:00" if policy.timezone == "UTC" else policy.timezone
-    try:
-        remote.exec_driver_sql(f"SET SESSION time_zone = {text(zone)}")
-    except Exception:
-        raise fault(
-            policy, "timezone", "the database of the source does not know this time zone",
-            "have its administrator run mariadb-tzinfo-to-sql, which gives it the names of zones",
-        ) from None  # fmt: skip
+    if policy.timezone == "UTC":
+        remote.exec_driver_sql("SET SESSION time_zone = '+00:00'")
+    else:
+        _set_zone(policy, remote)
     remote.exec_driver_sql("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     remote.exec_driver_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+
+
+def _set_zone(policy: Policy, remote: Any) -> None:
+    """Let times be those of the policy's zone, as the server knows it.
+
+    Raises:
+        PolicyError: it does not know it, or another one by this name.
+    """
+    hint = "have its administrator run mariadb-tzinfo-to-sql, which gives it the time zones"
+    known = ZoneInfo(policy.timezone)
+    moments = [datetime(year, month, 1, 12) for year in YEARS for month in (1, 4, 7, 10)]
+    right = [m.replace(tzinfo=UTC).astimezone(known).replace(tzinfo=None) for m in moments]
+    zone = text(policy.timezone)
+    asked = ", ".join(f"convert_tz(timestamp'{moment}', '+00:00', {zone})" for moment in moments)
+    found = list(remote.exec_driver_sql(f"SELECT {asked}").one())
+    if None in found:
+        message = "the database of the source does not know this time zone"
+        raise fault(policy, "timezone", message, hint)
+    if found != right:
+        message = "the database of the source knows another time zone by this name"
+        raise fault(policy, "timezone", message, hint)
+    remote.exec_driver_sql(f"SET SESSION time_zone = {zone}")
 
 
 def _no_driver() -> SourceError:
