@@ -69,6 +69,7 @@ def test_what_is_wrong_is_said_and_no_value(
     assert "is not read in an expression" in said(replace(a, source="o IS NULL"))
     assert "fails on some record" in said(replace(a, source="CAST(a AS integer)"))
     assert "fails on some record" in said(replace(a, source="CAST(1 / (p - 1) AS text)"))
+    assert "a cast to real is not written" in said(replace(a, source="CAST(a AS real) > 1"))
     monkeypatch.setenv("MYSQL_PWD", "another secret")
     assert "refuses this user or password" in said(a)
     place.run(f"DROP USER {place.name}@'127.0.0.1'")

@@ -115,9 +115,7 @@ def _compared(
 ) -> str:
     """Return a comparison of two values of one kind."""
     a, b = kind(left), kind(right)
-    numbers = (
-        a in types.NUMBERS and b in types.NUMBERS and (a in types.FLOATS) == (b in types.FLOATS)
-    )
+    numbers = a in types.NUMBERS and b in types.NUMBERS
     if numbers or a == b or {a, b} == {"text", "unknown"} or {a, b} == set(types.TIMES):
         return f"({sql(left)} {sign} {sql(right)})"
     if "unknown" in (a, b) and {a, b} & set(types.TIMES):

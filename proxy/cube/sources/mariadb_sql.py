@@ -210,6 +210,8 @@ class MariaDBDialect(Dialect):
 
     def tried(self, sql: str, of: str, kind: str) -> str:
         """Return a value as another type; NULL where it cannot be read, or does not fit."""
+        if kind == "real":
+            raise NotSupportedError("a cast to real is not written for MariaDB")
         if of == "text":
             return self._read(f"({sql})", kind)
         if (of in types.FLOATS and kind in RANGES) or (kind == "text" and of in FRACTIONS):
