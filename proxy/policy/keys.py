@@ -54,7 +54,7 @@ UTILITY = Record((
 ), ("half_width", "percent"))
 
 SOURCE = Record((
-    Key("engine", Choice(("duckdb", "postgres", "spark")),
+    Key("engine", Choice(("duckdb", "postgres", "spark", "sqlalchemy")),
         "Where the data lives.", required=True),
     Key("path", PATH, "The file: .csv, .csv.gz, .parquet, or a DuckDB database; a pattern such as "
         "orders/**/*.parquet is all files that it finds, key=value folders as columns."),
@@ -69,6 +69,9 @@ SOURCE = Record((
     Key("trusted", Many(Text("a view"), 1), "Views that are read as tables, whatever their SQL: "
         "you promise that each row is made of rows of its own unit (and public ones) alone.",
         otherwise="none"),
+    Key("url", Secret("a SQLAlchemy URL"),
+        "How to connect by SQLAlchemy, to a MariaDB: mysql+pymysql://user@host/database, without "
+        "a password."),
 ))
 
 ATTRIBUTE = Record((

@@ -46,6 +46,11 @@ SQL = (
 SCHEMES = ("postgresql", "postgres")
 SECRETS = frozenset(("password", "sslpassword"))
 SECRET = re.compile(r"password\s*=|://[^/@]*:[^/@]*@", re.I)  # in a connection string
+OWN = {"dsn": "postgres", "url": "sqlalchemy"}  # keys of one engine
+MARIADB = "mysql+pymysql://"
+OPTIONS = ("read_default_file", "read_default_group", "unix_socket", "connect_timeout",
+           "ssl_ca", "ssl_capath", "ssl_cert", "ssl_key", "ssl_verify_cert",
+           "ssl_check_hostname")  # fmt: skip
 LOCAL = ("localtime", "Factory")  # what the machine is set to
 
 
@@ -259,14 +264,19 @@ def _source(policy: Item, folder: Path) -> Source:
     """Return where the records come from: keys that fit one another and the engine."""
     item = policy.value["source"]
     engine, before = item.get("engine"), len(item.faults.errors)
-    path, table, query, dsn = (item.get(key) for key in ("path", "table", "query", "dsn"))
+    path, table, query = (item.get(key) for key in ("path", "table", "query"))
+    dsn, url = item.get("dsn"), item.get("url")
     if table and query:
         item.value["query"].report("table is there too; keep one of the two")
-    if path and "://" in path:
+    if path and engine in OWN.values():
+        own = next(key for key, of in OWN.items() if of == engine)
+        item.value["path"].report(f"engine {engine} connects by {own}; leave path out")
+    elif path and "://" in path:
         raise item.value["path"].error("a path on this host is expected, not a URL")
+    for key, of in OWN.items():
+        if item.get(key) and of != engine:
+            item.value[key].report(f"engine {engine} has no use for it; leave {key} out")
     if engine == "duckdb":
-        if dsn:
-            item.value["dsn"].report("engine duckdb reads the file at path; leave dsn out")
         if not path:
             raise item.error("engine duckdb needs path: the data file")
         database = path.lower().endswith(DATABASES)
@@ -286,8 +296,6 @@ def _source(policy: Item, folder: Path) -> Source:
             if key in item.value:
                 item.value[key].report(f"a file is a single table; leave {key} out")
     elif engine == "postgres":
-        if path:
-            item.value["path"].report("engine postgres connects by dsn; leave path out")
         if not dsn:
             raise item.error("engine postgres needs dsn: host=… dbname=…")
         if SECRET.search(dsn) or SECRET.search(unquote(dsn)):
@@ -295,6 +303,10 @@ def _source(policy: Item, folder: Path) -> Source:
                 "it has a password in it, which a policy may not hold; leave it to PGPASSWORD, "
                 "a password file (PGPASSFILE) or a service file (service=…)"
             )
+    elif engine == "sqlalchemy":
+        if not url:
+            raise item.error(f"engine sqlalchemy needs url: {MARIADB}user@host/database")
+        _url(item.value["url"])
     if engine != "duckdb" and not (path or table or query):
         raise item.error(f"engine {engine} needs table or query")
     if len(item.faults.errors) > before:
@@ -302,7 +314,35 @@ def _source(policy: Item, folder: Path) -> Source:
     promises = {
         key: tuple(name.value for name in item.get(key) or ()) for key in ("public", "trusted")
     }
-    return Source(engine, _place(folder, path) if path else None, table, query, dsn, **promises)
+    return Source(
+        engine, _place(folder, path) if path else None, table, query, dsn or url, **promises
+    )
+
+
+def _url(item: Item) -> None:
+    """Check the URL of a source: of a database that is read, without a password."""
+    try:
+        parts = urlsplit(item.value)
+        options = parse_qs(parts.query, keep_blank_values=True)
+    except ValueError:
+        raise item.error(f"{MARIADB}user@host/database is expected") from None
+    secret = parts.password is not None or {"password", "passwd"} & options.keys()
+    if secret or SECRET.search(unquote(item.value)):
+        raise item.error(
+            "it has a password in it, which a policy may not hold; leave it to MYSQL_PWD, or to an "
+            "option file: ?read_default_file=/path"
+        )
+    if parts.scheme.startswith("postgres"):
+        raise item.error("engine sqlalchemy reads MariaDB; of PostgreSQL it is engine postgres")
+    if parts.scheme not in ("mysql+pymysql", "mariadb+pymysql"):
+        raise item.error(
+            f"engine sqlalchemy reads MariaDB, by {MARIADB}…; no other database is built in"
+        )
+    if not parts.path.strip("/"):
+        raise item.error(f"it names no database: {MARIADB}user@host/database")
+    if unknown := options.keys() - OPTIONS:
+        known = ", ".join(OPTIONS)
+        raise item.error(f"the option {min(unknown)[:40]} is not known; known are {known}")
 
 
 def _timezone(policy: Item) -> str:

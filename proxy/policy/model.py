@@ -37,11 +37,11 @@ class Utility:
 class Source:
     """Where the records come from."""
 
-    engine: str  # duckdb | postgres | spark
+    engine: str  # duckdb | postgres | spark | sqlalchemy
     path: Path | None = None
     table: str | None = None
     query: str | None = None
-    dsn: str | None = None  # without a password
+    dsn: str | None = None  # how to connect: also a URL; without a password
     public: tuple[str, ...] = ()  # tables that have nobody's data
     trusted: tuple[str, ...] = ()  # views whose rows are of their own unit alone
 

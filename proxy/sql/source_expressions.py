@@ -10,7 +10,7 @@ in its own SQL (``Native``).  Invariant: what is made of a record depends on tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -81,22 +81,45 @@ class Native(Protocol):
     def prepared(self, tree: exp.Expr) -> exp.Expr:
         """Return the tree of an expression, made to mean the same; it may be changed."""
 
+    def written(
+        self, node: exp.Expr, sql: Callable[[exp.Expr], str], kind: Callable[[exp.Expr], str]
+    ) -> str | None:
+        """Return a node in its own words; None where those of its ``language`` mean the same.
+
+        ``sql`` gives the SQL of a part of it, ``kind`` a part's PostgreSQL type.
+
+        Raises:
+            NotSupportedError: it cannot say the same.
+        """
+
     def cast(self, sql: str, of: str, kind: str) -> str:
         """Return a text as another PostgreSQL type; an error where it cannot be read."""
 
     def tried(self, sql: str, of: str, kind: str) -> str:
         """Return a value as another PostgreSQL type; NULL where it cannot be read, or fit."""
 
+    def sized(self, sql: str, kind: str, size: Sequence[int]) -> str:
+        """Return a value as PostgreSQL's type of a size: a text is cut, a number rounded."""
+
 
 def expression(text: str, columns: Mapping[str, str], native: Native | None = None) -> str:
     """Return an expression over columns of given DuckDB types, as DuckDB text, or native.
+
+    Raises:
+        Error: as ``expression_field``.
+    """
+    return expression_field(text, columns, native).sql
+
+
+def expression_field(text: str, columns: Mapping[str, str], native: Native | None = None) -> Field:
+    """Return an expression over columns of given DuckDB types as a column.
 
     Raises:
         UndefinedColumnError: it names an unknown column.
         Error: it is not a value of one record; the message says why.
     """
 
-    def work() -> str:
+    def work() -> Field:
         tree = select(text=f"SELECT\n{text}\n")
         items = tree.expressions
         bare = not any(value for key, value in tree.args.items() if key != "expressions")
@@ -105,7 +128,7 @@ def expression(text: str, columns: Mapping[str, str], native: Native | None = No
         quoted = native.name if native is not None else identifier
         fields = [(name.lower(), Field(quoted(name), kind)) for name, kind in columns.items()]
         record = Record(Names({"": fields}), native=native)
-        return record.field(items[0]).sql
+        return record.field(items[0])
 
     return deeply(work)
 
@@ -204,6 +227,10 @@ class Record(ExpressionLowering):
         known = typed(field).sql  # or it is of no type that is read
         return known if self.native is None else self.native.typed(field)
 
+    def _own(self, node: exp.Expr) -> str:
+        """Return a part of an expression in the SQL of the source."""
+        return self._written(node, self.lower(node))
+
     def _written(self, node: exp.Expr, value: TypedSql) -> str:
         """Return an expression that was translated to DuckDB's text in the SQL of the source."""
         native = self.native
@@ -218,26 +245,18 @@ class Record(ExpressionLowering):
                 of, kind = inner.type, types.of_cast(each.args["to"])
                 size = [int(p.name) for p in each.args["to"].expressions]
                 written = native.tried(self._written(each.this, inner), of, kind)
-                return exp.Var(this=_sized(written, kind, size))
+                return exp.Var(this=native.sized(written, kind, size) if size else written)
             if isinstance(each, exp.Cast) and not isinstance(each.this, exp.Literal):
                 inner = self.lower(each.this)
                 kind = types.of_cast(each.args["to"])
                 if inner.type == "text" and kind != "text":
                     size = [int(p.name) for p in each.args["to"].expressions]
                     written = native.cast(self._written(each.this, inner), "text", kind)
-                    return exp.Var(this=_sized(written, kind, size))
-            return each
+                    return exp.Var(this=native.sized(written, kind, size) if size else written)
+            text = native.written(each, self._own, lambda part: self.lower(part).type)
+            return each if text is None else exp.Var(this=text)
 
         return native.prepared(node.copy()).transform(own).sql(dialect=native.language)
-
-
-def _sized(sql: str, kind: str, size: Sequence[int]) -> str:
-    """Return a value as PostgreSQL's type of a size: a text is cut, a number rounded."""
-    if not size:
-        return sql
-    if kind == "text":
-        return f"left({sql}, {size[0]})"
-    return f"CAST({sql} AS {kind}({', '.join(map(str, size))}))"
 
 
 def typed(field: Field) -> TypedSql:

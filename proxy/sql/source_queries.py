@@ -70,6 +70,11 @@ class Relation:
     units: Mapping[str, str | None]  # by table that is not public, the column that is its unit
     several: bool = False  # its rows are made of rows of several tables
 
+    @property
+    def columns(self) -> dict[str, str]:
+        """Its columns, with their types in DuckDB's words."""
+        return {name: field.kind for each in self.names.tables.values() for name, field in each}
+
 
 def records(
     tables: Mapping[str, Table],
@@ -80,6 +85,23 @@ def records(
     native: Native | None = None,
 ) -> tuple[str, Mapping[str, str | None]]:
     """Return the SELECT of the records, and the unit column of each table that it reads.
+
+    Raises:
+        Error: as ``relation``.
+    """
+    found = relation(tables, unit, query=query, table=table, native=native)
+    return found.sql, found.units
+
+
+def relation(
+    tables: Mapping[str, Table],
+    unit: str | None,
+    *,
+    query: str | None = None,
+    table: str = "",
+    native: Native | None = None,
+) -> Relation:
+    """Return the SELECT of the records, with its columns.
 
     It is DuckDB's text, or that of the database which has the tables and their views.
 
@@ -95,10 +117,10 @@ def records(
             return reader.named(table, "")
         return reader.select(select(f"{text}\n"))
 
-    relation = deeply(work)
-    if not relation.units:
+    found = deeply(work)
+    if not found.units:
         raise reader.refused("it reads public tables only, and no record is anybody's")
-    return relation.sql if query is not None else f"SELECT * FROM {relation.sql}", relation.units
+    return found if query is not None else replace(found, sql=f"SELECT * FROM {found.sql}")
 
 
 def promised(
@@ -116,6 +138,8 @@ def promised(
     for name in names:
         if (table := known.get(name.lower())) is None:
             raise UndefinedTableError(f'the source has no table "{name}"{nearest(name, tables)}')
+        if table.has is not None:
+            raise NotSupportedError(f"the table {name} has {table.has}")
         owned = column in map(str.lower, table.columns)
         if key == "public" and owned:
             raise NotSupportedError(

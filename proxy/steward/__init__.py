@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         check,
         guards,
         ledger_in_force,
+        sql_for,
         verify,
     )
     from proxy.steward.loading import loaded
@@ -60,6 +61,7 @@ __all__ = [
     "rebuild",
     "restore",
     "same_policy",
+    "sql_for",
     "take_users",
     "upgrade",
     "verify",
@@ -90,6 +92,7 @@ MODULES = {
     "rebuild": "proxy.steward.changes",
     "restore": "proxy.steward.recovery",
     "same_policy": "proxy.steward.changes",
+    "sql_for": "proxy.steward.inspection",
     "take_users": "proxy.steward.changes",
     "upgrade": "proxy.steward.changes",
     "verify": "proxy.steward.inspection",

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import proxy.cube
 import proxy.policy as policies
 from proxy.budgets import accounts
 from proxy.cube import Report, survey
@@ -90,6 +91,11 @@ def _begun(policy: Policy, folder: Path, report: Report) -> CheckReport:
         twins=_all_twins(policy, folder),
         prices=prices(policy),
     )
+
+
+def sql_for(policy: str | Path, warehouse: str) -> str:
+    """Return the SQL that would group a policy's records in a warehouse."""
+    return proxy.cube.sql_for(loaded(policy), warehouse)
 
 
 def _all_twins(policy: Policy, folder: Path) -> tuple[str, ...]:

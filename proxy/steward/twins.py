@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import proxy.cube
 from proxy.errors import Error
@@ -117,11 +117,16 @@ def same_place(one: Source, two: Source) -> bool:
 def _table(source: Source) -> str:
     """Return the name of a source's table, in one case and without the schema that is meant."""
     table = (source["table"] or "").lower()
+    if source["engine"] == "sqlalchemy":  # with that which the URL means
+        home = urlsplit(source.get("dsn") or "").path.strip("/").lower()
+        return table if "." in table else f"{home}.{table}"
     return table.removeprefix("public." if source["engine"] == "postgres" else "main.")
 
 
 def _database(source: Source) -> str | None:
-    """Return the name of a source's database; None where it is not said."""
+    """Return the name of a source's database; None where it is not said, or with the table."""
+    if source["engine"] == "sqlalchemy":
+        return None
     from psycopg import ProgrammingError  # which takes long to import, and few have one
     from psycopg.conninfo import conninfo_to_dict
 

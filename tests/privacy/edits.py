@@ -124,6 +124,11 @@ def _promises(document, rng):
     toggled(document["source"], rng.choice(("public", "trusted")), (["people"], ["source"]), rng)
 
 
+@edits("source.url")
+def _url(document, rng):
+    toggled(document["source"], "url", ("mysql+pymysql://a/b", "mysql+pymysql://a/c"), rng)
+
+
 @edits("max_records")
 def _records_bound(document, rng):
     document["max_records"] = rng.choice((80, 100, 200))

@@ -92,11 +92,12 @@ def grouped(policy: Policy, source: Source) -> str:
             f"CASE WHEN unit IS NULL THEN {UNITLESS} WHEN dropped = 0 AND place > {most}"
             f" THEN {BEYOND} ELSE {KEPT} END"
         )
+    long = source.dialect.long
     marks = [state, *(f"m{k}" for k in measures), *(f"l{i}" for i in range(every))]
     quanta = "".join(f", q{k}" for k in measures)
     keys = ", ".join([*layout.codes.names, *layout.marks.names])
     rows = (
-        f"SELECT {', '.join([*layout.codes.names, *layout.marks.words(marks)])}{quanta}"
+        f"SELECT {', '.join([*layout.codes.names, *layout.marks.words(marks, long)])}{quanta}"
         f" FROM ({rows}) AS r6"
     )
     sums = "".join(f", coalesce(sum(q{k}), 0) AS s{k}" for k in measures)
@@ -141,7 +142,7 @@ def rows_coded(policy: Policy, source: Source) -> str:
         unread = f"CASE WHEN m{k} = {UNREADABLE} THEN {coding.UNREADABLE} ELSE 0 END"
         at = len(axes) + k
         shown.append(looks.look(f"e{at}", kinds[at], unread, "decimal", None, dialect))
-    words = packing.words([f"c{i}" for i in range(len(axes))])
+    words = packing.words([f"c{i}" for i in range(len(axes))], dialect.long)
     words += [c for k in range(len(measures)) for c in (f"q{k}", f"m{k}")]
     words += [f"{look} AS l{i}" for i, look in enumerate(shown)]
     codes, met = [f"c{i}" for i in range(len(axes))], [f"m{k}" for k in range(len(measures))]
@@ -173,7 +174,10 @@ def _in_order(policy: Policy, source: Source, layout: Layout, rows: str) -> str:
         f"SELECT r4.*, row_number() OVER (PARTITION BY {same} ORDER BY w0) AS copy"
         f" FROM ({rows}) AS r4"
     )
-    parts = [f"coalesce(CAST({part} AS VARCHAR), '')" for part in ("whose", *content, "copy")]
+    parts = [
+        f"coalesce(CAST({part} AS {source.dialect.string}), '')"
+        for part in ("whose", *content, "copy")
+    ]
     mix = source.dialect.digest([text(policy.privacy.unit.seed), *parts])
     return (
         f"SELECT r5.*, row_number() OVER (PARTITION BY unit, dropped ORDER BY {mix}) AS place"
@@ -287,12 +291,12 @@ def _code(source: Source, i: int, axis: Attribute, column: str, joins: list[str]
         if kind == "BIGINT":  # what is whole is at or past a cut if at or past the next whole one
             between = [math.ceil(Fraction(cut)) for cut in between]  # type: ignore[arg-type]
         if len(between) <= coding.TREE:
-            cut = coding.tree(f"k{i}", kind, between)
+            cut = coding.tree(f"k{i}", kind, between, source.dialect)
         else:
             values = [coding.written(value) for value in between]
             join, cut = source.below(f"t.k{i}", kind, values, f"cut{i}")
             joins.append(join)
-    return coding.code(axis, f"k{i}", f"d{i}", f"z{i}", exact, cut, kind)
+    return coding.code(axis, f"k{i}", f"d{i}", f"z{i}", exact, cut, kind, source.dialect)
 
 
 def _measured(k: int, measure: Measure, source: Source) -> list[str]:

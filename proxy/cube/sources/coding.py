@@ -38,7 +38,6 @@ from itertools import pairwise
 from proxy.cube.sources.dialect import DIGITS, DUCKDB, NUMERIC, TEXTUAL, Dialect, is_of, text
 from proxy.domain import Attribute, Measure, Value
 from proxy.errors import PolicyError
-from proxy.sql.source_expressions import words
 
 NULL, OUTSIDE, UNREADABLE, CLAMPED = -1, -2, -3, -4
 FINE = 9  # decimals read beyond those that the policy declares
@@ -93,7 +92,7 @@ def key(attribute: Attribute, value: str, kind: str, dialect: Dialect = DUCKDB) 
     if attribute.type == "text":
         read = dialect.text(value, kind)
     elif attribute.type == "boolean":
-        read = _truth(value, kind)
+        read = _truth(value, kind, dialect)
     else:
         read = dialect.moment(value, kind)
     return dialect.compared(read, compared)
@@ -113,13 +112,13 @@ def null(value: str, kind: str, exact: str, axis: str, dialect: Dialect = DUCKDB
     )
 
 
-def _truth(value: str, kind: str) -> str:
+def _truth(value: str, kind: str, dialect: Dialect) -> str:
     """Return SQL for the boolean that a value is."""
     if is_of(kind, NUMERIC):
         return f"CASE WHEN {value} = 0 THEN false WHEN {value} = 1 THEN true END"
     if kind == "BOOLEAN":
         return value
-    return words(f"CAST({value} AS VARCHAR)") if is_of(kind, TEXTUAL) else "NULL"
+    return dialect.truth(value) if is_of(kind, TEXTUAL) else "NULL"
 
 
 def code(
@@ -130,6 +129,7 @@ def code(
     exact: str,
     cut: str,
     kind: str,
+    dialect: Dialect = DUCKDB,
 ) -> str:
     """Return SQL for the code of a value.
 
@@ -139,7 +139,7 @@ def code(
     """
     found = f"WHEN {exact} IS NOT NULL THEN {exact}"
     if attribute.edges is not None:
-        low, high = (literal(attribute.edges[i], kind) for i in (0, -1))
+        low, high = (literal(attribute.edges[i], kind, dialect) for i in (0, -1))
         fine = attribute.type == "integer" and kind != "BIGINT"
         whole = f" AND {key} = floor({key})" if fine else ""
         found = f"WHEN {key} >= {low} AND {key} < {high}{whole} THEN {cut}"
@@ -194,19 +194,22 @@ def cuts(attribute: Attribute) -> list[Value]:
     return [_nearer(a, b, unit) for a, b in pairwise(values)]
 
 
-def tree(key: str, kind: str, cuts: Sequence[Value], first: int = 0) -> str:
+def tree(
+    key: str, kind: str, cuts: Sequence[Value], dialect: Dialect = DUCKDB, first: int = 0
+) -> str:
     """Return SQL for the number of cuts at or below a value: a balanced tree of comparisons."""
     if not cuts:
         return str(first)
     middle = len(cuts) // 2
-    above = tree(key, kind, cuts[middle + 1 :], first + middle + 1)
-    below = tree(key, kind, cuts[:middle], first)
-    return f"CASE WHEN {key} >= {literal(cuts[middle], kind)} THEN {above} ELSE {below} END"
+    above = tree(key, kind, cuts[middle + 1 :], dialect, first + middle + 1)
+    below = tree(key, kind, cuts[:middle], dialect, first)
+    cut = literal(cuts[middle], kind, dialect)
+    return f"CASE WHEN {key} >= {cut} THEN {above} ELSE {below} END"
 
 
-def literal(value: Value, kind: str) -> str:
+def literal(value: Value, kind: str, dialect: Dialect = DUCKDB) -> str:
     """Return a declared value as SQL of the type ``kind`` in which the axis compares."""
-    return f"CAST({text(written(value))} AS {kind})"
+    return dialect.compared(text(written(value)), kind)
 
 
 def written(value: Value) -> str:
@@ -256,7 +259,7 @@ def rounded(measure: Measure, exact: str, far: str, dialect: Dialect = DUCKDB) -
     return (
         f"CASE WHEN {exact} <= {least} OR {far} < 0 THEN {low}"
         f" WHEN {exact} >= {most} OR {far} > 0 THEN {high}"
-        f" WHEN {exact} IS NOT NULL THEN CAST({units} AS BIGINT) END"
+        f" WHEN {exact} IS NOT NULL THEN CAST({units} AS {dialect.long}) END"
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proxy.sql.source_expressions import REAL, WHOLE, identifier, moment
+from proxy.sql.source_expressions import REAL, WHOLE, identifier, moment, words
 
 DIGITS = 38  # of DuckDB's widest DECIMAL
 FAST = 18  # of one that is an integer of 64 bits
@@ -41,6 +41,8 @@ class Dialect:
 
     fence = ""  # ends a SELECT whose values are worked out once, however often they are used
     whole = "HUGEINT"  # that holds a measure's value in the units of its decimals
+    long = "BIGINT"  # that holds a word, and quanta
+    string = "VARCHAR"
 
     def decimal(self, digits: int, places: int) -> str:
         """Return the type of numbers of so many decimals that holds so many digits."""
@@ -125,6 +127,10 @@ class Dialect:
             f" WHEN {self.like(value, f'{DAY}{TIME}{ZONE}')} THEN CAST({zoned} AS TIMESTAMP)"
             f" WHEN lower({plain}) IN ('infinity', '-infinity') THEN CAST({plain} AS TIMESTAMP) END"
         )
+
+    def truth(self, value: str) -> str:
+        """Return the boolean that a text is."""
+        return words(f"CAST({value} AS {self.string})")
 
     def like(self, value: str, pattern: str) -> str:
         """Return whether a text, without the blanks around it, is of a pattern."""

@@ -53,11 +53,11 @@ class Packing:
         """The columns of the words."""
         return [f"{self.letter}{w}" for w in range(self.fields[-1][0] + 1)]
 
-    def words(self, codes: Sequence[str]) -> list[str]:
-        """Return SQL for the words, of that for the codes."""
+    def words(self, codes: Sequence[str], long: str = "BIGINT") -> list[str]:
+        """Return SQL for the words, of that for the codes; ``long`` is the type of a word."""
         parts: list[list[str]] = [[] for _ in self.names]
         for code, (w, shift, bits) in zip(codes, self.fields, strict=True):
-            parts[w].append(f"(CAST({code} AS BIGINT) & {2**bits - 1}) * {2**shift}")
+            parts[w].append(f"(CAST({code} AS {long}) & {2**bits - 1}) * {2**shift}")
         return [
             f"{' + '.join(each)} AS {name}" for each, name in zip(parts, self.names, strict=True)
         ]

@@ -13,7 +13,6 @@ it; those of a failed connection are libpq's, which knows none.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -22,11 +21,10 @@ import psycopg
 from psycopg import errors
 
 from proxy.cube.sources.dialect import text
-from proxy.cube.sources.duckdb import RECORDS, database, declared, fault, guarded, translated
+from proxy.cube.sources.duckdb import RECORDS, declared, fault, translated
 from proxy.cube.sources.postgres_sql import OLDEST, PostgresDialect
-from proxy.cube.sources.source import GROUPS, Source
+from proxy.cube.sources.remote import RemoteSource, receiving
 from proxy.errors import Error, PolicyError, SourceError
-from proxy.files import full
 from proxy.policy import Policy
 from proxy.sql.source_expressions import expression, identifier
 from proxy.sql.source_queries import Table, records
@@ -99,17 +97,8 @@ def reading(policy: Policy, folder: Path) -> Iterator[PostgresSource]:
         SourceError: the database cannot be reached, or the table is missing.
         PolicyError: the policy's query is not row by row.
     """
-    file = folder / "groups.csv"
-    with (
-        guarded(file, folder=folder),
-        contextlib.closing(database(folder)) as local,
-        _connected(policy) as remote,
-    ):
-        local.execute(f"SET allowed_paths = [{text(str(file))}]")
-        local.execute("SET enable_external_access = false")
-        local.execute("SET lock_configuration = true")
-        with _guarded("source"):
-            yield PostgresSource(policy, local, remote, file)
+    with receiving(folder) as (local, file), _connected(policy) as remote, _guarded("source"):
+        yield PostgresSource(policy, local, remote, file)
 
 
 @contextlib.contextmanager
@@ -181,7 +170,7 @@ def _guarded(key: str) -> Iterator[None]:
         ) from None
 
 
-class PostgresSource(Source):
+class PostgresSource(RemoteSource):
     """A table, view or query of PostgreSQL, in a transaction."""
 
     dialect: PostgresDialect
@@ -193,12 +182,10 @@ class PostgresSource(Source):
         remote: psycopg.Connection,
         file: Path,
     ) -> None:
-        self.local = local
+        super().__init__(local, file)
         self._remote = remote
         encoding = remote.info.parameter_status("server_encoding") or ""
         self.dialect = PostgresDialect(remote.info.server_version // 10_000, encoding)
-        self._file = file  # where groups come to
-        self._grouping = False
         self._types = {
             oid: KINDS.get(name, "OTHER") if own else _kind_of(name, sort)
             for oid, name, sort, own in remote.execute(TYPES).fetchall()
@@ -238,18 +225,6 @@ class PostgresSource(Source):
         count = f"width_bucket(CAST({key} AS {base}), ARRAY[{array}])"
         return "", f"CASE WHEN {key} IS NOT NULL THEN {count} END"
 
-    def group(self, sql: str, columns: Sequence[str]) -> None:
-        """Stream the groups to a file, and make GROUPS of it."""
-        self._grouping = True
-        try:
-            self._stream(sql)
-        finally:
-            self._grouping = False
-        kinds = {c: "HUGEINT" if c[0] == "s" else "BIGINT" for c in columns}
-        table = GROUPS.rpartition(".")[2]
-        self.local.execute(f"CREATE TEMP TABLE {table} AS FROM {self._streamed(kinds)}")
-        self._file.unlink()
-
     def copy(self) -> None:
         """Make RECORDS in ``local`` of the beginnings of all values as text, for who may see them.
 
@@ -260,49 +235,21 @@ class PostgresSource(Source):
             own, _ = self.dialect.plain(identifier(name), kind)
             values.append("''" if kind == "OTHER" else f"left(CAST({own} AS text), {LONGEST})")
             items.append(f"{f'[c{i}]' if kind == 'OTHER' else f'c{i}'} AS {identifier(name)}")
-        self._stream(f"SELECT {', '.join(values)} FROM {self.records} AS a_record")
-        rows = self._streamed({f"c{i}": "VARCHAR" for i in range(len(values))})
+        self.stream(f"SELECT {', '.join(values)} FROM {self.records} AS a_record")
+        rows = self.streamed({f"c{i}": "VARCHAR" for i in range(len(values))})
         self.local.execute(f"CREATE TEMP VIEW {RECORDS} AS SELECT {', '.join(items)} FROM {rows}")
 
-    def _stream(self, sql: str) -> None:
+    def stream(self, sql: str) -> None:
         """Stream the rows of a query to the file."""
         out = f"COPY ({sql}) TO STDOUT (FORMAT csv)".encode()
-        try:
-            with (
-                _guarded("source"),
-                self._remote.cursor().copy(out) as copy,
-                self._file.open("xb") as file,
-            ):
-                for block in copy:
-                    file.write(block)
-        except OSError as error:
-            raise full(self._file.parent.parent, str(error)) or error from None
-
-    def _streamed(self, kinds: Mapping[str, str]) -> str:
-        """Return the table function that reads the file."""
-        columns = ", ".join(f"'{column}': '{kind}'" for column, kind in kinds.items())
-        return (
-            f"read_csv({text(str(self._file))}, auto_detect = false, header = false, delim = ',',"
-            f" quote = '\"', escape = '\"', allow_quoted_nulls = false, columns = {{{columns}}})"
-        )
-
-    def progress(self) -> float | None:
-        """Return how much is done of what runs; while PostgreSQL groups, it does not say."""
-        return None if self._grouping else 0.0
+        with _guarded("source"), self._remote.cursor().copy(out) as copy:
+            self.receive(copy)
 
     def interrupt(self) -> None:
         """Stop what runs."""
         with contextlib.suppress(psycopg.Error):
             self._remote.cancel_safe(timeout=5)
         self.local.interrupt()
-
-    def fingerprint(self, key: bytes) -> None:
-        """Return None: rows that live on have the fingerprint of their groups."""
-
-    def recipe(self) -> str:
-        """Return the SHA-256 of the records' SQL and types."""
-        found = self.records, sorted(self.columns.items())
-        return hashlib.sha256(repr(found).encode()).hexdigest()
 
     def _kinds(self, sql: str) -> dict[str, str]:
         """Return the columns of a query, and their types."""

@@ -185,6 +185,15 @@ class PostgresDialect(Dialect):
                 node.set("this", exp.Collate(this=node.this, expression=whole))
         return tree
 
+    def written(self, node: exp.Expr, sql: object, kind: object) -> None:
+        """Return None: PostgreSQL's SQL means what it says."""
+
+    def sized(self, sql: str, kind: str, size: Sequence[int]) -> str:
+        """Return a value as a type of a size."""
+        if kind == "text":
+            return f"left({sql}, {size[0]})"
+        return f"CAST({sql} AS {kind}({', '.join(map(str, size))}))"
+
     def cast(self, sql: str, of: str, kind: str) -> str:
         """Return a text as another type; an error where it cannot be read."""
         if of != "text" or not (kind == "boolean" or kind in READABLE):

@@ -114,5 +114,10 @@ def opened(policy: Policy, folder: Path) -> Iterator[Source]:
 
             with reading(policy, folder) as source:
                 yield source
+        case "sqlalchemy":
+            from proxy.cube.sources import mariadb
+
+            with mariadb.reading(policy, folder) as source:
+                yield source
         case engine:
             raise PolicyError(f"engine {engine} is not built in", key="source.engine")

@@ -1,0 +1,327 @@
+-- Untested: nobody has run this on bigquery. Texts of times with a zone are unreadable in it.
+SELECT
+  w0,
+  v0,
+  COUNT(*) AS n,
+  COALESCE(SUM(q0), 0) AS s0
+FROM (
+  SELECT
+    w0,
+    (
+      CAST(CASE WHEN unit IS NULL THEN 2 WHEN dropped = 0 AND place > 3 THEN 1 ELSE 0 END AS INT64) & 3
+    ) * 4194304 + (
+      CAST(m0 AS INT64) & 3
+    ) * 1048576 + (
+      CAST(l0 AS INT64) & 15
+    ) * 65536 + (
+      CAST(l1 AS INT64) & 15
+    ) * 4096 + (
+      CAST(l2 AS INT64) & 15
+    ) * 256 + (
+      CAST(l3 AS INT64) & 15
+    ) * 16 + (
+      CAST(l4 AS INT64) & 15
+    ) * 1 AS v0,
+    q0
+  FROM (
+    SELECT
+      r5.*,
+      ROW_NUMBER() OVER (
+        PARTITION BY unit, dropped
+        ORDER BY TO_HEX(
+          MD5(
+            '0' || '|' || COALESCE(CAST(whose AS STRING), '') || '|' || COALESCE(CAST(w0 AS STRING), '') || '|' || COALESCE(CAST(q0 AS STRING), '') || '|' || COALESCE(CAST(m0 AS STRING), '') || '|' || COALESCE(CAST(copy AS STRING), '')
+          )
+        ) NULLS LAST
+      ) AS place
+    FROM (
+      SELECT
+        r4.*,
+        ROW_NUMBER() OVER (PARTITION BY unit, dropped, w0, q0, m0 ORDER BY w0 NULLS LAST) AS copy
+      FROM (
+        SELECT
+          (
+            CAST(c0 AS INT64) & 7
+          ) * 1024 + (
+            CAST(c1 AS INT64) & 15
+          ) * 64 + (
+            CAST(c2 AS INT64) & 7
+          ) * 8 + (
+            CAST(c3 AS INT64) & 7
+          ) * 1 AS w0,
+          q0,
+          m0,
+          CASE
+            WHEN c0 = -2 AND LOWER(TRIM(e0, ' \t\r\n\f')) IN ('a', 'b\'s')
+            THEN 1
+            ELSE 0
+          END AS l0,
+          CASE
+            WHEN c1 = -3
+            THEN CASE
+              WHEN REGEXP_CONTAINS(
+                CAST(e1 AS STRING),
+                '^(?:[ \\t\\r\\n\\f]*([0-9]{1,2}[-/. ][0-9]{1,2}[-/. ]([0-9]{4}|[0-9]{2})([T ,].*)?)[ \\t\\r\\n\\f]*)$'
+              )
+              THEN 1
+              WHEN REGEXP_CONTAINS(
+                CAST(e1 AS STRING),
+                '^(?:[ \\t\\r\\n\\f]*([0-9]{4}[/. ][0-9]{1,2}[/. ][0-9]{1,2}([T ].*)?)[ \\t\\r\\n\\f]*)$'
+              )
+              THEN 2
+              WHEN REGEXP_CONTAINS(
+                CAST(e1 AS STRING),
+                '^(?:[ \\t\\r\\n\\f]*([0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([T ].*)?)[ \\t\\r\\n\\f]*)$'
+              )
+              THEN 3
+              WHEN REGEXP_CONTAINS(
+                CAST(e1 AS STRING),
+                '^(?:[ \\t\\r\\n\\f]*(.*([jJ][aA][nN]|[fF][eE][bB]|[mM][aA][rR]|[aA][pP][rR]|[mM][aA][yY]|[jJ][uU][nN]|[jJ][uU][lL]|[aA][uU][gG]|[sS][eE][pP]|[oO][cC][tT]|[nN][oO][vV]|[dD][eE][cC]).*)[ \\t\\r\\n\\f]*)$'
+              )
+              THEN 4
+              WHEN REGEXP_CONTAINS(CAST(e1 AS STRING), '^(?:[ \\t\\r\\n\\f]*([0-9]{8})[ \\t\\r\\n\\f]*)$')
+              THEN 5
+              WHEN REGEXP_CONTAINS(
+                CAST(e1 AS STRING),
+                '^(?:[ \\t\\r\\n\\f]*([0-9]{4}([-/.][0-9]{1,2})?)[ \\t\\r\\n\\f]*)$'
+              )
+              THEN 6
+              WHEN REGEXP_CONTAINS(
+                CAST(e1 AS STRING),
+                '^(?:[ \\t\\r\\n\\f]*([-+]?[0-9]+(\\.[0-9]+)?)[ \\t\\r\\n\\f]*)$'
+              )
+              THEN 7
+              WHEN REGEXP_CONTAINS(
+                CAST(e1 AS STRING),
+                '^(?:[ \\t\\r\\n\\f]*([-.?*]+|[nN]\\.?/?[aA]\\.?|#N/A|[nN]one|NONE|[nN]ull|NULL|[uU]nknown|[mM]issing|nil)[ \\t\\r\\n\\f]*)$'
+              )
+              THEN 8
+              ELSE 9
+            END
+            ELSE 0
+          END AS l1,
+          0 AS l2,
+          0 AS l3,
+          0 AS l4,
+          unit,
+          whose,
+          CASE
+            WHEN c1 IN (-1, -2, -3) OR c2 IN (-2, -3) OR c3 IN (-1, -2, -3)
+            THEN 1
+            ELSE 0
+          END AS dropped
+        FROM (
+          SELECT
+            unit,
+            whose,
+            CASE
+              WHEN z0
+              THEN -1
+              WHEN NOT exact0.code IS NULL
+              THEN exact0.code
+              WHEN COALESCE(k0 IS NULL AND d0 IS NULL, TRUE)
+              THEN -3
+              ELSE -2
+            END AS c0,
+            t.e0,
+            CASE
+              WHEN z1
+              THEN -1
+              WHEN NOT exact1.code IS NULL
+              THEN exact1.code
+              WHEN NOT k1 IS NULL
+              THEN -4 - CASE WHEN k1 >= CAST('2021-03-15' AS DATE) THEN 1 ELSE 0 END
+              WHEN d1 > 0
+              THEN -5
+              WHEN d1 < 0
+              THEN -4
+              WHEN COALESCE(k1 IS NULL AND d1 IS NULL, TRUE)
+              THEN -3
+              ELSE -2
+            END AS c1,
+            t.e1,
+            CASE
+              WHEN z2
+              THEN -1
+              WHEN NOT exact2.code IS NULL
+              THEN exact2.code
+              WHEN COALESCE(k2 IS NULL AND d2 IS NULL, TRUE)
+              THEN -3
+              ELSE -2
+            END AS c2,
+            t.e2,
+            CASE
+              WHEN z3
+              THEN -1
+              WHEN k3 >= CAST('0' AS BIGNUMERIC) AND k3 < CAST('10' AS BIGNUMERIC) AND k3 = FLOOR(k3)
+              THEN CASE WHEN k3 >= CAST('5' AS BIGNUMERIC) THEN 1 ELSE 0 END
+              WHEN COALESCE(k3 IS NULL AND d3 IS NULL, TRUE)
+              THEN -3
+              ELSE -2
+            END AS c3,
+            t.e3,
+            CASE
+              WHEN NOT y0
+              THEN CASE
+                WHEN x0 <= CAST('0e-11' AS BIGNUMERIC) OR f0 < 0
+                THEN 0
+                WHEN x0 >= CAST('10000000000000e-11' AS BIGNUMERIC) OR f0 > 0
+                THEN 400
+                WHEN NOT x0 IS NULL
+                THEN CAST((
+                  SIGN(
+                    CAST((
+                      CASE
+                        WHEN x0 > CAST('0e-11' AS BIGNUMERIC)
+                        AND x0 < CAST('10000000000000e-11' AS BIGNUMERIC)
+                        THEN x0
+                      END
+                    ) * 100000000000 AS BIGNUMERIC)
+                  ) * (
+                    (
+                      (
+                        2 * ABS(
+                          CAST((
+                            CASE
+                              WHEN x0 > CAST('0e-11' AS BIGNUMERIC)
+                              AND x0 < CAST('10000000000000e-11' AS BIGNUMERIC)
+                              THEN x0
+                            END
+                          ) * 100000000000 AS BIGNUMERIC)
+                        ) + 25000000000
+                      ) - MOD(
+                        2 * ABS(
+                          CAST((
+                            CASE
+                              WHEN x0 > CAST('0e-11' AS BIGNUMERIC)
+                              AND x0 < CAST('10000000000000e-11' AS BIGNUMERIC)
+                              THEN x0
+                            END
+                          ) * 100000000000 AS BIGNUMERIC)
+                        ) + 25000000000,
+                        50000000000
+                      )
+                    ) / 50000000000
+                  )
+                ) AS INT64)
+              END
+            END AS q0,
+            CASE
+              WHEN y0
+              THEN 3
+              WHEN x0 IS NULL AND f0 IS NULL
+              THEN 2
+              WHEN x0 >= CAST('0e-11' AS BIGNUMERIC)
+              AND x0 <= CAST('10000000000000e-11' AS BIGNUMERIC)
+              THEN 0
+              ELSE 1
+            END AS m0,
+            t.e4
+          FROM (
+            SELECT
+              r2.*,
+              CAST(NULL AS INT64) AS d0,
+              COALESCE(e0 IS NULL, FALSE) AS z0,
+              CAST(NULL AS INT64) AS d1,
+              CASE
+                WHEN k1 IS NULL
+                THEN COALESCE(
+                  e1 IS NULL
+                  OR REGEXP_CONTAINS(CAST(e1 AS STRING), '^(?:[ \\t\\r\\n\\f]*[ \\t\\r\\n\\f]*)$'),
+                  FALSE
+                )
+                ELSE FALSE
+              END AS z1,
+              CAST(NULL AS INT64) AS d2,
+              CASE WHEN k2 IS NULL THEN COALESCE(e2 IS NULL, FALSE) ELSE FALSE END AS z2,
+              CASE
+                WHEN k3 IS NULL AND NOT e3 IS NULL AND NOT FALSE
+                THEN CASE WHEN e3 < 0 THEN -1 ELSE 1 END
+              END AS d3,
+              CASE WHEN k3 IS NULL THEN COALESCE(e3 IS NULL OR FALSE, FALSE) ELSE FALSE END AS z3,
+              CASE
+                WHEN x0 IS NULL AND NOT e4 IS NULL AND NOT FALSE
+                THEN CASE WHEN e4 < 0 THEN -1 ELSE 1 END
+              END AS f0,
+              CASE WHEN x0 IS NULL THEN COALESCE(e4 IS NULL OR FALSE, FALSE) ELSE FALSE END AS y0
+            FROM (
+              SELECT
+                unit,
+                whose,
+                e0,
+                CAST(CAST(e0 AS STRING) AS STRING) AS k0,
+                e1,
+                CAST(CASE
+                  WHEN REGEXP_CONTAINS(
+                    CAST(e1 AS STRING),
+                    '^(?:[ \\t\\r\\n\\f]*([0-9]{3}[1-9]|[0-9]{2}[1-9][0-9]|[0-9][1-9][0-9]{2}|[1-9][0-9]{3})-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\\.[0-9]{1,9})?)?)?[ \\t\\r\\n\\f]*)$'
+                  )
+                  THEN SAFE_CAST(TRIM(e1, ' \t\r\n\f') AS DATETIME)
+                END AS DATE) AS k1,
+                e2,
+                CAST(e2 AS BOOL) AS k2,
+                e3,
+                SAFE_CAST(CAST(e3 AS STRING) AS BIGNUMERIC(18, 9)) AS k3,
+                e4,
+                SAFE_CAST(CAST(e4 AS STRING) AS BIGNUMERIC(38, 11)) AS x0
+              FROM (
+                SELECT
+                  (
+                    `town`
+                  ) AS e0,
+                  (
+                    `day`
+                  ) AS e1,
+                  (
+                    `new`
+                  ) AS e2,
+                  (
+                    `fee`
+                  ) AS e3,
+                  (
+                    `fee`
+                  ) AS e4,
+                  `who` AS unit,
+                  CAST(`who` AS STRING) AS whose
+                FROM `data` AS a_record
+              ) AS r1
+            ) AS r2
+          ) AS t
+          LEFT JOIN (
+            SELECT
+              CAST('a' AS STRING) AS v,
+              0 AS code
+            UNION ALL
+            SELECT
+              CAST('b\'s' AS STRING) AS v,
+              1 AS code
+          ) AS exact0
+            ON exact0.v = t.k0
+          LEFT JOIN (
+            SELECT
+              CAST('2021-03-14' AS DATE) AS v,
+              0 AS code
+            UNION ALL
+            SELECT
+              CAST('2021-03-15' AS DATE) AS v,
+              1 AS code
+          ) AS exact1
+            ON exact1.v = t.k1
+          LEFT JOIN (
+            SELECT
+              CAST('false' AS BOOL) AS v,
+              0 AS code
+            UNION ALL
+            SELECT
+              CAST('true' AS BOOL) AS v,
+              1 AS code
+          ) AS exact2
+            ON exact2.v = t.k2
+        ) AS r3
+      ) AS r4
+    ) AS r5
+  ) AS r6
+) AS r7
+GROUP BY
+  w0,
+  v0
