@@ -65,9 +65,12 @@ def test_no_setting_and_no_argument_turns_the_noise_off():
     assert one != two
 
 
-def test_every_answer_reads_every_cell(worlds, monkeypatch):
+@pytest.mark.parametrize("largest", [2**22, 0])
+def test_every_answer_reads_every_cell(worlds, monkeypatch, largest):
     """
-    Whole, narrow and empty conditions, on either neighbour: as many places are looked up for each
+    Whole, narrow and empty conditions, on either neighbour: the first answer over some columns
+    looks up a place for each cell of the cube, later ones for none, and they have the same sums of
+    all cells of those columns.  Where these are not kept, as many places are looked up for each
     factor as there are cells, none of them skipped.
     """
     world = worlds["rows"]
@@ -79,16 +82,27 @@ def test_every_answer_reads_every_cell(worlds, monkeypatch):
         return found
 
     monkeypatch.setattr(Cube, "_places", places)
+    monkeypatch.setattr("proxy.cube.cells.LARGEST", largest)
     for text in ("age = 0", "age = 2 AND sex = 'f' AND town = 'b'", "age = 1 OR town = 'a'"):
         program = compile_statement(
             f"SELECT SUM(pay) FROM people WHERE {text}", world.policy, world.evaluator
         )
         (number,) = program.releases[0].numbers
+        kept = []
         for made in (world.pairs[0].without[0], world.pairs[0].beside[0]):
-            looked.clear()
-            made.answer(number.family)
-            factors = sum(len(term.factors) for term in number.family.query.parts.values())
-            assert looked == [made._parts[0].size] * factors
+            made._marginals.clear()
+            for again in range(2):
+                looked.clear()
+                made.answer(number.family)
+                cells, parts = made._parts[0].size, number.family.query.parts.values()
+                factors = sum(len(term.factors) for term in parts)
+                if largest:
+                    assert looked == [cells] * (0 if again else len(parts))
+                else:
+                    assert looked == [cells] * factors
+            kept.append({scope: each.shape for scope, each in made._marginals.items()})
+        assert kept[0] == kept[1]
+        assert bool(kept[0]) == bool(largest)
 
 
 # --- what is not protected: these tests show the limit, not the product's strength ----------------
