@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from proxy.cube.cells import Cube
     from proxy.cube.file import verify
     from proxy.cube.sources.coded import faults
+    from proxy.cube.sources.source import Taken
 
 __all__ = [
     "Cube",
     "Look",
     "Report",
     "Rule",
+    "Taken",
     "build",
     "faults",
     "fingerprint",
@@ -36,6 +38,7 @@ MODULES = {
     "Look": "proxy.cube.building",
     "Report": "proxy.cube.building",
     "Rule": "proxy.cube.building",
+    "Taken": "proxy.cube.sources.source",
     "build": "proxy.cube.building",
     "faults": "proxy.cube.sources.coded",
     "fingerprint": "proxy.cube.building",

@@ -99,7 +99,7 @@ def in_force(ledger: Ledger, user: str | None = None) -> BudgetReport:
         rule = CELLS if name == SHARED else f"{CELLS}, {name}"
         lines.append(RuleReport(rule, float(share), spent, max(float(share) - spent, 0.0), False))
     rows = [row for row in ledger.measurements() if row.snapshot == ledger.snapshot().id]
-    numbers = sum(row.family.size for row in rows)
+    numbers = sum(row.family.rows for row in rows)
     return BudgetReport(ledger.dataset, tuple(lines), len(rows), numbers)
 
 

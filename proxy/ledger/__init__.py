@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -42,9 +42,21 @@ class Measurement:
     answers: tuple[int, ...]
     history: str = SHARED
     snapshot: int = 1
-    partition: str | None = None
     id: int | None = None
     sequence: int = 0
+
+
+@dataclass(frozen=True)
+class Closing:
+    """Which cells of a snapshot no later one reads again, and which it has not read itself.
+
+    They are those before a day of a date column.  ``cells`` is a keyed hash of all cells.
+    """
+
+    column: str
+    before: date  # whose periods were closed when the cube was built
+    taken: date | None  # whose cells are those of the snapshot before; None: all have been read
+    cells: str
 
 
 @dataclass(frozen=True)
@@ -55,17 +67,19 @@ class Snapshot:
     be inferred from, are charged cell by cell as well: no base has risen to cover them.
     ``fingerprint`` is the source's, keyed.  ``layout`` says what the axes and codes of its rows
     stand for, in names, and ``coding`` what decided the cell of a record; a snapshot of an older
-    version has neither until it is first opened.
+    version has neither until it is first opened.  ``same`` says of older snapshots before which day
+    their cells are those of this one.
     """
 
     id: int
     fingerprint: str
     bases: Mapping[str, int]
-    partition: str | None = None
     sequence: int = 0
     since: int = 0  # where 0, as id: only its own rows are charged
     layout: Mapping[str, Any] | None = None
     coding: str = ""
+    closing: Closing | None = None
+    same: Mapping[int, date] = field(default_factory=dict)
 
     def charges(self, measurement: Measurement) -> bool:
         """Whether a row is charged to the cells beside their bases."""
@@ -108,8 +122,8 @@ class Reads(Protocol):
     def measurements(self, after: int = 0) -> list[Measurement]:
         """Return the rows that were appended or replaced after a sequence number, by id."""
 
-    def snapshot(self, partition: str | None = None) -> Snapshot:
-        """Return the current snapshot of a partition, or of the whole cube."""
+    def snapshot(self, id: int | None = None) -> Snapshot:
+        """Return the current snapshot, or an older one."""
 
     def protection(self) -> Protection:
         """Return the policy that was applied last."""
@@ -149,9 +163,9 @@ class Transaction(Reads, Protocol):
         self,
         fingerprint: str,
         bases: Mapping[str, int],
-        partition: str | None = None,
         layout: Mapping[str, Any] | None = None,
         coding: str = "",
+        closing: Closing | None = None,
     ) -> int:
         """Begin a snapshot in which every cell has paid its base; return its id."""
 

@@ -104,8 +104,10 @@ VERSION_3 = (
     ),
 )
 
+VERSION_4 = ("ALTER TABLE snapshots ADD COLUMN closing TEXT",)
+
 FIRST = 3  # of the versions; before it there was no ledger in PostgreSQL
-SCRIPTS = (VERSION_3,)
+SCRIPTS = (VERSION_3, VERSION_4)
 assert FIRST + len(SCRIPTS) - 1 == len(VERSIONS)
 
 

@@ -82,8 +82,6 @@ def _dataset(old: Protection, new: Protection) -> Iterator[str]:
     for key in ("engine", "table", "query"):
         if old["source"][key] != new["source"][key]:
             yield f"source.{key} has changed: a record may be another thing"
-    if old["partition"] != new["partition"]:
-        yield f"partition is {_list(new['partition'])}, it was {_list(old['partition'])}"
     if (old["records"], new["records"]) == ("mutable", "immutable"):
         yield "records are immutable now: a new snapshot carries costs over cell by cell"
 
@@ -226,8 +224,3 @@ def _cap(guard: Protection) -> float:
 def _number(text: str | None) -> str:
     """Return a number of the protection as people write it."""
     return "unlimited" if text is None else decimal(Fraction(text))
-
-
-def _list(words: list[str] | None) -> str:
-    """Return words, or none."""
-    return " by ".join(words) if words else "none"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import proxy.policy as policies
 from proxy.budgets import accounts
-from proxy.cube import Report, survey
+from proxy.cube import Report, Taken, survey
 from proxy.errors import Error, PolicyError
 from proxy.files import enter
 from proxy.inference.accounting import UNIT, Account
@@ -26,7 +26,7 @@ from proxy.state import ledger_place, state_folder
 from proxy.steward.changes import arranged, opened, same_policy
 from proxy.steward.loading import loaded
 from proxy.steward.prices import Price, prices
-from proxy.steward.snapshots import fingerprinted, verify_cube
+from proxy.steward.snapshots import fingerprinted, taken_over, verify_cube
 from proxy.steward.twins import same_place
 from proxy.steward.twins import twins as twins_of
 
@@ -65,24 +65,31 @@ def check(policy: str | Path, state: str | Path | None = None) -> CheckReport:
     found = loaded(policy)
     folder = state_folder(found, state)
     enter(folder)
-    begun = CheckReport(
-        found.dataset,
-        found.domain.cells,
-        survey(found),
-        "not made yet",
-        twins=_all_twins(found, folder),
-        prices=prices(found),
-    )
+
+    def begun(closed: Taken | None = None) -> CheckReport:
+        return CheckReport(
+            found.dataset,
+            found.domain.cells,
+            survey(found, closed),
+            "not made yet",
+            twins=_all_twins(found, folder),
+            prices=prices(found),
+        )
+
     if not ledger_place(found, folder).exists():
-        return begun
+        return begun()
     with opened(found, folder) as ledger:
+        snapshot = ledger.snapshot()
+        report = begun(taken_over(found, folder, ledger, snapshot))
         known, meant = ledger.protection(), protection(found, users=users_of(found))
         changes = policies.weaker(upgraded(known.protection), meant.protection)
         now = "in force" if known.digest == meant.digest else "changed since it was applied"
-        built, source = ledger.snapshot().fingerprint, fingerprinted(found, folder)
-        moved = built != source if built.split(":")[0] == source.split(":")[0] else None
+        built, source = snapshot.fingerprint, fingerprinted(found, folder)
+        whole = snapshot.closing is None or snapshot.closing.taken is None  # was read
+        same_key = built.split(":")[0] == source.split(":")[0]
+        moved = built != source if same_key and (whole or found.source.path) else None
         spent = {name: value / UNIT for name, value in ledger.spent().items()}
-        return replace(begun, state=now, changes=tuple(changes), moved=moved, spent=spent)
+        return replace(report, state=now, changes=tuple(changes), moved=moved, spent=spent)
 
 
 def _all_twins(policy: Policy, folder: Path) -> tuple[str, ...]:

@@ -17,7 +17,6 @@ STRICT = changed(
     ("unit: row", "unit: {column: person, max_rows: 3}\n  floor: 0.001\n  history: own"),
     ("{spend: off}", "{spend: off, history: shared}"),
     ("{alice: {budget: 0.05}", "{alice: {budget: 0.05, history: own}"),
-    ("utility:", "partition: {column: born, grain: quarter}\nutility:"),
 )
 PER = "per: {day: 0.01, week: 0.05}"
 GUARD = "guards: [{claim"
@@ -61,7 +60,6 @@ EITHER_WAY = [
     ("max_rows: 3}", "max_rows: 3, seed: b}", "privacy.unit.seed has changed"),
     ("for_each: [age, region]", "for_each: [age]", "is gone"),
     ("Europe/Berlin", "UTC", "timezone is"),
-    ("grain: quarter", "grain: year", "partition is born by"),
 ]
 
 

@@ -58,6 +58,18 @@ class Dialect:
         """Return a value as of the type in which an axis compares."""
         return f"CAST({value} AS {kind})"
 
+    def skips(self, value: str, kind: str) -> str | None:
+        """Return a date or a time as a source compares it before reading; None if it cannot.
+
+        Files that a folder's name dates have days as text; no other text is compared so.
+        """
+        if kind in ("DATE", "TIMESTAMP"):
+            return value
+        if kind == "VARCHAR":
+            whole = rf"regexp_full_match({value}, '\d{{4}}-\d\d-\d\d')"
+            return f"CASE WHEN {whole} THEN TRY_CAST({value} AS DATE) ELSE DATE 'infinity' END"
+        return None
+
     def number(self, value: str, kind: str, digits: int, places: int) -> str:
         """Return a number of so many digits, to so many decimals; NULL if larger or none."""
         if kind == "BOOLEAN":

@@ -24,7 +24,7 @@ from psycopg import errors
 from proxy.cube.sources.dialect import text
 from proxy.cube.sources.duckdb import database, fault, guarded, translated
 from proxy.cube.sources.postgres_sql import OLDEST, PostgresDialect
-from proxy.cube.sources.source import GROUPS, Source
+from proxy.cube.sources.source import GROUPS, Source, Taken
 from proxy.errors import Error, PolicyError, SourceError
 from proxy.files import full
 from proxy.policy import Policy
@@ -91,7 +91,7 @@ Tables = dict[tuple[str, str], Table]
 
 
 @contextlib.contextmanager
-def reading(policy: Policy, folder: Path) -> Iterator[PostgresSource]:
+def reading(policy: Policy, folder: Path, taken: Taken | None = None) -> Iterator[PostgresSource]:
     """Open the source of a policy, in one transaction.
 
     Raises:
@@ -101,7 +101,7 @@ def reading(policy: Policy, folder: Path) -> Iterator[PostgresSource]:
     file = folder / "groups.csv"
     with (
         guarded(file, folder=folder),
-        contextlib.closing(database(folder)) as local,
+        contextlib.closing(database(folder, taken)) as local,
         _connected(policy) as remote,
     ):
         local.execute(f"SET allowed_paths = [{text(str(file))}]")
