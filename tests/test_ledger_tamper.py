@@ -196,7 +196,7 @@ def test_every_changed_field_is_found_in_postgresql(postgres_folder):
         (
             [
                 "INSERT INTO measurements SELECT 4, sequence, history, snapshot, scale, family,"
-                " answers, hash, partition FROM measurements WHERE id = 1"
+                " answers, hash FROM measurements WHERE id = 1"
             ],
             "measurements 4: no audit line knows the row",
         ),
@@ -551,8 +551,8 @@ def test_a_restored_ledger_charges_the_gap_to_every_cell(ledger, folder):
         tx.new_snapshot("p1", {"shared": 1}, closing=Closing("day", DAY, DAY, "cells"))
         tx.audit("rebuild", "op")
     ledger.backup(folder / "backup")
-    measure(ledger, cost=7)
-    measure(ledger, cost=3, history="own")
+    measure(ledger, cost=7, snapshot=2)
+    measure(ledger, cost=3, history="own", snapshot=2)
     gone = ledger.sequence()
     ledger.close()
     lose(folder)

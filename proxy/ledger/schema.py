@@ -121,7 +121,9 @@ CREATE TRIGGER domains_delete BEFORE DELETE ON domains
 """
 
 VERSION_4 = """
-ALTER TABLE snapshots ADD COLUMN closing TEXT;  -- JSON: which cells are closed
+ALTER TABLE snapshots RENAME COLUMN partition TO closing;  -- JSON: which cells are closed
+DROP TRIGGER measurements_partition;
+ALTER TABLE measurements DROP COLUMN partition;
 """
 
 VERSIONS = (VERSION_1, VERSION_2, VERSION_3, VERSION_4)
