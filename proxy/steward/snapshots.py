@@ -112,7 +112,7 @@ def built(
         SourceError: the source changed while it was read.
     """
     (name, key), codes, part = _key(folder), coding(meant.protection), policy.partition
-    before = closed_before(part, datetime.now(policy.zone).date(), closed) if part else date.min
+    before = closed_before(part, today(policy), closed) if part else date.min
     found: tuple[str, str, Closing | None] = "", "", None
 
     def origin(fingerprint: str, recipe: str, cells: str) -> str:
@@ -125,6 +125,11 @@ def built(
     report = proxy.cube.build(policy, draft, ledger_id, progress, key, origin, taken)
     closing = found[2]
     return Built(replace(report, closed=closing.before if closing else None), *found)
+
+
+def today(policy: Policy) -> date:
+    """Return the day that it is in the policy's time zone."""
+    return datetime.now(policy.zone).date()
 
 
 def closed_before(part: Partition, today: date, closed: date | None = None) -> date:
