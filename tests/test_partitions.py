@@ -2,16 +2,20 @@
 
 import subprocess
 import sys
-from contextlib import closing
+import tempfile
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 import proxy.policy as policies
 from proxy.engine import Engine
 from proxy.errors import InsufficientBudgetError
+from proxy.inference.space import Box, Space
 from proxy.state import state_folder
 from proxy.steward import apply, audit, backup, check, init, rebuild, restore, snapshots, verify
 from tests.small import Silent
@@ -366,3 +370,130 @@ def test_thirty_nights_of_a_dashboard(orders, grain):
             assert engine.budget().rules[0].left > 0.5
         else:
             assert nights < 25
+
+
+# --- a life of orders against one that counts cell by cell ---------------------------------------
+
+REGIONS = ("a", "b")
+SPACE = Space((120, 2), (Box(0, 10),))
+WHERES = st.sampled_from(
+    ["day < '{}'", "day = '{}'", "day >= '{}'", "region = 'a' AND day <= '{}'", "region = 'b'"]
+)
+STEPS = st.one_of(
+    st.tuples(st.just("put"), st.integers(0, 119), st.sampled_from(REGIONS), st.integers(1, 3)),
+    st.tuples(st.just("ask"), WHERES, st.integers(0, 119), st.sampled_from(["", "day", "region"])),
+    st.tuples(st.just("ask"), WHERES, st.integers(0, 119), st.sampled_from(["", "day", "region"])),
+    st.tuples(st.just("wait"), st.integers(-20, 40)),
+    st.tuples(st.just("rebuild"), st.sampled_from([False, False, False, True])),
+)
+
+
+class Reference:
+    """What the cube must have and each cell has lost, by counting; it knows days, and no codes."""
+
+    def __init__(self, orders, grain, closes):
+        self.orders, self.grain, self.closes = orders, grain, closes
+        self.cube, self.closed, self.lost = {}, date.min, {}
+        self.build(True)
+
+    def build(self, everything):
+        """Read what is not closed."""
+        start = self.orders.today - self.closes * DAY
+        if self.grain == "month":
+            start = start.replace(day=1)
+        before = date.min if everything else self.closed
+        kept = {cell: n for cell, n in self.cube.items() if cell[0] < before}
+        read = {cell: n for cell, n in self.orders.counts.items() if cell[0] >= before}
+        self.cube, self.closed = kept | read, max(start, before)
+
+    def answers(self, family):
+        """Return the exact answers of a family, cell by cell, and what a record of each moves."""
+        totals, moves = [0] * family.rows, {}
+        coefficients = {
+            part: term.dense((0, 1), SPACE) for part, term in family.query.parts.items()
+        }
+        for day in range(120):
+            for place, region in enumerate(REGIONS):
+                label = family.labels[tuple((day, place)[axis] for axis in family.axes)]
+                cell, (count, amount) = (JANUARY + day * DAY, region), (
+                    int(coefficients[part][day, place]) if part in coefficients else 0
+                    for part in (0, 1)
+                )  # fmt: skip
+                if label >= 0 and (count or amount):
+                    totals[label] += self.cube.get(cell, 0) * (count + 3 * amount)
+                    moves[cell] = max(abs(count + value * amount) for value in (0, 10))
+        return totals, moves
+
+    def measured(self, row):
+        """Add up what a measurement costs."""
+        answers, moves = self.answers(row.family)
+        assert list(row.answers) == answers
+        for cell, most in moves.items():
+            self.lost[cell] = self.lost.get(cell, 0) + most / row.scale
+
+
+@pytest.mark.slow
+@settings(
+    max_examples=8,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    derandomize=True,
+    phases=[Phase.generate],
+)
+@given(
+    st.lists(STEPS, min_size=6, max_size=14),
+    st.sampled_from(["day", "month"]),
+    st.integers(0, 3),
+)
+def test_what_is_inferred_from_is_true_of_the_cells_that_there_are(steps, grain, closes):
+    """
+    Whatever comes late, and whenever it is rebuilt: every number in the history is the sum of the
+    cells of today (none has noise), what a cell has lost by all snapshots' numbers is what is
+    charged, and within the budget, and another engine says the same.
+    """
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        orders = Orders(Path(folder), today=MARCH)
+        patch.setattr(snapshots, "today", lambda policy: orders.today)
+        orders.days(JANUARY, JANUARY + 3 * DAY)
+        orders.write(grain)
+        orders.policy.write_text(
+            orders.policy.read_text().replace("closes: 2", f"closes: {closes}")
+        )
+        init(orders.policy)
+        reference, engine = Reference(orders, grain, closes), orders.engine()
+        for step, *what in [*steps, ("rebuild", False), ("ask", "region = 'b'", 0, "day")]:
+            match step:
+                case "put":
+                    orders.put(JANUARY + what[0] * DAY, (what[1], what[2]))
+                case "wait":
+                    orders.today += what[0] * DAY
+                case "rebuild":
+                    report = rebuild(orders.policy, everything=what[0])
+                    reference.build(what[0])
+                    assert report.survey.closed == reference.closed
+                    assert report.survey.kept + report.survey.taken == sum(reference.cube.values())
+                case "ask":
+                    ask(engine, reference, *what)
+        engine.close()
+
+
+def ask(engine, reference, where, day, by):
+    """Ask for a count, or a sum, by groups or without; see what is known and what is paid."""
+    what = "SUM(amount)" if day % 3 == 0 else "COUNT(*)"
+    where = where.format(JANUARY + day * DAY)
+    text = f"SELECT {f'{by}, ' if by else ''}{what} FROM orders WHERE {where}"
+    before = engine.ledger.sequence()
+    with suppress(InsufficientBudgetError):
+        engine.session().execute(text + (f" GROUP BY {by}" if by else ""))
+    for row in engine.ledger.measurements(before):
+        reference.measured(row)
+    most = max(reference.lost.values(), default=0)
+    with closing(reference.orders.engine()) as other:
+        assert engine.budget() == other.budget()
+        assert other.budget().rules[0].spent == pytest.approx(most, abs=1e-9)
+        assert most <= 1
+        (accountant,) = other.planner._accountants.values()
+        history = accountant.history
+        for block in history.blocks:
+            known = history.answers[block.start : block.start + block.family.rows]
+            assert known == reference.answers(block.family)[0]
