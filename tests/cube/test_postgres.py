@@ -17,7 +17,7 @@ import duckdb
 import psycopg
 import pytest
 
-from proxy.cube import Report, build, faults
+from proxy.cube import Report, Taken, build, faults
 from proxy.cube.sources.source import opened
 from proxy.domain import Attribute
 from proxy.errors import Error, PolicyError, SourceError
@@ -533,3 +533,64 @@ def test_no_value_fails_that_can_be_refused(tmp_path: Path, postgres: Any, schem
     policy = there(a_policy(tmp_path, [day]), postgres, schema, table=f"{schema}.words")
     with pytest.raises(SourceError, match="fails on some record"):
         cube(policy, "there")
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp", "timestamptz", "text"])
+@pytest.mark.parametrize("axis", ["date", "timestamp"])
+@pytest.mark.parametrize("outside", ["drop", "error"])
+def test_closed_cells_are_taken_over_and_their_records_left(
+    tmp_path, postgres, schema, kind, axis, outside
+):
+    """
+    What else a day's records have become, the cells before it are the old cube's, the others those
+    of the records; in DuckDB and in PostgreSQL, whatever the type of the column.
+    """
+    days = [datetime.date(2021, 3, day) for day in (13, 14, 15, 17)]
+    kept = datetime.date(2021, 3, 15)
+    ends = days if axis == "date" else [datetime.datetime.combine(d, datetime.time()) for d in days]
+    values = [v for v in VALUES[kind] if outside == "drop" or kind != "text"]
+    values = [v for v in values if outside == "drop" or v.startswith("2021-03-1")]
+    rng = random.Random(f"{kind} {axis}")
+    rows = [[rng.choice([*values, "2021-03-14"])] for _ in range(200)]
+    policy = a_policy(
+        tmp_path, [edges(*ends, kind=axis, outside=outside)], path="data.duckdb", table="data"
+    )
+    put(postgres, schema, tmp_path / "data.duckdb", {"a": kind}, rows)
+    old, whole = tmp_path / "old", cube(policy, "whole")[0]
+    build(policy, old, "ledger")
+    postgres.connection.execute(f"DROP TABLE {schema}.data")
+    put(postgres, schema, tmp_path / "data.duckdb", {"a": kind}, more := rows[50:] + rows[:120])
+    fresh = cube(policy, "fresh")[0]
+    expected = [row for row in whole if row[0] < 2] + [row for row in fresh if row[0] >= 2]
+    assert whole != fresh
+    for each in (policy, there(policy, postgres, schema)):
+        path = tmp_path / "taken"
+        report = build(each, path, "ledger", taken=Taken(old, "a", kept))
+        with duckdb.connect(str(path), read_only=True) as connection:
+            assert connection.execute("SELECT * FROM cells ORDER BY ALL").fetchall() == expected
+        assert report.taken == sum(row[1] for row in whole if row[0] < 2)
+        assert report.rows < len(more)
+
+
+def test_a_value_that_is_to_be_an_error_is_one_before_the_closed_days_too(
+    tmp_path, postgres, schema
+):
+    """
+    Only what is in the domain, and closed, is not looked at.
+    """
+    days = [datetime.date(2021, 3, day) for day in (13, 14, 15, 16)]
+    policy = a_policy(
+        tmp_path,
+        [edges(*days, kind="date", outside="error", nulls="error")],
+        path="data.duckdb",
+        table="data",
+    )
+    put(postgres, schema, tmp_path / "data.duckdb", {"a": "text"}, [["2021-03-13"]])
+    build(policy, tmp_path / "old", "ledger")
+    taken = Taken(tmp_path / "old", "a", days[2])
+    for wrong in ("2021-03-12", "2021/03/13", "", "2021-03-16"):
+        postgres.connection.execute(f"DROP TABLE {schema}.data")
+        put(postgres, schema, tmp_path / "data.duckdb", {"a": "text"}, [["2021-03-14"], [wrong]])
+        for each in (policy, there(policy, postgres, schema)):
+            with pytest.raises(SourceError, match="where the policy says error"):
+                build(each, tmp_path / "new", "ledger", taken=taken)

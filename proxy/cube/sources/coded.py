@@ -106,8 +106,8 @@ def grouped(policy: Policy, source: Source, taken: Taken | None = None) -> str:
 def rows_coded(policy: Policy, source: Source, taken: Taken | None = None) -> str:
     """Return the SQL of the records: words w, quanta q, marks m, looks l, unit, and if dropped.
 
-    Those before the day of ``taken`` are left out: where values are read, and, if their type lets
-    the source itself skip them, before.
+    Those before the day of ``taken`` are left out: once values are read, and before, where the
+    source can skip them so and no value is to be an error.
     """
     axes, measures, dialect = policy.domain.attributes, policy.domain.measures, source.dialect
     sources, kinds = _sources(policy, source)
@@ -135,9 +135,10 @@ def rows_coded(policy: Policy, source: Source, taken: Taken | None = None) -> st
     once, early, late = dialect.fence, "", ""
     if taken is not None:
         i = policy.domain.axis[taken.column]
-        if skips := dialect.skips(plain[i][0], kinds[i]):
-            early = f" WHERE {_not_taken(axes[i], skips, taken)}"
-        late = f" WHERE {_not_taken(axes[i], f'k{i}', taken)}"
+        late = _not_taken(axes[i], f"k{i}", taken)
+        skipped = dialect.skips(plain[i][0], kinds[i])
+        if skipped and "error" not in (axes[i].nulls, axes[i].outside):
+            early = _not_taken(axes[i], skipped, taken)
     rows = f"SELECT {', '.join(given)} FROM {source.records} AS a_record{early}{once}"
     rows = f"SELECT {', '.join(typed)} FROM ({rows}) AS r1{once}"
     rows = f"SELECT r2.*, {', '.join(told)} FROM ({rows}) AS r2{late}{once}"
@@ -160,8 +161,8 @@ def rows_coded(policy: Policy, source: Source, taken: Taken | None = None) -> st
 
 
 def _not_taken(axis: Attribute, value: str, taken: Taken) -> str:
-    """Return the SQL condition that a value is not before the day, or is to be an error."""
-    found = f"{value} >= {coding.literal(taken.before, axis.type.upper())}"
+    """Return WHERE, by which a value is not before the day, or is to be an error."""
+    found = f" WHERE {value} >= {coding.literal(taken.before, axis.type.upper())}"
     if "error" in (axis.nulls, axis.outside):
         first = coding.literal(min(axis.values), axis.type.upper())
         found += f" OR {value} IS NULL OR {value} < {first}"
