@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import proxy.policy as policies
+from proxy.cli import run
 from proxy.engine import Engine
 from proxy.errors import InsufficientBudgetError
 from proxy.inference.space import Box, Space
@@ -141,6 +142,32 @@ def test_what_was_said_of_closed_months_stays_usable(quarter):
     assert months(engine) == ([93, 84, 93, 30], cost)
     assert quarter.engine().budget() == engine.budget()
     assert verify(quarter.policy) == []
+
+
+def test_the_steward_reads_what_became_of_the_periods(orders, capsys, monkeypatch):
+    """
+    What is closed, what was read and what stays usable, also of a policy that was edited since.
+    """
+    monkeypatch.chdir(orders.folder)
+    orders.today = APRIL + 2 * DAY
+    orders.days(JANUARY, APRIL)
+    orders.write()
+    assert run(["init", "orders.yaml"]) == 0
+    one(orders.engine())
+    orders.put(JANUARY, ("a", 1))
+    assert run(["rebuild", "orders.yaml"]) == run(["check", "orders.yaml"]) == 0
+    orders.write(budget="0.9")
+    assert run(["budget", "orders.yaml"]) == 0
+    said = capsys.readouterr().out
+    for line in (
+        "270 rows read, 270 kept.\nPeriods before 2026-04-01 are closed.\nThe ledger is empty",
+        "0 rows read, 0 kept.  270 records of closed periods were taken over.\nPeriods before "
+        "2026-04-01 are closed.\nSnapshot 2: records never change, so every cell goes on.\n"
+        "1 numbers that were measured before stay usable.\n",
+        "The source has +1 records there: `rebuild --all` reads them.",
+        "The history holds 1 measured numbers.",
+    ):
+        assert line in said
 
 
 def test_what_comes_late_is_not_seen_until_all_is_read_again(quarter):

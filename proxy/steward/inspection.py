@@ -116,11 +116,16 @@ def _twins(policy: Policy) -> Iterator[tuple[str, str]]:
 
 
 @contextmanager
-def ledger_in_force(policy: str | Path, state: str | Path | None = None) -> Iterator[Ledger]:
-    """Open the ledger of a policy for reading, whatever has become of its file meanwhile."""
+def ledger_in_force(
+    policy: str | Path, state: str | Path | None = None
+) -> Iterator[tuple[Ledger, Policy]]:
+    """Open the ledger of a policy for reading, whatever has become of its file meanwhile.
+
+    With the policy as the file is now, its axes in the order of the ledger's where they are those.
+    """
     found = policies.load(policy)
     with opened(found, state_folder(found, state)) as ledger:
-        yield ledger
+        yield ledger, arranged(found, ledger)
 
 
 def audit(policy: str | Path, state: str | Path | None = None) -> list[AuditLine]:
