@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from proxy.budgets import Limit, shared_out
+from proxy.budgets import Limit, charged, opening, shared_out
 from proxy.domain import Domain
 from proxy.errors import InsufficientBudgetError, StateError
 from proxy.inference.accounting import UNIT, Account, BudgetRule, Overspend, charge, maximum
@@ -32,6 +32,7 @@ from proxy.sql.compile.release_point import space
 
 MAX_CACHED = 512  # of what is left
 LEFT = "left"
+OPENING = 0  # no row's id
 
 
 @contextmanager
@@ -121,10 +122,10 @@ class Accountant:
         self.sizes.clear()
         older = [row for row in rows if row.history == self.name and row.snapshot < snapshot.id]
         self._charges = {
-            row.id: charge(row.family, row.scale)
-            for row in older
-            if snapshot.charges(row) and row.id is not None
+            row.id: term for row in older if row.id is not None and (term := charged(snapshot, row))
         }
+        if begun := opening(snapshot, self.name):
+            self._charges[OPENING] = begun
         self.account = Account(self.space, snapshot.bases.get(self.name, 0))
         self.account.add(self._charges.values())
         known = list(still_true(older, snapshot, self.policy.domain))
@@ -232,10 +233,9 @@ def still_true(
     Those are the numbers of a row that lie before the day from which it has other cells, by their
     coefficients alone.
     """
-    closing = snapshot.closing
-    if closing is None or not snapshot.same:
+    if not snapshot.same:
         return
-    axis = domain.axis[closing.column]
+    axis = snapshot.axis
     masks = {
         id: np.array([not each for each in domain.attributes[axis].before(day)])
         for id, day in snapshot.same.items()

@@ -152,9 +152,12 @@ def rebuilt(report: RebuildReport, as_json: bool) -> None:
         )
         return
     if report.carried:
-        out.print(f"Snapshot {report.snapshot}: records never change, so every cell goes on.")
+        how = "records never change, so every cell goes on."
+        if report.by_period:
+            how = "a period's cells start with the most that any of them had paid."
+        out.print(f"Snapshot {report.snapshot}: {how}")
         if report.survey.closed:
-            out.print(f"{report.usable:,} numbers that were measured before stay usable.")
+            out.print(f"Numbers of earlier snapshots that stay usable: {report.usable:,}.")
         return
     out.print(
         f"Snapshot {report.snapshot}: every cell starts with the most that any had paid: "

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -50,13 +50,21 @@ class Measurement:
 class Closing:
     """Which cells of a snapshot no later one reads again, and which it has not read itself.
 
-    They are those before a day of a date column.  ``cells`` is a keyed hash of all cells.
+    They are those before a day of a date column.  ``cells`` is a keyed hash of all cells.  Where
+    records may change within their period, ``paid`` is what each cell there has paid beside its
+    base: runs of codes of the column, with an amount for each history; None where they are taken.
     """
 
     column: str
     before: date  # whose periods were closed when the cube was built
     taken: date | None  # whose cells are those of the snapshot before; None: all have been read
     cells: str
+    paid: tuple[tuple[int, Mapping[str, int] | None], ...] = ()
+
+    def anew(self) -> Closing:
+        """Return what is closed where nothing is taken over, and bases say what was paid."""
+        codes = sum(count for count, _ in self.paid)
+        return replace(self, taken=None, paid=((codes, {}),) if codes else ())
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,8 @@ class Snapshot:
     ``fingerprint`` is the source's, keyed.  ``layout`` says what the axes and codes of its rows
     stand for, in names, and ``coding`` what decided the cell of a record; a snapshot of an older
     version has neither until it is first opened.  ``same`` says of older snapshots before which day
-    their cells are those of this one.
+    their cells are those of this one; ``periods``, where there are any, of runs of codes of the
+    closing's column since which snapshot they are charged, and what they had paid before.
     """
 
     id: int
@@ -80,6 +89,13 @@ class Snapshot:
     coding: str = ""
     closing: Closing | None = None
     same: Mapping[int, date] = field(default_factory=dict)
+    periods: tuple[tuple[int, int, Mapping[str, int]], ...] = ()
+
+    @property
+    def axis(self) -> int:
+        """The place of the closing's column among the axes."""
+        axes = self.layout["attributes"] if self.layout else []
+        return [name for name, *_ in axes].index(self.closing.column if self.closing else "")
 
     def charges(self, measurement: Measurement) -> bool:
         """Whether a row is charged to the cells beside their bases."""

@@ -187,7 +187,7 @@ def _charge(
         transaction = SQLTransaction(connection, ledger.id, clock, after=last)
         if missed or mark is None or gap.spent:
             old = ledger.snapshot()
-            closing = old.closing and replace(old.closing, taken=None)
+            closing = old.closing and old.closing.anew()
             transaction.new_snapshot(old.fingerprint, charged, old.layout, old.coding, closing)
         if gap.held is not None:
             transaction.apply_policy(gap.held.digest, gap.held.protection)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from proxy.errors import IntegrityError
 from proxy.ledger import Closing, Measurement, Protection, Snapshot
 from proxy.ledger.anchor import Mark
 from proxy.ledger.chain import LOOK, Line, amounts, parsed, require_whole, row_hash, text
+from proxy.ledger.closings import closing_of, periods, same, text_of
 from proxy.ledger.record import decode, encode, pack, unpack
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -73,20 +74,14 @@ class SQLReads(ABC):
         domains = self._whole("domains", DOMAIN, "WHERE snapshot = ?", row[0])
         layout, coding = (parsed(domains[0][3]), domains[0][4]) if domains else (None, "")
         closing, bases = closing_of(row[4]), amounts(row[3])
-        same = self._same(row[0], closing) if closing else {}
-        return Snapshot(row[0], row[2], bases, row[1], before + 1, layout, coding, closing, same)
-
-    def _same(self, id: int, closing: Closing | None) -> dict[int, date]:
-        """Return of older snapshots before which day their cells are still those of one."""
-        same: dict[int, date] = {}
-        older = self._whole("snapshots", SNAPSHOT, "WHERE id < ? ORDER BY id DESC", id)
-        day = date.max
-        for row in older:
-            if closing is None or closing.taken is None:
+        older = "WHERE id < ? ORDER BY id DESC"
+        chain = [(row[0], closing)] if closing else []
+        for each in self._whole("snapshots", SNAPSHOT, older, row[0]) if closing else ():
+            if chain[-1][1].taken is None or (before_it := closing_of(each[4])) is None:
                 break
-            same[row[0]] = day = min(day, closing.taken)
-            closing = closing_of(row[4])
-        return same
+            chain.append((each[0], before_it))
+        known = same(chain), periods(chain)
+        return Snapshot(row[0], row[2], bases, row[1], before + 1, layout, coding, closing, *known)
 
     def protection(self) -> Protection:
         """Return the policy that was applied last."""
@@ -302,8 +297,7 @@ class SQLTransaction(SQLReader):
         self._current = None
         for history, base in bases.items():
             self._spent[history] = max(self._spent.get(history, 0), base)
-        kept = None if closing is None else _text_of(closing)
-        fields = (self._last + 1, fingerprint, text(bases), kept)
+        fields = (self._last + 1, fingerprint, text(bases), closing and text_of(closing))
         id = self._insert("snapshots", SNAPSHOT, fields)
         if layout is not None:
             self.describe_snapshot(id, layout, coding)
@@ -388,28 +382,6 @@ class SQLTransaction(SQLReader):
             self._current = self._rows("SELECT max(id) FROM snapshots")[0][0]
         if snapshot != self._current:
             raise IntegrityError(f"snapshot {snapshot} is not the current one", hint=LOOK)
-
-
-def closing_of(value: str | None) -> Closing | None:
-    """Return what a snapshot's row says is closed.
-
-    Raises:
-        IntegrityError: it is damaged.
-    """
-    if value is None:
-        return None
-    known = parsed(value)
-    try:
-        before, taken = (known[k] and date.fromisoformat(known[k]) for k in ("before", "taken"))
-        return Closing(known["column"], before, taken, known["cells"])
-    except (KeyError, TypeError, ValueError):
-        raise IntegrityError("a record of the ledger is damaged", hint=LOOK) from None
-
-
-def _text_of(closing: Closing) -> str:
-    """Return it as it is stored."""
-    days = {"before": str(closing.before), "taken": closing.taken and str(closing.taken)}
-    return text({"column": closing.column, "cells": closing.cells} | days)
 
 
 def _measurement(row: tuple[Any, ...]) -> Measurement:

@@ -325,7 +325,7 @@ def _public_table(table: Item, folder: Path) -> PublicTable:
 
 
 def _partition(policy: Item, axes: Domain, may: Privacy) -> Partition | None:
-    """Return the partition: no cell of its attribute lies in two, and no record moves."""
+    """Return the partition: no cell of its attribute lies in two periods, and no unit."""
     if "partition" not in policy.value:
         return None
     item = policy.value["partition"]
@@ -356,11 +356,6 @@ def _partition(policy: Item, axes: Domain, may: Privacy) -> Partition | None:
             )
     if may.unit.column is not None:
         raise item.error("a person has records in several periods; partitions need unit: row")
-    if policy.faults.tried(policy.get, "records") == "mutable":
-        raise item.error(
-            "a record that changes may be in a closed period and in an open one; partitions need "
-            "records: immutable"
-        )
     return Partition(column.value, grain, item.get("closes"))
 
 

@@ -82,6 +82,10 @@ def _dataset(old: Protection, new: Protection) -> Iterator[str]:
     for key in ("engine", "table", "query"):
         if old["source"][key] != new["source"][key]:
             yield f"source.{key} has changed: a record may be another thing"
+    if new["records"] == "mutable" and new["partition"]:
+        before, after = (each["partition"] or [None, None] for each in (old, new))
+        if before[:2] != after[:2]:
+            yield f"no record leaves its {after[1]} of {after[0]}: costs are carried over by period"
     if (old["records"], new["records"]) == ("mutable", "immutable"):
         yield "records are immutable now: a new snapshot carries costs over cell by cell"
 

@@ -3,8 +3,9 @@
 A cube is a snapshot: in a new one every cell starts with the largest cost that any cell had
 reached, since the people in it may be the same.  Only where the policy says that records never
 change, rows are what is protected, and nothing that decides the cell of a record has changed, is
-every cell charged on with its own.  A missing cube is built again for its own snapshot only from
-the snapshot's own source.
+every cell charged on with its own; where they may change, but not leave their period, is each
+period, from the most that any of its cells had paid.  A missing cube is built again for its own
+snapshot only from the snapshot's own source.
 
 Where the policy has partitions, the cells of periods that were closed when the old cube was built
 are taken over from it, whatever the source has there now: so they are the same cells, and what was
@@ -25,6 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from fractions import Fraction
+from itertools import groupby
 from pathlib import Path
 from secrets import token_bytes, token_hex
 from typing import TYPE_CHECKING, Any
@@ -60,6 +62,7 @@ class RebuildReport:
     bases: Mapping[str, float]  # alpha
     carried: bool  # each cell goes on with what it had paid itself
     again: bool = False  # the missing cube of a snapshot, from the same source
+    by_period: bool = False  # or with what any cell of its period had
     usable: int = 0  # numbers of older snapshots that are still inferred from
 
 
@@ -118,7 +121,12 @@ def built(
     def origin(fingerprint: str, recipe: str, cells: str) -> str:
         nonlocal found
         day = taken.before if taken else None
-        closing = Closing(part.column, before, day, f"{name}:{cells}") if part else None
+        closing = None
+        if part:
+            axis = policy.domain.attributes[policy.domain.axis[part.column]]
+            closing = Closing(part.column, before, day, f"{name}:{cells}")
+            if policy.records != "immutable":
+                closing = replace(closing, paid=((axis.size, {}),))
         found = f"{name}:{fingerprint}", f"{codes}{PART}{recipe}", closing
         return _origin(*found)
 
@@ -207,6 +215,8 @@ def new_snapshot(
             carried = _carries(policy, old, made.coding)
             bases = dict(old.bases) if carried else _bases(tx, old, known, policy)
             axes, closing = policy.domain.layout, made.closing
+            if closing and closing.paid and carried:
+                closing = replace(closing, paid=_paid(tx, old, policy, closing))
             new = tx.new_snapshot(made.fingerprint, bases, axes, made.coding, closing)
             if applied is not None:
                 tx.apply_policy(meant.digest, meant.protection)
@@ -285,7 +295,8 @@ def _report(
     rows = ledger.measurements() if snapshot.same else []
     usable = sum(len(row.answers) for row in still_true(rows, snapshot, policy.domain))
     spent = {name: base / UNIT for name, base in snapshot.bases.items()}
-    return RebuildReport(snapshot.id, made.report, spent, carried, again, usable)
+    by_period = bool(snapshot.periods)
+    return RebuildReport(snapshot.id, made.report, spent, carried, again, by_period, usable)
 
 
 def _days(closing: Closing | None) -> dict[str, str]:
@@ -309,7 +320,8 @@ def taken_over(policy: Policy, folder: Path, ledger: StoredLedger, old: Snapshot
                 snapshot = ledger.snapshot(id)
                 open_cube(policy, folder, ledger.id, snapshot)
                 verify_cube(folder, ledger.id, snapshot)
-                return proxy.cube.Taken(path, part.column, days[id])
+                # a period of another grain is not closed by half
+                return proxy.cube.Taken(path, part.column, period_start(days[id], part.grain))
     return None
 
 
@@ -346,9 +358,30 @@ def _origin_of(snapshot: Snapshot) -> str:
 
 
 def _carries(policy: Policy, old: Snapshot, codes: str) -> bool:
-    """Whether nobody can be in another cell of a new snapshot than in the old one."""
+    """Whether nobody can be in another cell, or period, of a new snapshot than in the old one."""
     same = (old.layout, old.coding) == (policy.domain.layout, codes)
-    return same and policy.records == "immutable" and policy.privacy.unit.column is None
+    part, closing = policy.partition, old.closing
+    stay = bool(part and closing and part.column == closing.column)
+    return same and (policy.records == "immutable" or stay) and policy.privacy.unit.column is None
+
+
+def _paid(
+    reads: Reads, old: Snapshot, policy: Policy, closing: Closing
+) -> tuple[tuple[int, Mapping[str, int] | None], ...]:
+    """Return, of the periods that are read again, the most that any of their cells has paid."""
+    assert policy.partition is not None
+    domain, grain = policy.domain, policy.partition.grain
+    axis = domain.attributes[domain.axis[closing.column]]
+    taken = axis.before(closing.taken) if closing.taken else [False] * axis.size
+    starts = [period_start(day, grain) for day in axis.days]
+    most: dict[date, dict[str, int]] = {}
+    for name, account in accounts(old, reads.measurements(), space(domain)).items():
+        for code, paid in enumerate(account.most_by(old.axis).tolist()):
+            if not taken[code] and paid > account.base:
+                amounts = most.setdefault(starts[code], {})
+                amounts[name] = max(amounts.get(name, 0), paid - account.base)
+    codes = [None if gone else most.get(s, {}) for s, gone in zip(starts, taken, strict=True)]
+    return tuple((len(list(run)), amounts) for amounts, run in groupby(codes))
 
 
 def _bases(reads: Reads, old: Snapshot, known: Protection, policy: Policy) -> dict[str, int]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from proxy.policy import weaker
 from proxy.policy.model import guard_cap
 from proxy.protection import protection
-from tests.policy.people import GOOD, LIST, changed
+from tests.policy.people import GOOD, LIST, changed, partitioned
 
 STRICT = changed(
     ("unit: row", "unit: {column: person, max_rows: 3}\n  floor: 0.001\n  history: own"),
@@ -123,6 +123,23 @@ def test_what_lowers_nothing_is_silent(policy, old, new):
     other = changed((old, new), text=STRICT)
 
     assert differences(policy, STRICT, other) == []
+
+
+def test_that_records_keep_to_their_period_is_a_promise_where_they_may_change(policy):
+    """
+    Costs are then carried over by period; where they never change, they are cell by cell anyway.
+    """
+    never = partitioned()
+    changing = changed(("records: immutable\n", ""), text=never)
+    years = changed(("quarter", "year"), text=changing)
+    said = ["no record leaves its quarter of born: costs are carried over by period"]
+    assert (
+        differences(policy, GOOD.replace("bin: month", "bin: month, nulls: drop"), changing) == said
+    )
+    assert differences(policy, years, changing) == said
+    assert differences(policy, changing, changing.replace("quarter", "quarter, closes: 9")) == []
+    assert differences(policy, never, changed(("quarter", "year"), text=never)) == []
+    assert differences(policy, never, changing) == []
 
 
 def test_a_dropped_guard_is_named(policy):

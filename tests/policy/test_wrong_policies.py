@@ -241,15 +241,14 @@ WRONG = [
 @pytest.mark.parametrize(
     ("change", "key", "message"),
     [
-        (("records: immutable\n", ""), "partition", "partitions need records: immutable"),
         (("unit: row", "unit: {column: who, max_rows: 2}"), "partition", "need unit: row"),
         (("month, nulls: drop", "month, nulls: drop, outside: clamp"), "partition.column",
          "born has outside: clamp; partitions need drop or error"),
     ],
 )  # fmt: skip
-def test_partitions_whose_records_could_move_are_refused(policy, change, key, message):
+def test_partitions_that_somebody_is_in_twice_are_refused(policy, change, key, message):
     """
-    With the reason: it may be in two periods, whose costs are not added up.
+    With the reason: costs of periods are not added up.
     """
     with pytest.raises(PolicyError, match=message) as refused:
         policy(changed(change, text=partitioned()))

@@ -260,7 +260,7 @@ def _ledger(document, rng):
 
 @edits("partition", "partition.column", "partition.grain", "partition.closes")
 def _partition(document, rng):
-    """Nearly always one that is right: of rows that never change."""
+    """Nearly always one that is right: of rows that keep their day, or never change at all."""
     if "partition" in document and rng.random() < 0.5:
         del document["partition"]
         return
@@ -271,7 +271,8 @@ def _partition(document, rng):
     closes = (datetime.date.today() - day).days
     document["partition"]["closes"] = rng.choice((0, closes, closes, closes))
     if rng.random() < 0.9:
-        document["records"], document["privacy"]["unit"] = "immutable", "row"
+        document["records"] = rng.choice(("immutable", "mutable"))
+        document["privacy"]["unit"] = "row"
         axis |= {"nulls": "drop", "outside": "drop"}
 
 
