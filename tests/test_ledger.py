@@ -269,6 +269,30 @@ def test_cells_are_the_same_as_long_as_each_snapshot_took_them_over(ledger):
     assert ledger.verify() == []
 
 
+def test_cells_of_a_period_are_charged_since_it_was_last_read(ledger):
+    """
+    Beside what they had paid then; of periods that were taken over, what the snapshot before said.
+    """
+
+    def begin(taken, *paid):
+        with ledger.transaction() as tx:
+            day = date(2026, 1, 1)
+            closing = Closing("day", day, day if taken else None, "cells", paid)
+            tx.new_snapshot("f", {}, {"attributes": [["sex"], ["day"]]}, "", closing)
+            tx.audit("rebuild", "op")
+        assert ledger.snapshot().closing == closing
+        return ledger.snapshot().periods
+
+    assert begin(False, (5, {})) == ((5, 2, {}),)
+    assert begin(True, (2, None), (3, {"own": 4})) == ((2, 2, {}), (3, 3, {"own": 4}))
+    found = begin(True, (3, None), (1, {}), (1, {"own": 6}))
+    assert found == ((2, 2, {}), (1, 3, {"own": 4}), (1, 4, {}), (1, 4, {"own": 6}))
+    assert ledger.snapshot().axis == 1
+    assert begin(False, (5, {"own": 6})) == ((5, 5, {"own": 6}),)
+    with pytest.raises(IntegrityError, match="damaged"):
+        begin(True, (4, None), (2, {}))
+
+
 def test_the_snapshot_changes_within_a_transaction(ledger):
     """
     What was current before ``new_snapshot`` is not after it.

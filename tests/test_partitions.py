@@ -486,8 +486,8 @@ class Reference:
 def test_what_is_inferred_from_is_true_of_the_cells_that_there_are(records, steps, grain, data):
     """
     Whatever comes late, and whenever it is rebuilt: every number in the history is the sum of the
-    cells of today (none has noise); what a cell has lost by all snapshots' numbers, or what a record
-    has that may change within its period, is what is charged, and within the budget.
+    cells of today (none has noise); what a cell has lost by all snapshots' numbers, or what a
+    record has that may change within its period, is what is charged, and within the budget.
     """
     closes = data.draw(st.integers(0, 3))
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:

@@ -193,7 +193,7 @@ POLICY = Record((
             "How many days after its end a period closes; what comes later is not seen.",
             default=0),
     )), "A rebuild reads the periods that are not closed; the others keep their cells, and what "
-        "was answered about them. Needs `unit: row` and `records: immutable`."),
+        "was answered about them. Needs `unit: row`, and records that never leave their period."),
     Key("records", Choice(("mutable", "immutable")),
         "immutable: a record once there never changes; new ones may come.", default="mutable"),
 ))

@@ -3,7 +3,16 @@
 import datetime
 
 from tests.privacy.documents import DAYS, ZONES, compared
-from tests.privacy.drafts import GROUP_NAMES, USER_NAMES, cell, guard, limits, membership, where
+from tests.privacy.drafts import (
+    GROUP_NAMES,
+    USER_NAMES,
+    axis,
+    cell,
+    guard,
+    limits,
+    membership,
+    where,
+)
 from tests.privacy.edits import USER_EDITS, axis_of, edits, toggled
 
 WISHES = (
@@ -264,7 +273,9 @@ def _partition(document, rng):
     if "partition" in document and rng.random() < 0.5:
         del document["partition"]
         return
-    name, axis = axis_of(document, rng, ("date",))
+    if rng.random() < 0.9:
+        document["attributes"].setdefault("day", axis("day", rng))
+    name, spec = axis_of(document, rng, ("date",))
     document["partition"] = {"column": name, "grain": rng.choice(("day", "month"))}
     # between the days that there are, as a rule: some periods are closed, and some are not
     day = datetime.date.fromisoformat(rng.choice(DAYS))
@@ -273,7 +284,7 @@ def _partition(document, rng):
     if rng.random() < 0.9:
         document["records"] = rng.choice(("immutable", "mutable"))
         document["privacy"]["unit"] = "row"
-        axis |= {"nulls": "drop", "outside": "drop"}
+        spec |= {"nulls": "drop", "outside": "drop"}
 
 
 @edits("records")
