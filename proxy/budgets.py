@@ -114,6 +114,5 @@ def charged(snapshot: Snapshot, row: Measurement) -> Term | None:
     term = charge(row.family, row.scale)
     if row.snapshot == snapshot.id or not snapshot.periods:
         return term
-    since = [since for count, since, _ in snapshot.periods for _ in range(count)]
-    inside = np.array([row.snapshot >= each for each in since], dtype=np.int64)
+    inside = (np.array(snapshot.since_by_code) <= row.snapshot).astype(np.int64)
     return Term.of(term.scale, [*term.factors, Factor((snapshot.axis,), inside)])

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -96,6 +97,11 @@ class Snapshot:
         """The place of the closing's column among the axes."""
         axes = self.layout["attributes"] if self.layout else []
         return [name for name, *_ in axes].index(self.closing.column if self.closing else "")
+
+    @cached_property
+    def since_by_code(self) -> tuple[int, ...]:
+        """By code of the closing's column, since which snapshot rows are charged there."""
+        return tuple(since for count, since, _ in self.periods for _ in range(count))
 
     def charges(self, measurement: Measurement) -> bool:
         """Whether a row is charged to the cells beside their bases."""

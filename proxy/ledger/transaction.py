@@ -52,6 +52,8 @@ class Connection(Protocol):
 class SQLReads(ABC):
     """The reads, over whatever runs a SELECT."""
 
+    _chained: tuple[Any, ...] = ()  # of the last snapshot
+
     @abstractmethod
     def _rows(self, sql: str, *values: object) -> list[Any]:
         """Return the rows of a SELECT."""
@@ -74,14 +76,21 @@ class SQLReads(ABC):
         domains = self._whole("domains", DOMAIN, "WHERE snapshot = ?", row[0])
         layout, coding = (parsed(domains[0][3]), domains[0][4]) if domains else (None, "")
         closing, bases = closing_of(row[4]), amounts(row[3])
-        older = "WHERE id < ? ORDER BY id DESC"
-        chain = [(row[0], closing)] if closing else []
-        for each in self._whole("snapshots", SNAPSHOT, older, row[0]) if closing else ():
-            if chain[-1][1].taken is None or (before_it := closing_of(each[4])) is None:
-                break
-            chain.append((each[0], before_it))
-        known = same(chain), periods(chain)
+        known = self._chain(row[0], row[-1], closing) if closing else ()
         return Snapshot(row[0], row[2], bases, row[1], before + 1, layout, coding, closing, *known)
+
+    def _chain(self, id: int, digest: bytes, closing: Closing) -> tuple[Any, ...]:
+        """Return what the snapshots say together from which one has its cells; it is remembered."""
+        if self._chained[:2] != (id, digest):
+            chain = [(id, closing)]
+            older = "WHERE id < ? ORDER BY id DESC"
+            for each in self._whole("snapshots", SNAPSHOT, older, id):
+                before = closing_of(each[4])
+                if chain[-1][1].taken is None or before is None:
+                    break
+                chain.append((each[0], before))
+            self._chained = id, digest, same(chain), periods(chain)
+        return self._chained[2:]
 
     def protection(self) -> Protection:
         """Return the policy that was applied last."""
