@@ -1,8 +1,8 @@
 """One history in memory: its rows, their charges, and the rules that hold for it.
 
 The accountant follows the ledger: ``catch_up`` adds what other processes committed.  Invariant:
-between statements the history holds exactly the ledger's rows of its name and current snapshot;
-what was planned and not measured is taken back.
+between statements the history holds exactly the ledger's rows of its name that are of the cells of
+the current snapshot; what was planned and not measured is taken back.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import gc
 import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from proxy.budgets import Limit, shared_out
+from proxy.budgets import Limit, charged, opening, shared_out
+from proxy.domain import Domain
 from proxy.errors import InsufficientBudgetError, StateError
 from proxy.inference.accounting import UNIT, Account, BudgetRule, Overspend, charge, maximum
 from proxy.inference.dense_system import MeasuredFamily
@@ -31,6 +32,7 @@ from proxy.sql.compile.release_point import space
 
 MAX_CACHED = 512  # of what is left
 LEFT = "left"
+OPENING = 0  # no row's id
 
 
 @contextmanager
@@ -114,18 +116,22 @@ class Accountant:
         self.sequence, self.snapshot = -1, 0
 
     def _restart(self, snapshot: Snapshot, rows: Sequence[Measurement]) -> None:
-        """Begin a snapshot: older rows are charged where it says so, and not inferred from."""
+        """Begin a snapshot: older rows are charged where it says so, and inferred from if true."""
         self.history = History(self.space, self.policy.max_records)
         self._blocks = {}
         self.sizes.clear()
         older = [row for row in rows if row.history == self.name and row.snapshot < snapshot.id]
         self._charges = {
-            row.id: charge(row.family, row.scale)
-            for row in older
-            if snapshot.charges(row) and row.id is not None
+            row.id: term for row in older if row.id is not None and (term := charged(snapshot, row))
         }
+        if begun := opening(snapshot, self.name):
+            self._charges[OPENING] = begun
         self.account = Account(self.space, snapshot.bases.get(self.name, 0))
         self.account.add(self._charges.values())
+        known = list(still_true(older, snapshot, self.policy.domain))
+        self.history.extend([(row.family, row.scale, row.answers) for row in known])
+        for row in known:
+            self._count(row.sequence, row.family.size)
         self.rules = tuple(shared_out(self.limits, self.name, self.policy, snapshot, rows))
         self.snapshot = snapshot.id
 
@@ -217,6 +223,29 @@ class Accountant:
     def _least(self, more: Sequence[Term]) -> float:
         least = min(r.budget - self.account.spent(r.within, more).value for r in self.rules)
         return float(Fraction(max(least, 0), UNIT))
+
+
+def still_true(
+    rows: Iterable[Measurement], snapshot: Snapshot, domain: Domain
+) -> Iterator[Measurement]:
+    """Yield of older snapshots' rows what is of cells that are still the same in a snapshot.
+
+    Those are the numbers of a row that lie before the day from which it has other cells, by their
+    coefficients alone.
+    """
+    if not snapshot.same:
+        return
+    axis = snapshot.axis
+    masks = {
+        id: np.array([not each for each in domain.attributes[axis].before(day)])
+        for id, day in snapshot.same.items()
+    }
+    for row in rows:
+        if row.snapshot in masks:
+            kept = row.family.apart(axis, masks[row.snapshot])
+            if kept:
+                answers = tuple(row.answers[index] for index in kept)
+                yield replace(row, family=row.family.subset(kept), answers=answers)
 
 
 def too_dear(overspend: Overspend) -> InsufficientBudgetError:

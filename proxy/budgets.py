@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
 from proxy.inference.accounting import Account, BudgetRule, budget_units, charge
 from proxy.inference.query import Factor, Term
 from proxy.inference.space import Space
@@ -84,12 +86,33 @@ def accounts(
     snapshot: Snapshot, rows: Iterable[Measurement], shape: Space, but: str = ""
 ) -> dict[str, Account]:
     """Return the account of each history (``but`` for one) in the current snapshot, by name."""
-    bases = snapshot.bases.items()
-    accounts = {name: Account(shape, base) for name, base in bases if name != but}
-    charges: dict[str, list[Term]] = {}
+    names = {*snapshot.bases, *(name for _, _, paid in snapshot.periods for name in paid)}
+    charges: dict[str, list[Term]] = {name: [] for name in sorted(names)}
     for row in rows:
-        if snapshot.charges(row) and row.history != but:
-            charges.setdefault(row.history, []).append(charge(row.family, row.scale))
+        if term := charged(snapshot, row):
+            charges.setdefault(row.history, []).append(term)
+    found = {}
     for name, terms in charges.items():
-        accounts.setdefault(name, Account(shape, 0)).add(terms)
-    return accounts
+        if name != but:
+            found[name] = Account(shape, snapshot.bases.get(name, 0))
+            found[name].add(filter(None, [opening(snapshot, name), *terms]))
+    return found
+
+
+def opening(snapshot: Snapshot, name: str) -> Term | None:
+    """Return what the cells of periods had paid in a history when they were last read."""
+    paid = [amounts.get(name, 0) for count, _, amounts in snapshot.periods for _ in range(count)]
+    if not paid:
+        return None
+    return Term.of(1, [Factor((snapshot.axis,), np.array(paid, dtype=np.int64))])
+
+
+def charged(snapshot: Snapshot, row: Measurement) -> Term | None:
+    """Return what a row charges: of older ones, where periods say so, cells that are the same."""
+    if not snapshot.charges(row):
+        return None
+    term = charge(row.family, row.scale)
+    if row.snapshot == snapshot.id or not snapshot.periods:
+        return term
+    inside = (np.array(snapshot.since_by_code) <= row.snapshot).astype(np.int64)
+    return Term.of(term.scale, [*term.factors, Factor((snapshot.axis,), inside)])

@@ -84,6 +84,16 @@ class Attribute:
         """Return the value SQL shows for a cell; None for the NULL cell."""
         return self.values[code] if code < len(self.values) else None
 
+    @property
+    def days(self) -> list[datetime.date]:
+        """The days that the cells of an axis of dates, or timestamps, begin with."""
+        values: Any = self.values
+        return [value.date() for value in values] if self.type == "timestamp" else list(values)
+
+    def before(self, day: datetime.date) -> list[bool]:
+        """Return which cells of an axis of dates, or timestamps, begin before a day."""
+        return [each < day for each in self.days]
+
     def ordered_as(self, cells: Sequence[Any]) -> Attribute:
         """Return the axis with its values in a described order, if they are the same values."""
         values = {str(value): value for value in self.values}

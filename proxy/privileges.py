@@ -210,13 +210,6 @@ def require_supported(policy: Policy) -> None:
     Raises:
         PolicyError: the policy has one.
     """
-    if policy.partition is not None:
-        raise PolicyError(
-            "partitions are not supported yet",
-            file=str(policy.path),
-            line=policy.lines.get("partition"),
-            key="partition",
-        )
     if policy.source.engine not in ENGINES:
         raise PolicyError(
             f"the engine {policy.source.engine} is not supported yet; {', '.join(ENGINES)} are",

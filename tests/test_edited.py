@@ -74,6 +74,7 @@ def test_what_was_spent_is_shown_whatever_the_file_has_become(small, told, edit)
         0.4,
     ]
     assert all(rule["spent"] == pytest.approx(SPENT, abs=1e-3) for rule in rules)
+    assert json.loads(found.out)["numbers"] == 2
     assert "shown is the policy in force" in found.err
     assert apply in found.err
     (own,) = json.loads(told("budget", "people.yaml", "--json", "--user", "ann").out)["rules"]

@@ -3,7 +3,7 @@
 import sqlite3
 import stat
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 import psycopg
@@ -13,7 +13,7 @@ from proxy.errors import IntegrityError, OperationalError, StateError
 from proxy.inference.family import Family
 from proxy.inference.query import Factor, LinearQuery
 from proxy.inference.space import Space
-from proxy.ledger import Measurement
+from proxy.ledger import Closing, Measurement
 from proxy.ledger.postgres import PostgresLedger
 from proxy.ledger.sqlite import SQLiteLedger
 
@@ -87,7 +87,7 @@ def ledger(folder, clock):
 
 
 def content(row):
-    return (row.id, row.sequence, row.scale, row.answers, row.history, row.snapshot, row.partition)
+    return (row.id, row.sequence, row.scale, row.answers, row.history, row.snapshot)
 
 
 def test_a_measurement_comes_back(ledger, folder):
@@ -98,8 +98,8 @@ def test_a_measurement_comes_back(ledger, folder):
     assert measure(ledger, BY_SEX, (3, -4), scale=0.1, history="ann") == 2
     for reader in (ledger, reopen(folder)):
         first, second = reader.measurements()
-        assert content(first) == (1, 2, 4.0, (7,), "shared", 1, None)
-        assert content(second) == (2, 3, 0.1, (3, -4), "ann", 1, None)
+        assert content(first) == (1, 2, 4.0, (7,), "shared", 1)
+        assert content(second) == (2, 3, 0.1, (3, -4), "ann", 1)
         assert second.family.query == BY_SEX.query
         assert second.family.labels.tolist() == [0, 1]
         assert [row.id for row in reader.measurements(after=2)] == [2]
@@ -180,7 +180,7 @@ def test_a_refinement_takes_the_place_of_its_row(ledger):
         tx.replace(1, 2.5, (8,))
         tx.audit("refined", "bob", cost=3, spent={"shared": 9})
     (row,) = ledger.measurements(after=3)
-    assert content(row) == (1, 4, 2.5, (8,), "shared", 1, None)
+    assert content(row) == (1, 4, 2.5, (8,), "shared", 1)
     assert len(ledger.measurements()) == 2
     assert ledger.spent() == {"shared": 10}  # never less than it was
     assert (ledger.spent_by("bob"), ledger.answers_by("bob"), ledger.spent_by()) == (3, 1, 13)
@@ -225,7 +225,7 @@ def test_what_is_spent_is_what_the_engine_says_or_more(ledger):
 
 def test_a_snapshot_begins_where_the_last_one_ended(ledger):
     """
-    Bases never fall; a partition has its own snapshots, until one of the whole cube.
+    Bases never fall; an older snapshot can be looked up.
     """
     with ledger.transaction() as tx:
         assert tx.new_snapshot("f2", {"shared": 6}) == 2
@@ -234,21 +234,63 @@ def test_a_snapshot_begins_where_the_last_one_ended(ledger):
     with pytest.raises(ValueError, match="below"), ledger.transaction() as tx:
         tx.new_snapshot("f3", {"shared": 5})
     with pytest.raises(ValueError, match="below"), ledger.transaction() as tx:
-        tx.new_snapshot("f3", {"own": 50}, partition="2026-01")
-    with ledger.transaction() as tx:
-        tx.new_snapshot("p1", {"shared": 6}, partition="2026-01")
-        tx.append(Measurement(COUNT, 1.0, (1,), snapshot=3, partition="2026-01"))
-        tx.audit("rebuild", "op", cost=1)
-    january, cube = ledger.snapshot("2026-01"), ledger.snapshot()
-    assert (january.id, january.fingerprint, january.partition) == (3, "p1", "2026-01")
-    assert (cube.id, cube.bases, ledger.snapshot("2026-02").id) == (2, {"shared": 6}, 2)
-    assert ledger.spent() == {"shared": 8}
-    assert ledger.measurements()[1].partition == "2026-01"
+        tx.new_snapshot("f3", {"own": 50})
     with ledger.transaction() as tx:
         tx.new_snapshot("f4", {"shared": 9})
         tx.audit("rebuild", "op")
-    assert ledger.snapshot("2026-01").id == 4
+    assert (ledger.snapshot().id, ledger.snapshot(2).id) == (3, 2)
+    assert (ledger.snapshot(2).fingerprint, ledger.snapshot(2).bases) == ("f2", {"shared": 6})
     assert ledger.verify() == []
+
+
+def closed(ledger, before, taken=None, column="day"):
+    """Begin a snapshot in which periods are closed."""
+    with ledger.transaction() as tx:
+        tx.new_snapshot("f", {}, closing=Closing(column, before, taken, "cells"))
+        tx.audit("rebuild", "op")
+
+
+def test_cells_are_the_same_as_long_as_each_snapshot_took_them_over(ledger):
+    """
+    Of an older snapshot those before the earliest day since, and none past one that read all.
+    """
+    days = [date(2026, month, 1) for month in range(1, 8)]
+    assert (ledger.snapshot().closing, ledger.snapshot().same) == (None, {})
+    for at, taken in ((1, None), (3, days[1]), (4, days[3])):  # 2, 3, 4
+        closed(ledger, days[at], taken)
+    assert ledger.snapshot().closing == Closing("day", days[4], days[3], "cells")
+    assert ledger.snapshot().same == {3: days[3], 2: days[1]}
+    closed(ledger, days[5], days[2])  # by whom had not all that was closed
+    assert ledger.snapshot().same == {4: days[2], 3: days[2], 2: days[1]}
+    assert ledger.snapshot(3).same == {2: days[1]}
+    closed(ledger, days[6])
+    closed(ledger, days[6], days[6])
+    assert ledger.snapshot().same == {6: days[6]}
+    assert ledger.verify() == []
+
+
+def test_cells_of_a_period_are_charged_since_it_was_last_read(ledger):
+    """
+    Beside what they had paid then; of periods that were taken over, what the snapshot before said.
+    """
+
+    def begin(taken, *paid):
+        with ledger.transaction() as tx:
+            day = date(2026, 1, 1)
+            closing = Closing("day", day, day if taken else None, "cells", paid)
+            tx.new_snapshot("f", {}, {"attributes": [["sex"], ["day"]]}, "", closing)
+            tx.audit("rebuild", "op")
+        assert ledger.snapshot().closing == closing
+        return ledger.snapshot().periods
+
+    assert begin(False, (5, {})) == ((5, 2, {}),)
+    assert begin(True, (2, None), (3, {"own": 4})) == ((2, 2, {}), (3, 3, {"own": 4}))
+    found = begin(True, (3, None), (1, {}), (1, {"own": 6}))
+    assert found == ((2, 2, {}), (1, 3, {"own": 4}), (1, 4, {}), (1, 4, {"own": 6}))
+    assert ledger.snapshot().axis == 1
+    assert begin(False, (5, {"own": 6})) == ((5, 5, {"own": 6}),)
+    with pytest.raises(IntegrityError, match="damaged"):
+        begin(True, (4, None), (2, {}))
 
 
 def test_the_snapshot_changes_within_a_transaction(ledger):

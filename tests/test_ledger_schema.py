@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import sqlite3
 from contextlib import closing
+from datetime import date
 
 import pytest
 
@@ -12,7 +13,7 @@ from proxy.errors import StateError
 from proxy.inference.family import Family
 from proxy.inference.query import LinearQuery
 from proxy.inference.space import Space
-from proxy.ledger import Measurement
+from proxy.ledger import Closing, Measurement
 from proxy.ledger.anchor import FileAnchor, Mark
 from proxy.ledger.record import encode
 from tests.test_ledger import COUNT, create, measure, reopen
@@ -115,15 +116,15 @@ def test_the_first_version_is_migrated(tmp_path):
     version_1(tmp_path)
     with closing(reopen(tmp_path)) as ledger:
         (row,) = ledger.measurements()
-        assert (row.id, row.answers, row.scale, row.partition) == (1, (7,), 4.0, None)
+        assert (row.id, row.answers, row.scale) == (1, (7,), 4.0)
         assert row.family.query == COUNT.query
         assert (ledger.spent_by("ann"), ledger.spent()) == (5, {"shared": 5})
         assert ledger.protection().protection == {"budget": 1.0}
         assert [line.kind for line in ledger.audit()] == ["init", "measured", "migrate"]
         with ledger.transaction() as tx:
             tx.replace(1, 2.0, (8,))
-            tx.new_snapshot("p", {"shared": 6}, "jan")
-            tx.append(Measurement(COUNT, 1.0, (1,), snapshot=2, partition="jan"))
+            tx.new_snapshot("p", {"shared": 6}, closing=Closing("day", date(2026, 2, 1), None, "c"))
+            tx.append(Measurement(COUNT, 1.0, (1,), snapshot=2))
             tx.audit("measured", "ann", cost=6)
         assert ledger.verify() == []
     (tmp_path / "new").mkdir()

@@ -5,13 +5,14 @@ import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from datetime import date
 from hashlib import sha256
 
 import psycopg
 import pytest
 
 from proxy.errors import IntegrityError, OperationalError, StateError
-from proxy.ledger import Measurement
+from proxy.ledger import Closing, Measurement
 from proxy.ledger.anchor import FileAnchor, Mark
 from proxy.ledger.notes import first
 from proxy.ledger.postgres import PostgresPlace
@@ -20,6 +21,7 @@ from proxy.ledger.sqlite import SQLiteLedger
 from proxy.ledger.witness import Witness
 from tests.test_ledger import BY_SEX, COUNT, SERVER, create, lose, measure, reopen, server
 
+DAY = date(2026, 2, 1)
 TRIGGERS = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
 
 
@@ -123,8 +125,9 @@ def many(ledger):
     measure(ledger, BY_SEX, (1, 2))
     measure(ledger)
     with ledger.transaction() as tx:
-        tx.new_snapshot("p", {"shared": 50}, "jan", {"axes": []}, "coding")
-        tx.append(Measurement(COUNT, 2.0, (4,), "own", 2, "jan"))
+        closing = Closing("day", DAY, DAY, "cells")
+        tx.new_snapshot("p", {"shared": 50}, {"axes": []}, "coding", closing)
+        tx.append(Measurement(COUNT, 2.0, (4,), "own", 2))
         tx.audit("rebuild", "op", cost=1)
 
 
@@ -193,7 +196,7 @@ def test_every_changed_field_is_found_in_postgresql(postgres_folder):
         (
             [
                 "INSERT INTO measurements SELECT 4, sequence, history, snapshot, scale, family,"
-                " answers, hash, partition FROM measurements WHERE id = 1"
+                " answers, hash FROM measurements WHERE id = 1"
             ],
             "measurements 4: no audit line knows the row",
         ),
@@ -540,28 +543,28 @@ def test_a_backup_is_a_whole_ledger(ledger, folder):
 
 def test_a_restored_ledger_charges_the_gap_to_every_cell(ledger, folder):
     """
-    Spent 5 at the backup and 12 (and 3 in a new history) at the anchor: every cell of every
-    partition, known and unknown, starts at 12 and 3, and the old rows are out of use.
+    Spent 5 at the backup and 12 (and 3 in a new history) at the anchor: every cell starts at 12 and
+    3, and the old rows are out of use, of closed periods too.
     """
     measure(ledger, cost=5)
     with ledger.transaction() as tx:
-        tx.new_snapshot("p1", {"shared": 1}, "jan")
+        tx.new_snapshot("p1", {"shared": 1}, closing=Closing("day", DAY, DAY, "cells"))
         tx.audit("rebuild", "op")
     ledger.backup(folder / "backup")
-    measure(ledger, cost=7)
-    measure(ledger, cost=3, history="own")
+    measure(ledger, cost=7, snapshot=2)
+    measure(ledger, cost=3, history="own", snapshot=2)
     gone = ledger.sequence()
     ledger.close()
     lose(folder)
     with closing(back(folder)) as restored:
         assert restored.spent() == {"shared": 12, "own": 3}
-        for partition, fingerprint in (("jan", "p1"), (None, "f1"), ("feb", "f1")):
-            snapshot = restored.snapshot(partition)
-            assert (snapshot.bases, snapshot.fingerprint) == ({"shared": 12, "own": 3}, fingerprint)
+        snapshot = restored.snapshot()
+        assert (snapshot.bases, snapshot.fingerprint) == ({"shared": 12, "own": 3}, "p1")
+        assert (snapshot.closing, snapshot.same) == (Closing("day", DAY, None, "cells"), {})
         with pytest.raises(IntegrityError, match="not the current"), restored.transaction() as tx:
             tx.replace(1, 1.0, (1,))
         with pytest.raises(ValueError, match="below"), restored.transaction() as tx:
-            tx.new_snapshot("p", {"shared": 11, "own": 3}, "feb")
+            tx.new_snapshot("p", {"shared": 11, "own": 3})
         assert restored.sequence() == gone + 1
         last = list(restored.audit())[-1]
         assert (last.kind, last.user, last.cost) == ("restore", "op", 10)

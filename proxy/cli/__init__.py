@@ -165,8 +165,8 @@ def budget(policy: str, state: str | None, as_json: bool, user: str | None) -> N
         with closing(open_engine(policy, state)) as engine:
             show.budget(engine.budget(user or ""), as_json)
     except ChangedPolicyError as error:
-        with ledger_in_force(policy, state) as ledger:
-            show.budget(reports.in_force(ledger, user), as_json)
+        with ledger_in_force(policy, state) as (ledger, found):
+            show.budget(reports.in_force(ledger, found.domain, user), as_json)
         _still_in_force(error)
 
 
@@ -184,7 +184,7 @@ def history(policy: str, state: str | None, as_json: bool, wide: bool, user: str
         with closing(open_engine(policy, state)) as engine:
             show.history(engine.history(user), as_json, wide)
     except ChangedPolicyError as error:
-        with ledger_in_force(policy, state) as ledger:
+        with ledger_in_force(policy, state) as (ledger, _):
             show.history(reports.history(ledger, user), as_json, wide)
         _still_in_force(error)
 

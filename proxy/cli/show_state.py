@@ -41,6 +41,7 @@ def made(report: Report | RebuildReport, as_json: bool) -> None:
     for rule in (*report.attributes, *report.measures):
         if rule.unreadable > UNREADABLE * report.rows:
             out.print(f"warning: {_unread(rule, report)}; see `check`")
+    _closed(report)
     out.print("The ledger is empty: the whole budget is there.")
 
 
@@ -62,6 +63,10 @@ def check(report: CheckReport, as_json: bool) -> None:
     for rule in (*survey.attributes, *survey.measures):
         if rule.unreadable or any(look.column == rule.name for look in survey.looks):
             out.print(_unread(rule, survey))
+    if survey.closed:
+        _closed(survey)
+        if survey.late:
+            out.print(f"The source has {survey.late:+,} records there: `rebuild --all` reads them.")
     _prices(report.prices)
     if report.moved:
         out.print("The source has changed since the cube was built: `rebuild` reads it again.")
@@ -139,6 +144,7 @@ def rebuilt(report: RebuildReport, as_json: bool) -> None:
         return
     out = console()
     out.print(_kept(report.survey))
+    _closed(report.survey)
     if report.again:
         out.print(
             f"The cube of snapshot {report.snapshot} was built again from its own source: what was "
@@ -146,7 +152,12 @@ def rebuilt(report: RebuildReport, as_json: bool) -> None:
         )
         return
     if report.carried:
-        out.print(f"Snapshot {report.snapshot}: records never change, so every cell goes on.")
+        how = "records never change, so every cell goes on."
+        if report.by_period:
+            how = "a period's cells start with the most that any of them had paid."
+        out.print(f"Snapshot {report.snapshot}: {how}")
+        if report.survey.closed:
+            out.print(f"Numbers of earlier snapshots that stay usable: {report.usable:,}.")
         return
     out.print(
         f"Snapshot {report.snapshot}: every cell starts with the most that any had paid: "
@@ -257,7 +268,16 @@ def _kept(survey: Report) -> str:
         )
         if count
     ]
-    return f"{survey.rows:,} rows read, {survey.kept:,} kept{''.join(f', {x}' for x in lost)}."
+    said = f"{survey.rows:,} rows read, {survey.kept:,} kept{''.join(f', {x}' for x in lost)}."
+    if survey.taken:
+        said += f"  {survey.taken:,} records of closed periods were taken over."
+    return said
+
+
+def _closed(survey: Report) -> None:
+    """Print which periods are closed."""
+    if survey.closed:
+        console().print(f"Periods before {survey.closed} are closed.")
 
 
 def _by_history(spent: Mapping[str, float]) -> str:

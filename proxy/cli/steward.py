@@ -83,18 +83,20 @@ def apply(policy: str, state: str | None, as_json: bool, accept_weaker: bool) ->
 
 @click.command()
 @about_policy
-def rebuild(policy: str, state: str | None, as_json: bool) -> None:
+@click.option("--all", "everything", is_flag=True, help="Read closed periods again, too.")
+def rebuild(policy: str, state: str | None, as_json: bool, everything: bool) -> None:
     """Read the data again, as a new snapshot.
 
     The same people may be in it, so every cell starts with the most that any cell had paid;
     with `unit: row` and `records: immutable` each goes on with its own.  Earlier answers stay
-    in the ledger, but nothing more is inferred from them.
+    in the ledger, but nothing more is inferred from them, save of periods that were closed (the
+    policy's `partition`): these are not read again, unless --all is said.
     """
     from proxy.cli import show, show_state
     from proxy.steward import rebuild as build
 
     with show.progress("building the cube") as progress:
-        report = build(policy, state, progress)
+        report = build(policy, state, progress, everything=everything)
     show_state.rebuilt(report, as_json)
 
 

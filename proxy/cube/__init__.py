@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from proxy.cube.cells import Cube
     from proxy.cube.file import verify
     from proxy.cube.sources.coded import faults
+    from proxy.cube.sources.source import Taken
     from proxy.cube.sources.warehouse import sql_for
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Look",
     "Report",
     "Rule",
+    "Taken",
     "build",
     "faults",
     "fingerprint",
@@ -39,6 +41,7 @@ MODULES = {
     "Look": "proxy.cube.building",
     "Report": "proxy.cube.building",
     "Rule": "proxy.cube.building",
+    "Taken": "proxy.cube.sources.source",
     "build": "proxy.cube.building",
     "faults": "proxy.cube.sources.coded",
     "fingerprint": "proxy.cube.building",

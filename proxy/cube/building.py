@@ -14,6 +14,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from itertools import chain, islice
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from proxy.cube.sources.coded import (
 )
 from proxy.cube.sources.dialect import text
 from proxy.cube.sources.looks import TYPE, names
-from proxy.cube.sources.source import GROUPS, Source, opened
+from proxy.cube.sources.source import GROUPS, TAKEN, Source, Taken, opened
 from proxy.domain import Attribute
 from proxy.errors import PolicyError, SourceError
 from proxy.files import give
@@ -86,6 +87,9 @@ class Report:
     measures: tuple[Rule, ...]
     looks: tuple[Look, ...] = ()
     cells: Cells | None = None  # of a survey
+    taken: int = 0  # further records of the cube: of another one's closed cells, not read
+    closed: date | None = None  # the day before which periods are closed
+    late: int = 0  # of a survey: records of closed periods that the cube has not, or fewer
     headers: tuple[str, ...] = ()  # what was made of the names in the file's first line
 
 
@@ -95,12 +99,14 @@ def build(
     ledger_id: str,
     progress: Progress | None = None,
     key: bytes = b"",
-    origin: Callable[[str, str], str] = lambda fingerprint, recipe: "",
+    origin: Callable[[str, str, str], str] = lambda fingerprint, recipe, cells: "",
+    taken: Taken | None = None,
 ) -> Report:
     """Build the cube of a policy at ``path``, for one ledger; ``progress`` gets 0 to 1, or None.
 
-    ``key`` is that of the source's fingerprint, of which, and of the recipe, ``origin`` says what
-    the cells are made of; whoever opens the cube must know it.
+    ``key`` is that of the source's fingerprint, of which, of the recipe, and, where there are
+    partitions, of the fingerprint of all cells ``origin`` says what the cells are made of; whoever
+    opens the cube must know it.  Cells that are ``taken`` are those of another cube, unchanged.
 
     Raises:
         SourceError: the source is missing, unreadable or malformed, lacks a column, has more than
@@ -110,17 +116,20 @@ def build(
     """
     with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder:
         give(Path(folder), path.parent)
-        with opened(policy, Path(folder)) as source:
-            work = _Work(policy, source, progress)
+        with opened(policy, Path(folder), taken) as source:
+            work = _Work(policy, source, progress, taken)
             report = work.group()
             work.refuse_errors()
-            if report.kept > policy.max_records:
+            if report.kept + report.taken > policy.max_records:
                 raise SourceError(
                     f"the source has more records than max_records: {policy.max_records}"
                 )
-            made_of = origin(source.fingerprint(key) or work.fingerprint(key), source.recipe())
+            work.write()
+            cells = work.fingerprint_of_cells(key) if policy.partition else ""
+            found = source.fingerprint(key) or work.fingerprint(key)
+            made_of = origin(found, source.recipe(), cells)
             source.require_unchanged()
-            work.write(ledger_id, made_of)
+            work.finish(ledger_id, made_of)
         made = Path(folder) / "cells.duckdb"
         made.chmod(0o600)
         give(made, path.parent)
@@ -132,25 +141,31 @@ def build(
     return report
 
 
-def survey(policy: Policy) -> Report:
+def survey(policy: Policy, closed: Taken | None = None) -> Report:
     """Return the effect of a policy on its source, without building anything.
+
+    Of cells that are ``closed`` it says how many records have come since.
 
     Raises:
         SourceError, PolicyError: as ``surveyed``.
     """
-    return surveyed(policy, None)[0]
+    return surveyed(policy, None, closed)[0]
 
 
-def surveyed(policy: Policy, key: bytes | None) -> tuple[Report, str]:
+def surveyed(policy: Policy, key: bytes | None, closed: Taken | None = None) -> tuple[Report, str]:
     """Return the effect of a policy on its source, and with a key its fingerprint, in one reading.
+
+    Of cells that are ``closed`` it says how many records have come since.
 
     Raises:
         SourceError: the source is missing, unreadable or malformed, or lacks a column.
         PolicyError: an expression or the query is not row by row, or does not fit its columns.
     """
-    with tempfile.TemporaryDirectory() as folder, opened(policy, Path(folder)) as source:
+    with tempfile.TemporaryDirectory() as folder, opened(policy, Path(folder), closed) as source:
         work = _Work(policy, source, None)
         report = replace(work.group(), cells=work.cells(), headers=source.headers())
+        if closed is not None:
+            report = replace(report, closed=closed.before, late=work.late(closed))
         if key is None:
             return report, ""
         return report, source.fingerprint(key) or work.fingerprint(key)
@@ -176,8 +191,15 @@ def fingerprint(policy: Policy, key: bytes) -> str:
 class _Work:
     """One run over a source, whose groups are in the sandbox."""
 
-    def __init__(self, policy: Policy, source: Source, progress: Progress | None) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        source: Source,
+        progress: Progress | None,
+        taken: Taken | None = None,
+    ) -> None:
         self.policy = policy
+        self.taken = taken
         self.source = source
         self.connection = source.local
         self.progress = progress
@@ -191,7 +213,7 @@ class _Work:
 
     def group(self) -> Report:
         """Make GROUPS, where the source is, and count."""
-        sql, columns = grouped(self.policy, self.source), self.layout.columns
+        sql, columns = grouped(self.policy, self.source, self.taken), self.layout.columns
         self._run(lambda: self.source.group(sql, columns), 0.0, 0.8)
         rules = self._rules({a.name: self._axis_counts(i, a) for i, a in enumerate(self.axes)})
         sums = self._rules({m.name: self._measure_counts(k) for k, m in enumerate(self.measures)})
@@ -200,7 +222,19 @@ class _Work:
         counts = [_count(each) for each in ("true", kept, f"{state} = {UNITLESS}", beyond)]
         rows, records, unitless, more = self._one(f"SELECT {', '.join(counts)} FROM {GROUPS}")
         looks = tuple(self._looks(rules + sums))
-        return Report(rows, records, unitless, more, rules, sums, looks)
+        over = self._records(_over(self.policy, self.taken)) if self.taken else 0
+        return Report(rows, records, unitless, more, rules, sums, looks, taken=over)
+
+    def late(self, closed: Taken) -> int:
+        """Return how many more records closed cells would have, were they read again."""
+        i = self.policy.domain.axis[closed.column]
+        inside = f"{self._kept()} AND {_closed(self.policy, closed, self.codes.code(i))}"
+        now = self._records(f"FROM {GROUPS} WHERE {inside}")
+        return now - self._records(_over(self.policy, closed))
+
+    def _records(self, cells: str) -> int:
+        """Return the number of records of some groups or cells."""
+        return self._one(f"SELECT CAST(coalesce(sum(n), 0) AS BIGINT) {cells}")[0]
 
     def fingerprint(self, key: bytes) -> str:
         """Return the HMAC-SHA-256 of the groups, in hex."""
@@ -210,6 +244,14 @@ class _Work:
         while some := rows.fetchmany(SOME):
             digest.update(repr(some).encode())
         return digest.hexdigest()
+
+    def fingerprint_of_cells(self, key: bytes) -> str:
+        """Return the HMAC-SHA-256 of the cells, in hex; their order does not matter."""
+        found = self._one(
+            "SELECT count(*), sum(md5_number_lower(r)), bit_xor(md5_number_upper(r))"
+            " FROM (SELECT CAST(t AS VARCHAR) AS r FROM cells.main.cells AS t)"
+        )
+        return hmac.new(key, repr(found).encode(), hashlib.sha256).hexdigest()
 
     def _rules(self, counts: Mapping[str, list[str]]) -> tuple[Rule, ...]:
         """Return what rules meet, by name."""
@@ -260,8 +302,8 @@ class _Work:
                     hint="privacy-proxy check shows how many; group or drop would go on",
                 )
 
-    def write(self, ledger_id: str, origin: str) -> None:
-        """Write the cells and what they are to the connection's own database."""
+    def write(self) -> None:
+        """Write the cells to the connection's own database."""
         words = ", ".join(self.codes.names)
         met, kept = self.codes.met(), self._kept()
         final = self.codes.words([self._final(i, axis) for i, axis in enumerate(self.axes)])
@@ -294,6 +336,12 @@ class _Work:
             f" FROM ({rows} ORDER BY {words})"
         )
         self._run(lambda: self.connection.execute(sql), 0.8, 0.98)
+        if self.taken:
+            over = _over(self.policy, self.taken)
+            self.connection.execute(f"INSERT INTO cells.main.cells BY NAME SELECT * {over}")
+
+    def finish(self, ledger_id: str, origin: str) -> None:
+        """Write what the cells are."""
         meta = {
             "format": FORMAT,
             "id": uuid.uuid4().hex,
@@ -312,6 +360,9 @@ class _Work:
         codes = [self.codes.code(i) for i in range(len(self.axes))]
         met = [self.layout.met(k) for k in range(len(self.measures))]
         dropped = drops(self.policy, codes, met)
+        if self.taken:
+            code = codes[self.policy.domain.axis[self.taken.column]]
+            dropped.append(_closed(self.policy, self.taken, code))
         return f"({self.layout.state} = {KEPT} AND NOT ({' OR '.join(dropped) or 'false'}))"
 
     def _when(self, i: int, axis: Attribute, rule: str) -> str:
@@ -379,6 +430,19 @@ class _Work:
         if failed:
             raise failed[0]
         self.progress(end)
+
+
+def _over(policy: Policy, taken: Taken) -> str:
+    """Return SQL for the cells that are taken over, from FROM on."""
+    code = f"c{policy.domain.axis[taken.column]}"
+    return f"FROM {TAKEN}.main.cells WHERE {_closed(policy, taken, code)}"
+
+
+def _closed(policy: Policy, taken: Taken, code: str) -> str:
+    """Return the SQL condition that a code is that of cells that are taken over."""
+    axis = policy.domain.attributes[policy.domain.axis[taken.column]]
+    codes = [str(i) for i, before in enumerate(axis.before(taken.before)) if before]
+    return f"{code} IN ({', '.join(codes)})" if codes else "false"
 
 
 def _count(condition: str) -> str:

@@ -12,8 +12,9 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
-from proxy.accountant import Accountant
+from proxy.accountant import Accountant, still_true
 from proxy.budgets import CELLS
+from proxy.domain import Domain
 from proxy.engine.allowances import Allowance
 from proxy.engine.answers import Answer
 from proxy.engine.bill import Bill
@@ -82,10 +83,11 @@ def budget(dataset: str, accountant: Accountant, allowances: Sequence[Allowance]
     )
 
 
-def in_force(ledger: Ledger, user: str | None = None) -> BudgetReport:
+def in_force(ledger: Ledger, domain: Domain, user: str | None = None) -> BudgetReport:
     """Return what each history has spent at most, of the policy in force, as the ledger says alone.
 
-    Of a user, only the history that serves them.
+    Of a user, only the history that serves them.  Numbers of closed periods are counted where the
+    domain is that of the ledger.
     """
     known, paid = upgraded(ledger.protection().protection), ledger.spent()
     users = known["users"]
@@ -98,8 +100,11 @@ def in_force(ledger: Ledger, user: str | None = None) -> BudgetReport:
         spent = paid.get(name, 0) / UNIT
         rule = CELLS if name == SHARED else f"{CELLS}, {name}"
         lines.append(RuleReport(rule, float(share), spent, max(float(share) - spent, 0.0), False))
-    rows = [row for row in ledger.measurements() if row.snapshot == ledger.snapshot().id]
-    numbers = sum(row.family.size for row in rows)
+    snapshot, every = ledger.snapshot(), ledger.measurements()
+    rows = [row for row in every if row.snapshot == snapshot.id]
+    if snapshot.layout == domain.layout:
+        rows += still_true(every, snapshot, domain)
+    numbers = sum(row.family.rows for row in rows)
     return BudgetReport(ledger.dataset, tuple(lines), len(rows), numbers)
 
 

@@ -281,6 +281,16 @@ class Account:
             found = Maximum(found.value, found.exact and exact)
         return Maximum(found.value + self.base, found.exact)
 
+    def most_by(self, axis: int) -> Integers:
+        """Return, by code of an axis, the most that a cell has paid there, or a bound on it."""
+        size = self.space.sizes[axis]
+        if self._table is None:
+            codes = (Factor((axis,), code) for code in np.eye(size, dtype=np.int64))
+            return np.array([self.spent([code]).value for code in codes], dtype=np.int64)
+        others = tuple(place for place, each in enumerate(self._axes) if each != axis)
+        most = self._table.max(axis=others) if others else self._table
+        return np.asarray(np.broadcast_to(most, (size,)) + self.base)
+
     def check(self, terms: Sequence[Term], rules: Iterable[BudgetRule]) -> Overspend | None:
         """Return the first rule that a charged cell breaks if these are added, else None.
 

@@ -175,6 +175,27 @@ class Family:
         new[list(chosen)] = np.arange(len(chosen), dtype=np.int32)
         return Family(self.query, self.axes, new[self.labels], len(chosen))
 
+    def apart(self, axis: int, codes: NDArray[np.bool_]) -> list[int]:
+        """Return the rows without a coefficient where an axis has one of some codes.
+
+        A row that the labels put there counts as having one, if any row has.
+        """
+        reach = np.zeros_like(codes)
+        for term in self.query.parts.values():
+            own = [factor for factor in term.factors if axis in factor.axes]
+            if not own:
+                reach[:] = True
+            for factor in own:
+                others = tuple(i for i, each in enumerate(factor.axes) if each != axis)
+                reach |= (factor.array != 0).any(axis=others)
+        reach &= codes
+        if not reach.any():
+            return list(range(self.rows))
+        if axis not in self.axes:
+            return []
+        there = np.unique(self.labels.compress(reach, axis=self.axes.index(axis)))
+        return [row for row in range(self.rows) if row not in there]
+
     def dots(self, other: LinearQuery) -> list[int]:
         """Return ⟨row, other⟩ of every row exactly, in units of grid · other.grid."""
         totals: list[int] = self.products(other).tolist()

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -42,9 +43,29 @@ class Measurement:
     answers: tuple[int, ...]
     history: str = SHARED
     snapshot: int = 1
-    partition: str | None = None
     id: int | None = None
     sequence: int = 0
+
+
+@dataclass(frozen=True)
+class Closing:
+    """Which cells of a snapshot no later one reads again, and which it has not read itself.
+
+    They are those before a day of a date column.  ``cells`` is a keyed hash of all cells.  Where
+    records may change within their period, ``paid`` is what each cell there has paid beside its
+    base: runs of codes of the column, with an amount for each history; None where they are taken.
+    """
+
+    column: str
+    before: date  # whose periods were closed when the cube was built
+    taken: date | None  # whose cells are those of the snapshot before; None: all have been read
+    cells: str
+    paid: tuple[tuple[int, Mapping[str, int] | None], ...] = ()
+
+    def anew(self) -> Closing:
+        """Return what is closed where nothing is taken over, and bases say what was paid."""
+        codes = sum(count for count, _ in self.paid)
+        return replace(self, taken=None, paid=((codes, {}),) if codes else ())
 
 
 @dataclass(frozen=True)
@@ -55,17 +76,32 @@ class Snapshot:
     be inferred from, are charged cell by cell as well: no base has risen to cover them.
     ``fingerprint`` is the source's, keyed.  ``layout`` says what the axes and codes of its rows
     stand for, in names, and ``coding`` what decided the cell of a record; a snapshot of an older
-    version has neither until it is first opened.
+    version has neither until it is first opened.  ``same`` says of older snapshots before which day
+    their cells are those of this one; ``periods``, where there are any, of runs of codes of the
+    closing's column since which snapshot they are charged, and what they had paid before.
     """
 
     id: int
     fingerprint: str
     bases: Mapping[str, int]
-    partition: str | None = None
     sequence: int = 0
     since: int = 0  # where 0, as id: only its own rows are charged
     layout: Mapping[str, Any] | None = None
     coding: str = ""
+    closing: Closing | None = None
+    same: Mapping[int, date] = field(default_factory=dict)
+    periods: tuple[tuple[int, int, Mapping[str, int]], ...] = ()
+
+    @property
+    def axis(self) -> int:
+        """The place of the closing's column among the axes."""
+        axes = self.layout["attributes"] if self.layout else []
+        return [name for name, *_ in axes].index(self.closing.column if self.closing else "")
+
+    @cached_property
+    def since_by_code(self) -> tuple[int, ...]:
+        """By code of the closing's column, since which snapshot rows are charged there."""
+        return tuple(since for count, since, _ in self.periods for _ in range(count))
 
     def charges(self, measurement: Measurement) -> bool:
         """Whether a row is charged to the cells beside their bases."""
@@ -108,8 +144,8 @@ class Reads(Protocol):
     def measurements(self, after: int = 0) -> list[Measurement]:
         """Return the rows that were appended or replaced after a sequence number, by id."""
 
-    def snapshot(self, partition: str | None = None) -> Snapshot:
-        """Return the current snapshot of a partition, or of the whole cube."""
+    def snapshot(self, id: int | None = None) -> Snapshot:
+        """Return the current snapshot, or an older one."""
 
     def protection(self) -> Protection:
         """Return the policy that was applied last."""
@@ -149,9 +185,9 @@ class Transaction(Reads, Protocol):
         self,
         fingerprint: str,
         bases: Mapping[str, int],
-        partition: str | None = None,
         layout: Mapping[str, Any] | None = None,
         coding: str = "",
+        closing: Closing | None = None,
     ) -> int:
         """Begin a snapshot in which every cell has paid its base; return its id."""
 

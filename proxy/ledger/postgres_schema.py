@@ -104,8 +104,17 @@ VERSION_3 = (
     ),
 )
 
+VERSION_4 = (
+    "ALTER TABLE snapshots RENAME COLUMN partition TO closing",
+    "DROP TRIGGER measurements_move ON measurements",
+    "ALTER TABLE measurements DROP COLUMN partition",
+    """CREATE TRIGGER measurements_move
+        BEFORE UPDATE OF id, history, snapshot, family ON measurements
+        FOR EACH ROW EXECUTE FUNCTION refuse('a measurement keeps its query')""",
+)
+
 FIRST = 3  # of the versions; before it there was no ledger in PostgreSQL
-SCRIPTS = (VERSION_3,)
+SCRIPTS = (VERSION_3, VERSION_4)
 assert FIRST + len(SCRIPTS) - 1 == len(VERSIONS)
 
 

@@ -2,10 +2,9 @@
 
 What was spent in the gap is not known cell by cell, but the anchor says what the dearest cell of
 each history had paid at its end.  No cell had paid more, so a new snapshot that starts every cell
-of every partition there charges never too little.  It also puts the rows of the backup out of
-use, which it must: a row that was refined in the gap and is refined again from its old answer
-would cost more than the difference of the weights (the old noise is used twice).  And a partition
-that was first built in the gap begins no lower, since no base is below that of the whole cube.
+there charges never too little.  It also puts the rows of the backup out of use, which it must: a
+row that was refined in the gap and is refined again from its old answer would cost more than the
+difference of the weights (the old noise is used twice).
 """
 
 from __future__ import annotations
@@ -187,17 +186,9 @@ def _charge(
     with connections.transaction() as connection:
         transaction = SQLTransaction(connection, ledger.id, clock, after=last)
         if missed or mark is None or gap.spent:
-            partitions = connection.execute("SELECT DISTINCT partition FROM snapshots ORDER BY 1")
-            # NULL, the whole cube, comes first: it would supersede the partitions' own
-            current = [ledger.snapshot(partition) for (partition,) in partitions.fetchall()]
-            for snapshot in current:
-                transaction.new_snapshot(
-                    snapshot.fingerprint,
-                    charged,
-                    snapshot.partition,
-                    snapshot.layout,
-                    snapshot.coding,
-                )
+            old = ledger.snapshot()
+            closing = old.closing and old.closing.anew()
+            transaction.new_snapshot(old.fingerprint, charged, old.layout, old.coding, closing)
         if gap.held is not None:
             transaction.apply_policy(gap.held.digest, gap.held.protection)
         transaction.audit(

@@ -120,7 +120,13 @@ CREATE TRIGGER domains_delete BEFORE DELETE ON domains
     BEGIN SELECT RAISE(ABORT, 'a snapshot keeps its domain'); END;
 """
 
-VERSIONS = (VERSION_1, VERSION_2, VERSION_3)
+VERSION_4 = """
+ALTER TABLE snapshots RENAME COLUMN partition TO closing;  -- JSON: which cells are closed
+DROP TRIGGER measurements_partition;
+ALTER TABLE measurements DROP COLUMN partition;
+"""
+
+VERSIONS = (VERSION_1, VERSION_2, VERSION_3, VERSION_4)
 
 
 def version(connection: sqlite3.Connection) -> int:

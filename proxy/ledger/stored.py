@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from proxy.errors import IntegrityError, StateError
-from proxy.ledger import AuditLine, Measurement
+from proxy.ledger import AuditLine, Closing, Measurement
 from proxy.ledger.anchor import Anchor, Mark
 from proxy.ledger.chain import LOOK, amounts, parsed
 from proxy.ledger.notes import Note, Notes, paths, read
@@ -75,6 +75,7 @@ class Beginning:
     fingerprint: str = ""
     layout: Mapping[str, Any] | None = None
     coding: str = ""
+    closing: Closing | None = None
     id: str = ""
     user: str = ""
     detail: Mapping[str, Any] | None = None
@@ -219,7 +220,7 @@ class StoredLedger(SQLReads):
         connection.execute("INSERT INTO ledger (id, dataset, created) VALUES (?, ?, ?)", identity)
         transaction = SQLTransaction(connection, self.id, self._clock, None)
         transaction.apply_policy(begin.digest, begin.protection)
-        transaction.new_snapshot(begin.fingerprint, {}, None, begin.layout, begin.coding)
+        transaction.new_snapshot(begin.fingerprint, {}, begin.layout, begin.coding, begin.closing)
         detail = {"dataset": begin.dataset} | dict(begin.detail or {})
         transaction.audit("init", begin.user, detail=detail)
         return transaction.finish()

@@ -14,16 +14,17 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from proxy.errors import IntegrityError
-from proxy.ledger import Measurement, Protection, Snapshot
+from proxy.ledger import Closing, Measurement, Protection, Snapshot
 from proxy.ledger.anchor import Mark
 from proxy.ledger.chain import LOOK, Line, amounts, parsed, require_whole, row_hash, text
+from proxy.ledger.closings import closing_of, periods, same, text_of
 from proxy.ledger.record import decode, encode, pack, unpack
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
-MEASUREMENT = "sequence, history, snapshot, scale, family, answers, partition, hash"
-SNAPSHOT = "sequence, fingerprint, bases, partition, hash"
+MEASUREMENT = "sequence, history, snapshot, scale, family, answers, hash"
+SNAPSHOT = "sequence, fingerprint, bases, closing, hash"
 POLICY = "sequence, digest, protection, hash"
 DOMAIN = "sequence, snapshot, layout, coding, hash"
 LINE = (  # unquoted, user is PostgreSQL's word for who is logged in
@@ -51,6 +52,8 @@ class Connection(Protocol):
 class SQLReads(ABC):
     """The reads, over whatever runs a SELECT."""
 
+    _chained: tuple[Any, ...] = ()  # of the last snapshot
+
     @abstractmethod
     def _rows(self, sql: str, *values: object) -> list[Any]:
         """Return the rows of a SELECT."""
@@ -64,20 +67,30 @@ class SQLReads(ABC):
         rows = self._whole("measurements", MEASUREMENT, "WHERE sequence > ? ORDER BY id", after)
         return [_measurement(row) for row in rows]
 
-    def snapshot(self, partition: str | None = None) -> Snapshot:
-        """Return the current snapshot of a partition, or of the whole cube."""
-        row = self._row(
-            "snapshots",
-            SNAPSHOT,
-            "WHERE partition IS NULL OR partition = ? ORDER BY id DESC LIMIT 1",
-            partition,
-        )
-        other = "SELECT max(id) FROM snapshots WHERE partition IS ? AND bases <> ?"
-        before = self._rows(other, row[4], row[3])[0][0] or 0  # from here on no base has risen
+    def snapshot(self, id: int | None = None) -> Snapshot:
+        """Return the current snapshot, or an older one."""
+        which = "ORDER BY id DESC LIMIT 1" if id is None else "WHERE id = ?"
+        row = self._row("snapshots", SNAPSHOT, which, *([] if id is None else [id]))
+        other = "SELECT max(id) FROM snapshots WHERE id < ? AND bases <> ?"
+        before = self._rows(other, row[0], row[3])[0][0] or 0  # from here on no base has risen
         domains = self._whole("domains", DOMAIN, "WHERE snapshot = ?", row[0])
         layout, coding = (parsed(domains[0][3]), domains[0][4]) if domains else (None, "")
-        bases = amounts(row[3])
-        return Snapshot(row[0], row[2], bases, row[4], row[1], before + 1, layout, coding)
+        closing, bases = closing_of(row[4]), amounts(row[3])
+        known = self._chain(row[0], row[-1], closing) if closing else ()
+        return Snapshot(row[0], row[2], bases, row[1], before + 1, layout, coding, closing, *known)
+
+    def _chain(self, id: int, digest: bytes, closing: Closing) -> tuple[Any, ...]:
+        """Return what the snapshots say together from which one has its cells; it is remembered."""
+        if self._chained[:2] != (id, digest):
+            chain = [(id, closing)]
+            older = "WHERE id < ? ORDER BY id DESC"
+            for each in self._whole("snapshots", SNAPSHOT, older, id):
+                before = closing_of(each[4])
+                if chain[-1][1].taken is None or before is None:
+                    break
+                chain.append((each[0], before))
+            self._chained = id, digest, same(chain), periods(chain)
+        return self._chained[2:]
 
     def protection(self) -> Protection:
         """Return the policy that was applied last."""
@@ -221,7 +234,7 @@ class SQLTransaction(SQLReader):
         self._last = max(sequence, after)
         self._spent = amounts(spent)
         self._lines = self.cost = 0  # the cost of all lines that it wrote
-        self._current: dict[str | None, int | None] = {}  # the snapshot of each partition
+        self._current: int | None = None  # the snapshot
         self._start()
 
     def _start(self) -> None:
@@ -244,10 +257,10 @@ class SQLTransaction(SQLReader):
         answers, family = measurement.answers, measurement.family
         if measurement.id is not None or len(answers) != family.rows:
             raise ValueError("a new measurement has no id, and one answer for each row")
-        self._check(measurement.snapshot, measurement.partition)
+        self._check(measurement.snapshot)
         fields = (
             self._last + 1, measurement.history, measurement.snapshot,
-            _scale(measurement.scale), encode(family), pack(answers), measurement.partition,
+            _scale(measurement.scale), encode(family), pack(answers),
         )  # fmt: skip
         self._wrote(measurement.history, len(answers))
         return self._insert("measurements", MEASUREMENT, fields)
@@ -262,11 +275,11 @@ class SQLTransaction(SQLReader):
         rows = self._rows(f"SELECT id, {MEASUREMENT} FROM measurements WHERE id = ?", id)
         if not rows:
             raise ValueError(f"no measurement {id}")
-        _, _, history, snapshot, old, family, before, partition, _ = rows[0]
+        _, _, history, snapshot, old, family, before, _ = rows[0]
         if not _scale(scale) < old or len(answers) != len(unpack(before)):
             raise ValueError("a refinement has a smaller scale, and as many answers")
-        self._check(snapshot, partition)
-        fields = (self._last + 1, history, snapshot, scale, family, pack(answers), partition)
+        self._check(snapshot)
+        fields = (self._last + 1, history, snapshot, scale, family, pack(answers))
         digest = row_hash("measurements", MEASUREMENT, fields)
         self._connection.execute(
             "UPDATE measurements SET sequence = ?, scale = ?, answers = ?, hash = ? WHERE id = ?",
@@ -279,21 +292,21 @@ class SQLTransaction(SQLReader):
         self,
         fingerprint: str,
         bases: Mapping[str, int],
-        partition: str | None = None,
         layout: Mapping[str, Any] | None = None,
         coding: str = "",
+        closing: Closing | None = None,
     ) -> int:
         """Begin a snapshot in which every cell has paid its base; return its id.
 
         Raises:
             ValueError: a base is below that of the snapshot before.
         """
-        if any(bases.get(history, 0) < base for history, base in self._bases(partition)):
+        if any(bases.get(history, 0) < base for history, base in self._bases()):
             raise ValueError("a base below that of the snapshot before")
-        self._current.clear()
+        self._current = None
         for history, base in bases.items():
             self._spent[history] = max(self._spent.get(history, 0), base)
-        fields = (self._last + 1, fingerprint, text(bases), partition)
+        fields = (self._last + 1, fingerprint, text(bases), closing and text_of(closing))
         id = self._insert("snapshots", SNAPSHOT, fields)
         if layout is not None:
             self.describe_snapshot(id, layout, coding)
@@ -351,11 +364,11 @@ class SQLTransaction(SQLReader):
             raise ValueError("a transaction ended without the audit line of what it wrote")
         return Mark(self._id, self._last, self._hash.hex(), self._spent, policy=self.policy())
 
-    def _bases(self, partition: str | None) -> list[tuple[str, int]]:
+    def _bases(self) -> list[tuple[str, int]]:
         """Return the bases of the current snapshot; none where there is no snapshot yet."""
         if not self._rows("SELECT 1 FROM snapshots LIMIT 1"):
             return []
-        return list(self.snapshot(partition).bases.items())
+        return list(self.snapshot().bases.items())
 
     def _insert(self, table: str, columns: str, fields: tuple[Any, ...]) -> int:
         digest = row_hash(table, columns, fields)
@@ -373,11 +386,10 @@ class SQLTransaction(SQLReader):
         self._histories.add(history)
         self._answers += answers
 
-    def _check(self, snapshot: int, partition: str | None) -> None:
-        if partition not in self._current:
-            newest = "SELECT max(id) FROM snapshots WHERE partition IS NULL OR partition = ?"
-            self._current[partition] = self._rows(newest, partition)[0][0]
-        if snapshot != self._current[partition]:
+    def _check(self, snapshot: int) -> None:
+        if self._current is None:
+            self._current = self._rows("SELECT max(id) FROM snapshots")[0][0]
+        if snapshot != self._current:
             raise IntegrityError(f"snapshot {snapshot} is not the current one", hint=LOOK)
 
 
@@ -387,12 +399,12 @@ def _measurement(row: tuple[Any, ...]) -> Measurement:
     Raises:
         IntegrityError: it is damaged.
     """
-    id, sequence, history, snapshot, scale, family, answers, partition, _ = row
+    id, sequence, history, snapshot, scale, family, answers, _ = row
     values = unpack(answers)
     record = decode(family)
     if record.rows != len(values):
         raise IntegrityError(f"measurement {id} of the ledger is damaged", hint=LOOK)
-    return Measurement(record, scale, values, history, snapshot, partition, id, sequence)
+    return Measurement(record, scale, values, history, snapshot, id, sequence)
 
 
 @lru_cache(maxsize=64)  # of the datasets that one process serves

@@ -195,9 +195,14 @@ POLICY = Record((
         "The PostgreSQL that has the ledger, for proxies on several machines.",
         otherwise="a file in the folder at state"),
     Key("partition", Record((
-        Key("column", Text("an attribute"), "A date attribute.", required=True),
-        Key("grain", Choice(GRAINS), "The length of a partition.", required=True),
-    )), "Snapshots, histories and budgets by period.", later=True),
+        Key("column", Text("an attribute"), "A date or timestamp attribute: when a record's period "
+            "is.", required=True),
+        Key("grain", Choice(GRAINS), "The length of a period; no cell lies in two.", required=True),
+        Key("closes", Number(low=0, high=36_500, whole=True),
+            "How many days after its end a period closes; what comes later is not seen.",
+            default=0),
+    )), "A rebuild reads the periods that are not closed; the others keep their cells, and what "
+        "was answered about them. Needs `unit: row`, and records that never leave their period."),
     Key("records", Choice(("mutable", "immutable")),
         "immutable: a record once there never changes; new ones may come.", default="mutable"),
 ))
@@ -265,7 +270,7 @@ def _flat(kind: Kind, path: str) -> Iterator[tuple[str, Key]]:
     """Yield every key below a kind with its path."""
     match kind:
         case Record(keys):
-            for key in (key for key in keys if not key.later):
+            for key in keys:
                 here = f"{path}.{key.name}" if path else key.name
                 yield here, key
                 yield from _flat(key.kind, here)

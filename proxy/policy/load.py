@@ -107,7 +107,7 @@ def read(path: str | os.PathLike[str]) -> Reading:
         public=_public(item, folder),
         state=_place(folder, state) if state else None,
         ledger=tried(_ledger, item),
-        partition=tried(_partition, item, axes),
+        partition=tried(_partition, item, axes, may),
         records=tried(item.get, "records") or "mutable",
         utilities=tried(_utilities, item, axes) or {},
         lines=_lines(item),
@@ -390,8 +390,8 @@ def _public_table(table: Item, folder: Path) -> PublicTable:
     return PublicTable(path, digest)
 
 
-def _partition(policy: Item, axes: Domain) -> Partition | None:
-    """Return the partition; no cell of its attribute lies in two."""
+def _partition(policy: Item, axes: Domain, may: Privacy) -> Partition | None:
+    """Return the partition: no cell of its attribute lies in two periods, and no unit."""
     if "partition" not in policy.value:
         return None
     item = policy.value["partition"]
@@ -414,7 +414,15 @@ def _partition(policy: Item, axes: Domain) -> Partition | None:
             raise item.value["grain"].error(
                 f"the bin of {column.value} from {first} lies in more than one {grain}"
             )
-    return Partition(column.value, grain)
+    for rule in ("nulls", "outside"):
+        if getattr(attribute, rule) not in ("drop", "error"):
+            raise column.error(
+                f"{column.value} has {rule}: {getattr(attribute, rule)}; partitions need drop or "
+                "error there, since such records have no period of their own"
+            )
+    if may.unit.column is not None:
+        raise item.error("a person has records in several periods; partitions need unit: row")
+    return Partition(column.value, grain, item.get("closes"))
 
 
 def _day(moment: datetime.date) -> datetime.date:

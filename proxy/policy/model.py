@@ -122,10 +122,11 @@ class PublicTable:
 
 @dataclass(frozen=True)
 class Partition:
-    """Snapshots, histories and budgets by period of a date attribute."""
+    """Periods of a date attribute, whose cells a rebuild no longer reads once they are closed."""
 
     column: str
     grain: str
+    closes: int = 0  # days after the end
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,7 @@ class Policy:
             }
             for m in self.domain.measures
         }
-        partition = self.partition and [self.partition.column, self.partition.grain]
+        partition = self.partition and list(vars(self.partition).values())
         return {
             "version": VERSION,
             "dataset": self.dataset,

@@ -88,7 +88,6 @@ class Key:
     required: bool = False
     default: Any = None  # what `kind.read` would give
     otherwise: str | None = None  # the default in words, where it is computed
-    later: bool = False  # it is read, and refused: nothing does it yet, so that no schema has it
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ class Record(Kind):
         for name, child in item.value.items():
             if name not in names:
                 near = nearest(name, names)
-                allowed = ", ".join(key.name for key in self.keys if not key.later)
+                allowed = ", ".join(names)
                 child.report(f"unknown key{near}; allowed: {allowed}")
                 meant |= dict.fromkeys(near_names(name, names), child.unread())
         read = {}
@@ -143,7 +142,7 @@ class Record(Kind):
     def schema(self) -> dict[str, Any]:
         """Return an object with its keys."""
         properties = {}
-        for key in (key for key in self.keys if not key.later):
+        for key in self.keys:
             default = {} if key.default is None else {"default": key.default}
             properties[key.name] = {"description": key.help} | key.kind.schema() | default
         required = [key.name for key in self.keys if key.required]

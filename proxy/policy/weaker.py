@@ -89,8 +89,10 @@ def _dataset(old: Protection, new: Protection) -> Iterator[str]:
     for key, promise in PROMISES.items():
         for name in sorted({*new["source"].get(key, ())} - {*old["source"].get(key, ())}):
             yield f"source.{key} has {name}: {promise}"
-    if old["partition"] != new["partition"]:
-        yield f"partition is {_list(new['partition'])}, it was {_list(old['partition'])}"
+    if new["records"] == "mutable" and new["partition"]:
+        before, after = (each["partition"] or [None, None] for each in (old, new))
+        if before[:2] != after[:2]:
+            yield f"no record leaves its {after[1]} of {after[0]}: costs are carried over by period"
     if (old["records"], new["records"]) == ("mutable", "immutable"):
         yield "records are immutable now: a new snapshot carries costs over cell by cell"
 
@@ -233,8 +235,3 @@ def _cap(guard: Protection) -> float:
 def _number(text: str | None) -> str:
     """Return a number of the protection as people write it."""
     return "unlimited" if text is None else decimal(Fraction(text))
-
-
-def _list(words: list[str] | None) -> str:
-    """Return words, or none."""
-    return " by ".join(words) if words else "none"

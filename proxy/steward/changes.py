@@ -126,6 +126,7 @@ def init(
                 "fingerprint": made.fingerprint,
                 "layout": found.domain.layout,
                 "coding": made.coding,
+                "closing": made.closing,
                 "id": id,
                 "user": me(),
                 "detail": {"second_budget_beside": sorted(others)} if others else {},
@@ -311,19 +312,27 @@ def apply(
 
 def _fits(policy: Policy, meant: Protection, folder: Path, ledger: StoredLedger) -> bool:
     """Return whether the present cube has the policy's domain and source."""
-    known = upgraded(ledger.protection().protection)
+    known, snapshot = upgraded(ledger.protection().protection), ledger.snapshot()
     try:
-        open_cube(policy, folder, ledger.id, ledger.snapshot())
+        open_cube(policy, folder, ledger.id, snapshot)
     except StateError:
         return False
     same = coding(known) == coding(meant.protection)
+    part, closing = policy.partition, snapshot.closing
+    same &= (part and part.column) == (closing and closing.column)
     return same and policy.max_records >= known["max_records"]
 
 
 def rebuild(
-    policy: str | Path, state: str | Path | None = None, progress: Progress | None = None
+    policy: str | Path,
+    state: str | Path | None = None,
+    progress: Progress | None = None,
+    *,
+    everything: bool = False,
 ) -> RebuildReport:
     """Read the source again, as a new snapshot in which every cell has paid what any has paid.
+
+    With ``everything`` closed periods are read again, too.
 
     Raises:
         StateError: the policy is not the one in force.
@@ -334,4 +343,4 @@ def rebuild(
         found = arranged(found, ledger)
         meant = protection(found, users=users_of(found))
         same_policy(found, meant, ledger)
-        return new_snapshot(found, meant, folder, ledger, me(), progress)
+        return new_snapshot(found, meant, folder, ledger, me(), progress, everything=everything)

@@ -27,7 +27,7 @@ from proxy.state import ledger_place, state_folder
 from proxy.steward.changes import arranged, opened, same_policy
 from proxy.steward.loading import loaded
 from proxy.steward.prices import Price, prices
-from proxy.steward.snapshots import surveyed, verify_cube
+from proxy.steward.snapshots import surveyed, taken_over, verify_cube
 from proxy.steward.twins import same_place
 from proxy.steward.twins import twins as twins_of
 
@@ -70,12 +70,16 @@ def check(policy: str | Path, state: str | Path | None = None) -> CheckReport:
         return _begun(found, folder, survey(found))
     with opened(found, folder) as ledger:
         found = arranged(found, ledger)
-        report, source = surveyed(found, folder)
+        snapshot = ledger.snapshot()
+        closed = taken_over(found, folder, ledger, snapshot)
+        report, source = surveyed(found, folder, closed)
         known, meant = ledger.protection(), protection(found, users=users_of(found))
         changes = policies.weaker(upgraded(known.protection), meant.protection)
         now = "in force" if known.digest == meant.digest else "changed since it was applied"
-        built = ledger.snapshot().fingerprint
-        moved = built != source if built.split(":")[0] == source.split(":")[0] else None
+        built = snapshot.fingerprint
+        whole = snapshot.closing is None or snapshot.closing.taken is None  # was read
+        same_key = built.split(":")[0] == source.split(":")[0]
+        moved = built != source if same_key and (whole or found.source.path) else None
         spent = {name: value / UNIT for name, value in ledger.spent().items()}
         begun = _begun(found, folder, report)
         return replace(begun, state=now, changes=tuple(changes), moved=moved, spent=spent)
@@ -122,11 +126,16 @@ def _twins(policy: Policy) -> Iterator[tuple[str, str]]:
 
 
 @contextmanager
-def ledger_in_force(policy: str | Path, state: str | Path | None = None) -> Iterator[Ledger]:
-    """Open the ledger of a policy for reading, whatever has become of its file meanwhile."""
+def ledger_in_force(
+    policy: str | Path, state: str | Path | None = None
+) -> Iterator[tuple[Ledger, Policy]]:
+    """Open the ledger of a policy for reading, whatever has become of its file meanwhile.
+
+    With the policy as the file is now, its axes in the order of the ledger's where they are those.
+    """
     found = policies.load(policy)
     with opened(found, state_folder(found, state)) as ledger:
-        yield ledger
+        yield ledger, arranged(found, ledger)
 
 
 def audit(policy: str | Path, state: str | Path | None = None) -> list[AuditLine]:

@@ -3,8 +3,14 @@
 A cube is a snapshot: in a new one every cell starts with the largest cost that any cell had
 reached, since the people in it may be the same.  Only where the policy says that records never
 change, rows are what is protected, and nothing that decides the cell of a record has changed, is
-every cell charged on with its own.  A missing cube is built again for its own snapshot only from
-the snapshot's own source.
+every cell charged on with its own; where they may change, but not leave their period, is each
+period, from the most that any of its cells had paid.  A missing cube is built again for its own
+snapshot only from the snapshot's own source.
+
+Where the policy has partitions, the cells of periods that were closed when the old cube was built
+are taken over from it, whatever the source has there now: so they are the same cells, and what was
+answered about them alone is still true.  Which periods are closed follows from the policy and the
+clock, never from the data.
 
 Invariant: whenever this is killed, the ledger's snapshot has its whole cube, or none, which is an
 error that says what to do.  A new cube is built beside the old one, without the lock; it takes its
@@ -20,27 +26,31 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
 from fractions import Fraction
+from itertools import groupby
 from pathlib import Path
 from secrets import token_bytes, token_hex
 from typing import TYPE_CHECKING, Any
 
 import proxy.cube
+from proxy.accountant import still_true
 from proxy.budgets import accounts
 from proxy.errors import IntegrityError, StateError
 from proxy.files import create, read
 from proxy.inference.accounting import UNIT
-from proxy.ledger import Protection, Reads, Snapshot
+from proxy.ledger import Closing, Protection, Reads, Snapshot
 from proxy.ledger.anchor import sync_folder
 from proxy.ledger.stored import StoredLedger
-from proxy.policy import Policy
+from proxy.policy import Partition, Policy
+from proxy.policy.axes import period_start
 from proxy.protection import coding
 from proxy.sql.compile.release_point import space
 from proxy.state import cube_path, key_path, near
 
 if TYPE_CHECKING:
-    from proxy.cube import Cube, Report
+    from proxy.cube import Cube, Report, Taken
 
 Progress = Callable[[float | None], None]
 PART = ":"  # between what the policy, and what the source says of how records become cells
@@ -55,6 +65,8 @@ class RebuildReport:
     bases: Mapping[str, float]  # alpha
     carried: bool  # each cell goes on with what it had paid itself
     again: bool = False  # the missing cube of a snapshot, from the same source
+    by_period: bool = False  # or with what any cell of its period had
+    usable: int = 0  # numbers of older snapshots that are still inferred from
 
 
 def fingerprinted(policy: Policy, folder: Path) -> str:
@@ -63,10 +75,10 @@ def fingerprinted(policy: Policy, folder: Path) -> str:
     return f"{name}:{proxy.cube.fingerprint(policy, key)}"
 
 
-def surveyed(policy: Policy, folder: Path) -> tuple[Report, str]:
+def surveyed(policy: Policy, folder: Path, closed: Taken | None = None) -> tuple[Report, str]:
     """Return the effect of a policy on its source, and the fingerprint that it has just now."""
     name, key = _key(folder)
-    report, own = proxy.cube.surveyed(policy, key)
+    report, own = proxy.cube.surveyed(policy, key, closed)
     return report, f"{name}:{own}"
 
 
@@ -89,6 +101,12 @@ class Built:
     report: Report
     fingerprint: str
     coding: str
+    closing: Closing | None
+
+    @property
+    def origin(self) -> str:
+        """What the cube says that it is made of."""
+        return _origin(self.fingerprint, self.coding, self.closing)
 
 
 def built(
@@ -98,22 +116,44 @@ def built(
     draft: Path,
     ledger_id: str,
     progress: Progress | None,
+    taken: Taken | None = None,
+    closed: date | None = None,
 ) -> Built:
-    """Build a cube.
+    """Build a cube; periods before ``closed`` are closed whatever the clock says now.
 
     Raises:
         SourceError: the source changed while it was read.
     """
-    (name, key), codes = _key(folder), coding(meant.protection)
-    found = "", ""
+    (name, key), codes, part = _key(folder), coding(meant.protection), policy.partition
+    before = closed_before(part, today(policy), closed) if part else date.min
+    found: tuple[str, str, Closing | None] = "", "", None
 
-    def origin(fingerprint: str, recipe: str) -> str:
+    def origin(fingerprint: str, recipe: str, cells: str) -> str:
         nonlocal found
-        found = f"{name}:{fingerprint}", f"{codes}{PART}{recipe}"
+        day = taken.before if taken else None
+        closing = None
+        if part:
+            axis = policy.domain.attributes[policy.domain.axis[part.column]]
+            closing = Closing(part.column, before, day, f"{name}:{cells}")
+            if policy.records != "immutable":
+                closing = replace(closing, paid=((axis.size, {}),))
+        found = f"{name}:{fingerprint}", f"{codes}{PART}{recipe}", closing
         return _origin(*found)
 
-    report = proxy.cube.build(policy, draft, ledger_id, progress, key, origin)
-    return Built(report, *found)
+    report = proxy.cube.build(policy, draft, ledger_id, progress, key, origin, taken)
+    closing = found[2]
+    return Built(replace(report, closed=closing.before if closing else None), *found)
+
+
+def today(policy: Policy) -> date:
+    """Return the day that it is in the policy's time zone."""
+    return datetime.now(policy.zone).date()
+
+
+def closed_before(part: Partition, today: date, closed: date | None = None) -> date:
+    """Return the day before which periods are closed: none is opened again."""
+    start = period_start(today - timedelta(days=part.closes), part.grain)
+    return max(start, closed) if closed else start
 
 
 @contextmanager
@@ -215,32 +255,39 @@ def new_snapshot(
     user: str,
     progress: Progress | None = None,
     applied: Mapping[str, Any] | None = None,
+    everything: bool = False,
 ) -> RebuildReport:
     """Build the cube of the next snapshot beside the old one, and begin it in the ledger.
 
-    With ``applied``, the detail of its audit line, the policy is put in force as well.
+    With ``applied``, the detail of its audit line, the policy is put in force as well; with
+    ``everything`` nothing is taken over from the old cube.
     """
     old, known = ledger.snapshot(), ledger.protection()
+    taken = None if everything else taken_over(policy, folder, ledger, old)
     with drafting(folder) as draft:
-        made = built(policy, meant, folder, draft, ledger.id, progress)
+        made = _built(policy, meant, folder, draft, ledger.id, progress, taken, old)
+        if taken and not _carries(policy, old, made.coding):  # those would be other cells
+            made = _built(policy, meant, folder, draft, ledger.id, progress, None, old)
         with ledger.transaction() as tx:
             unchanged(tx, known.digest)
             if tx.snapshot() != old:
                 raise StateError("the cube has been rebuilt meanwhile; nothing was changed")
             carried = _carries(policy, old, made.coding)
             bases = dict(old.bases) if carried else _bases(tx, old, known, policy)
-            new = tx.new_snapshot(made.fingerprint, bases, None, policy.domain.layout, made.coding)
+            axes, closing = policy.domain.layout, made.closing
+            if closing and closing.paid and carried:
+                closing = replace(closing, paid=_paid(tx, old, policy, closing))
+            new = tx.new_snapshot(made.fingerprint, bases, axes, made.coding, closing)
             if applied is not None:
                 tx.apply_policy(meant.digest, meant.protection)
-            detail = {"snapshot": new, "carried": carried} | dict(applied or {})
+            detail = {"snapshot": new, "carried": carried} | _days(closing) | dict(applied or {})
             tx.audit("rebuild", user, detail=detail)
             draft.replace(cube_path(folder, new))
             sync_folder(folder)
     for path in cubes(folder):
         if path != cube_path(folder, new):
             path.unlink(missing_ok=True)
-    spent = {name: base / UNIT for name, base in bases.items()}
-    return RebuildReport(new, made.report, spent, carried)
+    return _report(policy, ledger, made, carried)
 
 
 def recover_cube(
@@ -259,20 +306,78 @@ def recover_cube(
     old = ledger.snapshot()
     codes = coding(meant.protection)
     same = (old.layout, old.coding.partition(PART)[0]) == (policy.domain.layout, codes)
-    if not same or fingerprinted(policy, folder) != old.fingerprint:
+    if same and old.closing is None:
+        same = fingerprinted(policy, folder) == old.fingerprint
+    if not same:
         return new_snapshot(policy, meant, folder, ledger, user, progress)
     with drafting(folder) as draft:
-        made = built(policy, meant, folder, draft, ledger.id, progress)
-        with ledger.transaction() as tx:
-            unchanged(tx, meant.digest)
-            source = (made.fingerprint, made.coding)
-            if tx.snapshot() != old or source != (old.fingerprint, old.coding):
-                raise StateError("the cube or its source has changed meanwhile", hint="do it again")
-            tx.audit("cube", user, detail={"snapshot": old.id})
-            draft.replace(cube_path(folder, old.id))
-            sync_folder(folder)
-    spent = {name: base / UNIT for name, base in old.bases.items()}
-    return RebuildReport(old.id, made.report, spent, True, True)
+        taken = taken_over(policy, folder, ledger, old)
+        made = _built(policy, meant, folder, draft, ledger.id, progress, taken, old)
+        if old.closing is None or made.origin == _origin_of(old):
+            with ledger.transaction() as tx:
+                unchanged(tx, meant.digest)
+                if tx.snapshot() != old or made.origin != _origin_of(old):
+                    raise StateError(
+                        "the cube or its source has changed meanwhile", hint="do it again"
+                    )
+                tx.audit("cube", user, detail={"snapshot": old.id})
+                draft.replace(cube_path(folder, old.id))
+                sync_folder(folder)
+            return _report(policy, ledger, made, carried=True, again=True)
+    return new_snapshot(policy, meant, folder, ledger, user, progress)
+
+
+def _built(
+    policy: Policy,
+    meant: Protection,
+    folder: Path,
+    draft: Path,
+    ledger_id: str,
+    progress: Progress | None,
+    taken: Taken | None,
+    old: Snapshot,
+) -> Built:
+    """Build a cube after that of a snapshot, with the cells that are taken over."""
+    closed = old.closing.before if taken and old.closing else None
+    return built(policy, meant, folder, draft, ledger_id, progress, taken, closed)
+
+
+def _report(
+    policy: Policy, ledger: StoredLedger, made: Built, carried: bool, again: bool = False
+) -> RebuildReport:
+    """Return what became of a snapshot, which is the current one."""
+    snapshot = ledger.snapshot()
+    rows = ledger.measurements() if snapshot.same else []
+    usable = sum(len(row.answers) for row in still_true(rows, snapshot, policy.domain))
+    spent = {name: base / UNIT for name, base in snapshot.bases.items()}
+    by_period = bool(snapshot.periods)
+    return RebuildReport(snapshot.id, made.report, spent, carried, again, by_period, usable)
+
+
+def _days(closing: Closing | None) -> dict[str, str]:
+    """Return what the audit log says of closed periods."""
+    if closing is None:
+        return {}
+    taken = {"taken_over_before": str(closing.taken)} if closing.taken else {}
+    return {"closed_before": str(closing.before)} | taken
+
+
+def taken_over(policy: Policy, folder: Path, ledger: StoredLedger, old: Snapshot) -> Taken | None:
+    """Return the cube that is there, and the day before which its cells are a snapshot's own."""
+    closing, part = old.closing, policy.partition
+    if closing is None or part is None or closing.column != part.column:
+        return None
+    days = {**old.same, old.id: closing.before}
+    for path in reversed(cubes(folder)):
+        id = int(path.stem.split("-")[1])
+        with suppress(StateError, IntegrityError):
+            if id in days:
+                snapshot = ledger.snapshot(id)
+                open_cube(policy, folder, ledger.id, snapshot)
+                verify_cube(folder, ledger.id, snapshot)
+                # a period of another grain is not closed by half
+                return proxy.cube.Taken(path, part.column, period_start(days[id], part.grain))
+    return None
 
 
 def adopt_cube(policy: Policy, folder: Path, ledger: StoredLedger, candidates: list[Path]) -> bool:
@@ -294,19 +399,44 @@ def adopt_cube(policy: Policy, folder: Path, ledger: StoredLedger, candidates: l
     return False
 
 
-def _origin(source: str, coding: str) -> str:
-    """Return what a cube says of the source and of how its records became cells."""
-    return f"{source} {coding}"
+def _origin(source: str, coding: str, closing: Closing | None) -> str:
+    """Return what a cube says of the source and of how its records became cells.
+
+    Where cells may have been taken over, the source alone does not say what they are.
+    """
+    return f"{closing.cells if closing else source} {coding}"
 
 
 def _origin_of(snapshot: Snapshot) -> str:
-    return _origin(snapshot.fingerprint, snapshot.coding) if snapshot.coding else ""
+    fingerprint, coding = snapshot.fingerprint, snapshot.coding
+    return _origin(fingerprint, coding, snapshot.closing) if coding else ""
 
 
 def _carries(policy: Policy, old: Snapshot, codes: str) -> bool:
-    """Whether nobody can be in another cell of a new snapshot than in the old one."""
+    """Whether nobody can be in another cell, or period, of a new snapshot than in the old one."""
     same = (old.layout, old.coding) == (policy.domain.layout, codes)
-    return same and policy.records == "immutable" and policy.privacy.unit.column is None
+    part, closing = policy.partition, old.closing
+    stay = bool(part and closing and part.column == closing.column)
+    return same and (policy.records == "immutable" or stay) and policy.privacy.unit.column is None
+
+
+def _paid(
+    reads: Reads, old: Snapshot, policy: Policy, closing: Closing
+) -> tuple[tuple[int, Mapping[str, int] | None], ...]:
+    """Return, of the periods that are read again, the most that any of their cells has paid."""
+    assert policy.partition is not None
+    domain, grain = policy.domain, policy.partition.grain
+    axis = domain.attributes[domain.axis[closing.column]]
+    taken = axis.before(closing.taken) if closing.taken else [False] * axis.size
+    starts = [period_start(day, grain) for day in axis.days]
+    most: dict[date, dict[str, int]] = {}
+    for name, account in accounts(old, reads.measurements(), space(domain)).items():
+        for code, paid in enumerate(account.most_by(old.axis).tolist()):
+            if not taken[code] and paid > account.base:
+                amounts = most.setdefault(starts[code], {})
+                amounts[name] = max(amounts.get(name, 0), paid - account.base)
+    codes = [None if gone else most.get(s, {}) for s, gone in zip(starts, taken, strict=True)]
+    return tuple((len(list(run)), amounts) for amounts, run in groupby(codes))
 
 
 def _bases(reads: Reads, old: Snapshot, known: Protection, policy: Policy) -> dict[str, int]:

@@ -18,6 +18,7 @@ import psycopg
 import pytest
 from sqlalchemy.exc import SQLAlchemyError
 
+from proxy.cube import Taken, build
 from proxy.cube.sources.source import opened
 from proxy.domain import Attribute
 from proxy.errors import Error, PolicyError, SourceError
@@ -381,3 +382,76 @@ def test_surveys_make_the_same_cube(tmp_path: Path, place: Place, dataset: str) 
     place.put(dict.fromkeys(header, native), [[v or None for v in row] for row in rows])
     policy = replace(policy, path=tmp_path / "policy.yaml")
     assert cube(place.there(policy), "there") == cube(policy, "here")
+
+
+def both(place: Place, file: Path, columns: dict[str, str], rows: list[Any]) -> None:
+    """Put rows into the table of a place, and of a DuckDB file."""
+    place.put(columns, rows)
+    here(file, place, columns, rows)
+
+
+@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP", "TIMESTAMPTZ", "VARCHAR"])
+@pytest.mark.parametrize("axis", ["date", "timestamp"])
+@pytest.mark.parametrize("outside", ["drop", "error"])
+def test_closed_cells_are_taken_over_and_their_records_left(
+    tmp_path: Path, place: Place, kind: str, axis: str, outside: str
+) -> None:
+    """
+    What else a day's records have become, the cells before it are the old cube's, the others those
+    of the records; in DuckDB and elsewhere, whatever the type of the column.
+    """
+    own = {known: own for own, known in reversed(place.kinds.items())}[kind]
+    file = tmp_path / "data.duckdb"
+    days = [datetime.date(2021, 3, day) for day in (13, 14, 15, 17)]
+    kept = datetime.date(2021, 3, 15)
+    ends = days if axis == "date" else [datetime.datetime.combine(d, datetime.time()) for d in days]
+    known = [v for v in values(place, own) if outside == "drop" or kind != "VARCHAR"]
+    known = [v for v in known if outside == "drop" or v.startswith("2021-03-1")]
+    rng = random.Random(f"{kind} {axis}")
+    rows = [
+        [rng.choice([*known, "2021-03-14 00:00:00+00"[: 22 if kind == "TIMESTAMPTZ" else 10]])]
+        for _ in range(200)
+    ]
+    policy = a_policy(
+        tmp_path, [edges(*ends, kind=axis, outside=outside)], path="data.duckdb", table="data"
+    )
+    both(place, file, {"a": own}, rows)
+    old, whole = tmp_path / "old", cube(policy, "whole")[0]
+    build(policy, old, "ledger")
+    place.run("DROP TABLE " + place.name + ".data")
+    both(place, file, {"a": own}, more := rows[50:] + rows[:120])
+    fresh = cube(policy, "fresh")[0]
+    expected = [row for row in whole if row[0] < 2] + [row for row in fresh if row[0] >= 2]
+    assert whole != fresh
+    for each in (policy, place.there(policy)):
+        path = tmp_path / "taken"
+        report = build(each, path, "ledger", taken=Taken(old, "a", kept))
+        with duckdb.connect(str(path), read_only=True) as connection:
+            assert connection.execute("SELECT * FROM cells ORDER BY ALL").fetchall() == expected
+        assert report.taken == sum(row[1] for row in whole if row[0] < 2)
+        assert report.rows < len(more)
+
+
+def test_a_value_that_is_to_be_an_error_is_one_before_the_closed_days_too(
+    tmp_path: Path, place: Place
+) -> None:
+    """
+    Only what is in the domain, and closed, is not looked at.
+    """
+    days = [datetime.date(2021, 3, day) for day in (13, 14, 15, 16)]
+    policy = a_policy(
+        tmp_path,
+        [edges(*days, kind="date", outside="error", nulls="error")],
+        path="data.duckdb",
+        table="data",
+    )
+    own = {known: own for own, known in reversed(place.kinds.items())}["VARCHAR"]
+    both(place, tmp_path / "data.duckdb", {"a": own}, [["2021-03-13"]])
+    build(policy, tmp_path / "old", "ledger")
+    taken = Taken(tmp_path / "old", "a", days[2])
+    for wrong in ("2021-03-12", "2021/03/13", "", "2021-03-16"):
+        place.run(f"DROP TABLE {place.name}.data")
+        both(place, tmp_path / "data.duckdb", {"a": own}, [["2021-03-14"], [wrong]])
+        for each in (policy, place.there(policy)):
+            with pytest.raises(SourceError, match="where the policy says error"):
+                build(each, tmp_path / "new", "ledger", taken=taken)

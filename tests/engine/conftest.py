@@ -34,7 +34,7 @@ class Memory:
     def measurements(self, after=0):
         return []
 
-    def snapshot(self, partition=None):
+    def snapshot(self, id=None):
         from proxy.ledger import Snapshot
 
         return Snapshot(1, "", {})

@@ -115,6 +115,20 @@ def test_an_account_is_the_sum_of_its_terms(parts, more, region, cells):
     assert small.spent(region, [more]).value >= expected
 
 
+@given(st.lists(terms, max_size=6), st.integers(0, 2), st.sampled_from([1, 24]))
+def test_the_most_by_a_code_is_that_of_its_cells(parts, axis, cells):
+    """
+    Of one table, and no less where there is none.
+    """
+    account = Account(SPACE, 7, cells)
+    account.add(parts)
+    others = tuple(each for each in range(3) if each != axis)
+    expected = 7 + total(parts).max(axis=others)
+    found = account.most_by(axis)
+    assert (found >= expected).all()
+    assert cells == 1 or (found == expected).all()
+
+
 @pytest.mark.parametrize("largest", [1, 2**39, 2**41, 2**47])
 def test_charges_of_one_form_are_added_up_together(monkeypatch, largest):
     """

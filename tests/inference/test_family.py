@@ -103,3 +103,21 @@ def test_what_lacks_a_factor_of_the_rows_is_passed_over(factors, spanned):
     family = Family(half, (0,), np.array([0, 1, 1], dtype=np.int32), 2)
     made = [Factor((axis,), np.array(values)) for axis, values in enumerate(factors)]
     assert family.may_span(LinearQuery.count(space, *made)) == spanned
+
+
+@given(families(), st.integers(0, 2), st.data())
+def test_rows_apart_from_some_codes_have_no_coefficient_there(family, axis, data):
+    """
+    All of them, where labels alone put rows there, and of a single query; never one that has any.
+    """
+    size = SPACE.sizes[axis]
+    codes = np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)))
+    for each in (family, Family(family.query)):
+        found = each.apart(axis, codes)
+        coefficients = (dense(each.row(i)) for i in range(each.rows))
+        expected = [
+            i for i, of in enumerate(coefficients) if not np.moveaxis(of, 1 + axis, 0)[codes].any()
+        ]
+        assert set(found) <= set(expected)
+        by_labels = axis in each.axes and not set(each.query.axes) & set(each.axes)
+        assert found == expected or not (by_labels or not each.axes)

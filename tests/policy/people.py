@@ -36,6 +36,13 @@ def changed(*changes, text=GOOD):
     return text
 
 
+def partitioned(partition="{column: born, grain: quarter}", *changes):
+    """Return the good policy with partitions."""
+    born = "born: {from: 2020-01-01, to: 2020-12-31, bin: month"
+    parts = ("utility:", f"records: immutable\npartition: {partition}\nutility:")
+    return changed(*changes, text=changed((born, f"{born}, nulls: drop"), parts))
+
+
 def axis(policy, declaration, **files):
     """Return the attribute `age` under another declaration."""
     text = changed(("{type: integer, range: [18, 62]}", declaration))

@@ -57,6 +57,10 @@ PLACES = {  # a numeric key -> what is put over the base; a key without one fail
     "privacy.per.day": {"privacy": BASE["privacy"] | {"per": {"day": HERE}}},
     "privacy.per.week": {"privacy": BASE["privacy"] | {"per": {"week": HERE}}},
     "analysts.<analyst>.budget": {"analysts": {"ann": {"budget": HERE}}},
+    "partition.closes": {
+        "attributes": {"day": {"from": "2026-01-01", "to": "2026-01-31", "nulls": "drop",
+                               "outside": "drop"}},
+        "records": "immutable", "partition": {"column": "day", "grain": "day", "closes": HERE}},
     "groups.<group>.budget": {"groups": {"few": {"budget": HERE}}},
 }  # fmt: skip
 STEP = Fraction(1, 10**6)
@@ -68,7 +72,7 @@ def numbers(kind, path=""):
         case Number():
             yield path, kind
         case Record(keys):
-            for key in (key for key in keys if not key.later):
+            for key in keys:
                 yield from numbers(key.kind, f"{path}.{key.name}" if path else key.name)
         case Named(of=of, what=what):
             yield from numbers(of, f"{path}.<{what}>")

@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.domain import Attribute
-from proxy.policy import Analyst, Unit, Utility, describe, json_schema, load
+from proxy.policy import Analyst, Partition, Unit, Utility, describe, json_schema, load
 from proxy.policy.axes import next_start, period_start
 from proxy.policy.kinds import decimal
 from proxy.policy.model import HistorySize
 from proxy.protection import protection
-from tests.policy.people import GOOD, LIST, axis, changed
+from tests.policy.people import GOOD, LIST, axis, changed, partitioned
 from tests.policy.test_wrong_policies import WRONG
 
 POLICIES = Path(__file__).parents[2] / "policies"
@@ -105,7 +105,7 @@ def test_what_is_said_holds(policy):
         ("unit: row", "unit: {column: person, max_rows: 3}\n  floor: 0.001\n  allocation: paper"),
         ("per:", "history_size: {total: 9, analyst: 4}\n  per:"),
         ("groups:", "state: ../state\npublic: {names: {path: names.csv}}\nrecords: immutable\n"
-         "partition: {column: born, grain: quarter}\ndescription: of the town\ngroups:"),
+         "description: of the town\ngroups:"),
     )  # fmt: skip
     loaded = policy(text, names="a\n1\n")
 
@@ -115,8 +115,18 @@ def test_what_is_said_holds(policy):
     assert loaded.privacy.history_size == HistorySize(9, 4)
     assert loaded.state == loaded.path.parent.parent / "state"
     assert loaded.public["names"].path.name == "names.csv"
-    assert (loaded.partition.column, loaded.partition.grain) == ("born", "quarter")
     assert (loaded.records, loaded.description) == ("immutable", "of the town")
+
+
+def test_periods_of_a_date_are_partitions(policy):
+    """
+    Of months in quarters, which close at their end unless it is said that records come later.
+    """
+    parts = "{column: born, grain: quarter}"
+    loaded = policy(partitioned(parts))
+    assert loaded.partition == Partition("born", "quarter", 0)
+    assert policy(partitioned(parts[:-1] + ", closes: 3}")).partition.closes == 3
+    assert policy(partitioned(parts, ("bin: month, ", "bin: month, type: timestamp, "))).partition
 
 
 def test_analysts_groups_and_what_is_set_aside(policy):

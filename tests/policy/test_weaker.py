@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from proxy.policy import weaker
 from proxy.policy.model import guard_cap
 from proxy.protection import protection
-from tests.policy.people import GOOD, LIST, changed
+from tests.policy.people import GOOD, LIST, changed, partitioned
 
 STRICT = changed(
     ("unit: row", "unit: {column: person, max_rows: 3}\n  floor: 0.001\n  history: own"),
     ("{spend: off}", "{spend: off, history: shared}"),
     ("{alice: {budget: 0.05}", "{alice: {budget: 0.05, history: own}"),
-    ("utility:", "partition: {column: born, grain: quarter}\nutility:"),
 )
 PER = "per: {day: 0.01, week: 0.05}"
 GUARD = "guards: [{claim"
@@ -61,7 +60,6 @@ EITHER_WAY = [
     ("max_rows: 3}", "max_rows: 3, seed: b}", "privacy.unit.seed has changed"),
     ("for_each: [age, region]", "for_each: [age]", "is gone"),
     ("Europe/Berlin", "UTC", "timezone is"),
-    ("grain: quarter", "grain: year", "partition is born by"),
 ]
 
 
@@ -125,6 +123,23 @@ def test_what_lowers_nothing_is_silent(policy, old, new):
     other = changed((old, new), text=STRICT)
 
     assert differences(policy, STRICT, other) == []
+
+
+def test_that_records_keep_to_their_period_is_a_promise_where_they_may_change(policy):
+    """
+    Costs are then carried over by period; where they never change, they are cell by cell anyway.
+    """
+    never = partitioned()
+    changing = changed(("records: immutable\n", ""), text=never)
+    years = changed(("quarter", "year"), text=changing)
+    said = ["no record leaves its quarter of born: costs are carried over by period"]
+    assert (
+        differences(policy, GOOD.replace("bin: month", "bin: month, nulls: drop"), changing) == said
+    )
+    assert differences(policy, years, changing) == said
+    assert differences(policy, changing, changing.replace("quarter", "quarter, closes: 9")) == []
+    assert differences(policy, never, changed(("quarter", "year"), text=never)) == []
+    assert differences(policy, never, changing) == []
 
 
 def test_a_dropped_guard_is_named(policy):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from proxy.errors import PolicyError
 from proxy.policy import load
-from tests.policy.people import GOOD, LIST, axis, changed
+from tests.policy.people import GOOD, LIST, axis, changed, partitioned
 
 AGE = "{type: integer, range: [18, 62]}"
 WAGE = "{clip: [0, 2000], quantum: 0.01}"
@@ -224,6 +224,10 @@ WRONG = [
      "no attribute bor, did you mean born?"),
     ("timezone: Europe/Berlin", "partition: {column: born, grain: week}", 23, "partition.grain",
      "from 2020-01-01 lies in more than one week"),
+    ("timezone: Europe/Berlin", "partition: {column: born, grain: year}", 23, "partition.column",
+     "born has nulls: group; partitions need drop or error"),
+    ("timezone: Europe/Berlin", "partition: {column: born, grain: year, closes: -1}", 23,
+     "partition.closes", "-1 is not allowed"),
     # each allowed, and together no sense
     ("half_width: 100", "half_width: 1_000_000", 22, "utility.half_width", "says nothing"),
     ("BETWEEN 0 AND 5", "BETWEEN 0 AND 1_000_000", 18, "privacy.guards[0].claim", "beforehand"),
@@ -232,6 +236,23 @@ WRONG = [
 ]  # fmt: skip
 
 # fmt: on
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "message"),
+    [
+        (("unit: row", "unit: {column: who, max_rows: 2}"), "partition", "need unit: row"),
+        (("month, nulls: drop", "month, nulls: drop, outside: clamp"), "partition.column",
+         "born has outside: clamp; partitions need drop or error"),
+    ],
+)  # fmt: skip
+def test_partitions_that_somebody_is_in_twice_are_refused(policy, change, key, message):
+    """
+    With the reason: costs of periods are not added up.
+    """
+    with pytest.raises(PolicyError, match=message) as refused:
+        policy(changed(change, text=partitioned()))
+    assert refused.value.key == key
 
 
 @pytest.mark.parametrize(("old", "new", "line", "key", "message"), WRONG)

@@ -7,7 +7,7 @@ import hashlib
 import json
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -46,6 +46,12 @@ class Build:
                 continue
             found.append((raw, self.placed(codes), self.force.quanta(row)))
         return found
+
+    def closed(self, taken):
+        """The rows whose cells are before a day."""
+        axis = self.domain.axis[taken.column]
+        before = self.domain.attributes[axis].before(taken.before)
+        return [raw for raw, codes, _ in self.kept() if before[codes[axis]]]
 
     def placed(self, codes):
         """Codes in the order of the document as codes in the order of the domain."""
@@ -95,6 +101,7 @@ class Doubles:
 
         self._replace(proxy.cube.build, self.build)
         self._replace(proxy.cube.faults, lambda policy, sources: [])
+        self._replace(proxy.cube.verify, lambda path, ledger_id, origin: None)
         self._replace(proxy.cube.Cube, Cube)
         self._replace(Evaluator, self.evaluator)
         self._replace(proxy.policy.document.read, self.document)
@@ -114,11 +121,19 @@ class Doubles:
                         self.undo.append((module, key, value))
                         setattr(module, key, new)
 
-    def build(self, policy, path, ledger_id, progress=None, key=b"", origin=lambda *of: ""):
-        """Write a cube of the policy's source as it is now."""
+    def build(
+        self, policy, path, ledger_id, progress=None, key=b"", origin=lambda *of: "", taken=None
+    ):
+        """Write a cube of the policy's source as it is now, but for what is taken over."""
         force = self.world.force(Path(policy.path))
         build = Build(force, self.world.rows(Path(policy.source.path).name), policy.domain)
         try:
+            if taken:
+                old = self.builds[json.loads(taken.path.read_text())["build"]]
+                own = {row["id"] for row in build.closed(taken)}
+                there = [row for row in build.rows if row["id"] not in own]
+                self.world.counts["taken"] += 1
+                build = replace(build, rows=(*old.closed(taken), *there))
             kept = build.kept()
         except Unreadable as error:
             raise SourceError(f"{error}: the policy says error") from None
@@ -127,7 +142,7 @@ class Doubles:
         self.builds.append(build)
         meta = {
             "ledger": ledger_id,
-            "origin": origin(proxy.cube.fingerprint(policy, key), recipe(policy)),
+            "origin": origin(proxy.cube.fingerprint(policy, key), recipe(policy), cells(kept)),
             "domain": digest(policy.domain),
             "max_records": policy.max_records,
             "build": len(self.builds) - 1,
@@ -154,6 +169,11 @@ class Doubles:
                 self.documents.clear()
             self.documents[key] = self._read(path)
         return self.documents[key]
+
+
+def cells(kept):
+    """Return what cells have, as a text."""
+    return repr(sorted(Counter((codes, quanta) for _, codes, quanta in kept).items(), key=repr))
 
 
 def recipe(policy):

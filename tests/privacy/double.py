@@ -30,7 +30,7 @@ class MemoryLedger:
     def measurements(self, after=0):
         return [row for row in self._rows if row.sequence > after]
 
-    def snapshot(self, partition=None):
+    def snapshot(self, id=None):
         last = self._snapshots[-1]
         others = [each.id for each in self._snapshots if each.bases != last.bases]
         return replace(last, since=max(others, default=0) + 1)
@@ -116,13 +116,13 @@ class MemoryTransaction:
     def replace(self, id, scale, answers):
         raise NotImplementedError("the audit knows no likelihood of refinements yet")
 
-    def new_snapshot(self, fingerprint, bases, partition=None, layout=None, coding=""):
+    def new_snapshot(self, fingerprint, bases, layout=None, coding="", closing=None):
         ledger = self._ledger
         before = ledger.snapshot()
         assert all(bases.get(name, 0) >= base for name, base in before.bases.items())
         id, line = before.id + 1, ledger.sequence() + 1
         ledger._snapshots.append(
-            Snapshot(id, fingerprint, dict(bases), None, line, layout=layout, coding=coding)
+            Snapshot(id, fingerprint, dict(bases), line, layout=layout, coding=coding)
         )
         return before.id + 1
 

@@ -1,7 +1,18 @@
 """The edits of what may be spent, by whom and where, and of who the users are."""
 
-from tests.privacy.documents import ZONES, compared
-from tests.privacy.drafts import GROUP_NAMES, USER_NAMES, cell, guard, limits, membership, where
+import datetime
+
+from tests.privacy.documents import DAYS, ZONES, compared
+from tests.privacy.drafts import (
+    GROUP_NAMES,
+    USER_NAMES,
+    axis,
+    cell,
+    guard,
+    limits,
+    membership,
+    where,
+)
 from tests.privacy.edits import USER_EDITS, axis_of, edits, toggled
 
 WISHES = (
@@ -256,13 +267,24 @@ def _ledger(document, rng):
     toggled(document, "ledger", ("postgresql://[::1]:1/none", "postgresql://a:b@[::1]:1/none"), rng)
 
 
-@edits("partition", "partition.column", "partition.grain")
+@edits("partition", "partition.column", "partition.grain", "partition.closes")
 def _partition(document, rng):
-    if "partition" in document and rng.random() < 0.7:
+    """Nearly always one that is right: of rows that keep their day, or never change at all."""
+    if "partition" in document and rng.random() < 0.5:
         del document["partition"]
-    else:
-        name, _ = axis_of(document, rng, ("date",))
-        document["partition"] = {"column": name, "grain": rng.choice(("day", "month"))}
+        return
+    if rng.random() < 0.9:
+        document["attributes"].setdefault("day", axis("day", rng))
+    name, spec = axis_of(document, rng, ("date",))
+    document["partition"] = {"column": name, "grain": rng.choice(("day", "month"))}
+    # between the days that there are, as a rule: some periods are closed, and some are not
+    day = datetime.date.fromisoformat(rng.choice(DAYS))
+    closes = (datetime.date.today() - day).days
+    document["partition"]["closes"] = rng.choice((0, closes, closes, closes))
+    if rng.random() < 0.9:
+        document["records"] = rng.choice(("immutable", "mutable"))
+        document["privacy"]["unit"] = "row"
+        spec |= {"nulls": "drop", "outside": "drop"}
 
 
 @edits("records")

@@ -316,16 +316,16 @@ class World:
         return f"{name}: {rows}"
 
     def move(self, rng):
-        """The source has other values of the same people, where records may change."""
-        if any(
-            force.document.get("records") == "immutable" for force in self.account.accepted[-1:]
-        ):
+        """The source has other values of the same people, where records may change, and these."""
+        said = [force.document for force in self.account.accepted[-1:]]
+        if any(document.get("records") == "immutable" for document in said):
             return self.grow(rng)
         name = self.document["source"]["path"]
         fresh = drafts.population(rng, len(self.sources["s0.csv"]))["s0.csv"]
+        kept = ["id", "person", "house"]
+        kept += ["seen"] if any("partition" in document for document in said) else []
         self.sources[name] = [
-            fresh[row["id"] % len(fresh)] | {k: row[k] for k in ("id", "person", "house")}
-            for row in self.sources[name]
+            fresh[row["id"] % len(fresh)] | {k: row[k] for k in kept} for row in self.sources[name]
         ]
         self._write()
         return name

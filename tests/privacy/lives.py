@@ -27,6 +27,7 @@ TURNS = (  # a step may name what: edit:KEY, lose:WHAT; one in two of those with
     (3, ("edit:source.path", "rebuild", "drain")),
     (1, ("edit:privacy.unit", "apply", "drain", "ask", "ask")),
     (2, ("edit:analysts", "apply", "ask", "ask")),
+    (3, ("edit:partition", "apply", "drain", "move", "rebuild", "drain", "grow?", "rebuild?")),
     (1, ("move", "edit:records", "apply", "rebuild", "drain")),
     (3, ("lose:cube", "move", "init", "drain")),
     (1, ("lose:key", "lose:cube", "move", "init", "drain")),

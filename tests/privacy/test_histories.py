@@ -172,6 +172,11 @@ def by_name(monkeypatch):
     monkeypatch.setattr(changes, "twins", lambda policy, folder: [])
 
 
+def as_it_was(monkeypatch):
+    """A period that is read again goes on with what it had paid when it was read before."""
+    monkeypatch.setattr(snapshots, "_paid", lambda reads, old, policy, closing: closing.paid)
+
+
 PLANTED = [  # the fault, and a turn that meets it; the first three are soonest found
     (by_text, ("drain", "edit_public", "drain")),
     (by_name, ("drain", "edit:dataset", "init", "drain")),
@@ -183,6 +188,7 @@ PLANTED = [  # the fault, and a turn that meets it; the first three are soonest 
         ("backup", "drain", "lose:anchor", "edit:privacy.budget", "restore", "undo", "drain"),
     ),
     (by_position, ("drain", "edit:attributes", "apply", "rebuild", "drain")),
+    (as_it_was, ("edit:partition", "apply", "drain", "move", "rebuild", "drain")),
 ]
 
 

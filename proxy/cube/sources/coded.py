@@ -21,10 +21,10 @@ from fractions import Fraction
 from pathlib import Path
 
 from proxy.cube.sources import coding, looks
-from proxy.cube.sources.dialect import text
+from proxy.cube.sources.dialect import Dialect, text
 from proxy.cube.sources.duckdb import fault, translated
 from proxy.cube.sources.packing import Packing
-from proxy.cube.sources.source import Source, opened
+from proxy.cube.sources.source import Source, Taken, opened
 from proxy.domain import Attribute, Measure
 from proxy.errors import Error, PolicyError, SourceError
 from proxy.policy import Policy
@@ -74,8 +74,8 @@ class Layout:
         return self.marks.cell(1 + self.measures + i)
 
 
-def grouped(policy: Policy, source: Source) -> str:
-    """Return the SQL of the groups.
+def grouped(policy: Policy, source: Source, taken: Taken | None = None) -> str:
+    """Return the SQL of the groups, without those that are taken over from another cube.
 
     Raises:
         SourceError: the source lacks a column.
@@ -83,7 +83,7 @@ def grouped(policy: Policy, source: Source) -> str:
     """
     layout, measures = Layout.of(policy), range(len(policy.domain.measures))
     every = len(policy.domain.attributes) + len(measures)
-    rows = rows_coded(policy, source)
+    rows = rows_coded(policy, source, taken)
     state = str(KEPT)
     if policy.privacy.unit.column is not None:
         rows = _in_order(policy, source, layout, rows)
@@ -104,8 +104,12 @@ def grouped(policy: Policy, source: Source) -> str:
     return f"SELECT {keys}, count(*) AS n{sums} FROM ({rows}) AS r7 GROUP BY {keys}"
 
 
-def rows_coded(policy: Policy, source: Source) -> str:
-    """Return the SQL of the records: words w, quanta q, marks m, looks l, unit, and if dropped."""
+def rows_coded(policy: Policy, source: Source, taken: Taken | None = None) -> str:
+    """Return the SQL of the records: words w, quanta q, marks m, looks l, unit, and if dropped.
+
+    Those before the day of ``taken`` are left out: once values are read, and before, where the
+    source can skip them so and no value is to be an error.
+    """
     axes, measures, dialect = policy.domain.attributes, policy.domain.measures, source.dialect
     sources, kinds = _sources(policy, source)
     unit, text_of_unit = _unit(policy, source)
@@ -129,10 +133,16 @@ def rows_coded(policy: Policy, source: Source) -> str:
         told += [f"{dialect.far(e, kind, f'x{k}')} AS f{k}"]
         told += [f"{coding.null(e, kind, f'x{k}', 'decimal', dialect)} AS y{k}"]
         out += [*_measured(k, measure, source), f"t.{e}"]
-    once = dialect.fence
-    rows = f"SELECT {', '.join(given)} FROM {source.records} AS a_record{once}"
+    once, early, late = dialect.fence, "", ""
+    if taken is not None:
+        i = policy.domain.axis[taken.column]
+        late = _not_taken(axes[i], f"k{i}", taken, dialect)
+        skipped = dialect.skips(plain[i][0], kinds[i])
+        if skipped and "error" not in (axes[i].nulls, axes[i].outside):
+            early = _not_taken(axes[i], skipped, taken, dialect)
+    rows = f"SELECT {', '.join(given)} FROM {source.records} AS a_record{early}{once}"
     rows = f"SELECT {', '.join(typed)} FROM ({rows}) AS r1{once}"
-    rows = f"SELECT r2.*, {', '.join(told)} FROM ({rows}) AS r2{once}"
+    rows = f"SELECT r2.*, {', '.join(told)} FROM ({rows}) AS r2{late}{once}"
     rows = f"SELECT {', '.join(out)} FROM ({rows}) AS t {' '.join(joins)}{once}"
     shown = [
         looks.look(f"e{i}", kinds[i], f"c{i}", axis.type, axis, dialect)
@@ -149,6 +159,15 @@ def rows_coded(policy: Policy, source: Source) -> str:
     dropped = " OR ".join(drops(policy, codes, met)) or "false"
     words += ["unit", "whose", f"CASE WHEN {dropped} THEN 1 ELSE 0 END AS dropped"]
     return f"SELECT {', '.join(words)} FROM ({rows}) AS r3"
+
+
+def _not_taken(axis: Attribute, value: str, taken: Taken, dialect: Dialect) -> str:
+    """Return WHERE, by which a value is not before the day, or is to be an error."""
+    found = f" WHERE {value} >= {coding.literal(taken.before, axis.type.upper(), dialect)}"
+    if "error" in (axis.nulls, axis.outside):
+        first = coding.literal(min(axis.values), axis.type.upper(), dialect)
+        found += f" OR {value} IS NULL OR {value} < {first}"
+    return found
 
 
 def drops(policy: Policy, codes: Sequence[str], met: Sequence[str]) -> list[str]:
@@ -281,7 +300,7 @@ def _code(source: Source, i: int, axis: Attribute, column: str, joins: list[str]
     exact = cut = "NULL"
     kind = coding.key_type(axis, column, source.dialect)
     if kind == "BIGINT" and coding.consecutive(axis):
-        exact = coding.counted(axis, f"k{i}")
+        exact = coding.counted(axis, f"k{i}", source.dialect)
     elif axis.edges is None:
         values = [coding.written(value) for value in axis.values]
         join, exact = source.equal(f"t.k{i}", kind, values, f"exact{i}")

@@ -164,9 +164,9 @@ def consecutive(attribute: Attribute) -> bool:
     )
 
 
-def counted(attribute: Attribute, key: str) -> str:
+def counted(attribute: Attribute, key: str, dialect: Dialect) -> str:
     """Return SQL for the code of the equal value, of consecutive ones; NULL if none is."""
-    low, high = (literal(attribute.values[end], "BIGINT") for end in (0, -1))
+    low, high = (literal(attribute.values[end], "BIGINT", dialect) for end in (0, -1))
     return f"CASE WHEN {key} >= {low} AND {key} <= {high} THEN {key} - {low} END"
 
 

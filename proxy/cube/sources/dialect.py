@@ -60,6 +60,18 @@ class Dialect:
         """Return a value as of the type in which an axis compares."""
         return f"CAST({value} AS {kind})"
 
+    def skips(self, value: str, kind: str) -> str | None:
+        """Return a date or a time as a source compares it before reading; None if it cannot.
+
+        A text of ten characters, as folders named day=… have, is a day, or no date at all.
+        """
+        if kind in ("DATE", "TIMESTAMP"):
+            return value
+        if kind == "VARCHAR":  # with a pattern in it DuckDB would open each file
+            day = f"TRY_CAST({value} AS DATE)"
+            return f"CASE WHEN length({value}) = 10 THEN {day} ELSE DATE 'infinity' END"
+        return None
+
     def number(self, value: str, kind: str, digits: int, places: int) -> str:
         """Return a number of so many digits, to so many decimals; NULL if larger or none."""
         if kind == "BOOLEAN":

@@ -26,9 +26,10 @@ from pathlib import Path
 
 import duckdb
 
+from proxy.cube.file import damaged
 from proxy.cube.sources.dialect import DUCKDB, text
 from proxy.cube.sources.file_set import FileSet
-from proxy.cube.sources.source import GROUPS, Source
+from proxy.cube.sources.source import GROUPS, TAKEN, Source, Taken
 from proxy.errors import (
     Error,
     PolicyError,
@@ -58,7 +59,7 @@ QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 
 @contextlib.contextmanager
 def connected(
-    policy: Policy, folder: Path, files: FileSet | None = None
+    policy: Policy, folder: Path, files: FileSet | None = None, taken: Taken | None = None
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Yield a connection with RECORDS in it, whose own database is folder/cells.duckdb.
 
@@ -74,7 +75,7 @@ def connected(
     kind = files.kind
     with (
         guarded(path, folder=folder),
-        contextlib.closing(database(folder)) as connection,
+        contextlib.closing(database(folder, taken)) as connection,
     ):
         try:
             connection.execute(f"SET TimeZone = {text(policy.timezone)}")
@@ -98,7 +99,7 @@ def connected(
         yield connection
 
 
-def database(folder: Path) -> duckdb.DuckDBPyConnection:
+def database(folder: Path, taken: Taken | None = None) -> duckdb.DuckDBPyConnection:
     """Return a new database of a folder's own, for the cube to be, which loads no extension."""
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": "false",
@@ -106,7 +107,14 @@ def database(folder: Path) -> duckdb.DuckDBPyConnection:
         "temp_directory": str(folder / "spill"),
         "preserve_insertion_order": "false",
     }
-    return duckdb.connect(str(folder / "cells.duckdb"), config=config)
+    made = duckdb.connect(str(folder / "cells.duckdb"), config=config)
+    if taken:
+        try:
+            made.execute(f"ATTACH {text(str(taken.path))} AS {TAKEN} (READ_ONLY)")
+        except duckdb.Error:
+            made.close()
+            raise damaged(taken.path) from None
+    return made
 
 
 def columns(connection: duckdb.DuckDBPyConnection, relation: str = RECORDS) -> dict[str, str]:

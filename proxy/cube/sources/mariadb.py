@@ -25,6 +25,7 @@ from proxy.cube.sources.dialect import text
 from proxy.cube.sources.duckdb import declared, fault, translated
 from proxy.cube.sources.mariadb_sql import MariaDBDialect
 from proxy.cube.sources.remote import RemoteSource, receiving
+from proxy.cube.sources.source import Taken
 from proxy.errors import Error, SourceError
 from proxy.policy import Policy
 from proxy.sql.source_expressions import expression_field, identifier
@@ -69,14 +70,14 @@ FULL = {1021, 1037, 1038, 1041, 1114, 1135, 3}
 
 
 @contextlib.contextmanager
-def reading(policy: Policy, folder: Path) -> Iterator[MariaDBSource]:
+def reading(policy: Policy, folder: Path, taken: Taken | None = None) -> Iterator[MariaDBSource]:
     """Open the source of a policy, in one transaction.
 
     Raises:
         SourceError: the database cannot be reached, or the table is missing.
         PolicyError: the policy's query is not row by row.
     """
-    with receiving(folder) as (local, file), _connected(policy) as remote, _guarded():
+    with receiving(folder, taken) as (local, file), _connected(policy) as remote, _guarded():
         yield MariaDBSource(policy, local, remote, file)
 
 

@@ -64,6 +64,10 @@ class MariaDBDialect(Dialect):
         """Return a value as of the type in which an axis compares."""
         return _text(value) if kind == "VARCHAR" else f"CAST({value} AS {CASTS.get(kind, kind)})"
 
+    def skips(self, value: str, kind: str) -> str | None:
+        """Return a date or a time as MariaDB compares it with an index."""
+        return value if kind in ("DATE", "TIMESTAMP") else None
+
     def number(self, value: str, kind: str, digits: int, places: int) -> str:
         """Return a number of so many digits, to so many decimals; NULL if larger or none."""
         if is_of(kind, TEXTUAL):

@@ -24,6 +24,7 @@ from proxy.cube.sources.dialect import text
 from proxy.cube.sources.duckdb import RECORDS, declared, fault, translated
 from proxy.cube.sources.postgres_sql import OLDEST, PostgresDialect
 from proxy.cube.sources.remote import RemoteSource, receiving
+from proxy.cube.sources.source import Taken
 from proxy.errors import Error, PolicyError, SourceError
 from proxy.policy import Policy
 from proxy.sql.source_expressions import expression, identifier
@@ -90,14 +91,18 @@ Tables = dict[tuple[str, str], Table]
 
 
 @contextlib.contextmanager
-def reading(policy: Policy, folder: Path) -> Iterator[PostgresSource]:
+def reading(policy: Policy, folder: Path, taken: Taken | None = None) -> Iterator[PostgresSource]:
     """Open the source of a policy, in one transaction.
 
     Raises:
         SourceError: the database cannot be reached, or the table is missing.
         PolicyError: the policy's query is not row by row.
     """
-    with receiving(folder) as (local, file), _connected(policy) as remote, _guarded("source"):
+    with (
+        receiving(folder, taken) as (local, file),
+        _connected(policy) as remote,
+        _guarded("source"),
+    ):
         yield PostgresSource(policy, local, remote, file)
 
 

@@ -67,6 +67,10 @@ class PostgresDialect(Dialect):
         """Return a value as of the type in which an axis compares."""
         return self._text(value) if kind == "VARCHAR" else f"CAST({value} AS {kind})"
 
+    def skips(self, value: str, kind: str) -> str | None:
+        """Return a date or a time as PostgreSQL compares it with an index."""
+        return value if kind in ("DATE", "TIMESTAMP") else None
+
     def number(self, value: str, kind: str, digits: int, places: int) -> str:
         """Return a number of so many digits, to so many decimals; NULL if larger or none."""
         bound = FAST if digits <= FAST else DIGITS

@@ -12,15 +12,17 @@ import duckdb
 
 from proxy.cube.sources.dialect import text
 from proxy.cube.sources.duckdb import database, guarded
-from proxy.cube.sources.source import GROUPS, Source
+from proxy.cube.sources.source import GROUPS, Source, Taken
 from proxy.files import full
 
 
 @contextlib.contextmanager
-def receiving(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, Path]]:
+def receiving(
+    folder: Path, taken: Taken | None = None
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, Path]]:
     """Yield a DuckDB for groups, which reads one file and nothing else, and that file's path."""
     file = folder / "groups.csv"
-    with guarded(file, folder=folder), contextlib.closing(database(folder)) as local:
+    with guarded(file, folder=folder), contextlib.closing(database(folder, taken)) as local:
         local.execute(f"SET allowed_paths = [{text(str(file))}]")
         local.execute("SET enable_external_access = false")
         local.execute("SET lock_configuration = true")

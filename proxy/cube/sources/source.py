@@ -8,8 +8,10 @@ the cube to be.
 from __future__ import annotations
 
 import contextlib
+import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -19,6 +21,7 @@ from proxy.errors import PolicyError
 from proxy.policy import Policy
 
 GROUPS = "temp.main.groups"
+TAKEN = "taken"  # the database of another cube, whose closed cells are taken over
 
 
 class Source(ABC):
@@ -92,8 +95,17 @@ class Source(ABC):
         """
 
 
+@dataclass(frozen=True)
+class Taken:
+    """A cube whose cells before a day of a date column are taken over: they are not read."""
+
+    path: Path
+    column: str
+    before: datetime.date
+
+
 @contextlib.contextmanager
-def opened(policy: Policy, folder: Path) -> Iterator[Source]:
+def opened(policy: Policy, folder: Path, taken: Taken | None = None) -> Iterator[Source]:
     """Open the source of a policy; ``folder`` is for what is made of it.
 
     Raises:
@@ -107,17 +119,17 @@ def opened(policy: Policy, folder: Path) -> Iterator[Source]:
 
             assert policy.source.path is not None
             files = FileSet.at(policy.source.path)
-            with connected(policy, folder, files) as connection:
+            with connected(policy, folder, files, taken) as connection:
                 yield FileSource(connection, files)
         case "postgres":
             from proxy.cube.sources.postgres import reading
 
-            with reading(policy, folder) as source:
+            with reading(policy, folder, taken) as source:
                 yield source
         case "sqlalchemy":
             from proxy.cube.sources import mariadb
 
-            with mariadb.reading(policy, folder) as source:
+            with mariadb.reading(policy, folder, taken) as source:
                 yield source
         case engine:
             raise PolicyError(f"engine {engine} is not built in", key="source.engine")
