@@ -63,6 +63,9 @@ SOURCE = Record((
         "a column is the privacy unit, FROM tables joined by it."),
     Key("dsn", Secret("a connection string"),
         "How to connect to PostgreSQL: host=… dbname=… or service=…, without a password."),
+    Key("master", Secret("local[*], spark://… or sc://…"),
+        "The Spark that groups the records: in this process, of a cluster, or by Spark Connect, "
+        "without a token.", otherwise="local[*], all cores of this host, for spark"),
 ))
 
 ATTRIBUTE = Record((

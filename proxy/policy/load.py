@@ -38,6 +38,8 @@ SQL = ("expression", "column", "query", "table")  # keys that name columns or ta
 SCHEMES = ("postgresql", "postgres")
 SECRETS = frozenset(("password", "sslpassword"))
 SECRET = re.compile(r"password\s*=|://[^/@]*:[^/@]*@", re.I)  # in a connection string
+SECRET_OF_SPARK = re.compile(r"@|\b(token|password|user_id)\s*=", re.I)  # in a master
+MASTER = re.compile(r"local(\[.+\])?|yarn|(spark|k8s|sc)://\S+")
 LOCAL = ("localtime", "Factory")  # what the machine is set to
 
 
@@ -245,6 +247,9 @@ def _source(policy: Item, folder: Path) -> Source:
     item = policy.value["source"]
     engine, before = item.get("engine"), len(item.faults.errors)
     path, table, query, dsn = (item.get(key) for key in ("path", "table", "query", "dsn"))
+    master = item.get("master")
+    if master and engine != "spark":
+        item.value["master"].report(f"engine {engine} needs no Spark; leave master out")
     if table and query:
         item.value["query"].report("table is there too; keep one of the two")
     if path and "://" in path:
@@ -272,11 +277,24 @@ def _source(policy: Item, folder: Path) -> Source:
                 "it has a password in it, which a policy may not hold; leave it to PGPASSWORD, "
                 "a password file (PGPASSFILE) or a service file (service=…)"
             )
+    elif engine == "spark":
+        if dsn:
+            item.value["dsn"].report("engine spark connects by master; leave dsn out")
+        if path and table:
+            item.value["table"].report("files are a single table; leave table out")
+        if master and (SECRET_OF_SPARK.search(master) or not MASTER.fullmatch(master)):
+            raise item.value["master"].error(
+                "local[*], spark://host:port, yarn, k8s://… or sc://host:port is expected, without "
+                "a user or a token; leave a token to SPARK_CONNECT_AUTHENTICATE_TOKEN"
+            )
+        if path and not (os.path.splitext(path)[1].lower() in ("", ".parquet")):
+            raise item.value["path"].error("Spark reads Parquet files, or a folder of them, here")
+        master = master or "local[*]"
     if engine != "duckdb" and not (path or table or query):
-        raise item.error(f"engine {engine} needs table or query")
+        raise item.error(f"engine {engine} needs {'path, ' * (engine == 'spark')}table or query")
     if len(item.faults.errors) > before:
         raise Unread
-    return Source(engine, _place(folder, path) if path else None, table, query, dsn)
+    return Source(engine, _place(folder, path) if path else None, table, query, dsn, master)
 
 
 def _timezone(policy: Item) -> str:

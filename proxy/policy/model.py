@@ -42,6 +42,7 @@ class Source:
     table: str | None = None
     query: str | None = None
     dsn: str | None = None  # without a password
+    master: str | None = None  # of Spark, without a token
 
 
 @dataclass(frozen=True)
@@ -223,7 +224,8 @@ class Policy:
         source = self.source
         found = {"engine": source.engine, "path": near}
         found |= {"table": source.table, "query": source.query}
-        return found | ({"dsn": source.dsn} if source.dsn else {})
+        where = {"dsn": source.dsn, "master": source.master}
+        return found | {key: said for key, said in where.items() if said}
 
     @cached_property
     def key(self) -> str:

@@ -37,7 +37,6 @@ from itertools import pairwise
 from proxy.cube.sources.dialect import DIGITS, DUCKDB, NUMERIC, TEXTUAL, Dialect, is_of, text
 from proxy.domain import Attribute, Measure, Value
 from proxy.errors import PolicyError
-from proxy.sql.source_expressions import words
 
 NULL, OUTSIDE, UNREADABLE, CLAMPED = -1, -2, -3, -4
 FINE = 9  # decimals read beyond those that the policy declares
@@ -92,7 +91,7 @@ def key(attribute: Attribute, value: str, kind: str, dialect: Dialect = DUCKDB) 
     if attribute.type == "text":
         read = dialect.text(value, kind)
     elif attribute.type == "boolean":
-        read = _truth(value, kind)
+        read = _truth(value, kind, dialect)
     else:
         read = dialect.moment(value, kind)
     return dialect.compared(read, compared)
@@ -112,13 +111,13 @@ def null(value: str, kind: str, exact: str, axis: str, dialect: Dialect = DUCKDB
     )
 
 
-def _truth(value: str, kind: str) -> str:
+def _truth(value: str, kind: str, dialect: Dialect) -> str:
     """Return SQL for the boolean that a value is."""
     if is_of(kind, NUMERIC):
         return f"CASE WHEN {value} = 0 THEN false WHEN {value} = 1 THEN true END"
     if kind == "BOOLEAN":
         return value
-    return words(f"CAST({value} AS VARCHAR)") if is_of(kind, TEXTUAL) else "NULL"
+    return dialect.words(value) if is_of(kind, TEXTUAL) else "NULL"
 
 
 def code(
@@ -235,7 +234,7 @@ def rounded(measure: Measure, exact: str, far: str, dialect: Dialect = DUCKDB) -
     units = f"CAST(({inside}) * {10**places} AS {dialect.whole})"
     if step > 1:
         rounded = dialect.quotient(f"(2 * abs({units}) + {step})", f"{2 * step}")
-        units = f"(sign({units}) * {rounded})"
+        units = f"(CASE WHEN {units} < 0 THEN -{rounded} ELSE {rounded} END)"
     return (
         f"CASE WHEN {exact} <= {least} OR {far} < 0 THEN {low}"
         f" WHEN {exact} >= {most} OR {far} > 0 THEN {high}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proxy.sql.source_expressions import REAL, WHOLE, identifier, moment
+from proxy.sql.source_expressions import REAL, WHOLE, identifier, moment, words
 
 DIGITS = 38  # of DuckDB's widest DECIMAL
 FAST = 18  # of one that is an integer of 64 bits
@@ -134,6 +134,10 @@ class Dialect:
     def trimmed(self, value: str) -> str:
         """Return a text without the blanks around it."""
         return f"trim(CAST({value} AS VARCHAR), {BLANKS})"
+
+    def words(self, value: str) -> str:
+        """Return a text read as a boolean."""
+        return words(f"CAST({value} AS VARCHAR)")
 
     def quotient(self, a: str, b: str) -> str:
         """Return the whole quotient of whole numbers that are not negative."""

@@ -114,5 +114,10 @@ def opened(policy: Policy, folder: Path) -> Iterator[Source]:
 
             with reading(policy, folder) as source:
                 yield source
+        case "spark":
+            from proxy.cube.sources.spark import reading as reading_spark
+
+            with reading_spark(policy, folder) as source:
+                yield source
         case engine:
             raise PolicyError(f"engine {engine} is not built in", key="source.engine")
