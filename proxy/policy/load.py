@@ -287,7 +287,7 @@ def _source(policy: Item, folder: Path) -> Source:
                 "local[*], spark://host:port, yarn, k8s://… or sc://host:port is expected, without "
                 "a user or a token; leave a token to SPARK_CONNECT_AUTHENTICATE_TOKEN"
             )
-        if path and not (os.path.splitext(path)[1].lower() in ("", ".parquet")):
+        if path and os.path.splitext(path)[1].lower() not in ("", ".parquet"):
             raise item.value["path"].error("Spark reads Parquet files, or a folder of them, here")
         master = master or "local[*]"
     if engine != "duckdb" and not (path or table or query):

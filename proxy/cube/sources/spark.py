@@ -1,4 +1,4 @@
-"""Records that Spark reads, grouped where they are: in this process, on a cluster, by Spark Connect.
+"""Records that Spark reads, grouped where they are: on this host, a cluster, by Spark Connect.
 
 The SQL of groups is one query, which Spark plans against one listing of the files; only groups come
 to this process.  The session is a new one, whose settings are ours and none of the policy's.  A
@@ -44,7 +44,8 @@ KINDS = {
     **{"tinyint": "TINYINT", "smallint": "SMALLINT", "int": "INTEGER", "bigint": "BIGINT"},
     **{"float": "FLOAT", "double": "DOUBLE", "boolean": "BOOLEAN", "date": "DATE"},
     **{"timestamp": "TIMESTAMP WITH TIME ZONE", "timestamp_ntz": "TIMESTAMP"},
-    **{"time": "TIME", "string": "VARCHAR", "varchar": "VARCHAR", "char": "VARCHAR", "void": "INTEGER"},
+    **{"time": "TIME", "void": "INTEGER"},
+    **dict.fromkeys(("string", "varchar", "char"), "VARCHAR"),
 }
 SETTINGS = {
     "spark.sql.ansi.enabled": "true",  # what fails is an error

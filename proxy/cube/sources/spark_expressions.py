@@ -37,7 +37,8 @@ GRAINS = ("YEAR", "QUARTER", "MONTH", "WEEK")
 SPANS = {"TO_MONTHS": "months", "TO_DAYS": "days", "TO_MICROSECONDS": "microseconds"}
 ATOM = (  # of a regular expression that RE2 and Java read alike
     r"[A-Za-z0-9 _,:;/@#%&=<>!'\"~-]|\\[dDwW.*+?()\[\]{}|^$\\/-]|[.^$|]|\((?:\?:)?|\)"
-    r"|\[\^?\]?(?:[A-Za-z0-9 _,.:;/@#%=<>!'\"~*+?(){}|$-]|\\[dw.\]\[\\^-])+\]|[*+?]|\{\d+(?:,\d*)?\}"
+    r"|\[\^?\]?(?:[A-Za-z0-9 _,.:;/@#%=<>!'\"~*+?(){}|$-]|\\[dw.\]\[\\^-])+\]|[*+?]"
+    r"|\{\d+(?:,\d*)?\}"
 )
 SIMPLE = re.compile(f"(?:{ATOM})*")
 END = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\$")
@@ -72,6 +73,9 @@ class Writer:
     def _sql(self, node: exp.Expr | None) -> str:
         assert node is not None
         return self._of(node)[0]
+
+    def _call(self, name: str, nodes: list[exp.Expr]) -> str:
+        return f"{name}({', '.join(map(self._sql, nodes))})"
 
     def _of(self, node: exp.Expr) -> Value:
         """Return a node, and its type."""
@@ -261,7 +265,7 @@ class Writer:
         """Write what is done with texts, by code points as in DuckDB."""
         match node:
             case exp.DPipe():
-                return f"concat({self._sql(node.this)}, {self._sql(node.expression)})", "VARCHAR"
+                return self._call("concat", [node.this, node.expression]), "VARCHAR"
             case exp.Concat():
                 parts = [f"coalesce({self._sql(each)}, '')" for each in node.expressions]
                 return f"concat({', '.join(parts)})", "VARCHAR"
@@ -283,20 +287,19 @@ class Writer:
                     raise refused(f"{node.key} of another number of characters than a constant")
                 return f"{node.key}({self._sql(node.this)}, {count.name})", "VARCHAR"
             case exp.Substring():
-                parts = [node.this, node.args["start"], node.args.get("length")]
-                given = ", ".join(self._sql(each) for each in parts if each is not None)
-                return f"substring({given})", "VARCHAR"
+                given = [node.this, node.args["start"], node.args.get("length")]
+                return self._call("substring", [each for each in given if each]), "VARCHAR"
             case exp.Replace():
-                parts = [node.this, node.expression, node.args["replacement"]]
-                return f"replace({', '.join(self._sql(each) for each in parts)})", "VARCHAR"
+                given = [node.this, node.expression, node.args["replacement"]]
+                return self._call("replace", given), "VARCHAR"
             case exp.StrPosition():
-                whole, part = self._sql(node.this), self._sql(node.args["substr"])
-                return f"CAST(instr({whole}, {part}) AS BIGINT)", "BIGINT"
+                place = self._call("instr", [node.this, node.args["substr"]])
+                return f"CAST({place} AS BIGINT)", "BIGINT"
             case exp.SplitPart():
-                parts = [node.this, node.args["delimiter"], node.args["part_index"]]
-                return f"split_part({', '.join(self._sql(each) for each in parts)})", "VARCHAR"
+                given = [node.this, node.args["delimiter"], node.args["part_index"]]
+                return self._call("split_part", given), "VARCHAR"
             case exp.StartsWith():
-                return f"startswith({self._sql(node.this)}, {self._sql(node.expression)})", "BOOLEAN"
+                return self._call("startswith", [node.this, node.expression]), "BOOLEAN"
             case exp.Format():
                 size = re.fullmatch(r"\{:(0\d+)d\}", node.this.name)
                 if size and len(node.expressions) == 1:
@@ -387,7 +390,8 @@ def _cases(name: str) -> tuple[str, str]:
             f" FROM (SELECT i, chr(CAST(i AS INTEGER)) AS c FROM range(1, 1114112) AS t(i)"
             f" WHERE i NOT BETWEEN 55296 AND 57343) WHERE c <> {name}(c) AND c <> 'ß'"
         ).fetchone()
-    assert found is not None and len(found[0]) == len(found[1])
+    assert found is not None
+    assert len(found[0]) == len(found[1])
     return found[0], found[1]
 
 
@@ -422,7 +426,8 @@ def _number(written: str) -> str:
     """Return the type of a numeric literal."""
     if written.isdigit():
         size = int(written)
-        return "INTEGER" if size < 2**31 else "BIGINT" if size < 2**63 else f"DECIMAL({len(written)},0)"
+        short = "INTEGER" if size < 2**31 else "BIGINT"
+        return short if size < 2**63 else f"DECIMAL({len(written)},0)"
     if "e" in written.lower():
         return "DOUBLE"
     whole, _, places = written.partition(".")
@@ -435,5 +440,5 @@ def _size(kind: str) -> tuple[int, int]:
         return {8: 3, 16: 5, 32: 10, 64: 19}[INTS[kind]], 0
     found = re.fullmatch(r"DECIMAL\((\d+),\s*(\d+)\)", kind)
     if found is None:
-        raise refused(f"a value of type {kind.lower() if kind != 'DECIMAL' else 'numeric'} beside another")
+        raise refused(f"{kind.lower()} beside a value of another type")
     return int(found[1]) - int(found[2]), int(found[2])

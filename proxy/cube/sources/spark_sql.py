@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import zoneinfo
-from collections.abc import Sequence
 
 from proxy.cube.sources.dialect import (
     BLANK,
@@ -17,7 +16,6 @@ from proxy.cube.sources.dialect import (
     DAY,
     DIGIT,
     DIGITS,
-    FAST,
     NUMERIC,
     TEXTUAL,
     TIME,
@@ -199,7 +197,8 @@ def _zoned(plain: str) -> str:
     minutes = "CAST(coalesce(nullif(regexp_extract(s.z, '\\A...:?(..)', 1), ''), '0') AS INT)"
     offset = f"make_dt_interval(0, {hours}, {minutes})"
     zones = f"str_to_map('{ZONES}', ',', '\\|')"
-    known = f"try_element_at({zones}, CASE lower({zone}) WHEN 'z' THEN 'utc' ELSE lower({zone}) END)"
+    name = f"CASE lower({zone}) WHEN 'z' THEN 'utc' ELSE lower({zone}) END"
+    known = f"try_element_at({zones}, {name})"
     first = "convert_timezone(s.k, 'UTC', s.t)"
     next_day = f"({first} + INTERVAL '1' DAY)"
     later = f"(s.t - (convert_timezone('UTC', s.k, {next_day}) - {next_day}))"
