@@ -37,7 +37,8 @@ def loaded(policy: str | Path, source: bool = True, absent: bool = False) -> Pol
     faults.tried(users_of, found)
     path = found.source.path
     there = path is not None and files_at(path) != ()
-    if source and (path or found.source.dsn) and (there or not absent):
+    where = path or found.source.dsn or found.source.master
+    if source and where and (there or not absent):
         for error in cubes.faults(found, sources):
             faults.add(error)
     keys.explain(faults.errors)

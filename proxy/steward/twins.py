@@ -117,7 +117,8 @@ def same_place(one: Source, two: Source) -> bool:
 def _table(source: Source) -> str:
     """Return the name of a source's table, in one case and without the schema that is meant."""
     table = (source["table"] or "").lower()
-    return table.removeprefix("public." if source["engine"] == "postgres" else "main.")
+    home = {"postgres": "public.", "spark": "default."}.get(source["engine"], "main.")
+    return table.removeprefix(home)
 
 
 def _database(source: Source) -> str | None:

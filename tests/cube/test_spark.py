@@ -49,7 +49,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from proxy.cube.sources.spark import _started
 
     folder = tmp_path_factory.mktemp("spark")
-    context = _started("local[2]", folder, {"spark.sql.warehouse.dir": str(folder / "warehouse"),
+    context = _started("local[2]", {"spark.sql.warehouse.dir": str(folder / "warehouse"),
                                             "spark.sql.shuffle.partitions": "2"})  # fmt: skip
     from pyspark.sql import SparkSession
 

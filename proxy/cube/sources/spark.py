@@ -2,8 +2,8 @@
 
 The SQL of groups is one query, which Spark plans against one listing of the files; only groups come
 to this process.  The session is a new one, whose settings are ours and none of the policy's.  A
-Spark that is started here ends with the build, writes what does not fit in memory to the build's
-own folder, and says nothing on the terminal.
+Spark that is started here ends with the build, writes what does not fit in memory to a folder that
+only its owner can read, and says nothing on the terminal.
 
 Where to find Spark is ``master`` of the policy; everything else is Spark's own configuration
 (SPARK_CONF_DIR), and a token of Spark Connect comes from SPARK_CONNECT_AUTHENTICATE_TOKEN.
@@ -12,7 +12,9 @@ Invariant: no message has a value in it, hence none of Spark's own words.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import hashlib
 import importlib.util
 import logging
@@ -20,6 +22,7 @@ import re
 import signal
 import socket
 import subprocess
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -84,6 +87,9 @@ STARTED = {  # of a Spark that is started here
 LACKING = "the Spark source needs the extra spark: pip install 'sql-privacy-proxy[spark]'"
 AGAIN = "nothing was changed; do it again when Spark is well"
 
+_folders = contextlib.ExitStack()
+atexit.register(_folders.close)
+
 
 @contextlib.contextmanager
 def reading(policy: Policy, folder: Path) -> Iterator[SparkSource]:
@@ -96,7 +102,7 @@ def reading(policy: Policy, folder: Path) -> Iterator[SparkSource]:
     with (
         guarded(folder, folder=folder),
         contextlib.closing(database(folder)) as local,
-        _session(policy, folder) as session,
+        _session(policy) as session,
     ):
         local.execute("SET enable_external_access = false")
         local.execute("SET lock_configuration = true")
@@ -112,21 +118,20 @@ def reading(policy: Policy, folder: Path) -> Iterator[SparkSource]:
 
 
 @contextlib.contextmanager
-def _session(policy: Policy, folder: Path) -> Iterator[Any]:
+def _session(policy: Policy) -> Iterator[Any]:
     """Yield a new session, of a Spark that runs or of one that is started for it."""
     if any(importlib.util.find_spec(name) is None for name in ("pyspark", "pyarrow")):
         raise SourceError(LACKING)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="pyspark")
-        with _opened(policy, folder) as session:
+        with _opened(policy.source.master or "") as session:
             yield session
 
 
 @contextlib.contextmanager
-def _opened(policy: Policy, folder: Path) -> Iterator[Any]:
+def _opened(master: str) -> Iterator[Any]:
     """Yield a new session; pyspark is there."""
     _hush()
-    master = policy.source.master or ""
     if master.startswith(REMOTE):
         session = _connected(master)
         try:
@@ -139,7 +144,7 @@ def _opened(policy: Policy, folder: Path) -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     running = SparkContext._active_spark_context
-    context = running or _started(master, folder)
+    context = running or _started(master)
     try:
         with _guarded("source"):
             session = SparkSession(context).newSession()
@@ -160,7 +165,13 @@ def _hush() -> None:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def _started(master: str, folder: Path, more: Mapping[str, str] | None = None) -> Any:
+@functools.cache
+def _overflow() -> str:
+    """Return a folder for what does not fit in memory, of this process: its Java knows no other."""
+    return _folders.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+
+
+def _started(master: str, more: Mapping[str, str] | None = None) -> Any:
     """Start Spark, whose Java writes to nobody's terminal."""
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
@@ -171,7 +182,7 @@ def _started(master: str, folder: Path, more: Mapping[str, str] | None = None) -
         conf.set(name, value)
     if master.startswith("local"):
         conf.set("spark.driver.bindAddress", "127.0.0.1").set("spark.driver.host", "127.0.0.1")
-        conf.set("spark.local.dir", str(folder))
+        conf.set("spark.local.dir", _overflow())
     before = signal.getsignal(signal.SIGINT)
     try:
         if SparkContext._gateway is None:
