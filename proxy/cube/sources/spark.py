@@ -285,6 +285,8 @@ class SparkSource(Source):
         source, unit = policy.source, policy.privacy.unit.column
         self._paths = FileSet.at(_pattern(source.path)) if source.path else None
         if self._paths is not None:
+            if self._paths.kind != "parquet":
+                raise SourceError(f"{self._paths.path} is not Parquet, which Spark reads here")
             self._state = self._paths.state()
             tables: Mapping[str, Table] = {FILE: self._file(self._paths)}
         else:
@@ -383,8 +385,6 @@ class SparkSource(Source):
 
     def _file(self, files: FileSet) -> Table:
         """Return Parquet files as a table."""
-        if files.kind != "parquet":
-            raise SourceError(f"{files.path} is not Parquet, which Spark reads here")
         reader = self._spark.read.option("basePath", str(_root(files.path)))
         frame = reader.parquet(*map(str, files.files))
         frame.createOrReplaceTempView(FILE)

@@ -31,7 +31,7 @@ from proxy.sql.source_expressions import REAL, Field, among, typed
 TOKEN = re.compile(r"""(E?)'((?:[^']|'')*)'|"((?:[^"]|"")*)"|\bVARCHAR\b""")
 ESCAPES = {r"\t": "\t", r"\r": "\r", r"\n": "\n", r"\f": "\f"}
 CLOCK = rf"\A\s*([0-9-]{{10}})({TIME})?"  # of a text that is like a moment
-DIGITS_OF = {"DOUBLE": (14, 15, 16), "FLOAT": (5, 6, 7, 8)}  # behind the first; the last are enough
+PLACES = {"DOUBLE": (14, 15, 16), "FLOAT": (5, 6, 7, 8)}  # behind the first; the last are enough
 ENDS = {"infinity": "+20000-01-01 00:00:00", "-infinity": "-20000-01-01 00:00:00"}
 ROOM = 21  # decimals of a number of 17 digits that is written without an exponent
 ZONES = ",".join(
@@ -156,11 +156,31 @@ class SparkDialect(Dialect):
 def shortest(value: str, kind: str) -> str:
     """Return a number in the fewest digits that denote it, with an exponent.
 
-    Java writes one too many now and then, before version 19.
+    Java writes one too many now and then, before version 19.  Where two decimals are as near, or
+    one lies half-way to the next FLOAT, DuckDB writes the FLOAT as it would the equal DOUBLE.
     """
-    *tries, last = (f"format_string('%.{n}e', {value})" for n in DIGITS_OF[kind])
-    found = " ".join(f"WHEN TRY_CAST({each} AS {kind}) = {value} THEN {each}" for each in tries)
-    return f"CASE {found} ELSE {last} END"
+    nothing = f"WHEN {value} IS NULL THEN NULL"  # which Java would write as a word
+    *tries, last = (f"format_string('%.{n}e', {value})" for n in PLACES[kind])
+    if kind == "DOUBLE":
+        found = " ".join(f"WHEN TRY_CAST({each} AS {kind}) = {value} THEN {each}" for each in tries)
+        return f"CASE {nothing} {found} ELSE {last} END"
+    double = f"CAST({value} AS DOUBLE)"
+    exact, found = shortest(double, "DOUBLE"), ""
+    for each, longer in zip(tries, [*tries[1:], last], strict=True):
+        read = f"TRY_CAST({each} AS DOUBLE)"
+        other = f"(2 * {read} - {double})"
+        found += (
+            f" WHEN {read} <> {double} AND {_float(read)} IN ({double}, {other})"
+            f" AND {_float(other)} = {other} THEN {exact}"
+            f" WHEN TRY_CAST({each} AS FLOAT) = {value} THEN CASE WHEN {longer} LIKE '%5e%'"
+            f" AND TRY_CAST({longer} AS DOUBLE) = {double} THEN {exact} ELSE {each} END"
+        )
+    return f"CASE {nothing}{found} ELSE {last} END"
+
+
+def _float(double: str) -> str:
+    """Return the FLOAT nearest to a DOUBLE, as a DOUBLE."""
+    return f"CAST(CAST({double} AS FLOAT) AS DOUBLE)"
 
 
 def written(value: str, kind: str) -> str:
