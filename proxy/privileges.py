@@ -25,7 +25,7 @@ from proxy.policy.weaker import UNLISTED
 
 ANALYST, STEWARD, AUDITOR = "analyst", "steward", "auditor"
 ALL = frozenset({ANALYST, STEWARD, AUDITOR})
-ENGINES = ("duckdb", "postgres")  # of sources
+ENGINES = ("duckdb", "postgres", "spark")  # of sources
 OWN = "own:"  # begins the name of an analyst's own history
 GROUP = "@"  # begins the name of a group in it
 
@@ -219,7 +219,7 @@ def require_supported(policy: Policy) -> None:
         )
     if policy.source.engine not in ENGINES:
         raise PolicyError(
-            f"the engine {policy.source.engine} is not supported yet; {' and '.join(ENGINES)} are",
+            f"the engine {policy.source.engine} is not supported yet; {', '.join(ENGINES)} are",
             file=str(policy.path),
             line=policy.lines.get("source"),
             key="source.engine",

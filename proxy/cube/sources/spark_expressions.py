@@ -370,7 +370,7 @@ def java(pattern: str) -> str:
     Raises:
         NotSupportedError: they may read it in different ways.
     """
-    if not SIMPLE.fullmatch(pattern) or "&&" in pattern:
+    if not SIMPLE.fullmatch(pattern) or re.search(r"&&|[*+?}]\+", pattern):
         raise refused("this pattern", "letters, digits, [a-z], \\d, \\w, groups and * + ? are")
     own = {"$": r"\z", r"\s": r"[ \t\n\f\r]"}
     return END.sub(lambda each: own.get(each[0], each[0]), pattern)
