@@ -529,7 +529,6 @@ def test_a_history_shows_nothing_of_the_others(small, rules, user, others):
 @pytest.mark.parametrize(
     ("old", "new", "key"),
     [
-        ("{engine: duckdb, path: people.csv}", "{engine: spark, path: people.csv}", "source"),
         (
             "  town: {values: [a, b]}\n",
             "  day: {from: 2024-01-01, to: 2024-01-31}\npartition: {column: day, grain: month}\n",
