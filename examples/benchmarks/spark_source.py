@@ -33,9 +33,9 @@ attributes:
   age: {{type: integer, range: [0, 7]}}
   state: {{type: integer, range: [0, 9]}}
   industry: {{type: integer, range: [0, 4]}}
-  sex: {{values: [f, m]}}
-  married: {{values: [false, true]}}
-  degree: {{values: [none, school, college, master, doctor]}}
+  sex: {{values: [a, b]}}
+  married: {{type: boolean}}
+  degree: {{values: [a, b, c, d, e]}}
   joined: {{from: 2020-01-01, to: 2023-12-31, bin: year}}
   score: {{type: decimal, edges: [0, 0.25, 0.5, 0.75, 1]}}
 measures:
@@ -45,9 +45,9 @@ utility: {{half_width: 100, delta: 0.05}}
 """
 ROWS = """
 SELECT CAST(hash(i, 1) % 8 AS INTEGER) AS age, CAST(hash(i, 2) % 10 AS INTEGER) AS state,
-       CAST(hash(i, 3) % 5 AS INTEGER) AS industry, ['f', 'm'][1 + hash(i, 4) % 2] AS sex,
-       hash(i, 5) % 2 = 0 AS married,
-       ['none', 'school', 'college', 'master', 'doctor'][1 + hash(i, 6) % 5] AS degree,
+       CAST(hash(i, 3) % 5 AS INTEGER) AS industry,
+       chr(CAST(97 + hash(i, 4) % 2 AS INTEGER)) AS sex, hash(i, 5) % 2 = 0 AS married,
+       chr(CAST(97 + hash(i, 6) % 5 AS INTEGER)) AS degree,
        make_date(CAST(2020 + hash(i, 7) % 4 AS INTEGER), 1, 1) AS joined,
        CAST(hash(i, 8) % 4 / 4 AS DECIMAL(9, 3)) AS score, hash(i, 9) % 120000 / 100 AS income
 FROM range({}, {}) AS t(i)
