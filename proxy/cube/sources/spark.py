@@ -114,7 +114,8 @@ def reading(policy: Policy, folder: Path) -> Iterator[SparkSource]:
         except Exception:
             raise fault(policy, "timezone", "Spark does not know this time zone") from None
         with _guarded("source"):
-            yield SparkSource(policy, local, session)
+            source = SparkSource(policy, local, session)
+        yield source
 
 
 @contextlib.contextmanager

@@ -141,7 +141,7 @@ class Writer:
             return max(one, two, key=INTS.__getitem__)
         if {one, two} == set(MOMENTS):
             return "TIMESTAMP"
-        if {one, two} == set(REAL):
+        if "DOUBLE" in (one, two) and all(is_of(k, (*INTS, *REAL, "DECIMAL")) for k in (one, two)):
             return "DOUBLE"
         sizes = [_size(each) for each in (one, two)]
         whole, places = max(w for w, _ in sizes), max(p for _, p in sizes)
@@ -194,9 +194,10 @@ class Writer:
         return None
 
     def _arithmetic(self, node: exp.Binary) -> Value | None:
-        (a, left), (b, right) = self._of(node.this), self._of(node.expression)
-        if left in MOMENTS or right in MOMENTS:
+        a, left = self._of(node.this)
+        if left in MOMENTS:
             return None
+        b, right = self._of(node.expression)
         if left in INTS and right in INTS and not isinstance(node, exp.Div):
             kind = self._common(left, right)
             sign = {"add": "+", "sub": "-", "mul": "*", "intdiv": "DIV", "mod": "%"}[node.key]
@@ -223,7 +224,8 @@ class Writer:
                 return f"round({sql}, {places})", f"DECIMAL({min(width + places + 1, 38)},{places})"
             if name in ("floor", "ceil", "round"):
                 return f"{name}({sql})", f"DECIMAL({min(width + 1, 38)},0)"
-        raise refused(f"{name} of {kind.lower()}")
+        what = "arithmetic on numeric (it is rounded)" if name == "round" else name
+        raise refused(what, "cast to double precision, or to integer")
 
     def _cast(self, node: exp.Cast) -> Value:
         """Write a cast; DuckDB rounds where Spark would cut off."""
@@ -318,6 +320,8 @@ class Writer:
                 if isinstance(node.this, exp.ILike):
                     value, like = cased("lower", value), cased("lower", like)
                 return f"({value} LIKE {like})", "BOOLEAN"
+            case exp.Like(expression=exp.Literal()) if "\\" not in node.expression.name:
+                return f"({self._sql(node.this)} LIKE {self._sql(node.expression)})", "BOOLEAN"
             case exp.RegexpLike() | exp.RegexpFullMatch():
                 flags = node.args.get("flag") or node.args.get("options")
                 if not isinstance(node.expression, exp.Literal):
