@@ -34,6 +34,11 @@ PARTS: dict[type[exp.Expr], str] = {
     exp.DayOfWeekIso: "(weekday({0}) + 1)",
 }  # fmt: skip
 GRAINS = ("YEAR", "QUARTER", "MONTH", "WEEK")
+ARGS = {  # of nodes: what is written, or says no more than DuckDB's own behaviour
+    *("this", "expression", "expressions", "ifs", "true", "default", "to", "table", "is_string"),
+    *("start", "length", "delimiter", "part_index", "replacement", "substr", "position", "options"),
+    *("flag", "unit", "decimals", "negate", "safe", "ignore_nulls", "coalesce"),
+}
 SPANS = {"TO_MONTHS": "months", "TO_DAYS": "days", "TO_MICROSECONDS": "microseconds"}
 ATOM = (  # of a regular expression that RE2 and Java read alike
     r"[A-Za-z0-9 _,:;/@#%&=<>!'\"~-]|\\[dDwWs.*+?()\[\]{}|^$\\/-]|[.^$|]|\((?:\?:)?|\)"
@@ -79,6 +84,12 @@ class Writer:
 
     def _of(self, node: exp.Expr) -> Value:
         """Return a node, and its type."""
+        if strange := {key for key, value in node.args.items() if value} - ARGS:
+            raise refused(f"{node.key} with {min(strange)}")
+        if node.args.get("negate"):
+            node = node.copy()
+            node.set("negate", None)
+            return f"(NOT {self._sql(node)})", "BOOLEAN"
         if isinstance(node, exp.Paren):
             sql, kind = self._of(node.this)
             return f"({sql})", kind
@@ -314,7 +325,7 @@ class Writer:
         match node:
             case exp.Escape(this=exp.Like() | exp.ILike()) if node.expression.name == "\\":
                 pattern = node.this.expression
-                if not isinstance(pattern, exp.Literal):
+                if not isinstance(pattern, exp.Literal) or node.this.args.get("negate"):
                     raise refused("LIKE of another pattern than a constant")
                 value, like = self._sql(node.this.this), text(_liked(pattern.name))
                 if isinstance(node.this, exp.ILike):
