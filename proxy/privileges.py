@@ -18,14 +18,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from proxy.errors import InsufficientPrivilegeError, PolicyError
+from proxy.errors import InsufficientPrivilegeError
 from proxy.ledger import SHARED
 from proxy.policy import Analyst, Policy, Users, Utility, load_users
 from proxy.policy.weaker import UNLISTED
 
 ANALYST, STEWARD, AUDITOR = "analyst", "steward", "auditor"
 ALL = frozenset({ANALYST, STEWARD, AUDITOR})
-ENGINES = ("duckdb", "postgres", "sqlalchemy")  # of sources
 OWN = "own:"  # begins the name of an analyst's own history
 GROUP = "@"  # begins the name of a group in it
 
@@ -202,18 +201,3 @@ def share(policy: Policy, history: str) -> Fraction:
         own = limit is not None and limit.history == "own"
         budget = (limit.budget if limit and own else None) or Fraction(0)
     return budget / policy.privacy.budget
-
-
-def require_supported(policy: Policy) -> None:
-    """Refuse a policy with keys that are not supported yet.
-
-    Raises:
-        PolicyError: the policy has one.
-    """
-    if policy.source.engine not in ENGINES:
-        raise PolicyError(
-            f"the engine {policy.source.engine} is not supported yet; {', '.join(ENGINES)} are",
-            file=str(policy.path),
-            line=policy.lines.get("source"),
-            key="source.engine",
-        )

@@ -12,7 +12,6 @@ import pytest
 from proxy.errors import (
     InsufficientBudgetError,
     InsufficientPrivilegeError,
-    PolicyError,
     StateError,
 )
 from proxy.inference import family
@@ -521,29 +520,6 @@ def test_a_history_shows_nothing_of_the_others(small, rules, user, others):
 
     assert told(engine, user, another) == alone
     assert {line.user for line in engine.history()} == {user, *others}
-
-
-# --- what nothing does yet -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "key"),
-    [
-        ("{engine: duckdb, path: people.csv}", "{engine: spark, path: people.csv}", "source"),
-    ],
-)
-def test_what_is_not_supported_yet_is_refused(small, old, new, key):
-    """
-    By every command, before anything is made.
-    """
-    from proxy.steward import apply, check, init
-    from tests.small import DOMAIN
-
-    small.write(privacy(), domain=DOMAIN.replace(old, new))
-    for act in (init, check, apply, lambda policy: small.engine()):
-        with pytest.raises(PolicyError, match=rf"{key}.*supported"):
-            act(small.policy)
-    assert not small.state.exists()
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ from proxy.errors import StateError
 from proxy.files import enter
 from proxy.ledger import Ledger
 from proxy.policy import Policy, Users
-from proxy.privileges import ANALYST, Privileges, privileges_of, require_supported, users_of
+from proxy.privileges import ANALYST, Privileges, privileges_of, users_of
 from proxy.protection import protection
 from proxy.settings import COLUMNS, defaults
 from proxy.sql.evaluator.evaluator import Evaluator
@@ -115,7 +115,6 @@ class Engine:
             StateError: there is no state yet, or it is not of this policy.
         """
         loaded = policies.load(policy)
-        require_supported(loaded)
         folder = state_folder(loaded, state)
         enter(folder)
         ledger = opened(loaded, folder)

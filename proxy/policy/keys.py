@@ -72,6 +72,9 @@ SOURCE = Record((
     Key("url", Secret("a SQLAlchemy URL"),
         "How to connect by SQLAlchemy, to a MariaDB: mysql+pymysql://user@host/database, without "
         "a password."),
+    Key("master", Secret("local[*], spark://… or sc://…"),
+        "The Spark that groups the records: in this process, of a cluster, or by Spark Connect, "
+        "without a token.", otherwise="local[*], all cores of this host, for spark"),
 ))
 
 ATTRIBUTE = Record((

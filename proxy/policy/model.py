@@ -42,6 +42,7 @@ class Source:
     table: str | None = None
     query: str | None = None
     dsn: str | None = None  # how to connect: also a URL; without a password
+    master: str | None = None  # of Spark, without a token
     public: tuple[str, ...] = ()  # tables that have nobody's data
     trusted: tuple[str, ...] = ()  # views whose rows are of their own unit alone
 
@@ -226,7 +227,8 @@ class Policy:
         source = self.source
         found = {"engine": source.engine, "path": near}
         found |= {"table": source.table, "query": source.query}
-        found |= {"dsn": source.dsn} if source.dsn else {}
+        where = {"dsn": source.dsn, "master": source.master}
+        found |= {key: said for key, said in where.items() if said}
         promises = (("public", source.public), ("trusted", source.trusted))
         return found | {key: sorted({n.lower() for n in names}) for key, names in promises if names}
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from sqlglot import exp
 
@@ -67,8 +67,28 @@ class Field:
     unit: bool = False  # it says whose row of the table it is
 
 
-class Native(Protocol):
-    """The SQL of another database than DuckDB, which has the records."""
+@runtime_checkable
+class FromText(Protocol):
+    """The SQL of another database, written from what DuckDB would run."""
+
+    language: str  # sqlglot's name of that of its views
+
+    def name(self, name: str) -> str:
+        """Return a name as an identifier, in DuckDB's quotes."""
+
+    def typed(self, field: Field) -> str:
+        """Return a column as a value of its PostgreSQL type."""
+
+    def translated(self, sql: str, kinds: dict[str, str]) -> str:
+        """Return an expression, written in DuckDB's SQL over columns of some types.
+
+        Raises:
+            NotSupportedError: it is not known to mean the same there.
+        """
+
+
+class FromTree(Protocol):
+    """The SQL of another database, written from the policy's own text, which it all but reads."""
 
     language: str  # sqlglot's name of it
 
@@ -100,6 +120,9 @@ class Native(Protocol):
 
     def sized(self, sql: str, kind: str, size: Sequence[int]) -> str:
         """Return a value as PostgreSQL's type of a size: a text is cut, a number rounded."""
+
+
+Native = FromTree | FromText  # of another database than DuckDB, which has the records
 
 
 def expression(text: str, columns: Mapping[str, str], native: Native | None = None) -> str:
@@ -236,6 +259,9 @@ class Record(ExpressionLowering):
         native = self.native
         if native is None:
             return value.sql
+        if isinstance(native, FromText):
+            fields = (field for each in self.names.tables.values() for _, field in each)
+            return native.translated(value.sql, {field.sql: field.kind for field in fields})
 
         def own(each: exp.Expr) -> exp.Expr:
             if isinstance(each, exp.Column):
@@ -301,7 +327,11 @@ def tried(value: TypedSql, kind: str) -> TypedSql:
 
 def words(sql: str) -> str:
     """Return a text read as a boolean, as PostgreSQL does; NULL where it is not one."""
-    word = f"lower(trim({sql}, E' \\t\\r\\n\\f'))"
+    return among(f"lower(trim({sql}, E' \\t\\r\\n\\f'))")
+
+
+def among(word: str) -> str:
+    """Return a word in lower case read as a boolean; NULL where it is not one."""
     true, false = (", ".join(f"'{w}'" for w in sorted(each)) for each in (types.TRUE, types.FALSE))
     return f"CASE WHEN {word} IN ({true}) THEN true WHEN {word} IN ({false}) THEN false END"
 

@@ -14,7 +14,7 @@ import proxy.cube as cubes
 import proxy.policy as policies
 from proxy.cube.sources.file_set import files_at
 from proxy.policy import CellBudget, Policy, keys
-from proxy.privileges import require_supported, users_of
+from proxy.privileges import users_of
 from proxy.sql.conditions import region
 from proxy.sql.evaluator.evaluator import Evaluator
 
@@ -28,7 +28,6 @@ def loaded(policy: str | Path, source: bool = True, absent: bool = False) -> Pol
         PolicyError: it is wrong, or has a key that is not supported yet; all its faults.
     """
     found, faults, sources, lacking = policies.read(policy)
-    faults.tried(require_supported, found)
     if found.domain.attributes:
         with closing(Evaluator(found.domain)) as evaluator:
             for cell in found.privacy.cells:
@@ -37,7 +36,8 @@ def loaded(policy: str | Path, source: bool = True, absent: bool = False) -> Pol
     faults.tried(users_of, found)
     path = found.source.path
     there = path is not None and files_at(path) != ()
-    if source and (path or found.source.dsn) and (there or not absent):
+    where = path or found.source.dsn or found.source.master
+    if source and where and (there or not absent):
         for error in cubes.faults(found, sources):
             faults.add(error)
     keys.explain(faults.errors)

@@ -120,7 +120,8 @@ def _table(source: Source) -> str:
     if source["engine"] == "sqlalchemy":  # with that which the URL means
         home = urlsplit(source.get("dsn") or "").path.strip("/").lower()
         return table if "." in table else f"{home}.{table}"
-    return table.removeprefix("public." if source["engine"] == "postgres" else "main.")
+    home = {"postgres": "public.", "spark": "default."}.get(source["engine"], "main.")
+    return table.removeprefix(home)
 
 
 def _database(source: Source) -> str | None:

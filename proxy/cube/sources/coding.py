@@ -255,7 +255,7 @@ def rounded(measure: Measure, exact: str, far: str, dialect: Dialect = DUCKDB) -
     units = f"CAST(({inside}) * {10**places} AS {dialect.whole})"
     if step > 1:
         rounded = dialect.quotient(f"(2 * abs({units}) + {step})", f"{2 * step}")
-        units = f"(sign({units}) * {rounded})"
+        units = f"(CASE WHEN {units} < 0 THEN -{rounded} ELSE {rounded} END)"
     return (
         f"CASE WHEN {exact} <= {least} OR {far} < 0 THEN {low}"
         f" WHEN {exact} >= {most} OR {far} > 0 THEN {high}"

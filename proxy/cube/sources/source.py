@@ -131,5 +131,10 @@ def opened(policy: Policy, folder: Path, taken: Taken | None = None) -> Iterator
 
             with mariadb.reading(policy, folder, taken) as source:
                 yield source
+        case "spark":
+            from proxy.cube.sources import spark
+
+            with spark.reading(policy, folder, taken) as source:
+                yield source
         case engine:
             raise PolicyError(f"engine {engine} is not built in", key="source.engine")
