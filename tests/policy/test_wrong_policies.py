@@ -108,11 +108,11 @@ WRONG = [
     (DUCK, "{engine: spark}", 2, "source", "needs path, table or query"),
     (DUCK, "{engine: spark, path: a.csv}", 2, "source.path", "reads Parquet"),
     (DUCK, "{engine: spark, path: a, table: t}", 2, "source.table", "leave table out"),
-    (DUCK, "{engine: spark, dsn: x, table: t}", 2, "source.dsn", "connects by master"),
+    (DUCK, "{engine: spark, dsn: x, table: t}", 2, "source.dsn", "has no use for it"),
     (DUCK, "{engine: spark, master: here, table: t}", 2, "source.master", "is expected"),
     (DUCK, "{engine: spark, master: 'sc://h/;token=x', table: t}", 2, "source.master", "a token"),
     (DUCK, "{engine: spark, master: 'sc://me@h', table: t}", 2, "source.master", "a user"),
-    (DUCK, "{engine: duckdb, path: a.csv, master: yarn}", 2, "source.master", "needs no Spark"),
+    (DUCK, "{engine: duckdb, path: a.csv, master: yarn}", 2, "source.master", "has no use for it"),
     # attributes
     (AGE, "{type: integer}", 7, "attributes.age", "no domain; expected one of range"),
     (AGE, "", 7, "attributes.age", "no domain; expected one of range"),

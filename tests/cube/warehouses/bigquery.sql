@@ -169,40 +169,67 @@ FROM (
                 THEN 400
                 WHEN NOT x0 IS NULL
                 THEN CAST((
-                  SIGN(
-                    CAST((
+                  CASE
+                    WHEN CAST((
                       CASE
                         WHEN x0 > CAST('0e-11' AS BIGNUMERIC)
                         AND x0 < CAST('10000000000000e-11' AS BIGNUMERIC)
                         THEN x0
                       END
-                    ) * 100000000000 AS BIGNUMERIC)
-                  ) * (
-                    (
+                    ) * 100000000000 AS BIGNUMERIC) < 0
+                    THEN -(
                       (
-                        2 * ABS(
-                          CAST((
-                            CASE
-                              WHEN x0 > CAST('0e-11' AS BIGNUMERIC)
-                              AND x0 < CAST('10000000000000e-11' AS BIGNUMERIC)
-                              THEN x0
-                            END
-                          ) * 100000000000 AS BIGNUMERIC)
-                        ) + 25000000000
-                      ) - MOD(
-                        2 * ABS(
-                          CAST((
-                            CASE
-                              WHEN x0 > CAST('0e-11' AS BIGNUMERIC)
-                              AND x0 < CAST('10000000000000e-11' AS BIGNUMERIC)
-                              THEN x0
-                            END
-                          ) * 100000000000 AS BIGNUMERIC)
-                        ) + 25000000000,
-                        50000000000
-                      )
-                    ) / 50000000000
-                  )
+                        (
+                          2 * ABS(
+                            CAST((
+                              CASE
+                                WHEN x0 > CAST('0e-11' AS BIGNUMERIC)
+                                AND x0 < CAST('10000000000000e-11' AS BIGNUMERIC)
+                                THEN x0
+                              END
+                            ) * 100000000000 AS BIGNUMERIC)
+                          ) + 25000000000
+                        ) - MOD(
+                          2 * ABS(
+                            CAST((
+                              CASE
+                                WHEN x0 > CAST('0e-11' AS BIGNUMERIC)
+                                AND x0 < CAST('10000000000000e-11' AS BIGNUMERIC)
+                                THEN x0
+                              END
+                            ) * 100000000000 AS BIGNUMERIC)
+                          ) + 25000000000,
+                          50000000000
+                        )
+                      ) / 50000000000
+                    )
+                    ELSE (
+                      (
+                        (
+                          2 * ABS(
+                            CAST((
+                              CASE
+                                WHEN x0 > CAST('0e-11' AS BIGNUMERIC)
+                                AND x0 < CAST('10000000000000e-11' AS BIGNUMERIC)
+                                THEN x0
+                              END
+                            ) * 100000000000 AS BIGNUMERIC)
+                          ) + 25000000000
+                        ) - MOD(
+                          2 * ABS(
+                            CAST((
+                              CASE
+                                WHEN x0 > CAST('0e-11' AS BIGNUMERIC)
+                                AND x0 < CAST('10000000000000e-11' AS BIGNUMERIC)
+                                THEN x0
+                              END
+                            ) * 100000000000 AS BIGNUMERIC)
+                          ) + 25000000000,
+                          50000000000
+                        )
+                      ) / 50000000000
+                    )
+                  END
                 ) AS INT64)
               END
             END AS q0,

@@ -169,39 +169,65 @@ FROM (
                 THEN 400
                 WHEN NOT x0 IS NULL
                 THEN CAST((
-                  SIGN(
-                    CAST((
+                  CASE
+                    WHEN CAST((
                       CASE
                         WHEN x0 > CAST('0e-11' AS DECIMAL(38, 11))
                         AND x0 < CAST('10000000000000e-11' AS DECIMAL(38, 11))
                         THEN x0
                       END
-                    ) * 100000000000 AS DECIMAL(38, 0))
-                  ) * (
-                    (
+                    ) * 100000000000 AS DECIMAL(38, 0)) < 0
+                    THEN -(
                       (
-                        2 * ABS(
-                          CAST((
-                            CASE
-                              WHEN x0 > CAST('0e-11' AS DECIMAL(38, 11))
-                              AND x0 < CAST('10000000000000e-11' AS DECIMAL(38, 11))
-                              THEN x0
-                            END
-                          ) * 100000000000 AS DECIMAL(38, 0))
-                        ) + 25000000000
-                      ) - (
-                        2 * ABS(
-                          CAST((
-                            CASE
-                              WHEN x0 > CAST('0e-11' AS DECIMAL(38, 11))
-                              AND x0 < CAST('10000000000000e-11' AS DECIMAL(38, 11))
-                              THEN x0
-                            END
-                          ) * 100000000000 AS DECIMAL(38, 0))
-                        ) + 25000000000
-                      ) % 50000000000
-                    ) / 50000000000
-                  )
+                        (
+                          2 * ABS(
+                            CAST((
+                              CASE
+                                WHEN x0 > CAST('0e-11' AS DECIMAL(38, 11))
+                                AND x0 < CAST('10000000000000e-11' AS DECIMAL(38, 11))
+                                THEN x0
+                              END
+                            ) * 100000000000 AS DECIMAL(38, 0))
+                          ) + 25000000000
+                        ) - (
+                          2 * ABS(
+                            CAST((
+                              CASE
+                                WHEN x0 > CAST('0e-11' AS DECIMAL(38, 11))
+                                AND x0 < CAST('10000000000000e-11' AS DECIMAL(38, 11))
+                                THEN x0
+                              END
+                            ) * 100000000000 AS DECIMAL(38, 0))
+                          ) + 25000000000
+                        ) % 50000000000
+                      ) / 50000000000
+                    )
+                    ELSE (
+                      (
+                        (
+                          2 * ABS(
+                            CAST((
+                              CASE
+                                WHEN x0 > CAST('0e-11' AS DECIMAL(38, 11))
+                                AND x0 < CAST('10000000000000e-11' AS DECIMAL(38, 11))
+                                THEN x0
+                              END
+                            ) * 100000000000 AS DECIMAL(38, 0))
+                          ) + 25000000000
+                        ) - (
+                          2 * ABS(
+                            CAST((
+                              CASE
+                                WHEN x0 > CAST('0e-11' AS DECIMAL(38, 11))
+                                AND x0 < CAST('10000000000000e-11' AS DECIMAL(38, 11))
+                                THEN x0
+                              END
+                            ) * 100000000000 AS DECIMAL(38, 0))
+                          ) + 25000000000
+                        ) % 50000000000
+                      ) / 50000000000
+                    )
+                  END
                 ) AS BIGINT)
               END
             END AS q0,
