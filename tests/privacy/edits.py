@@ -129,6 +129,11 @@ def _url(document, rng):
     toggled(document["source"], "url", ("mysql+pymysql://a/b", "mysql+pymysql://a/c"), rng)
 
 
+@edits("source.master")
+def _master(document, rng):
+    toggled(document["source"], "master", ("local[*]", "sc://a"), rng)
+
+
 @edits("max_records")
 def _records_bound(document, rng):
     document["max_records"] = rng.choice((80, 100, 200))

@@ -218,7 +218,7 @@ def rebuild(ledger, policy):
     """
     real = steward.built
     steward.built = lambda policy, meant, folder, draft, *_: (
-        draft.touch() or steward.Built(None, "", coding(meant.protection))
+        draft.touch() or steward.Built(None, "", coding(meant.protection), None)
     )
     try:
         with tempfile.TemporaryDirectory() as folder:

