@@ -83,23 +83,6 @@ def records(
     query: str | None = None,
     table: str = "",
     native: Native | None = None,
-) -> tuple[str, Mapping[str, str | None]]:
-    """Return the SELECT of the records, and the unit column of each table that it reads.
-
-    Raises:
-        Error: as ``relation``.
-    """
-    found = relation(tables, unit, query=query, table=table, native=native)
-    return found.sql, found.units
-
-
-def relation(
-    tables: Mapping[str, Table],
-    unit: str | None,
-    *,
-    query: str | None = None,
-    table: str = "",
-    native: Native | None = None,
 ) -> Relation:
     """Return the SELECT of the records, with its columns.
 

@@ -112,9 +112,10 @@ def test_joined_with_public_tables_units_stay_apart(seed: int) -> None:
         for _ in range(300):
             query = a_query(draw, [])
             try:
-                sql, units = records(SOURCE, "person", query=query)
+                made = records(SOURCE, "person", query=query)
             except Error:
                 continue
+            sql, units = made.sql, made.units
             assert not units.keys() & {f"src.main.{table}" for table in PUBLIC}
             if None in units.values():  # one table, whose unit is computed
                 continue

@@ -145,10 +145,11 @@ def test_a_source_that_is_accepted_keeps_units_apart(
     for _ in range(queries):
         query = Grammar(seed).select()
         try:
-            sql, units = records(SOURCE, "person", query=query)
+            made = records(SOURCE, "person", query=query)
         except Error:
             refused += 1
             continue
+        sql, units = made.sql, made.units
         if None in units.values():  # one table, whose unit is computed
             continue
         rows = {

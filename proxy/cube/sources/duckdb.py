@@ -353,14 +353,14 @@ def _rows(policy: Policy, kind: str, connection: duckdb.DuckDBPyConnection) -> s
     else:
         tables = {FILE: Table(f"temp.main.{FILE}", columns(connection, FILE))}
     with translated(policy, key):
-        made, read = records(tables, unit, query=source.query, table=source.table or FILE)
+        made = records(tables, unit, query=source.query, table=source.table or FILE)
     for table in tables.values():
-        if (table.sql in read or table.public) and (found := _strange(connection, table)):
+        if (table.sql in made.units or table.public) and (found := _strange(connection, table)):
             raise fault(
                 policy, key, f"the table {shortest(tables, table.sql)} has {found}",
                 "make a table of plain columns from it, and compute in the policy",
             )  # fmt: skip
-    return made
+    return made.sql
 
 
 def declared(policy: Policy, tables: dict[str, Table]) -> dict[str, Table]:

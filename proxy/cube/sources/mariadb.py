@@ -29,7 +29,7 @@ from proxy.cube.sources.source import Taken
 from proxy.errors import Error, SourceError
 from proxy.policy import Policy
 from proxy.sql.source_expressions import expression_field, identifier
-from proxy.sql.source_queries import Table, relation
+from proxy.sql.source_queries import Table, records
 
 OLDEST = (10, 6)
 PASSWORD = "MYSQL_PWD"  # as for MariaDB's own programs
@@ -225,7 +225,7 @@ class MariaDBSource(RemoteSource):
         source, unit = policy.source, policy.privacy.unit.column
         tables = declared(policy, self._tables(home))
         with translated(policy, "source" if source.query is None else "source.query"):
-            found = relation(
+            found = records(
                 tables, unit,
                 query=source.query, table=source.table or "", native=self.dialect,
             )  # fmt: skip

@@ -198,11 +198,11 @@ class PostgresSource(RemoteSource):
         source, unit = policy.source, policy.privacy.unit.column
         tables = declared(policy, self._tables(views=unit is not None))
         with translated(policy, "source" if source.query is None else "source.query"):
-            rows, _ = records(
+            found = records(
                 tables, unit, query=source.query, table=source.table or "", native=self.dialect
             )
-        self.records = f"({rows})"
-        self.columns: Mapping[str, str] = self._kinds(rows)
+        self.records = f"({found.sql})"
+        self.columns: Mapping[str, str] = self._kinds(found.sql)
 
     def expression(self, text: str) -> str:
         """Return SQL of the policy in PostgreSQL's, checked."""

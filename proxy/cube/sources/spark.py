@@ -293,12 +293,12 @@ class SparkSource(Source):
         else:
             tables = _Catalog(session, source.table or source.query or "")
         with translated(policy, "source" if source.query is None else "source.query"):
-            rows, read = records(
+            found = records(
                 tables, unit, query=source.query, table=source.table or FILE, native=self.dialect
             )
-        self.records = f"({rows})"
-        self.columns: Mapping[str, str] = kinds(session, rows)
-        self._read = [] if self._paths is not None else sorted(read)
+        self.records = f"({found.sql})"
+        self.columns: Mapping[str, str] = kinds(session, found.sql)
+        self._read = [] if self._paths is not None else sorted(found.units)
         self._files = self._listed()
 
     def expression(self, text: str) -> str:
