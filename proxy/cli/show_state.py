@@ -26,13 +26,16 @@ UNIT = 2**40  # charges per alpha
 UNREADABLE = 0.01  # of the records: more of a column is worth a warning
 
 
-def made(report: Report | RebuildReport, as_json: bool) -> None:
+def made(report: Report | RebuildReport | None, as_json: bool) -> None:
     """Print what `init` made."""
     if as_json:
         print_json(report)
         return
     from proxy.steward import RebuildReport
 
+    if report is None:
+        console().print("This folder follows the ledger now, with the cube that was copied.")
+        return
     if isinstance(report, RebuildReport):
         rebuilt(report, False)
         return

@@ -66,7 +66,12 @@ def check(policy: str, state: str | None, as_json: bool, warehouse: str | None) 
 @click.option(
     "--accept-weaker", is_flag=True, help="Apply it even where it protects less than before."
 )
-def apply(policy: str, state: str | None, as_json: bool, accept_weaker: bool) -> None:
+@click.option(
+    "--all", "everything", is_flag=True, help="Read closed periods again where the cells change."
+)
+def apply(
+    policy: str, state: str | None, as_json: bool, accept_weaker: bool, everything: bool
+) -> None:
     """Put POLICY, as it has been changed, in force.
 
     Where it protects less than the policy in force, it says so and changes nothing, unless you
@@ -77,7 +82,9 @@ def apply(policy: str, state: str | None, as_json: bool, accept_weaker: bool) ->
     from proxy.steward import apply as put_in_force
 
     with show.progress("building the cube") as progress:
-        report = put_in_force(policy, state, accept_weaker=accept_weaker, progress=progress)
+        report = put_in_force(
+            policy, state, accept_weaker=accept_weaker, everything=everything, progress=progress
+        )
     show_state.applied(report, as_json)
 
 

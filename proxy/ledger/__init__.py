@@ -61,6 +61,7 @@ class Closing:
     taken: date | None  # whose cells are those of the snapshot before; None: all have been read
     cells: str
     paid: tuple[tuple[int, Mapping[str, int] | None], ...] = ()
+    grain: str = ""  # within whose periods records may have moved so far
 
     def anew(self) -> Closing:
         """Return what is closed where nothing is taken over, and bases say what was paid."""

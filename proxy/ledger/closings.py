@@ -28,7 +28,7 @@ def closing_of(value: str | None) -> Closing | None:
     try:
         before, taken = (known[k] and date.fromisoformat(known[k]) for k in ("before", "taken"))
         paid = tuple((int(codes), amounts) for codes, amounts in known["paid"])
-        return Closing(known["column"], before, taken, known["cells"], paid)
+        return Closing(known["column"], before, taken, known["cells"], paid, known["grain"])
     except (KeyError, TypeError, ValueError):
         raise IntegrityError("a record of the ledger is damaged", hint=LOOK) from None
 

@@ -35,13 +35,13 @@ from proxy.state import (
     near,
     state_folder,
 )
+from proxy.steward.drafts import clear, drafting
 from proxy.steward.loading import loaded
 from proxy.steward.snapshots import (
     Progress,
     RebuildReport,
     built,
-    clear,
-    drafting,
+    has_cube,
     new_snapshot,
     open_cube,
     recover_cube,
@@ -81,11 +81,11 @@ def init(
     progress: Progress | None = None,
     *,
     accept_second_budget: bool = False,
-) -> Report | RebuildReport:
+) -> Report | RebuildReport | None:
     """Make the state of a policy: the cube built from the data, and an empty ledger.
 
     Where the ledger is there and its cube is missing, only the cube is built again, and nothing
-    that was spent is forgotten.
+    that was spent is forgotten.  None where a folder with a copy of the right cube has joined.
 
     Raises:
         StateError: it has been made already, or another policy is in force, or another state beside
@@ -96,15 +96,17 @@ def init(
     enter(folder)
     place = ledger_place(found, folder)
     if place.exists():
-        _join(place, found)
+        joined = _join(place, found)
         with opened(found, folder) as ledger:
-            if cube_path(folder, ledger.snapshot().id).exists():
+            found = arranged(found, ledger)
+            if has_cube(found, folder, ledger):
+                if joined:
+                    return None
                 raise StateError(
                     f"{folder} is already the state of {found.dataset}; nothing was changed",
                     hint="`privacy-proxy query` can be used at once",
                 )
             clear(folder)
-            found = arranged(found, ledger)
             meant = protection(found, users=users_of(found))
             same_policy(found, meant, ledger)
             return recover_cube(found, meant, folder, ledger, me(), progress)
@@ -137,14 +139,14 @@ def init(
     return made.report
 
 
-def _join(place: Place, policy: Policy) -> None:
-    """Let a new state folder follow a ledger that proxies with other folders use already.
+def _join(place: Place, policy: Policy) -> bool:
+    """Let a new state folder follow a ledger that proxies with other folders use already, if it is.
 
     Raises:
         StateError: the key is not there by which they know that the source is the same.
     """
     if not place.joins():
-        return
+        return False
     key = key_path(place.path.parent)
     if not key.exists():
         raise StateError(
@@ -155,6 +157,7 @@ def _join(place: Place, policy: Policy) -> None:
         )
     make_folder(key.parent)
     place.join()
+    return True
 
 
 def _second_budget(policy: Policy, others: Mapping[str, str]) -> StateError:
@@ -269,12 +272,14 @@ def apply(
     state: str | Path | None = None,
     *,
     accept_weaker: bool = False,
+    everything: bool = False,
     progress: Progress | None = None,
 ) -> ApplyReport:
     """Make a changed policy the one in force; rebuild the cube where its cells have changed.
 
     Raises:
-        StateError: it protects less than the one in force, and that was not accepted.
+        StateError: it protects less than the one in force, and that was not accepted; or closed
+            periods would be read again, and ``everything`` does not say so.
     """
     new = loaded(policy, absent=True)  # only other cells need it
     folder = state_folder(new, state)
@@ -301,7 +306,9 @@ def apply(
         meant = with_users(known, meant)
         detail = {"digest": meant.digest, "weaker": list(changes)}
         if not fits:
-            rebuilt = new_snapshot(new, meant, folder, ledger, me(), progress, detail)
+            rebuilt = new_snapshot(
+                new, meant, folder, ledger, me(), progress, detail, everything=everything
+            )
             return ApplyReport(new.dataset, True, changes, rebuilt)
         with ledger.transaction() as tx:
             unchanged(tx, known.digest)

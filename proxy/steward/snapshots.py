@@ -19,13 +19,10 @@ place within the transaction that begins its snapshot, and the old one goes afte
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import math
-import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from fractions import Fraction
@@ -48,11 +45,18 @@ from proxy.policy.axes import period_start
 from proxy.protection import coding
 from proxy.sql.compile.release_point import space
 from proxy.state import cube_path, key_path, near
+from proxy.steward.drafts import drafting
 
 if TYPE_CHECKING:
     from proxy.cube import Cube, Report, Taken
 
 Progress = Callable[[float | None], None]
+WITHIN = {  # periods of a grain lie in one of each of these
+    "day": ("week", "month", "quarter", "year"),
+    "month": ("quarter", "year"),
+    "quarter": ("year",),
+}
+BY_BYTES = ("duckdb",)  # engines whose sources have a fingerprint of their bytes
 PART = ":"  # between what the policy, and what the source says of how records become cells
 
 
@@ -134,7 +138,7 @@ def built(
         closing = None
         if part:
             axis = policy.domain.attributes[policy.domain.axis[part.column]]
-            closing = Closing(part.column, before, day, f"{name}:{cells}")
+            closing = Closing(part.column, before, day, f"{name}:{cells}", grain=part.grain)
             if policy.records != "immutable":
                 closing = replace(closing, paid=((axis.size, {}),))
         found = f"{name}:{fingerprint}", f"{codes}{PART}{recipe}", closing
@@ -154,57 +158,6 @@ def closed_before(part: Partition, today: date, closed: date | None = None) -> d
     """Return the day before which periods are closed: none is opened again."""
     start = period_start(today - timedelta(days=part.closes), part.grain)
     return max(start, closed) if closed else start
-
-
-@contextmanager
-def drafting(folder: Path, alone: bool = False) -> Iterator[Path]:
-    """Yield a place for a cube that is built, which nobody clears away meanwhile.
-
-    Raises:
-        StateError: another build of the state is under way, where there may be one ``alone``.
-    """
-    draft = folder / f".cube-{token_hex(4)}.duckdb"
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(
-                _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH)
-            )
-        except BlockingIOError:
-            raise StateError(
-                f"another process is making {folder}; nothing was changed", hint="wait for it"
-            ) from None
-        stack.callback(draft.unlink, missing_ok=True)
-        yield draft
-
-
-def clear(folder: Path) -> None:
-    """Remove the leftovers of killed builds, unless one is under way: they hold private data."""
-    with suppress(BlockingIOError), _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
-        for leftover in folder.glob(".*cube-*"):
-            if leftover.is_dir():
-                shutil.rmtree(leftover, ignore_errors=True)
-            else:
-                leftover.unlink(missing_ok=True)
-
-
-@contextmanager
-def _locked(folder: Path, how: int) -> Iterator[None]:
-    """Hold the lock of a folder's builds, where its file system has locks.
-
-    Raises:
-        BlockingIOError: somebody else holds it, and ``how`` says not to wait.
-    """
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(opened, how)
-        except BlockingIOError:
-            raise
-        except OSError:
-            pass
-        yield
-    finally:
-        os.close(opened)
 
 
 def open_cube(policy: Policy, folder: Path, ledger_id: str, snapshot: Snapshot) -> Cube:
@@ -236,6 +189,16 @@ def verify_cube(folder: Path, ledger_id: str, snapshot: Snapshot) -> None:
     proxy.cube.verify(cube_path(folder, snapshot.id), ledger_id, _origin_of(snapshot))
 
 
+def has_cube(policy: Policy, folder: Path, ledger: StoredLedger) -> bool:
+    """Whether the cube of the current snapshot is there, whole, and its own."""
+    snapshot = ledger.snapshot()
+    with suppress(StateError, IntegrityError):
+        open_cube(policy, folder, ledger.id, snapshot)
+        verify_cube(folder, ledger.id, snapshot)
+        return True
+    return False
+
+
 def cubes(folder: Path) -> list[Path]:
     """Return the cubes that are there, of the oldest snapshot first."""
     return sorted(folder.glob("cube-*.duckdb"), key=lambda path: int(path.stem.split("-")[1]))
@@ -261,12 +224,19 @@ def new_snapshot(
 
     With ``applied``, the detail of its audit line, the policy is put in force as well; with
     ``everything`` nothing is taken over from the old cube.
+
+    Raises:
+        StateError: closed periods cannot be taken over, and ``everything`` does not say to read
+            them again; or the snapshot or the policy in force changed meanwhile.
     """
     old, known = ledger.snapshot(), ledger.protection()
     taken = None if everything else taken_over(policy, folder, ledger, old)
+    if not (taken or everything):
+        _require_open(policy, old, applied is not None)
     with drafting(folder) as draft:
         made = _built(policy, meant, folder, draft, ledger.id, progress, taken, old)
         if taken and not _carries(policy, old, made.coding):  # those would be other cells
+            _require_open(policy, old, applied is not None)
             made = _built(policy, meant, folder, draft, ledger.id, progress, None, old)
         with ledger.transaction() as tx:
             unchanged(tx, known.digest)
@@ -284,10 +254,45 @@ def new_snapshot(
             tx.audit("rebuild", user, detail=detail)
             draft.replace(cube_path(folder, new))
             sync_folder(folder)
-    for path in cubes(folder):
-        if path != cube_path(folder, new):
-            path.unlink(missing_ok=True)
+    _only(folder, new)
     return _report(policy, ledger, made, carried)
+
+
+def _require_open(policy: Policy, old: Snapshot, applied: bool) -> None:
+    """Refuse to read closed periods again where nobody said so.
+
+    What the source has lost of them since, or got, would go into the cube without a word.
+    """
+    closing, axes = old.closing, policy.domain.axis
+    if closing is None:
+        return
+    place = axes.get(closing.column)
+    if place is not None and not any(policy.domain.attributes[place].before(closing.before)):
+        return
+    command = f"{'apply' if applied else 'rebuild'} --all {near(policy)}"
+    raise StateError(
+        f"periods before {closing.before} are closed, and what the cube of snapshot {old.id} has "
+        "of them cannot be taken over; nothing was changed",
+        hint=f"to read them again from the source, as it has them today: privacy-proxy {command}; "
+        f"a copy of {cube_path(Path(), old.id).name}, from another machine or a copy of the state, "
+        "may be put back before, if that is what is missing",
+    )
+
+
+def _only(folder: Path, snapshot: int) -> None:
+    """Remove the cubes of other snapshots: they hold private data."""
+    for path in cubes(folder):
+        if path != cube_path(folder, snapshot):
+            path.unlink(missing_ok=True)
+
+
+def tells_records(policy: Policy) -> bool:
+    """Whether cubes of equal cells are of the same records, each in the cell that it was in.
+
+    Where records may change, two of them may have changed places; what one of them has paid in its
+    old cell would then be paid once more in the new one.
+    """
+    return policy.records == "immutable" and policy.privacy.unit.column is None
 
 
 def recover_cube(
@@ -300,29 +305,36 @@ def recover_cube(
 ) -> RebuildReport:
     """Build the missing cube of the current snapshot; of other data, as a new snapshot.
 
+    Data are the same if the bytes of their file are, or, where records never change, the cells.
+
     Raises:
         StateError: the snapshot or the policy in force changed meanwhile.
     """
     old = ledger.snapshot()
     codes = coding(meant.protection)
     same = (old.layout, old.coding.partition(PART)[0]) == (policy.domain.layout, codes)
-    if same and old.closing is None:
-        same = fingerprinted(policy, folder) == old.fingerprint
+    by_cells = tells_records(policy) and old.closing is not None
+    if same and not by_cells:
+        known = policy.source.engine in BY_BYTES or tells_records(policy)
+        same = known and fingerprinted(policy, folder) == old.fingerprint
     if not same:
         return new_snapshot(policy, meant, folder, ledger, user, progress)
     with drafting(folder) as draft:
         taken = taken_over(policy, folder, ledger, old)
         made = _built(policy, meant, folder, draft, ledger.id, progress, taken, old)
-        if old.closing is None or made.origin == _origin_of(old):
+        same = made.origin == _origin_of(old)
+        if not by_cells or same:
+            same = same and (by_cells or made.fingerprint == old.fingerprint)
             with ledger.transaction() as tx:
                 unchanged(tx, meant.digest)
-                if tx.snapshot() != old or made.origin != _origin_of(old):
+                if tx.snapshot() != old or not same:
                     raise StateError(
                         "the cube or its source has changed meanwhile", hint="do it again"
                     )
                 tx.audit("cube", user, detail={"snapshot": old.id})
                 draft.replace(cube_path(folder, old.id))
                 sync_folder(folder)
+            _only(folder, old.id)
             return _report(policy, ledger, made, carried=True, again=True)
     return new_snapshot(policy, meant, folder, ledger, user, progress)
 
@@ -387,7 +399,9 @@ def adopt_cube(policy: Policy, folder: Path, ledger: StoredLedger, candidates: l
     with suppress(StateError, IntegrityError):
         open_cube(policy, folder, ledger.id, snapshot)
         return True
-    for candidate in candidates if snapshot.coding else ():  # without, no cube says what it is of
+    known = tells_records(policy) or (policy.source.engine in BY_BYTES and snapshot.closing is None)
+    # without a coding no cube says what it is of
+    for candidate in candidates if snapshot.coding and known else ():
         aside = path.with_suffix(".aside")
         candidate.rename(aside)
         path.unlink(missing_ok=True)  # that of a snapshot which is forgotten
@@ -416,7 +430,12 @@ def _carries(policy: Policy, old: Snapshot, codes: str) -> bool:
     """Whether nobody can be in another cell, or period, of a new snapshot than in the old one."""
     same = (old.layout, old.coding) == (policy.domain.layout, codes)
     part, closing = policy.partition, old.closing
-    stay = bool(part and closing and part.column == closing.column)
+    stay = bool(
+        part
+        and closing
+        and part.column == closing.column
+        and part.grain in (closing.grain, *WITHIN.get(closing.grain, ()))
+    )
     return same and (policy.records == "immutable" or stay) and policy.privacy.unit.column is None
 
 

@@ -73,7 +73,10 @@ class InPostgres:
         "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMPTZ", "uuid": "UUID", "time": "TIME",
     }  # fmt: skip
     without: frozenset[str] = frozenset()
-    refused: ClassVar[set[str]] = set()
+    refused: ClassVar = {
+        "to_timestamp(n + 1577854800)", "EXTRACT(hour FROM to_timestamp(n * 1000))",
+        "CAST(to_timestamp(n * 1000) AS date)",
+    }  # fmt: skip
     unread: ClassVar[dict[str, str]] = {}
 
     def __init__(self, postgres: Any, name: str) -> None:
@@ -122,6 +125,7 @@ class InMariaDB:
         "concat(c, n)", "d ~ '^[ab]'", "greatest(n, 3)", "least(n, 3, NULL)", "power(n, 2)",
         "position('1' IN c)", "q / 3", "regexp_replace(c, '[0-9]', '#')", "sign(n)",
         "split_part(c, '-', 1)", "t + INTERVAL '1 day'", "to_char(t, 'YYYY-MM')",
+        "TIMESTAMP '1970-01-01' + n * INTERVAL '1 second'", *InPostgres.refused,
     }  # fmt: skip
     unread: ClassVar = {"adults": "being a view", "~": "is not written for MariaDB"}
 

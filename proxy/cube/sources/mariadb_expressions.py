@@ -36,6 +36,11 @@ CASED = (  # characters that MariaDB writes otherwise in another case than DuckD
     r"[\x{DF}\x{180}\x{19A}\x{19E}]|(?![\x{0}-\x{21F}\x{391}-\x{3A1}\x{3A3}-\x{3A9}\x{3B1}-\x{3C9}"
     r"\x{410}-\x{44F}])[\p{L&}\x{345}\x{2160}-\x{217F}\x{24B6}-\x{24E9}]"
 )
+ARGS = {  # of nodes: what is written below, wherever it may be
+    *("this", "expression", "expressions", "is_string", "negate", "low", "high", "ifs", "default"),
+    *("true", "to", "start", "length", "unit", "decimals", "replacement", "symmetric", "typed"),
+    *("safe", "coalesce"),
+}
 HINT = "compute it in the database: a generated column that is STORED, or another table"
 
 
@@ -55,6 +60,9 @@ def written(node: exp.Expr, sql: Written, kind: Written, casting: Casting) -> st
     Raises:
         NotSupportedError: MariaDB has no such expression, or it would mean another thing.
     """
+    strange = {key for key, value in node.args.items() if value} - ARGS
+    if strange or (node.args.get("negate") and not isinstance(node, exp.Is | exp.Like)):
+        raise _refused(node)
     match node:
         case exp.Paren():
             return f"({sql(node.this)})"
@@ -80,7 +88,8 @@ def written(node: exp.Expr, sql: Written, kind: Written, casting: Casting) -> st
             each = [_compared(node, "=", node.this, one, sql, kind) for one in node.expressions]
             return f"({' OR '.join(each)})"
         case exp.Is() if isinstance(node.expression, exp.Null):
-            return f"({sql(node.this)} <=> NULL)"  # a day of zeros IS NULL there
+            null = f"({sql(node.this)} <=> NULL)"  # a day of zeros IS NULL there
+            return f"(NOT {null})" if node.args.get("negate") else null
         case exp.Case():
             return _cases(node, sql, kind)
         case exp.Coalesce():
@@ -210,7 +219,8 @@ def _words(node: exp.Expr, sql: Written, kind: Written, casting: Casting) -> str
             pattern = node.expression.this
             if pattern.replace("\\\\", "").endswith("\\"):
                 return None
-            return f"({sql(node.this)} LIKE {text(pattern)} ESCAPE '\\')"
+            sign = "NOT LIKE" if node.args.get("negate") else "LIKE"
+            return f"({sql(node.this)} {sign} {text(pattern)} ESCAPE '\\')"
     return None
 
 

@@ -98,11 +98,7 @@ class MariaDBDialect(Dialect):
         """Return the time that a value is in the policy's time zone; NULL of no day."""
         if not (kind == "DATE" or kind.startswith("TIMESTAMP")):
             return super().moment(value, kind).replace("TIMESTAMP", "DATETIME(6)")
-        last = f"dayofmonth(last_day({value}))"
-        return (
-            f"CASE WHEN year({value}) > 0 AND dayofmonth({value}) BETWEEN 1 AND {last}"
-            f" THEN CAST({value} AS DATETIME(6)) END"
-        )
+        return _day(value, "DATETIME(6)")
 
     def moment_of_text(self, value: str) -> str:
         """Return the time that a text is."""
@@ -156,6 +152,8 @@ class MariaDBDialect(Dialect):
             return _text(value), kind
         if kind in WHOLE or is_of(kind, ("DECIMAL",)):
             return f"({value} + 0)", kind
+        if kind == "DOUBLE":  # whatever its column shows of it
+            return f"CAST({value} AS DOUBLE)", kind
         return (f"CAST({value} AS DATETIME(6))", kind) if "ZONE" in kind else (value, kind)
 
     def _zoned(self, plain: str) -> str:
@@ -190,7 +188,7 @@ class MariaDBDialect(Dialect):
         """Return a column as a value of its PostgreSQL type."""
         sql, kind = self.plain(field.sql, field.kind)
         if kind == "DATE" or kind.startswith("TIMESTAMP"):
-            return f"CAST({sql} AS {'DATE' if kind == 'DATE' else 'DATETIME(6)'})"
+            return _day(sql, "DATE" if kind == "DATE" else "DATETIME(6)")
         if kind == "TIME":
             return _text(_without_zeros(sql))
         return f"({sql} + 0e0)" if kind in REAL else sql
@@ -291,12 +289,22 @@ def _within(value: str, end: int) -> str:
     return f"CASE WHEN {value} >= -{end} AND {value} < {end} THEN CAST({value} AS SIGNED) END"
 
 
+def _day(value: str, kind: str) -> str:
+    """Return a day or time of a column as of a type; NULL where a part of it is zero."""
+    last = f"dayofmonth(last_day({value}))"
+    return (
+        f"CASE WHEN year({value}) > 0 AND dayofmonth({value}) BETWEEN 1 AND {last}"
+        f" THEN CAST({value} AS {kind}) END"
+    )
+
+
 def _clock(plain: str) -> str:
     """Return the time that a text of the form of one is; NULL of no day or no time."""
     day = f"CAST(left({plain}, 10) AS DATETIME(6))"
     time = f"substr({plain}, 12)"
     return (
-        f"CASE WHEN {plain} LIKE '0000%' THEN NULL WHEN {time} REGEXP '\\A24:00(:00([.]0+)?)?\\z'"
+        f"CASE WHEN {plain} LIKE '0000%' OR {plain} LIKE '____-00%' OR {plain} LIKE '_______-00%'"
+        f" THEN NULL WHEN {time} REGEXP '\\A24:00(:00([.]0+)?)?\\z'"
         f" THEN {day} + INTERVAL 1 DAY ELSE CAST(concat(left({plain}, 10), ' ',"
         f" coalesce(nullif(left({time}, 15), ''), '00:00')) AS DATETIME(6)) END"
     )

@@ -26,6 +26,7 @@ from proxy.cube.sources.dialect import (
     is_of,
     text,
 )
+from proxy.errors import NotSupportedError
 from proxy.sql import types
 from proxy.sql.expression.casts import READABLE
 from proxy.sql.source_expressions import REAL, TEXTS, WHOLE, Field, words
@@ -182,11 +183,21 @@ class PostgresDialect(Dialect):
         return f"(CAST({sql} AS text) {self._order})" if kind.startswith(TEXTS) else sql
 
     def prepared(self, tree: exp.Expr) -> exp.Expr:
-        """Return the tree of an expression, made to mean the same; it may be changed."""
+        """Return the tree of an expression, made to mean the same; it may be changed.
+
+        Of a date PostgreSQL makes a time of the session's zone.
+        """
+        for node in list(tree.find_all(exp.TimestampTrunc, exp.DateTrunc)):
+            node.set("this", exp.cast(node.this, "TIMESTAMP"))
+        if tree.find(exp.UnixToTime):
+            raise NotSupportedError(
+                "to_timestamp of seconds is not written for PostgreSQL, where it is of a zone",
+                hint="write TIMESTAMP '1970-01-01' + seconds * INTERVAL '1 second', in UTC",
+            )
         if not self._knows_cases:  # then the database's own order has to
-            for node in tree.find_all(exp.Upper, exp.Lower, exp.Initcap, exp.ILike):
+            for cased in tree.find_all(exp.Upper, exp.Lower, exp.Initcap, exp.ILike):
                 whole = exp.Identifier(this="default", quoted=True)
-                node.set("this", exp.Collate(this=node.this, expression=whole))
+                cased.set("this", exp.Collate(this=cased.this, expression=whole))
         return tree
 
     def written(self, node: exp.Expr, sql: object, kind: object) -> None:
@@ -214,8 +225,9 @@ class PostgresDialect(Dialect):
         if of == "text" and kind == "boolean":
             return words(sql)
         if of == "text" and kind in READABLE:
-            test = f"{sql} ~ '^(?:{READABLE[kind]})$' AND length({sql}) <= {LONG}"
-            sql = f"CASE WHEN {test} THEN btrim({sql}) END"
+            known = READABLE[kind].replace(r"\s", BLANK)
+            test = f"{sql} ~ '^(?:{known})$' AND length({sql}) <= {LONG}"
+            sql = f"CASE WHEN {test} THEN btrim({sql}, {BLANKS}) END"
             if kind in types.FLOATS:
                 size = f"abs(CAST({sql} AS numeric))"
                 return (

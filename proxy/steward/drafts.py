@@ -1,0 +1,64 @@
+"""Cubes that are being built: their places, and what killed builds have left."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+
+from proxy.errors import StateError
+
+
+@contextmanager
+def drafting(folder: Path, alone: bool = False) -> Iterator[Path]:
+    """Yield a place for a cube that is built, which nobody clears away meanwhile.
+
+    Raises:
+        StateError: another build of the state is under way, where there may be one ``alone``.
+    """
+    draft = folder / f".cube-{token_hex(4)}.duckdb"
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(
+                _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH)
+            )
+        except BlockingIOError:
+            raise StateError(
+                f"another process is making {folder}; nothing was changed", hint="wait for it"
+            ) from None
+        stack.callback(draft.unlink, missing_ok=True)
+        yield draft
+
+
+def clear(folder: Path) -> None:
+    """Remove the leftovers of killed builds, unless one is under way: they hold private data."""
+    with suppress(BlockingIOError), _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        for leftover in folder.glob(".*cube-*"):
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(folder: Path, how: int) -> Iterator[None]:
+    """Hold the lock of a folder's builds, where its file system has locks.
+
+    Raises:
+        BlockingIOError: somebody else holds it, and ``how`` says not to wait.
+    """
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(opened, how)
+        except BlockingIOError:
+            raise
+        except OSError:
+            pass
+        yield
+    finally:
+        os.close(opened)
