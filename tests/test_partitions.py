@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import proxy.policy as policies
 from proxy.cli import run
 from proxy.engine import Engine
-from proxy.errors import InsufficientBudgetError
+from proxy.errors import InsufficientBudgetError, StateError
 from proxy.inference.space import Box, Space
 from proxy.state import state_folder
 from proxy.steward import apply, audit, backup, check, init, rebuild, restore, snapshots, verify
@@ -214,7 +214,8 @@ def test_a_clock_that_goes_back_opens_no_period(quarter):
 
 def test_a_lost_cube_is_built_again_from_what_the_source_has(quarter):
     """
-    Of the same cells, its answers stay; of others, it is a new snapshot that has read everything.
+    Of the same cells, its answers stay; of others, nothing is read again unless somebody says so,
+    and then it is a new snapshot.
     """
     one(quarter.engine())
     quarter.days(APRIL, APRIL + 3 * DAY)
@@ -223,10 +224,85 @@ def test_a_lost_cube_is_built_again_from_what_the_source_has(quarter):
     for late in (0, 1):
         quarter.put(JANUARY, ("a", late))
         (state / "cube-2.duckdb").unlink()
-        report = init(quarter.policy)
+        if late:
+            with pytest.raises(StateError, match="2026-04-01 are closed"):
+                init(quarter.policy)
+        report = rebuild(quarter.policy, everything=True) if late else init(quarter.policy)
         assert (report.again, report.snapshot) == (not late, 2 + late)
         assert one(quarter.engine())[0] == 270 + late
     assert (quarter.engine().budget().numbers, verify(quarter.policy)) == (1, [])
+
+
+def test_cells_that_are_equal_may_be_of_others_where_records_change(orders):
+    """
+    Two records that changed places leave all cells as they were: the cube that is built again is
+    of a new snapshot, in which both places have paid.
+    """
+    orders.records = "mutable"
+    orders.put(JANUARY, ("a", 2), ("b", 2))
+    orders.write(grain="day")
+    init(orders.policy)
+    cost = one(orders.engine(), where="region = 'a'")[1]
+    file = orders.folder / "orders" / f"{JANUARY}.csv"
+    head, *lines = file.read_text().splitlines()
+    file.write_text("\n".join([head, *reversed(lines), ""]))
+    (state_folder(policies.load(orders.policy)) / "cube-1.duckdb").unlink()
+    report = init(orders.policy)
+    assert (report.again, report.snapshot, report.by_period) == (False, 2, True)
+    engine = orders.engine()
+    assert one(engine, where="region = 'b'")[1] == pytest.approx(cost)
+    assert engine.budget().rules[0].spent == pytest.approx(2 * cost)
+
+
+def test_within_a_finer_period_records_may_have_moved_before(orders):
+    """
+    What was paid in a month is not carried over by day: a record may have moved within the month.
+    By coarser periods it is.
+    """
+    orders.records = "mutable"
+    orders.days(JANUARY, MARCH)
+    orders.today = MARCH - DAY
+    orders.write()
+    init(orders.policy)
+    cost = one(orders.engine(), where="day = '2026-02-03'")[1]
+    orders.write(grain="day")
+    apply(orders.policy, accept_weaker=True)
+    with pytest.raises(StateError, match="are closed"):
+        rebuild(orders.policy)
+    report = rebuild(orders.policy, everything=True)
+    assert not report.carried
+    assert report.bases["shared"] == pytest.approx(cost)
+    orders.write()
+    apply(orders.policy, accept_weaker=True)
+    assert rebuild(orders.policy).carried
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("records", ["mutable", "immutable"])
+def test_a_machine_that_joins_with_a_copy_of_the_cube_reads_nothing(cluster, orders, records):
+    """
+    It answers as the first does, whatever the source has now.
+    """
+    orders.records, orders.rest = records, f"ledger: {cluster.database()}\n"
+    orders.today = APRIL + 2 * DAY
+    orders.days(JANUARY, APRIL)
+    orders.write()
+    init(orders.policy)
+    known = one(orders.engine())[0]
+    second = orders.folder / "second"
+    here, there = (state_folder(policies.load(orders.policy), each) for each in (None, second))
+    there.mkdir(parents=True, mode=0o700)
+    for name in ("source.key", "cube-1.duckdb"):
+        (there / name).write_bytes((here / name).read_bytes())
+        (there / name).chmod(0o600)
+    orders.put(JANUARY, ("a", 1))
+    assert init(orders.policy, second) is None
+    with closing(Engine.open(orders.policy, second, sampler=Silent())) as engine:
+        assert one(engine) == (known, 0)
+    assert one(orders.engine()) == (known, 0)
+    (there / "cube-1.duckdb").write_bytes(b"another")
+    with pytest.raises(StateError, match="are closed"):
+        init(orders.policy, second)
 
 
 @pytest.mark.slow
@@ -312,7 +388,10 @@ def test_with_partitions_begin_and_end_where_the_policy_says_so(orders):
     engine = orders.engine()
     assert one(engine) == (270, 0)
     orders.write(grain="")
-    assert apply(orders.policy).rebuilt.usable == 0
+    with pytest.raises(StateError, match="2026-04-11 are closed") as refused:
+        apply(orders.policy)
+    assert "apply --all" in refused.value.hint
+    assert apply(orders.policy, everything=True).rebuilt.usable == 0
     assert orders.engine().budget().rules[0].spent == pytest.approx(2 * cost)
 
 
