@@ -96,20 +96,7 @@ def init(
     enter(folder)
     place = ledger_place(found, folder)
     if place.exists():
-        joined = _join(place, found)
-        with opened(found, folder) as ledger:
-            found = arranged(found, ledger)
-            if has_cube(found, folder, ledger):
-                if joined:
-                    return None
-                raise StateError(
-                    f"{folder} is already the state of {found.dataset}; nothing was changed",
-                    hint="`privacy-proxy query` can be used at once",
-                )
-            clear(folder)
-            meant = protection(found, users=users_of(found))
-            same_policy(found, meant, ledger)
-            return recover_cube(found, meant, folder, ledger, me(), progress)
+        return _recovered(found, folder, _join(place, found), progress)
     place.require_none()
     others = dict(twins(found, folder))
     if others and not accept_second_budget:
@@ -137,6 +124,25 @@ def init(
         draft.replace(cube_path(folder))
         sync_folder(folder)
     return made.report
+
+
+def _recovered(
+    policy: Policy, folder: Path, joined: bool, progress: Progress | None
+) -> RebuildReport | None:
+    """Build the missing cube of a state that is there; None if it has joined with its cube."""
+    with opened(policy, folder) as ledger:
+        policy = arranged(policy, ledger)
+        if has_cube(policy, folder, ledger):
+            if joined:
+                return None
+            raise StateError(
+                f"{folder} is already the state of {policy.dataset}; nothing was changed",
+                hint="`privacy-proxy query` can be used at once",
+            )
+        clear(folder)
+        meant = protection(policy, users=users_of(policy))
+        same_policy(policy, meant, ledger)
+        return recover_cube(policy, meant, folder, ledger, me(), progress)
 
 
 def _join(place: Place, policy: Policy) -> bool:

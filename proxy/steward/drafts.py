@@ -1,4 +1,4 @@
-"""Cubes that are being built: their places, and what killed builds have left."""
+"""Files of cubes: where they are built, which are there, and what killed builds have left."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from proxy.errors import StateError
+from proxy.state import cube_path
 
 
 @contextmanager
@@ -62,3 +63,15 @@ def _locked(folder: Path, how: int) -> Iterator[None]:
         yield
     finally:
         os.close(opened)
+
+
+def cubes(folder: Path) -> list[Path]:
+    """Return the cubes that are there, of the oldest snapshot first."""
+    return sorted(folder.glob("cube-*.duckdb"), key=lambda path: int(path.stem.split("-")[1]))
+
+
+def only(folder: Path, snapshot: int) -> None:
+    """Remove the cubes of other snapshots: they hold private data."""
+    for path in cubes(folder):
+        if path != cube_path(folder, snapshot):
+            path.unlink(missing_ok=True)

@@ -26,12 +26,12 @@ from proxy.state import (
     state_folder,
 )
 from proxy.steward.changes import arranged, me, opened, same_policy, upgrade, with_users
+from proxy.steward.drafts import cubes
 from proxy.steward.loading import loaded
 from proxy.steward.snapshots import (
     Progress,
     RebuildReport,
     adopt_cube,
-    cubes,
     recover_cube,
 )
 

@@ -45,7 +45,7 @@ from proxy.policy.axes import period_start
 from proxy.protection import coding
 from proxy.sql.compile.release_point import space
 from proxy.state import cube_path, key_path, near
-from proxy.steward.drafts import drafting
+from proxy.steward.drafts import cubes, drafting, only
 
 if TYPE_CHECKING:
     from proxy.cube import Cube, Report, Taken
@@ -199,11 +199,6 @@ def has_cube(policy: Policy, folder: Path, ledger: StoredLedger) -> bool:
     return False
 
 
-def cubes(folder: Path) -> list[Path]:
-    """Return the cubes that are there, of the oldest snapshot first."""
-    return sorted(folder.glob("cube-*.duckdb"), key=lambda path: int(path.stem.split("-")[1]))
-
-
 def unchanged(tx: Reads, digest: str) -> None:
     """Refuse to go on where somebody else has applied a policy meanwhile."""
     if tx.policy() != digest:
@@ -254,7 +249,7 @@ def new_snapshot(
             tx.audit("rebuild", user, detail=detail)
             draft.replace(cube_path(folder, new))
             sync_folder(folder)
-    _only(folder, new)
+    only(folder, new)
     return _report(policy, ledger, made, carried)
 
 
@@ -277,13 +272,6 @@ def _require_open(policy: Policy, old: Snapshot, applied: bool) -> None:
         f"a copy of {cube_path(Path(), old.id).name}, from another machine or a copy of the state, "
         "may be put back before, if that is what is missing",
     )
-
-
-def _only(folder: Path, snapshot: int) -> None:
-    """Remove the cubes of other snapshots: they hold private data."""
-    for path in cubes(folder):
-        if path != cube_path(folder, snapshot):
-            path.unlink(missing_ok=True)
 
 
 def tells_records(policy: Policy) -> bool:
@@ -334,7 +322,7 @@ def recover_cube(
                 tx.audit("cube", user, detail={"snapshot": old.id})
                 draft.replace(cube_path(folder, old.id))
                 sync_folder(folder)
-            _only(folder, old.id)
+            only(folder, old.id)
             return _report(policy, ledger, made, carried=True, again=True)
     return new_snapshot(policy, meant, folder, ledger, user, progress)
 
