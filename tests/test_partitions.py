@@ -254,6 +254,20 @@ def test_cells_that_are_equal_may_be_of_others_where_records_change(orders):
     assert engine.budget().rules[0].spent == pytest.approx(2 * cost)
 
 
+def test_a_clock_that_was_ahead_is_told(orders, capsys):
+    """
+    For as long as it has closed days that are to come.
+    """
+    orders.days(JANUARY, JANUARY + DAY)
+    orders.write()
+    init(orders.policy)
+    orders.today = date.today() + timedelta(days=100)
+    for _ in range(2):
+        assert run(["rebuild", str(orders.policy)]) == 0
+        assert "a day to come" in capsys.readouterr().out
+        orders.today = JANUARY
+
+
 def test_within_a_finer_period_records_may_have_moved_before(orders):
     """
     What was paid in a month is not carried over by day: a record may have moved within the month.

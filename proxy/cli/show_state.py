@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from proxy.cli.plain import Grid
@@ -281,6 +282,8 @@ def _closed(survey: Report) -> None:
     """Print which periods are closed."""
     if survey.closed:
         console().print(f"Periods before {survey.closed} are closed.")
+        if survey.closed > datetime.now().date() + timedelta(days=1):  # whatever the time zone
+            console().print("warning: that is a day to come: a clock was ahead when they closed")
 
 
 def _by_history(spent: Mapping[str, float]) -> str:
