@@ -89,7 +89,8 @@ def test_of_two_builds_at_once_the_first_that_is_done_is_kept(policy: Path) -> N
     (state_folder(load(policy)) / "cube-2.duckdb").unlink()
     with pytest.raises(StateError, match="rebuilt meanwhile"):
         rebuild(policy, progress=meanwhile(lambda: init(policy) and rebuild(policy)))
-    assert files(policy) == LEFT - {"cube-1.duckdb"} | {"cube-3.duckdb"}
+    # a lost cube is one more: equal groups of a table may be of other records
+    assert files(policy) == LEFT - {"cube-1.duckdb"} | {"cube-4.duckdb"}
     assert run(["query", str(policy), ASKED]) == 0
 
 
