@@ -76,6 +76,8 @@ def values(place: Place, kind: str) -> list[str]:
     """Return values of a place's type."""
     known = [v for v in VALUES[place.kinds[kind]] if v not in place.without]
     longest = {"varchar": 40, "mediumint": 6}.get(kind.partition("(")[0], 99)
+    if "latin1" in kind:
+        known = [v for v in known if v.isascii() or v in ("é", "\u00a05")]
     return [v for v in known if len(v) <= longest]
 
 
