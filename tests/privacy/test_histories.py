@@ -56,10 +56,10 @@ def test_a_hundred_and_sixty_lives(part, lives):
         lives(seed)
 
 
-@pytest.mark.parametrize("part", share(0, range(40), 10))
+@pytest.mark.parametrize("part", share(0, range(40), 5))
 def test_two_thousand_lives(part, lives):
     """
-    The same over 2,000 lives (500 in the slow run).
+    The same over 2,000 lives (250 in the slow run).
     """
     for seed in range(1_000 + 50 * part, 1_000 + 50 * (part + 1)):
         lives(seed)
