@@ -191,9 +191,11 @@ def test_what_runs_can_be_stopped(tmp_path: Path, place: InMariaDB) -> None:
     place.run("CREATE TABLE data (a text)")
     rows = "seq_1_to_1000000 AS a, seq_1_to_1000000 AS b"
     with opened(place.there(a_policy(tmp_path, [texts("x")])), tmp_path) as source:
-        threading.Timer(0.5, source.interrupt).start()
+        timer = threading.Timer(0.5, source.interrupt)
+        timer.start()
         with pytest.raises(SourceError, match="error 1317"):
             source.group(f"SELECT count(*) AS n FROM {rows}", ["n"])
+        timer.join()
 
 
 def test_settings_of_the_server_change_nothing(tmp_path: Path, place: InMariaDB) -> None:
