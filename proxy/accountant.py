@@ -32,7 +32,6 @@ from proxy.sql.compile.release_point import space
 
 MAX_CACHED = 512  # of what is left
 LEFT = "left"
-OPENING = 0  # no row's id
 
 
 @contextmanager
@@ -66,7 +65,7 @@ class Accountant:
     _blocks: dict[int, MeasuredFamily] = field(
         init=False, default_factory=dict
     )  # by the ledger's id
-    _charges: dict[int, Term] = field(init=False, default_factory=dict)
+    _rows: dict[int, int] = field(init=False, default_factory=dict)  # the same: id by first row
 
     def __post_init__(self) -> None:
         self.space = space(self.policy.domain)
@@ -118,56 +117,56 @@ class Accountant:
     def _restart(self, snapshot: Snapshot, rows: Sequence[Measurement]) -> None:
         """Begin a snapshot: older rows are charged where it says so, and inferred from if true."""
         self.history = History(self.space, self.policy.max_records)
-        self._blocks = {}
+        self._blocks, self._rows = {}, {}
         self.sizes.clear()
         older = [row for row in rows if row.history == self.name and row.snapshot < snapshot.id]
-        self._charges = {
-            row.id: term for row in older if row.id is not None and (term := charged(snapshot, row))
-        }
-        if begun := opening(snapshot, self.name):
-            self._charges[OPENING] = begun
+        terms = [opening(snapshot, self.name), *(charged(snapshot, row) for row in older)]
         self.account = Account(self.space, snapshot.bases.get(self.name, 0))
-        self.account.add(self._charges.values())
+        self.account.add(term for term in terms if term)
         known = list(still_true(older, snapshot, self.policy.domain))
         self.history.extend([(row.family, row.scale, row.answers) for row in known])
         for row in known:
-            self._count(row.sequence, row.family.size)
+            self.sizes[row.sequence] = self.sizes.get(row.sequence, 0) + row.family.size
         self.rules = tuple(shared_out(self.limits, self.name, self.policy, snapshot, rows))
         self.snapshot = snapshot.id
 
     def _take(self, rows: Sequence[Measurement]) -> None:
         """Take over rows of the ledger: new ones, and refinements of those that are known."""
-        terms = {row.id: charge(row.family, row.scale) for row in rows if row.id is not None}
         refined = [(row, self._blocks[row.id]) for row in rows if row.id in self._blocks]
         new = [row for row in rows if row.id not in self._blocks]
+        terms = [charge(row.family, row.scale) for row in new]
         for row, block in refined:  # the same query, at a higher price
+            terms.append(charge(block.family, row.scale, block.scale))
             self.history.replace(block, row.scale, row.answers)
         blocks = self.history.extend([(row.family, row.scale, row.answers) for row in new])
         for row, block in zip(new, blocks, strict=True):
-            assert row.id is not None
-            self._blocks[row.id] = block
-            self._count(row.sequence, row.family.size)
-        self._charges |= terms
-        if refined:
-            self.account.forget()
-        self.account.add(self._charges.values() if refined else terms.values())
+            self._keep(row, block, row.sequence)
+        self.account.add(terms)
 
     def measured(
-        self, rows: Sequence[Measurement], blocks: Iterable[MeasuredFamily], sequence: int
+        self, rows: Sequence[Measurement], planned: Sequence[PlannedMeasurement], sequence: int
     ) -> None:
-        """Take over the committed answers of blocks that were planned."""
-        for row, block in zip(rows, blocks, strict=True):
-            assert row.id is not None
-            self.history.set_answers(block, row.answers)
-            self._blocks[row.id] = block
-            self._count(sequence, row.family.size)
-            self._charges[row.id] = charge(row.family, row.scale)
-            self.account.add([self._charges[row.id]])
+        """Take over the committed answers of what was planned."""
+        self.account.add(self.charges(planned))
+        for row, each in zip(rows, planned, strict=True):
+            self.history.set_answers(each.block, row.answers)
+            if each.before is None:
+                self._keep(row, each.block, sequence)
+        self.history.refined.clear()
         self.sequence = sequence
         self.cache.clear()
 
-    def _count(self, sequence: int, size: int) -> None:
-        self.sizes[sequence] = self.sizes.get(sequence, 0) + size
+    def _keep(self, row: Measurement, block: MeasuredFamily, sequence: int) -> None:
+        """Note a new row of the ledger, in its own history and snapshot: it may be refined."""
+        assert row.id is not None
+        block.refinable = True
+        self._blocks[row.id] = block
+        self._rows[block.start] = row.id
+        self.sizes[sequence] = self.sizes.get(sequence, 0) + row.family.size
+
+    def row_of(self, block: MeasuredFamily) -> int:
+        """Return the ledger's id of a block that may be refined."""
+        return self._rows[block.start]
 
     def remember(self, key: Hashable, value: object) -> None:
         """Cache what follows from the history, until it grows."""
@@ -176,8 +175,8 @@ class Accountant:
         self.cache[key] = value
 
     def charges(self, planned: Iterable[PlannedMeasurement]) -> list[Term]:
-        """Return the charges of planned measurements."""
-        return [charge(each.family, each.scale) for each in planned]
+        """Return the charges of planned measurements: of refinements, the difference."""
+        return [charge(each.family, each.scale, each.before) for each in planned]
 
     def cost(self, terms: Sequence[Term]) -> int:
         """Return the most that charges take from any one cell, in 2⁻⁴⁰ alpha."""

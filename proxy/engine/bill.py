@@ -10,8 +10,9 @@ Units: 2⁻⁴⁰ alpha per record, as charges.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from proxy.inference.accounting import TABLE, UNIT, Table, charge, maximum
 from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
+from proxy.inference.plan import PlannedMeasurement
 from proxy.inference.query import Factor, Integers, Term
 from proxy.inference.space import Space
 from proxy.sql.program import Number
@@ -48,7 +50,8 @@ class Bill:
     paid: dict[int, MeasuredFamily] = field(default_factory=dict)  # row of the history -> block
     charged: int = 0  # the sum of what each step cost, which is no less than what any cell paid
     owners: Sequence[int] = ()  # [target of the next step] the place of its number
-    _terms: dict[int, Term] = field(default_factory=dict)  # first row of a block -> its charge
+    # first row of a block -> its charges: when it was measured, and when refined
+    _terms: dict[int, tuple[Term, ...]] = field(default_factory=dict)
     _asked: dict[int, dict[int, MeasuredFamily]] = field(
         default_factory=dict
     )  # by the place of a number
@@ -59,21 +62,16 @@ class Bill:
             self.space, self.limit, self.first, charged=self.charged, _terms=dict(self._terms)
         )
 
-    def add(
-        self,
-        blocks: Sequence[MeasuredFamily],
-        line: int = 0,
-        targets: Sequence[int] = (),
-        cost: int = 0,
-    ) -> None:
-        """Add what a step has paid; ``targets`` are the places of what each block is for."""
+    def add(self, planned: Sequence[PlannedMeasurement], line: int = 0, cost: int = 0) -> None:
+        """Add what a step has paid."""
         self.first = self.first or line
         self.charged += cost
-        for block in blocks:
+        for each in planned:
+            block = each.block
             self.paid |= {row: block for row in block.rows}
-            self._terms[block.start] = charge(block.family, block.scale)
-        for block, index in zip(blocks, targets, strict=False):
-            self._asked.setdefault(self.owners[index], {})[block.start] = block
+            term = charge(each.family, each.scale, each.before)
+            self._terms[block.start] = (*self._terms.get(block.start, ()), term)
+            self._asked.setdefault(self.owners[each.target], {})[block.start] = block
 
     @property
     def rest(self) -> int | None:
@@ -82,13 +80,15 @@ class Bill:
 
     def cost(self, more: Sequence[Term] = ()) -> int:
         """Return what the dearest cell has paid, with the charges of a further step added."""
-        return maximum([*self._terms.values(), *more], self.space).value
+        return maximum([*chain(*self._terms.values()), *more], self.space).value
 
     def price(self, place: int) -> int:
         """Return what the dearest cell paid for what was measured for one number."""
-        return maximum(
-            [self._terms[start] for start in self._asked.get(place, ())], self.space
-        ).value
+        return maximum(self._of(self._asked.get(place, ())), self.space).value
+
+    def _of(self, blocks: Iterable[int]) -> list[Term]:
+        """Return the charges of blocks, by their first rows."""
+        return [term for start in blocks for term in self._terms[start]]
 
     def rests(self, place: int = -1) -> Rests:
         """Return a record of the paid blocks that one number rests on, its own among them."""
@@ -109,7 +109,7 @@ class Bill:
         A row whose own records paid nothing, since what it rests on is of others, costs what the
         dearest of those paid.
         """
-        terms = [self._terms[start] for start in rests.blocks]
+        terms = self._of(rests.blocks)
         if not terms:
             return [0.0] * number.family.rows
         most, rows = maximum(terms, self.space).value, number.family.rows

@@ -88,7 +88,7 @@ def _meet(
         goals, progress = afforded.goals, afforded.progress
         notices = last.notices + afforded.notices
         try:
-            blocks, planned = measurer.measure(accountant, [each.targets for each in progress])
+            measured, planned = measurer.measure(accountant, [each.targets for each in progress])
         except REFUSALS as error:
             refusal = error.message
             left_out, answerable = leave_out(accountant, goals, progress, measurer)
@@ -97,14 +97,14 @@ def _meet(
                 raise
             progress = _progress(accountant, goals, left_out, measurer.cancellation)
             try:
-                blocks, planned = measurer.measure(accountant, [each.targets for each in progress])
+                measured, planned = measurer.measure(accountant, [each.targets for each in progress])
             except REFUSALS:  # somebody was faster
                 if not bill.paid:
                     raise
                 return replace(last, progress=progress, refusal=refusal)
-        why = afforded.refusal or (NEXT_TIME if blocks else NO_NEARER)
+        why = afforded.refusal or (NEXT_TIME if measured else NO_NEARER)
         last = LastStep(goals, progress, planned, refusal, why, notices)
-        if not later and (not blocks or afforded.refusal):
+        if not later and (not measured or afforded.refusal):
             break
         later = False
     return last

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
 
@@ -20,6 +20,7 @@ from proxy.engine.asker import Asker
 from proxy.engine.reports import COST, STEP
 from proxy.errors import (
     InsufficientBudgetError,
+    IntegrityError,
     NotSupportedError,
     QueryCanceledError,
     StateError,
@@ -27,12 +28,12 @@ from proxy.errors import (
 )
 from proxy.inference import plan as planning
 from proxy.inference.accounting import UNIT
-from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.estimator import Cancellation, Estimator
 from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
 from proxy.inference.plan import AccuracyTarget, Allocation, Plan, PlannedMeasurement
 from proxy.inference.query import Term, TooLargeError
 from proxy.ledger import Ledger, Measurement, Reads, Transaction
+from proxy.ledger.chain import LOOK
 from proxy.policy import Policy
 from proxy.privileges import access
 from proxy.settings import MAX_COST, SPEND
@@ -61,15 +62,22 @@ class Curator:
         """Read the exact answers, add the noise, and put the sum, alone, into the ledger."""
         if self._cube is None or self._cube[0] != accountant.snapshot:
             self._cube = accountant.snapshot, self._open_cube(accountant.snapshot)
-        exact = self._cube[1].answer(planned.family)
-        noise = self._sampler.draw(planned.scale, planned.family.rows)
+        family, scale, before = planned.family, planned.scale, planned.before
+        exact = self._cube[1].answer(family)
+        if before is None:
+            noise = self._sampler.draw(scale, family.rows)
+            noisy = tuple(a + k for a, k in zip(exact, noise, strict=True))
+            row = Measurement(family, scale, noisy, accountant.name, accountant.snapshot)
+            return replace(row, id=tx.append(row))
+        old = tx.measurement(accountant.row_of(planned.block))
+        assert old.id is not None
+        if (old.scale, old.history, old.snapshot) != (before, accountant.name, accountant.snapshot):
+            raise IntegrityError("what is to be refined is not what was planned", hint=LOOK)
+        drawn = [answer - a for a, answer in zip(exact, old.answers, strict=True)]
+        noise = self._sampler.refine(drawn, before, scale)
         noisy = tuple(a + k for a, k in zip(exact, noise, strict=True))
-        row = Measurement(
-            planned.family, planned.scale, noisy, accountant.name, accountant.snapshot
-        )
-        return Measurement(
-            row.family, row.scale, row.answers, row.history, row.snapshot, id=tx.append(row)
-        )
+        tx.replace(old.id, scale, noisy)
+        return replace(old, scale=scale, answers=noisy)
 
 
 @dataclass(frozen=True)
@@ -86,42 +94,40 @@ class Measurer:
 
     def measure(
         self, accountant: Accountant, targets: Sequence[Sequence[AccuracyTarget]]
-    ) -> tuple[list[MeasuredFamily], Sequence[Rows]]:
-        """Measure what cannot be inferred of each number, all or nothing; return the new blocks.
+    ) -> tuple[Sequence[PlannedMeasurement], Sequence[Rows]]:
+        """Measure what cannot be inferred of each number, all or nothing; return what was.
 
         What the accountant has not caught up with yet is seen in the lock.
         """
-        kept, bill, user = len(accountant.history.blocks), self.asker.bill, self.asker.user
+        kept, bill, user = accountant.history.mark, self.asker.bill, self.asker.user
         assert bill is not None
         bill.owners = [place for place, each in enumerate(targets) for _ in each]
         try:
             for again in range(TRIES, 0, -1):
                 plan = self.plan(accountant, list(chain(*targets)))
                 if not plan.measurements:
-                    return [], plan.estimators
+                    return (), plan.estimators
                 self._require_spending(accountant, plan)
                 self.cancellation()
                 with self.ledger.transaction() as tx:
                     if tx.sequence() != accountant.sequence:  # somebody was faster: plan again
-                        accountant.history.truncate(kept)
+                        accountant.history.take_back(kept)
                         accountant.catch_up(tx)
-                        kept = len(accountant.history.blocks)
+                        kept = accountant.history.mark
                         if again > 1:
                             continue
                         plan = self.plan(accountant, list(chain(*targets)))  # in the lock
                     sequence, rows, cost = self._paid(accountant, plan, tx)
                 break
-            blocks = accountant.history.blocks[kept:]
-            line = sequence if rows else 0
-            bill.add(blocks, line, [each.target for each in plan.measurements], cost)
-            accountant.measured(rows, blocks, sequence)
-            return blocks, plan.estimators
+            bill.add(plan.measurements, sequence if rows else 0, cost)
+            accountant.measured(rows, plan.measurements, sequence)
+            return plan.measurements, plan.estimators
         except REFUSALS as error:  # nothing was measured: the plan is taken back
-            accountant.history.truncate(kept)
+            accountant.history.take_back(kept)
             self.ledger.note("refused", user, self.text, {"reason": error.message})
             raise
         except QueryCanceledError:  # which is asked for only before something is drawn
-            accountant.history.truncate(kept)
+            accountant.history.take_back(kept)
             raise
         except BaseException:  # whatever was or was not committed: the ledger knows
             accountant.forget()
@@ -164,18 +170,18 @@ class Measurer:
 
     def cost(self, accountant: Accountant, targets: Sequence[AccuracyTarget]) -> int | None:
         """Return what the targets would cost; None where they cannot be measured at any price."""
-        kept = len(accountant.history.blocks)
+        kept = accountant.history.mark
         try:
             plan = self.plan(accountant, targets)
             return accountant.cost(accountant.charges(plan.measurements))
         except REFUSALS:
             return None
         finally:
-            accountant.history.truncate(kept)
+            accountant.history.take_back(kept)
 
     def refusal(self, accountant: Accountant, targets: Sequence[AccuracyTarget]) -> str:
         """Return why the targets may not be measured; nothing, where they may."""
-        kept = len(accountant.history.blocks)
+        kept = accountant.history.mark
         try:
             plan = self.plan(accountant, targets)
             if plan.measurements:
@@ -185,7 +191,7 @@ class Measurer:
         except REFUSALS as error:
             return error.message
         finally:
-            accountant.history.truncate(kept)
+            accountant.history.take_back(kept)
         return ""
 
     def _require_spending(self, accountant: Accountant, plan: Plan) -> None:
@@ -254,7 +260,7 @@ class Measurer:
 
     def _require_room(self, accountant: Accountant, plan: Plan) -> None:
         """Refuse what would make the history larger than the policy allows."""
-        more = sum(each.family.size for each in plan.measurements)
+        more = sum(each.family.size for each in plan.measurements if each.before is None)
         limits, user = accountant.policy.privacy.history_size, self.asker.user
         total = int(limits.total * MB * self.asker.privileges.share)
         found = [("the history", sum(accountant.sizes.values()), total)]

@@ -163,14 +163,13 @@ def explain(
     ``left_after`` is what the whole statement would leave, as ``after`` says it of its charges.  A
     number that is met in steps shows its first.  Return notices of what is dear, too.
     """
-    kept = len(accountant.history.blocks)
+    kept = accountant.history.mark
     try:
         plan = make(accountant, [target for each in progress for target in each.targets])
         left = after(accountant.charges(plan.measurements))
         bill = Bill(accountant.space)
         bill.owners = [place for place, each in enumerate(progress) for _ in each.targets]
-        places = [each.target for each in plan.measurements]
-        bill.add(accountant.history.blocks[kept:], targets=places)
+        bill.add(plan.measurements)
         rows: list[tuple[Any, ...]] = []
         for release in program.releases:
             labels = list(zip(*(group.values for group in release.groups), strict=True))
@@ -184,7 +183,7 @@ def explain(
                     rows.append((goal.number.label, group, source, cost, upwards(half), left))
         return rows, tuple(dear(goals, bill))
     finally:
-        accountant.history.truncate(kept)
+        accountant.history.take_back(kept)
 
 
 def _written(value: Any) -> str:

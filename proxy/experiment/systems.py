@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
@@ -31,7 +32,7 @@ from proxy.inference.accounting import UNIT, Account, BudgetRule, budget_units, 
 from proxy.inference.family import Family
 from proxy.inference.history import History
 from proxy.inference.laplace import LaplaceSum
-from proxy.inference.plan import AccuracyTarget, Allocation
+from proxy.inference.plan import AccuracyTarget, Allocation, PlannedMeasurement, Strategy
 from proxy.inference.query import Factor, LinearQuery
 from proxy.inference.space import Space
 
@@ -185,15 +186,22 @@ class Inference(Continuous):
 class Product:
     """What this proxy does: its plan, history and account, with noise that is seeded."""
 
-    def __init__(self, counts: Integers, budget: float, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        counts: Integers,
+        budget: float,
+        rng: np.random.Generator,
+        strategy: Strategy | None = None,
+        sampler: Noise | None = None,
+    ) -> None:
         self.counts = counts
-        self._rng = rng
+        self._sampler = sampler or Seeded(rng)
         self._space = Space((len(counts),))
         self._history = History(self._space, RECORDS)
         self._account = Account(self._space)
         limited = math.isfinite(budget)
         self._rules = [BudgetRule(budget_units(Fraction(budget)))] if limited else []
-        self._allocation = Allocation(floor=FLOOR * budget if limited else 0.0)
+        self._allocation = Allocation(True, FLOOR * budget if limited else 0.0, strategy)
 
     @property
     def cost(self) -> float:
@@ -206,7 +214,7 @@ class Product:
             labels = np.where(nodes.any(axis=0), nodes.argmax(axis=0), -1).astype(np.int32)
             family = Family(LinearQuery.count(self._space), (0,), labels, len(nodes))
             block = self._history.append(family, 1 / alpha)
-            self._history.set_answers(block, self._noisy(nodes @ self.counts, 1 / alpha))
+            self._measure(PlannedMeasurement(block, block.scale))
             # Every cell pays for every level, those under nodes that are left out included.
             self._account.add([charge(Family(LinearQuery.count(self._space)), 1 / alpha)])
 
@@ -214,16 +222,16 @@ class Product:
         """Return the estimate: from the history, or from a history that is longer by one answer."""
         query = LinearQuery.count(self._space, Factor((0,), request.coefficients))
         target = AccuracyTarget(Family(query), Fraction(request.half_width), request.delta)
-        history, known = self._history, len(self._history.blocks)
+        history, known = self._history, self._history.mark
         planned = planning.plan(history, [target], self._allocation)
-        terms = [charge(each.family, each.scale) for each in planned.measurements]
+        terms = [charge(each.family, each.scale, each.before) for each in planned.measurements]
         if terms and self._account.check(terms, self._rules):
-            history.truncate(known)
+            history.take_back(known)
             return None
         self._account.add(terms)
-        for block in history.blocks[known:]:
-            exact = self._exact(block.family)
-            history.set_answers(block, self._noisy(exact, block.scale))
+        for each in planned.measurements:
+            self._measure(each)
+        history.refined.clear()
         found = planning.estimators(history, target) if terms else planned.estimators[0]
         return history.estimate(found[0]) if found[0] is not None else None
 
@@ -235,7 +243,53 @@ class Product:
             answers.append(int(steps * row.grid / family.grid))
         return np.array(answers, dtype=np.int64)
 
-    def _noisy(self, exact: Integers, scale: float) -> list[int]:
-        """Return answers plus K, P(K = k) ∝ exp(-|k| / scale): a difference of two geometrics."""
-        draws = self._rng.geometric(-math.expm1(-1 / scale), size=(2, len(exact)))
-        return [int(value) for value in exact + draws[0] - draws[1]]
+    def _measure(self, planned: PlannedMeasurement) -> None:
+        """Draw the answers of what is planned, or less noise in the answers that are there."""
+        block, exact = planned.block, self._exact(planned.family)
+        if planned.before is None:
+            noise = self._sampler.draw(planned.scale, len(exact))
+        else:
+            old = self._history.answers[block.start : block.start + len(exact)]
+            drawn = [answer - a for a, answer in zip(exact.tolist(), old, strict=True)]
+            noise = self._sampler.refine(drawn, planned.before, planned.scale)
+        answers = [a + k for a, k in zip(exact.tolist(), noise, strict=True)]
+        self._history.set_answers(block, answers)
+        block.refinable = True
+
+
+class Noise(Protocol):
+    """A source of noise: inference.mechanism.GeometricSampler conforms, and Seeded."""
+
+    def draw(self, scale: float, count: int) -> list[int]:
+        """Return draws of the two-sided geometric law of this scale."""
+
+    def refine(self, noise: Sequence[int], old: float, new: float) -> list[int]:
+        """Return draws of the law of scale ``new``, given those of scale ``old``."""
+
+
+@dataclass(frozen=True)
+class Seeded:
+    """Noise that protects nobody."""
+
+    rng: np.random.Generator
+
+    def draw(self, scale: float, count: int) -> list[int]:
+        """Return differences of two geometrics."""
+        draws = self.rng.geometric(-math.expm1(-1 / scale), size=(2, count))
+        return (draws[0] - draws[1]).tolist()  # type: ignore[no-any-return]
+
+    def refine(self, noise: Sequence[int], old: float, new: float) -> list[int]:
+        """Return one new noise for each old one, from its conditional law, rounded."""
+        return [self._refined(each, 1 / old, 1 / new) for each in noise]
+
+    def _refined(self, noise: int, old: float, new: float) -> int:
+        size = abs(noise)
+        same = math.expm1(-2 * old) / math.expm1(-2 * new) * math.exp(-(new - old) * (size + 1))
+        if self.rng.random() < same:
+            return noise
+        far = math.ceil(60 / (old + new))
+        values = np.arange(-far, size + far + 1)
+        logs = -new * np.abs(values) - old * np.abs(size - values)
+        weights = np.exp(logs - logs.max())
+        drawn = int(self.rng.choice(values, p=weights / weights.sum()))
+        return drawn if noise >= 0 else -drawn

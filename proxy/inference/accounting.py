@@ -35,9 +35,11 @@ FORBIDDEN = -(2**61)  # stands for minus infinity in tables
 CEILING = 2**60  # past every budget: sums stop here, so that none wraps round
 
 
-@lru_cache(maxsize=16)  # of one statement: it is asked for at each step of measuring
-def charge(family: Family, scale: float) -> Term:
+@lru_cache(maxsize=64)  # of one statement: it is asked for at each step of measuring
+def charge(family: Family, scale: float, before: float | None = None) -> Term:
     """Return what a measurement charges each cell: non-negative integers [scope], 2⁻⁴⁰ alpha.
+
+    A refinement, of answers of the scale ``before``, charges the difference.
 
     Raises:
         TooLargeError: the magnitudes vary over too many cells at once, or are too large.
@@ -46,22 +48,22 @@ def charge(family: Family, scale: float) -> Term:
     flags = tuple(factor for factor in bound.factors if factor.largest == 1)
     others = Term(bound.scale, tuple(factor for factor in bound.factors if factor.largest != 1))
     if not others.axes:
-        return Term(_paid(bound.scale, scale), flags)
+        return Term(_paid(bound.scale, scale, before), flags)
     magnitudes = others.dense(others.axes, family.query.space)
     values, places = np.unique(magnitudes, return_inverse=True)
-    paid = [_paid(int(value), scale) for value in values]
+    paid = [_paid(int(value), scale, before) for value in values]
     table = np.array(paid, dtype=np.int64)[places].reshape(magnitudes.shape)
     own = Term.of(1, [Factor(others.axes, table)]) or Term(0)
     return Term(own.scale, tuple(sorted((*own.factors, *flags), key=lambda factor: factor.axes)))
 
 
-def _paid(magnitude: int, scale: float) -> int:
-    """Return ⌈2⁴⁰ c / s⌉."""
+def _paid(magnitude: int, scale: float, before: float | None) -> int:
+    """Return ⌈2⁴⁰ c / s⌉, less what was paid with another scale."""
     above, below = scale.as_integer_ratio()
     paid = -(-UNIT * magnitude * below // above)
     if paid >= 2**52:
         raise TooWideError("a privacy cost past 2**12")
-    return paid
+    return paid if before is None else paid - _paid(magnitude, before, None)
 
 
 def budget_units(budget: Fraction) -> int:

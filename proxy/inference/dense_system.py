@@ -55,10 +55,11 @@ class Dense:
         ):
             setattr(self, name, np.concatenate([getattr(self, name), more]))
 
-    def weigh(self, numbers: Sequence[int], rate: float) -> None:
-        """Give rows of the history, those that are here, another rate."""
-        mine = np.isin(self.number, numbers)
-        self.omega[mine] = omega(np.array(rate)) * self.real_unit[mine]
+    def weigh(self, numbers: range, rate: float) -> bool:
+        """Give rows of the history another rate; return whether some are here."""
+        first, last = np.searchsorted(self.number, (numbers.start, numbers.stop))
+        self.omega[first:last] = omega(np.array(rate)) * self.real_unit[first:last]
+        return bool(first < last)
 
     def truncate(self, places: int) -> None:
         """Forget the rows from a place on."""
@@ -363,6 +364,7 @@ class MeasuredFamily:
     scale: float
     norms: NDArray[Any] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # ⟨h, h⟩
     cells: int = 0  # coefficients that its rows hold in the dense system
+    refinable: bool = False  # whether its answers may be given less noise
 
     @property
     def large(self) -> bool:

@@ -24,10 +24,11 @@ Source: Xiao & Xiong, Theorem 3.1 with the generalized inverse of its footnote (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from operator import lshift, mul
+from typing import NamedTuple
 
 import numpy as np
 
@@ -71,6 +72,21 @@ Measured = tuple[Family, float, Sequence[int] | None]  # with its noise scale, a
 Row = tuple[LinearQuery, int, Fraction]  # with its number, and the grid of its answer
 
 
+class Refined(NamedTuple):
+    """A block whose answers are to get less noise, and what was before."""
+
+    block: MeasuredFamily
+    scale: float
+    good_enough: Mapping[Key, list[Estimator]]
+
+
+class Mark(NamedTuple):
+    """How many blocks a history has, and how many refinements of them are planned."""
+
+    blocks: int
+    refined: int
+
+
 @dataclass(frozen=True)
 class Projection:
     """A query on the independent rows: it is asked for again, when it has become a row itself."""
@@ -100,6 +116,9 @@ class History:
         self._memory, self._alone = (Remembered(rows_of) for _ in range(2))
         self._best: dict[Key, Estimator | None] = {}  # of the queries that were prepared
         self._sums: dict[Estimator, Fraction] = {}  # θ̂, while all answers are as they are
+        self._by_family: dict[bytes, list[MeasuredFamily]] = {}  # the first blocks
+        self._looked = 0  # how many these are
+        self.refined: list[Refined] = []  # planned, and not measured
         self.together = Together(space, records, self.blocks)
         self._dense = Dense()
         self._held = 0  # coefficients of its rows
@@ -196,8 +215,21 @@ class History:
         self.answers[block.start : block.start + block.family.rows] = answers
         self.good_enough.measured(block.start + block.family.rows)
 
+    @property
+    def mark(self) -> Mark:
+        """How far it has come: what is planned from here on can be taken back."""
+        return Mark(len(self.blocks), len(self.refined))
+
+    def take_back(self, mark: Mark) -> None:
+        """Forget what was planned since a mark, and not measured."""
+        while len(self.refined) > mark.refined:
+            block, scale, good_enough = self.refined.pop()
+            self._weigh(block, scale)
+            self.good_enough.restore(good_enough)
+        self.truncate(mark.blocks)
+
     def truncate(self, blocks: int) -> None:
-        """Forget the blocks from a number on: what was planned and not measured."""
+        """Forget the blocks from a number on."""
         if blocks >= len(self.blocks):
             return
         self._forget()
@@ -208,6 +240,8 @@ class History:
         del self.blocks[blocks:], self.answers[start:], self._rates[start:]
         dense.truncate(places)
         self._projection = None
+        if self._looked > blocks:
+            self._by_family, self._looked = {}, 0
         for rows in self._stacks.values():
             rows.truncate(places)
         self.singles.truncate(start)
@@ -217,18 +251,35 @@ class History:
         self._triangle.truncate(len(dense.basis))
         self._weights.truncate(len(dense.others))
 
+    def refinable(self, family: Family) -> MeasuredFamily | None:
+        """Return the block of a family with least noise, of those whose answers may get less."""
+        for block in self.blocks[self._looked :]:
+            self._by_family.setdefault(block.family.key, []).append(block)
+        self._looked = len(self.blocks)
+        found = [block for block in self._by_family.get(family.key, ()) if block.refinable]
+        return min(found, key=lambda block: block.scale, default=None)
+
+    def refine(self, block: MeasuredFamily, scale: float) -> None:
+        """Plan less noise in a block's answers, which follow."""
+        self.refined.append(Refined(block, block.scale, self.good_enough.found()))
+        self._weigh(block, scale)
+
     def replace(self, block: MeasuredFamily, scale: float, answers: Sequence[int]) -> None:
         """Give a block a new scale and answers: a refinement."""
+        self._weigh(block, scale)
+        self.set_answers(block, answers)
+
+    def _weigh(self, block: MeasuredFamily, scale: float) -> None:
+        """Give a block another scale."""
         block.scale = scale
         self.together.weigh(block)
-        self.good_enough.clear()
+        self.good_enough.weigh(block.rows, 1 / scale)
         self._forget()
-        for number in block.rows:
-            self._rates[number] = 1 / scale
-        self._dense.weigh(block.rows, 1 / scale)
-        self.set_answers(block, answers)
+        self._rates[block.start : block.start + len(block.rows)] = [1 / scale] * len(block.rows)
         self.singles.index()
         dense, others = self._dense, self._dense.others
+        if not dense.weigh(block.rows, 1 / scale):
+            return
         coordinates = dense.transform.copy()
         dense.others = []
         self._weights.truncate(0)
@@ -303,22 +354,23 @@ class History:
             self._best |= zip(chunk, found, strict=True)
 
     def estimators(
-        self, query: LinearQuery, cancellation: Cancellation = never_cancel
+        self, query: LinearQuery, cancellation: Cancellation = never_cancel, *, deep: bool = False
     ) -> Sequence[Estimator]:
         """Return unbiased estimators of a query: the best one, and those of single blocks.
 
-        Empty where the query is not estimable from the history, or floats cannot say so safely.
+        ``deep``: families are asked for what they say together, even where one of them alone knows
+        the query, and no other.  Empty where the query is not estimable from the history, or floats cannot say so safely.
         """
         if query.zero:
             return [Estimator(Fraction(1), np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))]
         key = key_of(query)
         known = self._memory.get(key)
-        if known is None:
+        if known is None or (deep and self.together.unasked(query, key)):
             cancellation()
             alone = list(self.singles.estimators(query, but=self.together.told(key)))
             best = self._best[key] if key in self._best else self._best_of([query])[0]
             found = [best, *self.good_enough.get(key), *alone]
-            found += self.together.estimators(query, key, best, alone, cancellation)
+            found += self.together.estimators(query, key, best, alone, cancellation, deep)
             self._memory.put(key, known := [each for each in found if each is not None])
         return known
 

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 
-from proxy.inference.dense_system import key_of
+from proxy.inference.dense_system import MeasuredFamily, key_of
 from proxy.inference.estimator import Cancellation, Estimator, never_cancel
 from proxy.inference.family import MAX_ROWS_INFERRED, Family
 from proxy.inference.geometric import GeometricSum
@@ -44,19 +45,43 @@ class AccuracyTarget:
 
 @dataclass(frozen=True, eq=False)
 class PlannedMeasurement:
-    """A family to be measured with noise of this scale, in units of its grid."""
+    """A block to be measured with the noise that it has in the history; or to be refined."""
 
-    family: Family
-    scale: float
+    block: MeasuredFamily
+    scale: float  # in units of the grid of its family
     target: int = 0  # the place, among all targets, of the one that it is for
+    before: float | None = None  # the scale of the answers that are refined
+
+    @property
+    def family(self) -> Family:
+        """What is measured."""
+        return self.block.family
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """How much budget a measurement gets: ``topup`` or the paper's, and never below a floor."""
+    """How much budget a measurement gets: ``topup`` or the paper's, and never below a floor.
+
+    ``strategy`` may measure something else, from which what is asked for then follows.
+    """
 
     topup: bool = True
     floor: float = 0.0  # the least alpha of one measurement
+    strategy: Strategy | None = None
+
+
+class Strategy(Protocol):
+    """What is measured in the place of a query: strategies.Bases conforms."""
+
+    def append(
+        self, history: History, target: AccuracyTarget, floor: float, cancellation: Cancellation
+    ) -> Sequence[Measuring] | None:
+        """Append blocks to the history, or refine some, so that every row of a target is good
+        enough; None where it has nothing for it.
+        """
+
+
+Measuring = tuple[MeasuredFamily, float | None]  # and the scale before, of one that is refined
 
 
 def law(estimator: Estimator) -> GeometricSum:
@@ -116,11 +141,12 @@ def best(
     cancellation: Cancellation = never_cancel,
 ) -> Estimator | None:
     """Return the estimator of least variance among those that are enough, if one is."""
-    known = history.estimators(query, cancellation)
-    for estimator in sorted(known, key=lambda estimator: estimator.variance):
-        if meets(estimator, half_width, delta):
-            history.good_enough.add(key_of(query), estimator)
-            return estimator
+    for deep in (False, True):
+        known = history.estimators(query, cancellation, deep=deep)
+        for estimator in sorted(known, key=lambda estimator: estimator.variance):
+            if meets(estimator, half_width, delta):
+                history.good_enough.add(key_of(query), estimator)
+                return estimator
     return None
 
 
@@ -209,26 +235,42 @@ def plan(
         inferred.append(estimators(history, target, cancellation))
         missing = [i for i, estimator in enumerate(inferred[-1]) if estimator is None]
         if missing:
-            part = target.family.subset(missing)
-            scale = _append(history, part, target, allocation, cancellation)
-            planned.append(PlannedMeasurement(part, scale, place))
-    return Plan(tuple(planned), tuple(inferred))
+            part = replace(target, family=target.family.subset(missing))
+            for block, before in _append(history, part, allocation, cancellation):
+                planned.append(PlannedMeasurement(block, block.scale, place, before))
+    return Plan(_last(planned), tuple(inferred))
+
+
+def _last(planned: Sequence[PlannedMeasurement]) -> tuple[PlannedMeasurement, ...]:
+    """Return each block once, as it is in the end; ``before`` as it was in the beginning."""
+    found: dict[int, PlannedMeasurement] = {}
+    for each in planned:
+        first = found.setdefault(each.block.start, each)
+        found[each.block.start] = replace(first, scale=each.block.scale)
+    return tuple(found.values())
 
 
 def _append(
-    history: History,
-    part: Family,
-    target: AccuracyTarget,
-    allocation: Allocation,
-    cancellation: Cancellation,
-) -> float:
-    """Append ``part`` with the largest noise scale with which every row of it is good enough.
+    history: History, target: AccuracyTarget, allocation: Allocation, cancellation: Cancellation
+) -> Sequence[Measuring]:
+    """Append what makes every row of a target good enough: what the strategy has, or itself."""
+    if allocation.strategy is not None:
+        found = allocation.strategy.append(history, target, allocation.floor, cancellation)
+        if found is not None:
+            return found
+    return [(_append_itself(history, target, allocation, cancellation), None)]
+
+
+def _append_itself(
+    history: History, target: AccuracyTarget, allocation: Allocation, cancellation: Cancellation
+) -> MeasuredFamily:
+    """Append a target with the largest noise scale with which every row of it is good enough.
 
     Where that rests on the history, the estimators are remembered: floats may not find them again
     once it is longer.  So are those of a family by itself, beside which others of less variance,
     but with a wider interval, may come.
     """
-    half, delta = target.half_width, target.delta
+    part, half, delta = target.family, target.half_width, target.delta
     floor = allocation.floor / part.sensitivity
     least = least_rate if allocation.topup else paper_rate
     single_row_rate = max(least(half, delta, part.grid), floor)
@@ -238,19 +280,19 @@ def _append(
         for row in part.queries():
             known = history.estimators(row, cancellation)
             rates.append(_top_up_rate(known, part.grid, target, single_row_rate))
-        scale, blocks = scale_of(max(*rates, floor)), len(history.blocks)
+        scale, mark = scale_of(max(*rates, floor)), history.mark
         if scale > alone:  # less than the new row alone needs: see that it is enough
-            history.append(part, scale)
-            if None not in estimators(history, AccuracyTarget(part, half, delta), cancellation):
-                return scale
-            history.truncate(blocks)
-    history.append(part, alone)
+            block = history.append(part, scale)
+            if None not in estimators(history, target, cancellation):
+                return block
+            history.take_back(mark)
+    block = history.append(part, alone)
     if part.rows <= MAX_ROWS_BEST:  # else each is looked for in every family
         for row, estimator in zip(
             part.queries(), history.singles.matching(part) or (), strict=False
         ):
             history.good_enough.add(key_of(row), estimator)
-    return alone
+    return block
 
 
 def _top_up_rate(

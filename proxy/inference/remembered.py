@@ -49,6 +49,10 @@ class Remembered(Generic[Found]):
         """Forget all."""
         self._found, self._rows = {}, 0
 
+    def all(self) -> Mapping[Key, Found]:
+        """Return all that is remembered, as it is now."""
+        return dict(self._found)
+
     def revise(self, left: Callable[[Found], Found]) -> None:
         """Replace each find by what is left of it, and forget those of which nothing is."""
         kept = {key: left(found) for key, found in self._found.items()}
@@ -94,6 +98,15 @@ class GoodEnough:
         self._measured = min(self._measured, row)
         self._found.revise(lambda found: [each for each in found if each.before(row)])
 
-    def clear(self) -> None:
-        """Forget all."""
+    def weigh(self, rows: range, rate: float) -> None:
+        """Follow the history: some rows have another rate, with which estimators stay unbiased."""
+        self._found.revise(lambda found: [each.weighed(rows, rate) for each in found])
+
+    def found(self) -> Mapping[Key, list[Estimator]]:
+        """Return all that is remembered, to be restored."""
+        return self._found.all()
+
+    def restore(self, found: Mapping[Key, list[Estimator]]) -> None:
+        """Remember what was remembered before."""
         self._found.clear()
+        self._found.update(found)

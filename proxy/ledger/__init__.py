@@ -179,6 +179,9 @@ class Transaction(Reads, Protocol):
     def append(self, measurement: Measurement) -> int:
         """Add a row to the history; return its id."""
 
+    def measurement(self, id: int) -> Measurement:
+        """Return one row of the history, as it is now."""
+
     def replace(self, id: int, scale: float, answers: tuple[int, ...]) -> None:
         """Put a refinement, of smaller scale, in the place of a row's answers."""
 

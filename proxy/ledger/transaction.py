@@ -67,6 +67,10 @@ class SQLReads(ABC):
         rows = self._whole("measurements", MEASUREMENT, "WHERE sequence > ? ORDER BY id", after)
         return [_measurement(row) for row in rows]
 
+    def measurement(self, id: int) -> Measurement:
+        """Return one row of the history, as it is now."""
+        return _measurement(self._row("measurements", MEASUREMENT, "WHERE id = ?", id))
+
     def snapshot(self, id: int | None = None) -> Snapshot:
         """Return the current snapshot, or an older one."""
         which = "ORDER BY id DESC LIMIT 1" if id is None else "WHERE id = ?"

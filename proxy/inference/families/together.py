@@ -119,6 +119,11 @@ class Together:
                 found = self._solved(family, keys[0], cancellation)
                 self._known.update(dict(zip(keys, found, strict=True)))
 
+    def unasked(self, query: LinearQuery, key: Key) -> bool:
+        """Whether families might say more together of a query than they have been asked for."""
+        several = self._large > 0 and self._count > 1
+        return several and key not in self._known and self._may_know(query)
+
     def told(self, key: Key) -> frozenset[bytes]:
         """Return the families, by key, that are known to say no more of a query than all do."""
         known = self._known.get(key)
@@ -131,15 +136,16 @@ class Together:
         best: Estimator | None,
         alone: Sequence[Estimator],
         cancellation: Cancellation,
+        deep: bool = False,
     ) -> list[Estimator | None]:
         """Return what the families say together, and with the best of the other rows.
 
-        They are asked where that may be more than each says alone: where several know the query,
-        or none does, or it is a sum of several unknowns.
+        They are asked where that is likely to be more than each says alone: where several know the
+        query, or none does, or it is a sum of several unknowns; or in any case.
         """
         if not self._large:
             return []
-        many = (best is None and not alone) or len(alone) > 1 or len(query.parts) > 1
+        many = deep or (best is None and not alone) or len(alone) > 1 or len(query.parts) > 1
         if key not in self._known and many and self._may_know(query):
             self._known.put(key, *self._solved(Family(query), key, cancellation))
         known = self._known.get(key)
