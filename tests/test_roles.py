@@ -190,16 +190,16 @@ def test_per_rations_a_period(small, period, begins, ends):
     count(engine, "age < 3", user="bob")
 
 
-@pytest.mark.parametrize("allocation", ["topup", "paper"])
-def test_allocation_says_what_a_better_answer_costs(small, allocation):
+@pytest.mark.parametrize("strategy", ["topup", "paper"])
+def test_strategy_says_what_a_better_answer_costs(small, strategy):
     """
     topup: what is missing; paper: what it would cost if nothing were known.
     """
-    engine = small.made(privacy(2, allocation=allocation))
+    engine = small.made(privacy(2, strategy=strategy))
     first = count(engine, within=8).cost
     again = count(engine, within=7).cost
-    assert (again < first * 0.8) == (allocation == "topup")
-    assert (again > first) == (allocation == "paper")
+    assert (again < first * 0.8) == (strategy == "topup")
+    assert (again > first) == (strategy == "paper")
 
 
 def test_a_cap_rations_what_an_analyst_spends(small):

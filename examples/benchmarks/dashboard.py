@@ -50,7 +50,7 @@ measures:
 privacy:
   budget: 100
   unit: row
-  allocation: ALLOCATION
+  strategy: STRATEGY
 """
 
 
@@ -131,19 +131,19 @@ def charts(today):
     ]
 
 
-def state(folder, allocation):
-    """Make the state of the orders under an allocation; return the path of the policy."""
-    path = folder / f"{allocation}.yaml"
-    path.write_text(POLICY.replace("ALLOCATION", allocation))
+def state(folder, strategy):
+    """Make the state of the orders under an strategy; return the path of the policy."""
+    path = folder / f"{strategy}.yaml"
+    path.write_text(POLICY.replace("STRATEGY", strategy))
     if not (folder / "orders.csv").exists():
         orders(folder / "orders.csv")
-    init(path, folder / allocation)
+    init(path, folder / strategy)
     return path
 
 
-def run(folder, allocation, days, every):
+def run(folder, strategy, days, every):
     """Run the dashboard; return the dearest cell's alpha, numbers by source, seconds a refresh."""
-    engine = Engine.open(state(folder, allocation), folder / allocation)
+    engine = Engine.open(state(folder, strategy), folder / strategy)
     session, seen, spans = engine.session(), Counter(), []
     for day in range(days):
         texts = charts(START + datetime.timedelta(days=60 + day))
@@ -196,11 +196,11 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         rows = []
-        for allocation, words in (
+        for strategy, words in (
             ("topup", "infer, or pay what is missing"),
             ("paper", "infer, or pay all of it"),
         ):
-            spent, seen, spans = run(folder, allocation, options.days, options.every)
+            spent, seen, spans = run(folder, strategy, options.days, options.every)
             share = sum(seen.values()) - seen["measured"]
             rows.append((words, spent, f"{share / sum(seen.values()):.3%}", spans))
         once, always = apart(folder, options.days, options.every)

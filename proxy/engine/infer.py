@@ -97,7 +97,9 @@ def _meet(
                 raise
             progress = _progress(accountant, goals, left_out, measurer.cancellation)
             try:
-                measured, planned = measurer.measure(accountant, [each.targets for each in progress])
+                measured, planned = measurer.measure(
+                    accountant, [each.targets for each in progress]
+                )
             except REFUSALS:  # somebody was faster
                 if not bill.paid:
                     raise

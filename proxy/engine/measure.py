@@ -12,12 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
+from typing import Any
 
 from proxy.accountant import Accountant, too_dear
 from proxy.cube import Cube
 from proxy.engine.allowances import spending_allowances
 from proxy.engine.asker import Asker
 from proxy.engine.reports import COST, STEP
+from proxy.engine.strategy import told
 from proxy.errors import (
     InsufficientBudgetError,
     IntegrityError,
@@ -30,7 +32,7 @@ from proxy.inference import plan as planning
 from proxy.inference.accounting import UNIT
 from proxy.inference.estimator import Cancellation, Estimator
 from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
-from proxy.inference.plan import AccuracyTarget, Allocation, Plan, PlannedMeasurement
+from proxy.inference.plan import AccuracyTarget, Allocation, Plan, PlannedMeasurement, Strategy
 from proxy.inference.query import Term, TooLargeError
 from proxy.ledger import Ledger, Measurement, Reads, Transaction
 from proxy.ledger.chain import LOOK
@@ -91,6 +93,7 @@ class Measurer:
     now: Callable[[], datetime]  # in the policy's time zone
     cancellation: Cancellation
     spend: bool = True
+    strategy: Strategy | None = None
 
     def measure(
         self, accountant: Accountant, targets: Sequence[Sequence[AccuracyTarget]]
@@ -148,13 +151,38 @@ class Measurer:
         if not rows:
             return tx.sequence(), rows, cost
         spent = {accountant.name: accountant.account.spent((), terms).value}
-        step = {STEP: bill.first, COST: bill.cost(terms)} if bill.first else None
-        return tx.audit("measured", self.asker.user, self.text, cost, step, spent), rows, cost
+        detail: dict[str, Any] = {STEP: bill.first, COST: bill.cost(terms)} if bill.first else {}
+        if pieces := told(plan.measurements, accountant.policy.domain):
+            detail["strategy"] = pieces
+        return tx.audit("measured", self.asker.user, self.text, cost, detail, spent), rows, cost
 
     def plan(self, accountant: Accountant, targets: Sequence[AccuracyTarget]) -> Plan:
-        """Return what would be measured, and what each row is then inferred from."""
+        """Return what would be measured, and what each row is then inferred from.
+
+        Where the budgets do not allow what the strategy measures, it is what was asked for.
+        """
+        kept = accountant.history.mark
+        if self.strategy is not None:
+            try:
+                plan = self._plan(accountant, targets, self.strategy)
+                if not any(each.piece for each in plan.measurements):
+                    return plan
+                terms = accountant.charges(plan.measurements)
+                self._require_budget(accountant, terms, self.ledger)
+                self._require_room(accountant, plan)
+                return plan
+            except REFUSALS:
+                accountant.history.take_back(kept)
+        return self._plan(accountant, targets, None)
+
+    def _plan(
+        self,
+        accountant: Accountant,
+        targets: Sequence[AccuracyTarget],
+        strategy: Strategy | None,
+    ) -> Plan:
         privacy = accountant.policy.privacy
-        allocation = Allocation(privacy.allocation == "topup", float(privacy.floor))
+        allocation = Allocation(privacy.strategy != "paper", float(privacy.floor), strategy)
         try:
             plan = planning.plan(accountant.history, targets, allocation, self.cancellation)
             for each in plan.measurements:

@@ -26,6 +26,7 @@ from proxy.engine.goals import Goal, goal_for
 from proxy.engine.infer import forecast, infer
 from proxy.engine.measure import Cube, Curator, Measurer
 from proxy.engine.reports import BudgetReport
+from proxy.engine.strategy import strategy_of
 from proxy.errors import Error, StateError
 from proxy.files import enter
 from proxy.inference.accounting import UNIT, budget_units
@@ -139,6 +140,7 @@ class LocalPlanner:
         self._digest = digest  # of the protection that the policy is
         self._wishes = wishes  # the policy's
         self._now = now  # in the policy's time zone
+        self._strategy = strategy_of(policy)
         self._lock = threading.RLock()
         self._accountants: dict[str, Accountant] = {}
 
@@ -252,7 +254,14 @@ class LocalPlanner:
     def _measurer(self, text: str, asker: Asker, spend: bool) -> Measurer:
         """Return the measurer of one statement."""
         return Measurer(
-            self._curator, self.ledger, asker, text, self._now, asker.check_canceled, spend
+            self._curator,
+            self.ledger,
+            asker,
+            text,
+            self._now,
+            asker.check_canceled,
+            spend,
+            self._strategy,
         )
 
     def _goals(self, program: Program, asker: Asker) -> list[Goal]:

@@ -22,6 +22,7 @@ from proxy.engine.digits import upwards
 from proxy.engine.goals import Goal
 from proxy.engine.goals.linear import AbsoluteGoal
 from proxy.engine.progress import Progress
+from proxy.engine.strategy import told
 from proxy.inference.accounting import UNIT
 from proxy.inference.plan import AccuracyTarget, Plan
 from proxy.inference.query import Term
@@ -181,7 +182,8 @@ def explain(
                     cost = costs[row] if paid else 0.0
                     group = ", ".join(map(_written, labels[row])) if labels else None
                     rows.append((goal.number.label, group, source, cost, upwards(half), left))
-        return rows, tuple(dear(goals, bill))
+        pieces = told(plan.measurements, accountant.policy.domain)
+        return rows, (*pieces, *dear(goals, bill))
     finally:
         accountant.history.take_back(kept)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,14 @@ from numpy.typing import NDArray
 
 from proxy.inference.cholesky import Cholesky
 from proxy.inference.estimability import Independence
-from proxy.inference.estimator import Floats, Integers, omega
+from proxy.inference.estimator import (
+    Estimator,
+    Floats,
+    Integers,
+    denominator,
+    omega,
+    whole_multiples,
+)
 from proxy.inference.family import Family
 from proxy.inference.products import Products, rectangle, wrap
 from proxy.inference.query import LinearQuery
@@ -115,6 +123,47 @@ class Dense:
             exact_residual -= cross.times(rank, d) << (k - beside)
         own, others = np.ldexp(a, -k), np.ldexp(d, -beside)
         return own, others, np.ldexp(exact_residual.astype(np.float64), -k), lost
+
+    def rational(self, column: Products, own: Floats, others: Floats) -> tuple[int, Floats] | None:
+        """Return a denominator D and whole coefficients of D · query, if these are exact.
+
+        So a query that is a sum, a multiple or a mean of rows is estimated without rounding.
+        """
+        both = np.concatenate([own, others])
+        below = denominator(both)
+        if below is None:
+            return None
+        whole = np.rint(both * below)
+        times = Products(column.real * below, column.residues, column.wrapped * wrap(below))
+        *_, residual, lost = self.residual(times, whole[: len(own), None], whole[len(own) :, None])
+        return None if lost.any() or residual.any() else (below, whole)
+
+    def scaled(
+        self,
+        grid: Fraction,
+        places: Sequence[int],
+        below: int,
+        whole: Floats,
+        rates: Sequence[float],
+        records: int,
+    ) -> Estimator:
+        """Return the estimator of the coefficients ``whole`` / ``below`` of rows, given the rates
+        of the history's.
+        """
+        used = np.flatnonzero(whole).tolist()
+        pairs = [(int(whole[i]), self.unit[places[i]]) for i in used]
+        kinds = list(dict.fromkeys(pairs))
+        ratios = [Fraction(number, below * unit) for number, unit in kinds]
+        step, values, exact = whole_multiples(ratios)
+        scaled = dict(zip(kinds, values.tolist(), strict=True))
+        coefficients = np.array([scaled[pair] for pair in pairs])
+        numbers = self.number[[places[i] for i in used]]
+        error = 0.0
+        if not exact:
+            reach = np.array([self.reach[places[i]] * self.unit[places[i]] for i in used])
+            error = 2.0**-52 * float(np.abs(coefficients) @ reach)
+        own = np.array([rates[number] for number in numbers])
+        return Estimator(grid * step, numbers, coefficients, own, error * records)
 
     def refined(
         self, triangle: Cholesky, column: Products, own: Floats, others: Floats

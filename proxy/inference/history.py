@@ -14,9 +14,8 @@ residual that floats bound below 2**63.  So  |bias| ≤ N Σ |error of a_i| S_i 
 (N the public bound on records, S_i the sensitivity); that bound, ``slack``, widens the interval.
 Where the refinement does not settle, there is no estimator: the caller measures instead.
 
-Rows that come together, as when a ledger is read, enter in panels: what follows is what would have,
-had they come one by one, but for rounding.  What does not fit is used by itself (``families``),
-alone and together.
+Rows that come together enter in panels: what follows is what would have, had they come one by one,
+but for rounding.  What does not fit is used by itself (``families``), alone and together.
 
 Shapes: m rows, r of them independent: Gram [m, m], T [m - r, r].
 Source: Xiao & Xiong, Theorem 3.1 with the generalized inverse of its footnote (the form is ours).
@@ -40,9 +39,7 @@ from proxy.inference.estimator import (
     Estimator,
     Floats,
     Integers,
-    denominator,
     never_cancel,
-    whole_multiples,
 )
 from proxy.inference.families.singles import Singles
 from proxy.inference.families.together import Together
@@ -54,7 +51,6 @@ from proxy.inference.products import (
     gram,
     stack,
     structure,
-    wrap,
 )
 from proxy.inference.query import LinearQuery
 from proxy.inference.remembered import MAX_QUERIES, GoodEnough, Key, Remembered, rows_of
@@ -72,12 +68,7 @@ Measured = tuple[Family, float, Sequence[int] | None]  # with its noise scale, a
 Row = tuple[LinearQuery, int, Fraction]  # with its number, and the grid of its answer
 
 
-class Refined(NamedTuple):
-    """A block whose answers are to get less noise, and what was before."""
-
-    block: MeasuredFamily
-    scale: float
-    good_enough: Mapping[Key, list[Estimator]]
+Refined = tuple[MeasuredFamily, float, Mapping[Key, list[Estimator]]]  # what was before
 
 
 class Mark(NamedTuple):
@@ -116,8 +107,8 @@ class History:
         self._memory, self._alone = (Remembered(rows_of) for _ in range(2))
         self._best: dict[Key, Estimator | None] = {}  # of the queries that were prepared
         self._sums: dict[Estimator, Fraction] = {}  # θ̂, while all answers are as they are
-        self._by_family: dict[bytes, list[MeasuredFamily]] = {}  # the first blocks
-        self._looked = 0  # how many these are
+        self._by_family: dict[bytes, list[MeasuredFamily]] = {}  # of so many blocks:
+        self._looked = 0
         self.refined: list[Refined] = []  # planned, and not measured
         self.together = Together(space, records, self.blocks)
         self._dense = Dense()
@@ -240,8 +231,7 @@ class History:
         del self.blocks[blocks:], self.answers[start:], self._rates[start:]
         dense.truncate(places)
         self._projection = None
-        if self._looked > blocks:
-            self._by_family, self._looked = {}, 0
+        self._by_family, self._looked = {}, 0
         for rows in self._stacks.values():
             rows.truncate(places)
         self.singles.truncate(start)
@@ -253,15 +243,15 @@ class History:
 
     def refinable(self, family: Family) -> MeasuredFamily | None:
         """Return the block of a family with least noise, of those whose answers may get less."""
-        for block in self.blocks[self._looked :]:
+        new, self._looked = self.blocks[self._looked :], len(self.blocks)
+        for block in new:
             self._by_family.setdefault(block.family.key, []).append(block)
-        self._looked = len(self.blocks)
         found = [block for block in self._by_family.get(family.key, ()) if block.refinable]
         return min(found, key=lambda block: block.scale, default=None)
 
     def refine(self, block: MeasuredFamily, scale: float) -> None:
         """Plan less noise in a block's answers, which follow."""
-        self.refined.append(Refined(block, block.scale, self.good_enough.found()))
+        self.refined.append((block, block.scale, self.good_enough.found()))
         self._weigh(block, scale)
 
     def replace(self, block: MeasuredFamily, scale: float, answers: Sequence[int]) -> None:
@@ -359,7 +349,8 @@ class History:
         """Return unbiased estimators of a query: the best one, and those of single blocks.
 
         ``deep``: families are asked for what they say together, even where one of them alone knows
-        the query, and no other.  Empty where the query is not estimable from the history, or floats cannot say so safely.
+        the query, and no other.  Empty where the query is not estimable from the history, or floats
+        cannot say so safely.
         """
         if query.zero:
             return [Estimator(Fraction(1), np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))]
@@ -421,8 +412,10 @@ class History:
         dyadic = (np.frexp(units)[0] == 0.5).all()  # else the division rounds
         for i in np.flatnonzero(np.isfinite(error)).tolist():
             at = int(spanned[i])
-            if (found := self._rational(columns.of([i]), own[:, i], others[:, i])) is not None:
-                best[at] = self._scaled(queries[at].grid, places, *found)
+            found = dense.rational(columns.of([i]), own[:, i], others[:, i])
+            if found is not None:
+                grid = queries[at].grid
+                best[at] = dense.scaled(grid, places, *found, self._rates, self.records)
                 continue
             coefficients = np.concatenate([own[:, i], others[:, i]])
             used = coefficients != 0
@@ -453,41 +446,6 @@ class History:
         start, error = self._coordinates(columns)
         settled = np.flatnonzero(np.isfinite(error))
         return spanned[settled], columns.of(settled), start[:, settled]
-
-    def _rational(self, column: Products, own: Floats, others: Floats) -> tuple[int, Floats] | None:
-        """Return a denominator D and whole coefficients of D · query, if these are exact.
-
-        So a query that is a sum, a multiple or a mean of rows is estimated without rounding.
-        """
-        both = np.concatenate([own, others])
-        below = denominator(both)
-        if below is None:
-            return None
-        whole = np.rint(both * below)
-        times = Products(column.real * below, column.residues, column.wrapped * wrap(below))
-        *_, residual, lost = self._dense.residual(
-            times, whole[: len(own), None], whole[len(own) :, None]
-        )
-        return None if lost.any() or residual.any() else (below, whole)
-
-    def _scaled(
-        self, grid: Fraction, places: Sequence[int], below: int, whole: Floats
-    ) -> Estimator:
-        """Return the estimator of the coefficients ``whole`` / ``below`` of dense rows."""
-        dense, used = self._dense, np.flatnonzero(whole).tolist()
-        pairs = [(int(whole[i]), dense.unit[places[i]]) for i in used]
-        kinds = list(dict.fromkeys(pairs))
-        ratios = [Fraction(number, below * unit) for number, unit in kinds]
-        step, values, exact = whole_multiples(ratios)
-        scaled = dict(zip(kinds, values.tolist(), strict=True))
-        coefficients = np.array([scaled[pair] for pair in pairs])
-        numbers = dense.number[[places[i] for i in used]]
-        error = 0.0
-        if not exact:
-            reach = np.array([dense.reach[places[i]] * dense.unit[places[i]] for i in used])
-            error = 2.0**-52 * float(np.abs(coefficients) @ reach)
-        rates = np.array([self._rates[number] for number in numbers])
-        return Estimator(grid * step, numbers, coefficients, rates, error * self.records)
 
     def _optimal(self, start: Floats) -> Floats:
         """Return a_D: the coefficients of the dependent rows that make the variance least."""

@@ -51,6 +51,7 @@ class PlannedMeasurement:
     scale: float  # in units of the grid of its family
     target: int = 0  # the place, among all targets, of the one that it is for
     before: float | None = None  # the scale of the answers that are refined
+    piece: bool = False  # whether it is in the place of what was asked for
 
     @property
     def family(self) -> Family:
@@ -236,8 +237,20 @@ def plan(
         missing = [i for i, estimator in enumerate(inferred[-1]) if estimator is None]
         if missing:
             part = replace(target, family=target.family.subset(missing))
-            for block, before in _append(history, part, allocation, cancellation):
-                planned.append(PlannedMeasurement(block, block.scale, place, before))
+            pieces = None
+            if allocation.strategy is not None:
+                floor = allocation.floor
+                pieces = allocation.strategy.append(history, part, floor, cancellation)
+            if pieces is None:
+                block = _append(history, part, allocation, cancellation)
+                planned.append(PlannedMeasurement(block, block.scale, place))
+                continue
+            planned += [
+                PlannedMeasurement(block, block.scale, place, before, piece=True)
+                for block, before in pieces
+            ]
+            if not pieces:  # with what is there it is good enough
+                inferred[-1] = estimators(history, target, cancellation)
     return Plan(_last(planned), tuple(inferred))
 
 
@@ -251,17 +264,6 @@ def _last(planned: Sequence[PlannedMeasurement]) -> tuple[PlannedMeasurement, ..
 
 
 def _append(
-    history: History, target: AccuracyTarget, allocation: Allocation, cancellation: Cancellation
-) -> Sequence[Measuring]:
-    """Append what makes every row of a target good enough: what the strategy has, or itself."""
-    if allocation.strategy is not None:
-        found = allocation.strategy.append(history, target, allocation.floor, cancellation)
-        if found is not None:
-            return found
-    return [(_append_itself(history, target, allocation, cancellation), None)]
-
-
-def _append_itself(
     history: History, target: AccuracyTarget, allocation: Allocation, cancellation: Cancellation
 ) -> MeasuredFamily:
     """Append a target with the largest noise scale with which every row of it is good enough.

@@ -49,6 +49,7 @@ class Base:
     families: tuple[Family, ...]
     records: int  # N, the public bound on the number of records
     shares: tuple[float, ...] = ()
+    level: float = 0.0  # the alpha that it is expected to have in the end
 
     def __post_init__(self) -> None:
         self.shares = self.shares or (1.0,) * len(self.families)
@@ -112,6 +113,12 @@ class Proposal:
     blocks: Sequence[MeasuredFamily | None]  # those of its families that may be refined
 
     @property
+    def beyond(self) -> float:
+        """How far it takes the alpha of its base past what is expected."""
+        rates = (f.sensitivity / s for f, s in zip(self.base.families, self.scales, strict=True))
+        return max(math.fsum(rates) - self.base.level, 0.0)
+
+    @property
     def alpha(self) -> float:
         """What it adds to what the dearest cell may pay, at most."""
         return math.fsum(
@@ -124,9 +131,7 @@ class Proposal:
     def append(self, history: History) -> list[Measuring]:
         """Append what is new to the history, and refine what is not."""
         made: list[Measuring] = []
-        for family, scale, block in zip(
-            self.base.families, self.scales, self.blocks, strict=True
-        ):
+        for family, scale, block in zip(self.base.families, self.scales, self.blocks, strict=True):
             if block is None:
                 block = history.append(family, scale)
                 block.refinable = True
@@ -158,7 +163,10 @@ class Proposal:
 
 @dataclass(eq=False)
 class Bases:
-    """A strategy: the bases that are measured in the place of queries; the least alpha wins."""
+    """A strategy: the bases that are measured in the place of queries.
+
+    Of several that would do, that one is which goes on as expected, and then at least alpha.
+    """
 
     bases: Sequence[Base] = ()
     pieces: Callable[[Family], Base | None] | None = None  # of what no base knows
@@ -185,7 +193,7 @@ class Bases:
                 found.append(proposal)
         if not found:
             return None
-        best = min(found, key=lambda proposal: proposal.alpha)
+        best = min(found, key=lambda each: (each.beyond, each.alpha))
         made = best.append(history)
         for query, estimator in zip(family.queries(), best.told(history), strict=True):
             history.good_enough.add(key_of(query), estimator)
@@ -363,7 +371,7 @@ class Pieces:
         """Return the base of a constant query over some axes."""
         sizes, kept = whole.space.sizes, sorted(axes)
         long = [axis for axis in kept if self.ordered[axis] and sizes[axis] > SHORT]
-        families = (marginal(whole, kept),)
+        families: tuple[Family, ...] = (marginal(whole, kept),)
         if self.trees and long:
             axis = max(long, key=lambda axis: sizes[axis])
             families = tree(whole, kept, axis, fanout_of(sizes[axis]))

@@ -151,8 +151,11 @@ PRIVACY = Record((
         Key("day", ALPHA, "In one day of the policy's time zone."),
         Key("week", ALPHA, "In one week, from Monday."),
     )), "The privacy cost a cell may take on in a period, beside the budget."),
-    Key("allocation", Choice(("topup", "paper")),
-        "What a measurement costs: what the history lacks, or as if there were none.",
+    Key("strategy", Choice(("paper", "topup", "pieces", "hierarchy", "auto")),
+        "What is measured: the number that was asked for, as if nothing were known (paper) or as "
+        "much as the history lacks (topup); the cells of its scope (pieces), or trees over long "
+        "ordered attributes (hierarchy), which are measured more exactly when needed and serve "
+        "later statements; or what serves the requests so far best (auto).",
         default="topup"),
     Key("history", HISTORY, "Whose answers an analyst without an own entry infers from.",
         default="shared"),

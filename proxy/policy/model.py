@@ -100,7 +100,7 @@ class Privacy:
     floor: Fraction  # the least alpha of a measurement
     history_size: HistorySize
     per: Mapping[str, Fraction]  # day, week
-    allocation: str  # topup | paper
+    strategy: str  # paper | topup | pieces | hierarchy | auto
     history: str  # shared | own, for analysts that are not listed
 
 

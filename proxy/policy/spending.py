@@ -42,7 +42,7 @@ def privacy(policy: Item, axes: Domain) -> Privacy:
         floor=floor,
         history_size=tried(_history_size, item) or NOTHING.history_size,
         per={period: part for period, part in of_periods.items() if part is not None},
-        allocation=tried(item.get, "allocation") or NOTHING.allocation,
+        strategy=tried(item.get, "strategy") or NOTHING.strategy,
         history=tried(item.get, "history") or NOTHING.history,
     )
 

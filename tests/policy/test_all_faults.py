@@ -44,7 +44,7 @@ privacy:
   floor: 0.001
   history_size: {total: 100, analyst: 50}
   per: {day: 0.1, week: 0.2}
-  allocation: topup
+  strategy: topup
   history: shared
 analysts: {alice: {budget: 0.5, spend: false}, bob: {budget: 0.1, history: own}}
 groups: {survey: {budget: 0.2, history: own}}

@@ -92,7 +92,7 @@ def test_what_is_not_said_has_its_default(policy):
     assert loaded.privacy.floor == Fraction(1, 100_000)
     assert loaded.privacy.history_size == HistorySize(500, 500)
     assert loaded.privacy.unit == Unit(None, 1)
-    assert (loaded.privacy.allocation, loaded.privacy.history) == ("topup", "shared")
+    assert (loaded.privacy.strategy, loaded.privacy.history) == ("topup", "shared")
     assert loaded.analyst("carol") == Analyst(None, True, "shared")
     assert (loaded.description, loaded.state, loaded.records) == ("", None, "mutable")
 
@@ -102,7 +102,7 @@ def test_what_is_said_holds(policy):
     Every optional key, once.
     """
     text = changed(
-        ("unit: row", "unit: {column: person, max_rows: 3}\n  floor: 0.001\n  allocation: paper"),
+        ("unit: row", "unit: {column: person, max_rows: 3}\n  floor: 0.001\n  strategy: paper"),
         ("per:", "history_size: {total: 9, analyst: 4}\n  per:"),
         ("groups:", "state: ../state\npublic: {names: {path: names.csv}}\nrecords: immutable\n"
          "description: of the town\ngroups:"),
@@ -111,7 +111,7 @@ def test_what_is_said_holds(policy):
 
     assert loaded.privacy.unit == Unit("person", 3, "0")
     assert loaded.privacy.floor == Fraction(1, 1000)
-    assert loaded.privacy.allocation == "paper"
+    assert loaded.privacy.strategy == "paper"
     assert loaded.privacy.history_size == HistorySize(9, 4)
     assert loaded.state == loaded.path.parent.parent / "state"
     assert loaded.public["names"].path.name == "names.csv"

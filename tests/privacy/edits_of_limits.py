@@ -160,9 +160,9 @@ def _per(document, rng):
     toggled(document["privacy"], "per", options, rng)
 
 
-@edits("privacy.allocation")
-def _allocation(document, rng):
-    toggled(document["privacy"], "allocation", ("topup", "paper"), rng)
+@edits("privacy.strategy")
+def _strategy(document, rng):
+    toggled(document["privacy"], "strategy", ("topup", "paper"), rng)
 
 
 @edits("privacy.history")

@@ -45,7 +45,7 @@ records: immutable
 privacy:
   budget: 3
   unit: row
-  allocation: paper
+  strategy: paper
   guards: [{claim: "COUNT(*) BETWEEN 0 AND 1", for_each: [age, town], confidence: 0.95}]
 """,
     "units": """
