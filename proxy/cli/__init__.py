@@ -30,6 +30,7 @@ from proxy.cli.options import (
     open_session,
 )
 from proxy.cli.passwd import passwd
+from proxy.cli.plan import plan
 from proxy.cli.serve import serve
 from proxy.cli.users import users
 from proxy.errors import Error, InsufficientBudgetError, PolicyError
@@ -195,5 +196,5 @@ def _still_in_force(error: Error) -> None:
     click.echo(f"hint: {error.hint}", err=True)
 
 
-for _command in (draft, experiment, passwd, serve, users, *steward.COMMANDS):
+for _command in (draft, experiment, passwd, plan, serve, users, *steward.COMMANDS):
     commands.add_command(_command)

@@ -30,7 +30,7 @@ def init(policy: str, state: str | None, as_json: bool, accept_second_budget: bo
     accept that.
     """
     from proxy.cli import show, show_state
-    from proxy.steward import init as make
+    from proxy.engine import init as make
 
     with show.progress("building the cube") as progress:
         report = make(policy, state, progress, accept_second_budget=accept_second_budget)

@@ -10,11 +10,11 @@ from proxy.lazy import lazy
 
 if TYPE_CHECKING:
     from proxy.engine.answers import Answer, Result
+    from proxy.engine.beginning import init
     from proxy.engine.engine import Engine
     from proxy.engine.reports import BudgetReport, HistoryLine, RuleReport
     from proxy.engine.session import Session
     from proxy.sql.program import Column
-    from proxy.steward import init
 
 __all__ = [
     "Answer",
@@ -37,7 +37,7 @@ MODULES = {
     "Result": "proxy.engine.answers",
     "RuleReport": "proxy.engine.reports",
     "Session": "proxy.engine.session",
-    "init": "proxy.steward",
+    "init": "proxy.engine.beginning",
 }
 
 __getattr__ = lazy(__name__, MODULES)

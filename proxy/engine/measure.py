@@ -34,6 +34,7 @@ from proxy.inference.estimator import Cancellation, Estimator
 from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
 from proxy.inference.plan import AccuracyTarget, Allocation, Plan, PlannedMeasurement, Strategy
 from proxy.inference.query import Term, TooLargeError
+from proxy.inference.strategies import Base
 from proxy.ledger import Ledger, Measurement, Reads, Transaction
 from proxy.ledger.chain import LOOK
 from proxy.policy import Policy
@@ -133,6 +134,29 @@ class Measurer:
             accountant.history.take_back(kept)
             raise
         except BaseException:  # whatever was or was not committed: the ledger knows
+            accountant.forget()
+            raise
+
+    def measure_base(self, accountant: Accountant, base: Base) -> None:
+        """Measure a base at its level, once, whatever is asked later."""
+        mark = accountant.history.mark
+        try:
+            with self.ledger.transaction() as tx:
+                accountant.catch_up(tx)
+                mark = accountant.history.mark
+                if any(accountant.history.refinable(family) for family in base.families):
+                    return
+                blocks = base.at_level(accountant.history)
+                plan = Plan(tuple(PlannedMeasurement(b, b.scale, piece=True) for b in blocks), ())
+                for each in plan.measurements:
+                    accountant.require_chargeable(each)
+                    check_safe(each.family, each.scale, accountant.policy.max_records)
+                sequence, rows, _ = self._paid(accountant, plan, tx)
+            accountant.measured(rows, plan.measurements, sequence)
+        except REFUSALS:
+            accountant.history.take_back(mark)
+            raise
+        except BaseException:
             accountant.forget()
             raise
 

@@ -26,10 +26,12 @@ from proxy.engine.goals import Goal, goal_for
 from proxy.engine.infer import forecast, infer
 from proxy.engine.measure import Cube, Curator, Measurer
 from proxy.engine.reports import BudgetReport
-from proxy.engine.strategy import strategy_of
+from proxy.engine.strategy import CHOSEN, strategy_of, warm
 from proxy.errors import Error, StateError
 from proxy.files import enter
-from proxy.inference.accounting import UNIT, budget_units
+from proxy.inference.accounting import UNIT, BudgetRule, budget_units
+from proxy.inference.history import History
+from proxy.inference.plan import AccuracyTarget
 from proxy.inference.query import Term
 from proxy.ledger import Ledger
 from proxy.ledger.stored import StoredLedger
@@ -141,6 +143,7 @@ class LocalPlanner:
         self._wishes = wishes  # the policy's
         self._now = now  # in the policy's time zone
         self._strategy = strategy_of(policy)
+        self._looked = 0  # the last line of the ledger that was asked for another strategy
         self._lock = threading.RLock()
         self._accountants: dict[str, Accountant] = {}
 
@@ -253,6 +256,7 @@ class LocalPlanner:
 
     def _measurer(self, text: str, asker: Asker, spend: bool) -> Measurer:
         """Return the measurer of one statement."""
+        self._follow_strategy()
         return Measurer(
             self._curator,
             self.ledger,
@@ -263,6 +267,38 @@ class LocalPlanner:
             spend,
             self._strategy,
         )
+
+    def warm_up(self, asker: Asker) -> None:
+        """Measure what the policy wants known before anything is asked, unless that was done."""
+        for wanted in self.policy.privacy.warm_up:
+            base = warm(wanted, self.policy)
+            text = f"warm_up: {wanted.strategy} of {', '.join(wanted.attributes)}"
+            with self._turn(asker):
+                accountant = self._accountant(asker.privileges)
+                accountant.catch_up(self.ledger)
+                self._measurer(text, asker, spend=True).measure_base(accountant, base)
+
+    def _follow_strategy(self) -> None:
+        """Take over the strategy that was chosen last, where the policy leaves it open."""
+        if self.policy.privacy.strategy == "auto" and self._looked != self.ledger.sequence():
+            sequence = self.ledger.sequence()
+            if chosen := self.ledger.last(CHOSEN, self._looked):
+                self._strategy = strategy_of(self.policy, chosen)
+            self._looked = sequence
+
+    def targets(self, program: Program, asker: Asker) -> list[AccuracyTarget]:
+        """Return what a program asks for, where nothing is known; of steps, the first."""
+        accountant = self._accountant(asker.privileges)
+        empty = History(accountant.space, self.policy.max_records)
+        goals = self._goals(program, asker)
+        return [target for goal in goals for target in goal.progress(empty).targets]
+
+    def rules(self, privileges: Privileges) -> Sequence[BudgetRule]:
+        """Return the limits on the cells of the history that serves a user."""
+        with self._lock:
+            accountant = self._accountant(privileges)
+            accountant.catch_up(self.ledger)
+            return accountant.rules
 
     def _goals(self, program: Program, asker: Asker) -> list[Goal]:
         """Return the goal of every number of a statement."""

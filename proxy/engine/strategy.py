@@ -14,11 +14,12 @@ from typing import Any
 from proxy.domain import Domain
 from proxy.inference.family import Family
 from proxy.inference.plan import PlannedMeasurement, Strategy
-from proxy.inference.query import LinearQuery, Term
+from proxy.inference.query import LinearQuery, Term, sum_part
 from proxy.inference.strategies import Base, Bases, Pieces
-from proxy.policy import Policy
+from proxy.policy import Policy, WarmUp
 from proxy.sql.compile.release_point import space
 
+CHOSEN = "strategy"  # the kind of the audit line that says what was chosen
 ORDERED = ("integer", "decimal", "date", "timestamp")
 
 
@@ -44,6 +45,18 @@ def strategy_of(policy: Policy, chosen: Mapping[str, Any] | None = None) -> Stra
     if name in ("pieces", "hierarchy"):
         return Bases(pieces=pieces(policy, trees=name == "hierarchy"))
     return None
+
+
+def warm(wanted: WarmUp, policy: Policy) -> Base:
+    """Return what is to be measured first, with its level."""
+    domain = policy.domain
+    part = 0 if wanted.measure is None else sum_part(domain.measure[wanted.measure])
+    unit = Fraction(1) if not part else domain.measures[part // 2].quantum
+    whole = LinearQuery.of(space(domain), unit, {part: Term(1)})
+    axes = [domain.axis[name] for name in wanted.attributes]
+    base = pieces(policy, trees=wanted.strategy == "hierarchy").base(whole, axes)
+    base.level = float(wanted.alpha)
+    return base
 
 
 def base_of(described: Mapping[str, Any], policy: Policy) -> Base:

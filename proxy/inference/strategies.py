@@ -97,6 +97,17 @@ class Base:
             for share, floor in zip(self.shares, floors, strict=True)
         ]
 
+    def at_level(self, history: History) -> list[MeasuredFamily]:
+        """Append its families to a history, with the alpha that it is to have."""
+        whole = math.fsum(
+            family.sensitivity * share
+            for family, share in zip(self.families, self.shares, strict=True)
+        )
+        rates = [share * self.level / whole for share in self.shares]
+        return history.extend(
+            [(f, scale_of(rate), None) for f, rate in zip(self.families, rates, strict=True)]
+        )
+
     def weighed(self, estimator: Estimator, scales: Sequence[float]) -> Estimator:
         """Return an estimator from it, with families of other scales."""
         rates = 1 / np.array(scales)

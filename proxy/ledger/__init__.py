@@ -145,6 +145,9 @@ class Reads(Protocol):
     def measurements(self, after: int = 0) -> list[Measurement]:
         """Return the rows that were appended or replaced after a sequence number, by id."""
 
+    def last(self, kind: str, after: int = 0) -> Mapping[str, Any] | None:
+        """Return the detail of the last audit line of a kind, after a sequence number."""
+
     def snapshot(self, id: int | None = None) -> Snapshot:
         """Return the current snapshot, or an older one."""
 

@@ -67,6 +67,12 @@ class SQLReads(ABC):
         rows = self._whole("measurements", MEASUREMENT, "WHERE sequence > ? ORDER BY id", after)
         return [_measurement(row) for row in rows]
 
+    def last(self, kind: str, after: int = 0) -> Mapping[str, Any] | None:
+        """Return the detail of the last audit line of a kind, after a sequence number."""
+        which = "WHERE sequence > ? AND kind = ? ORDER BY sequence DESC LIMIT 1"
+        rows = self._rows(f"SELECT detail FROM audit {which}", after, kind)
+        return parsed(rows[0][0]) if rows else None
+
     def measurement(self, id: int) -> Measurement:
         """Return one row of the history, as it is now."""
         return _measurement(self._row("measurements", MEASUREMENT, "WHERE id = ?", id))

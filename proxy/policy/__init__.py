@@ -20,6 +20,7 @@ from proxy.policy.model import (
     Source,
     Unit,
     Utility,
+    WarmUp,
 )
 from proxy.policy.users import User, Users, Verifier, load_users, saslprep, scram_verifier
 from proxy.policy.weaker import weaker
@@ -39,6 +40,7 @@ __all__ = [
     "Users",
     "Utility",
     "Verifier",
+    "WarmUp",
     "describe",
     "json_schema",
     "load",

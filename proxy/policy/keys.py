@@ -117,6 +117,15 @@ MEASURE = Record((
     Key("nulls", NULLS, "What becomes of NULL.", otherwise="as the policy says"),
 ))
 
+WARM_UP = Record((
+    Key("attributes", Many(Text("an attribute")), "Whose cells are measured.", required=True),
+    Key("alpha", ALPHA, "What each cell pays for it, in nats.", required=True),
+    Key("strategy", Choice(("pieces", "hierarchy")),
+        "pieces: the cells; hierarchy: a tree over the longest ordered attribute.",
+        default="hierarchy"),
+    Key("measure", Text("a measure"), "Whose sums are measured.", otherwise="counts are"),
+))
+
 HISTORY_SIZE = Record((
     Key("total", COUNT, "MB of all histories together; a number counts 0.02, a GROUP BY of 50,000 "
         "groups about 5.", default=500),
@@ -145,6 +154,8 @@ PRIVACY = Record((
         default=[]),
     Key("floor", ALPHA, "The least alpha of a measurement, in nats.",
         otherwise="a ten-thousandth of the budget"),
+    Key("warm_up", Many(WARM_UP, 0), "What `init` measures once, when the ledger is made, so that "
+        "first answers follow from it.", default=[]),
     Key("history_size", HISTORY_SIZE,
         "How large what is kept of a snapshot may become: it costs every process memory and time."),
     Key("per", Record((
@@ -195,6 +206,8 @@ POLICY = Record((
     Key("public", Named(Record((
         Key("path", PATH, "A public file: .csv, .csv.gz or .parquet.", required=True),
     )), "table"), "Public tables that queries may join with results.", default={}),
+    Key("workload", PATH, "SQL statements that are expected, for `privacy-proxy plan`, and to "
+        "choose a strategy by, where that is auto."),
     Key("state", PATH, "The folder of the ledger and the cube.",
         otherwise=".privacy-proxy beside this file"),
     Key("ledger", Text("postgresql://host/database, without a password"),

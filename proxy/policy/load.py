@@ -92,7 +92,7 @@ def read(path: str | os.PathLike[str]) -> Reading:
     may = tried(privacy, item, axes) or NOTHING
     for check in (_sensible_utilities, _sensible_unit):
         tried(check, item, may)
-    state = tried(item.get, "state")
+    state, workload = tried(item.get, "state"), tried(item.get, "workload")
     wishes = {n: tried(_wish, measure) for n, measure in measures.items()}
     policy = Policy(
         path=path.absolute(),
@@ -108,6 +108,7 @@ def read(path: str | os.PathLike[str]) -> Reading:
         timezone=tried(_timezone, item) or "UTC",
         public=_public(item, folder),
         state=_place(folder, state) if state else None,
+        workload=_place(folder, workload) if workload else None,
         ledger=tried(_ledger, item),
         partition=tried(_partition, item, axes, may),
         records=tried(item.get, "records") or "mutable",

@@ -90,6 +90,16 @@ class HistorySize:
 
 
 @dataclass(frozen=True)
+class WarmUp:
+    """What is measured when the ledger is made."""
+
+    attributes: tuple[str, ...]
+    alpha: Fraction
+    strategy: str  # pieces | hierarchy
+    measure: str | None = None  # None: counts
+
+
+@dataclass(frozen=True)
 class Privacy:
     """What may be spent, and how."""
 
@@ -102,6 +112,7 @@ class Privacy:
     per: Mapping[str, Fraction]  # day, week
     strategy: str  # paper | topup | pieces | hierarchy | auto
     history: str  # shared | own, for analysts that are not listed
+    warm_up: tuple[WarmUp, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -148,6 +159,7 @@ class Policy:
     timezone: str = "UTC"
     public: Mapping[str, PublicTable] = field(default_factory=dict)
     state: Path | None = None
+    workload: Path | None = None  # SQL statements that are expected
     ledger: str | None = None  # the URL of a PostgreSQL, without a password
     partition: Partition | None = None
     records: str = "mutable"

@@ -12,7 +12,7 @@ from proxy.policy.axes import listed
 from proxy.policy.document import Item
 from proxy.policy.faults import Unread
 from proxy.policy.kinds import decimal, nearest
-from proxy.policy.model import Analyst, CellBudget, Guard, HistorySize, Privacy, Unit
+from proxy.policy.model import Analyst, CellBudget, Guard, HistorySize, Privacy, Unit, WarmUp
 from proxy.policy.promise import HALF
 
 CLAIM = re.compile(r"\s*COUNT\s*\(\s*\*\s*\)\s+BETWEEN\s+(\d[\d_]*)\s+AND\s+(\d[\d_]*)\s*", re.I)
@@ -33,6 +33,9 @@ def privacy(policy: Item, axes: Domain) -> Privacy:
         per["day"].report("more than in a week")
     floor = tried(_part, item.value["floor"], budget) if "floor" in item.value else None
     floor = floor or (budget or Fraction(0)) / 10_000
+    warm = [
+        tried(_warm_up, each, policy, axes, budget) for each in tried(item.get, "warm_up") or ()
+    ]
     guards = [tried(_guard, guard, policy, floor) for guard in tried(item.get, "guards") or ()]
     return Privacy(
         budget=budget or NOTHING.budget,
@@ -44,7 +47,22 @@ def privacy(policy: Item, axes: Domain) -> Privacy:
         per={period: part for period, part in of_periods.items() if part is not None},
         strategy=tried(item.get, "strategy") or NOTHING.strategy,
         history=tried(item.get, "history") or NOTHING.history,
+        warm_up=tuple(w for w in warm if w is not None),
     )
+
+
+def _warm_up(item: Item, policy: Item, axes: Domain, budget: Fraction | None) -> WarmUp:
+    """Return what is measured first, of attributes and measures that there are."""
+    tried = policy.faults.tried
+    names = tried(_groups, item.value["attributes"], policy)
+    alpha = tried(_part, item.value["alpha"], budget)
+    measure = item.get("measure")
+    if measure is not None and measure not in axes.measure:
+        near = nearest(measure, axes.measure)
+        item.value["measure"].report(f"no measure {measure}{near}")
+    if names is None or alpha is None:
+        raise Unread
+    return WarmUp(names, alpha, item.get("strategy"), measure)
 
 
 def _budget(item: Item) -> Fraction:
@@ -127,7 +145,7 @@ def _claim(claim: Item) -> tuple[int, int]:
 
 
 def _groups(item: Item, policy: Item) -> tuple[str, ...]:
-    """Return the attributes of a guard's groups."""
+    """Return attributes that there are, each once."""
     known, names = policy.get("attributes"), []
     for each in item.value:
         if each.value not in known:

@@ -1,0 +1,42 @@
+"""The state of a new dataset: what the steward makes, and what the policy wants known first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import proxy.policy as policies
+from proxy.engine.choice import adopt, compare
+from proxy.engine.engine import Engine
+from proxy.engine.planner import LocalPlanner
+from proxy.sql.parse.grammar import split
+from proxy.steward import RebuildReport, Report, me
+from proxy.steward import init as make
+
+
+def init(
+    policy: str | Path,
+    state: str | Path | None = None,
+    progress: Callable[[float | None], None] | None = None,
+    *,
+    accept_second_budget: bool = False,
+) -> Report | RebuildReport | None:
+    """Make the state of a policy, choose its strategy by its workload, and warm it up.
+
+    Raises:
+        StateError: as the steward's ``init``.
+        InsufficientBudgetError: what ``warm_up`` says costs more than the budget; the state is
+            there all the same.
+    """
+    report = make(policy, state, progress, accept_second_budget=accept_second_budget)
+    found = policies.load(policy)
+    chosen = found.privacy.strategy == "auto" and found.workload is not None
+    if isinstance(report, Report) and (chosen or found.privacy.warm_up):
+        with closing(Engine.open(policy, state)) as engine:
+            if chosen and found.workload is not None:
+                texts = split(found.workload.read_text(encoding="utf-8"))
+                adopt(engine, compare(engine, [("", text) for text in texts]), me())
+            assert isinstance(engine.planner, LocalPlanner)
+            engine.planner.warm_up(engine.session(me()))
+    return report
