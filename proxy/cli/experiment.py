@@ -66,7 +66,7 @@ def experiment(
     from proxy.cli.plain import Grid
 
     if plot:
-        _need_matplotlib()
+        need_matplotlib()
     queries = queries or QUERIES[name]
     curve = every or (max(queries // 10, 1) if plot else None)
     shown: list[dict[str, Any]] = []
@@ -134,7 +134,8 @@ def _draw(outcomes: list[Outcome], folder: Path) -> None:
         click.echo(f"drawn: {path}", err=True)
 
 
-def _need_matplotlib() -> None:
+def need_matplotlib() -> None:
+    """Refuse to draw without matplotlib, before what is drawn is worked out."""
     try:
         import matplotlib  # noqa: F401  # only whether it is there
     except ImportError:

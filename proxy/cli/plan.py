@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from proxy.cli.experiment import need_matplotlib
 from proxy.cli.options import about_policy, open_engine
 from proxy.errors import DataError, SQLSyntaxError
 
@@ -68,6 +69,8 @@ def plan(
     from proxy.engine import choice as choices
     from proxy.steward import me
 
+    if plot is not None:
+        need_matplotlib()
     with _opened(policy, state, adopt or log) as engine:
         asked = list(_asked(engine, workload, requests, log, user))
         if not asked:

@@ -36,7 +36,7 @@ MARGINALS = "marginals"  # that are chosen for the requests
 STRATEGIES = ("topup", "pieces", "hierarchy", MARGINALS)
 MAX_SCOPES = 12  # of one kind of query whose unions are candidates
 MAX_CANDIDATES = 40  # bases of one kind
-AHEAD = 9  # steps in time by which requests are moved on
+AHEAD = 4  # steps in time by which requests are moved on
 MAX_CLUSTERS = 120  # requests of one kind, those that differ
 
 
@@ -77,9 +77,9 @@ Deadline = Callable[[], bool]  # whether time is up
 
 
 def until(seconds: float) -> Deadline:
-    """Return a deadline from now."""
-    end = time.monotonic() + seconds
-    return lambda: time.monotonic() > end
+    """Return a deadline from now, of time that this process works."""
+    end = time.process_time() + seconds
+    return lambda: time.process_time() > end
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,10 @@ def choose(
 
     ``moving`` are axes of time: what was asked of some days will be asked of later ones.
     """
-    part = seconds / (len(names) + 1)
     requests = ahead(requests, moving)
+    if not _trees(requests, trees):
+        names = [name for name in names if name != "hierarchy"]
+    part = seconds / (len(names) + 1)
     bases = chosen(requests, pieces, trees, until(part)) if MARGINALS in names else []
     strategies: dict[str, Strategy | None] = {
         MARGINALS: Bases(bases),
@@ -133,6 +135,13 @@ def choose(
     least = min((each.asked for each in found), default=0)
     found = [each.first(least) for each in found]  # of equally many requests
     return Choice(sorted(found, key=lambda each: (-each.answered, each.alpha)), bases)
+
+
+def _trees(requests: Iterable[Sequence[AccuracyTarget]], trees: Pieces) -> bool:
+    """Whether trees would be measured: some request is of a long axis."""
+    return any(
+        trees.over(t.family.scope, t.family.query.space) is not None for r in requests for t in r
+    )
 
 
 def simulate(

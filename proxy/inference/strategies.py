@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from proxy.inference.family import Family
 from proxy.inference.history import History
 from proxy.inference.plan import MAX_ROWS_BEST, AccuracyTarget, Measuring, law, scale_of
 from proxy.inference.query import LinearQuery, Term
+from proxy.inference.space import Space
 
 MAX_ROWS = 4096  # of the families of a base
 NOMINAL = 2.0**-10  # the rate of a base's rows in its own history
@@ -346,6 +347,7 @@ def tree(query: LinearQuery, axes: Iterable[int], axis: int, fanout: int) -> tup
     return tuple(found)
 
 
+@cache
 def fanout_of(size: int) -> int:
     """Return the fan-out with which ranges of a tree over so many leaves have least variance.
 
@@ -380,10 +382,16 @@ class Pieces:
 
     def base(self, whole: LinearQuery, axes: Iterable[int]) -> Base:
         """Return the base of a constant query over some axes."""
-        sizes, kept = whole.space.sizes, sorted(axes)
-        long = [axis for axis in kept if self.ordered[axis] and sizes[axis] > SHORT]
-        families: tuple[Family, ...] = (marginal(whole, kept),)
-        if self.trees and long:
-            axis = max(long, key=lambda axis: sizes[axis])
-            families = tree(whole, kept, axis, fanout_of(sizes[axis]))
-        return Base(families, self.records)
+        kept = sorted(axes)
+        axis = self.over(kept, whole.space) if self.trees else None
+        if axis is None:
+            return Base((marginal(whole, kept),), self.records)
+        return Base(tree(whole, kept, axis, fanout_of(whole.space.sizes[axis])), self.records)
+
+    def over(self, axes: Iterable[int], space: Space) -> int | None:
+        """Return the axis that a tree over some axes would be of; None where none is long."""
+        long = [axis for axis in axes if self.ordered[axis] and space.sizes[axis] > SHORT]
+        best = max(long, key=lambda axis: space.sizes[axis], default=None)
+        return (
+            best if best is not None and fanout_of(space.sizes[best]) < space.sizes[best] else None
+        )
