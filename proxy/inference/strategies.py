@@ -104,7 +104,8 @@ class Base:
             family.sensitivity * share
             for family, share in zip(self.families, self.shares, strict=True)
         )
-        rates = [share * self.level / whole for share in self.shares]
+        level = self.level * (1 - 1e-9)  # charges are rounded up
+        rates = [share * level / whole for share in self.shares]
         return history.extend(
             [(f, scale_of(rate), None) for f, rate in zip(self.families, rates, strict=True)]
         )
