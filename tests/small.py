@@ -36,6 +36,9 @@ class Silent:
     def draw(self, scale, count):
         return [0] * count
 
+    def refine(self, noise, old, new):
+        return list(noise)
+
 
 @dataclass
 class Small:

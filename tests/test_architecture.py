@@ -209,7 +209,7 @@ def test_a_server_forks_when_all_is_imported():
 @pytest.mark.slow
 def test_files_functions_and_folders_are_small():
     """
-    No file of more than 470 lines, no function of more than 60, no folder of more than 21 modules.
+    No file of more than 470 lines, no function of more than 60, no folder of more than 22 modules.
     """
     large = []
     for path in ROOT.glob("proxy/**/*.py"):
@@ -220,7 +220,7 @@ def test_files_functions_and_folders_are_small():
                 long = node.end_lineno - node.lineno + 1 > 60
                 large += [f"{path}: {node.name}"] * long
         modules = [each for each in path.parent.glob("*.py") if each.name != "__init__.py"]
-        large += [f"{path.parent}"] * (len(modules) > 21)
+        large += [f"{path.parent}"] * (len(modules) > 22)
     assert sorted(set(large)) == []
 
 

@@ -10,7 +10,7 @@ posterior.  Source: Xiao & Xiong, Bayesian Inference under Differential Privacy.
     laplace, mass     LaplaceSum: the paper's continuous posterior; its Monte Carlo and PC methods
     geometric         GeometricSum: the posterior of the noise that is drawn, never overstated
     accounting        Account: what every cell has paid, exactly
-    mechanism         the noise
+    mechanism         the noise;  refinement: less of it, in its place
     plan              infer, or measure with the least budget
 
 Names are imported from these modules, so that whoever needs queries alone waits for no SciPy.

@@ -2,16 +2,19 @@
 
 P(K = k) = (1 - p) / (1 + p) · p^|k|,  p = exp(-1 / scale), in grid units.  There is no seed and no
 switch; tests inject a sampler of their own by constructor.  What would saturate in 64 bits is
-refused from public bounds before anything is drawn.
+refused from public bounds before anything is drawn.  Noise that was drawn is refined, to a smaller
+scale, by its exact conditional law: the older answer then says nothing that the newer does not.
 Source: the discrete analogue of the Laplace mechanism (Xiao & Xiong, Section 2); OpenDP.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Protocol
 
 from proxy.inference.family import Family
+from proxy.inference.refinement import Refinement
 
 SMALLEST_SCALE = 2.0**-12  # a privacy loss of 4096 per grid unit
 LARGEST_SCALE = 2.0**48
@@ -34,9 +37,19 @@ class Sampler(Protocol):
     def draw(self, scale: float, count: int) -> list[int]:
         """Return ``count`` independent draws of the two-sided geometric law of this scale."""
 
+    def refine(self, noise: Sequence[int], old: float, new: float) -> list[int]:
+        """Return noise of scale ``new``, each drawn given the old, of which it takes the place.
+
+        ``noise`` is what is in the newest answers, in grid units: an older one would be an
+        independent measurement, at its full price.
+
+        Raises:
+            ValueError: unless 0 < new < old.
+        """
+
 
 class GeometricSampler:
-    """OpenDP's exact discrete Laplace sampler."""
+    """OpenDP's exact discrete Laplace sampler, and an exact sampler of its refinements."""
 
     def draw(self, scale: float, count: int) -> list[int]:
         """Return ``count`` independent draws of the two-sided geometric law of this scale."""
@@ -44,6 +57,11 @@ class GeometricSampler:
 
         measurement = dp.m.make_laplace(*_integers(), scale=scale)
         return [int(value) for value in measurement([0] * count)]
+
+    def refine(self, noise: Sequence[int], old: float, new: float) -> list[int]:
+        """Return noise of scale ``new``, each drawn given the old, of which it takes the place."""
+        refinement = Refinement(old, new)
+        return [refinement.draw(each) for each in noise]
 
 
 @cache

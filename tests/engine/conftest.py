@@ -19,6 +19,9 @@ class Silent:
     def draw(self, scale, count):
         return [0] * count
 
+    def refine(self, noise, old, new):
+        return list(noise)
+
 
 class Memory:
     """A ledger that is gone with the process, for tests of thousands of independent ledgers."""

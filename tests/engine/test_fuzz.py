@@ -24,6 +24,7 @@ from proxy.errors import (
     StatementTooComplexError,
 )
 from proxy.inference.accounting import UNIT, charge, maximum
+from proxy.inference.refinement import Refinement
 from tests.engine.mutations import LANGUAGES, Mutations
 from tests.privacy.double import MemoryLedger
 from tests.searches import share
@@ -58,6 +59,10 @@ class Noisy:
         p = -np.expm1(-1 / scale)
         one, two = self._rng.geometric(p, (2, count))
         return [int(k) for k in one - two]
+
+    def refine(self, noise, old, new):
+        refinement = Refinement(old, new, self._rng.bytes)
+        return [refinement.draw(each) for each in noise]
 
 
 class Watched:

@@ -46,6 +46,9 @@ class Shifted:
         self.scale = scale
         return [self.noise] * count
 
+    def refine(self, noise, old, new):
+        return self.draw(new, len(noise))
+
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory):

@@ -38,6 +38,9 @@ class Less:
     def draw(self, scale, count):
         return GeometricSampler().draw(scale * self._share, count)
 
+    def refine(self, noise, old, new):
+        return GeometricSampler().refine(noise, old * self._share, new * self._share)
+
 
 def statement(cell):
     """An attack on a cell: two numbers that are measured, and their difference, inferred."""

@@ -1,0 +1,211 @@
+"""Refined noise has its exact conditional law, from the first bit to the last digit."""
+
+import math
+
+import mpmath
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.inference.mechanism import GeometricSampler
+from proxy.inference.refinement import BITS, Refinement
+
+PAIRS = [(3.0, 2.0), (5.0, 0.3), (1.5, 1.4999), (0.75, 0.5), (8.0, 1.0)]  # old and new scale
+SMALL = [0, 1, 2, 3, 9]  # old noises
+
+
+@pytest.fixture(autouse=True)
+def digits():
+    """Work with 60 digits."""
+    with mpmath.workdps(60):
+        yield
+
+
+def f(rate, k):
+    """P(N = k) of the two-sided geometric law with p = exp(-rate)."""
+    return mpmath.tanh(rate / 2) * mpmath.exp(-rate * abs(k))
+
+
+def difference(old, new, d):
+    """P(N₁ − N₂ = d): an atom at 0 and the law of the old scale."""
+    one, two = 1 / mpmath.mpf(old), 1 / mpmath.mpf(new)
+    p, q = mpmath.exp(-one), mpmath.exp(-two)
+    atom = (1 - p) ** 2 * q / ((1 - q) ** 2 * p)
+    return (1 - atom) * f(one, d) + (atom if d == 0 else 0)
+
+
+def given_old(k, n, old, new):
+    """P(N₂ = k | N₁ = n) by Bayes' rule."""
+    one, two = 1 / mpmath.mpf(old), 1 / mpmath.mpf(new)
+    return f(two, k) * difference(old, new, n - k) / f(one, n)
+
+
+def below(k, n, old, new):
+    """P(N₂ ≤ k | N₁ = n), and P(N₂ > k | N₁ = n), by the formulas of the module; n ≥ 0."""
+    one, two = 1 / mpmath.mpf(old), 1 / mpmath.mpf(new)
+    r, q, rest = mpmath.exp(one - two), mpmath.exp(-one - two), -mpmath.expm1(-2 * two)
+    outer = -mpmath.expm1(one - two) / rest
+    if k < 0:
+        tail = outer * q ** abs(k)
+        return tail, 1 - tail
+    if k < n:
+        tail = -mpmath.expm1(-one - two) / rest * r ** (k + 1)
+    else:
+        tail = outer * r**n * q ** (k - n + 1)
+    return 1 - tail, tail
+
+
+class Chosen:
+    """A source of bits that are those of a chosen number between 0 and 1."""
+
+    def __init__(self, number, length=1024):
+        self.bits = int(mpmath.floor(mpmath.mpf(number) * 2**length)).to_bytes(length // 8, "big")
+        self.read = 0  # bytes
+
+    def __call__(self, size):
+        self.read += size
+        assert self.read <= len(self.bits)
+        return self.bits[self.read - size : self.read]
+
+
+def drawn(u, n, old, new):
+    """The noise that is drawn when the random bits are those of u."""
+    return Refinement(old, new, Chosen(u)).draw(n)
+
+
+def test_the_law_by_hand():
+    """
+    With p₁ = 1/2 and p₂ = 1/4 the new noise, if the old is 1, is negative up to U = 1/15, 0 up to
+    8/15 and 1 up to 29/30; if the old is 0, it is negative up to 1/15, and 0 up to 14/15.
+    """
+    old, new = 1 / math.log(2), 1 / math.log(4)
+    for n, cuts in ((1, [1 / 15, 8 / 15, 29 / 30]), (0, [1 / 15, 14 / 15])):
+        for k, cut in enumerate(cuts, -1):
+            assert drawn(cut - 1e-12, n, old, new) == k
+            assert drawn(cut + 1e-12, n, old, new) == k + 1
+    assert drawn(1 / 15 + 1e-12, -1, old, new) == 0  # with all signs turned
+    assert drawn(8 / 15 + 1e-12, -1, old, new) == -1
+
+
+@pytest.mark.parametrize(("old", "new"), PAIRS)
+def test_the_old_noise_is_a_noisier_copy_of_the_new(old, new):
+    """
+    f₂ * R = f₁ with R a probability, to 40 digits.
+    """
+    reach = int(100 * new) + 1
+    assert 0 <= difference(old, new, 0) <= 1
+    for n in SMALL:
+        total = sum(f(1 / mpmath.mpf(new), k) * difference(old, new, n - k) for k in span(reach))
+        assert mpmath.almosteq(total, f(1 / mpmath.mpf(old), n), 1e-40)
+
+
+def span(reach):
+    return range(-reach, reach + 1)
+
+
+@pytest.mark.parametrize("n", SMALL)
+@pytest.mark.parametrize(("old", "new"), PAIRS)
+def test_draws_change_where_the_exact_law_does(old, new, n):
+    """
+    Bits that are 1e-45 below P(N₂ ≤ k), added up by Bayes' rule to 50 digits, give k or less, and
+    those 1e-45 above it more; so for each k from -4 to n + 4, and with all signs turned.
+    """
+    cut = sum(given_old(k, n, old, new) for k in range(-int(120 * new) - 6, -4))
+    for k in range(-4, n + 5):
+        cut += given_old(k, n, old, new)
+        assert mpmath.almosteq(cut, below(k, n, old, new)[0], 1e-50)
+        for sign in (1, -1):
+            turned = -1 if sign * n < 0 else 1
+            assert drawn(cut - mpmath.mpf("1e-45"), sign * n, old, new) * turned <= k
+            assert drawn(cut + mpmath.mpf("1e-45"), sign * n, old, new) * turned == k + 1
+
+
+exponents = st.floats(-12, 48)
+scales = st.builds(lambda e: min(max(2.0**e, 2.0**-12), 2.0**48), exponents)
+pairs = st.one_of(
+    st.tuples(scales, scales).filter(lambda s: s[0] != s[1]).map(lambda s: (max(s), min(s))),
+    scales.map(lambda s: (s, math.nextafter(s, 0))),
+    scales.map(lambda s: (s, s / 1000)),
+)
+noises = st.one_of(st.integers(0, 50), st.integers(0, 2**60), st.just(2**60))
+words = st.one_of(st.integers(0, 2**128 - 1), st.integers(0, 2**32), st.integers(1, 2**32))
+
+
+@given(pairs, noises, words, st.booleans())
+def test_every_draw_is_the_least_k_whose_probability_is_above_the_bits(pair, n, word, tail):
+    """
+    Whatever the scales, steps of one ulp and of three decades among them, the old noise up to 2**60
+    and the bits, those far in the tails among them: P(N₂ ≤ k − 1) ≤ U < P(N₂ ≤ k).
+    """
+    with mpmath.workdps(150):
+        u = (mpmath.mpf(word) + mpmath.mpf(1) / 3) / 2**128
+        v = 1 - u
+        if tail:
+            u, v = v, u
+        k = drawn(u, n, *pair)
+        if u < 0.5:
+            assert below(k - 1, n, *pair)[0] <= u < below(k, n, *pair)[0]
+        else:
+            assert below(k, n, *pair)[1] < v <= below(k - 1, n, *pair)[1]
+
+
+def test_bits_are_drawn_until_they_decide():
+    """
+    64 where that is plain; twice as many, each time, for a U that is near a change of k.
+    """
+    for distance, total in ((0.01, 64), (1e-25, 128), (1e-60, 256), (1e-100, 512)):
+        with mpmath.workdps(150):
+            cut, _ = below(2, 4, 3.0, 2.0)
+            for sign, k in ((1, 3), (-1, 2)):
+                source = Chosen(cut + sign * mpmath.mpf(distance))
+                assert Refinement(3.0, 2.0, source).draw(4) == k
+                assert source.read * 8 == total
+    assert BITS == 64
+
+
+@pytest.mark.parametrize("high", [False, True])
+@pytest.mark.parametrize("n", [0, 7])
+def test_there_is_no_largest_and_no_smallest_noise(high, n):
+    """
+    After 4,000 equal bits the noise is where the law has 2**-4000 left.
+    """
+    with mpmath.workdps(1300):
+        tail = mpmath.mpf(1) / 3 / mpmath.mpf(2) ** 4000
+        k = Refinement(3.0, 2.0, Chosen(1 - tail if high else tail, 2**14)).draw(n)
+        one, other = (below(j, n, 3.0, 2.0)[high] for j in (k - 1, k))
+        assert (other < tail <= one) if high else (one <= tail < other)
+    assert abs(k) > 3000
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (2.0, 2.0),
+        (1.0, 2.0),
+        (1.0, 0.0),
+        (1.0, -1.0),
+        (math.inf, 1.0),
+        (math.nan, 1.0),
+        (1.0, math.nan),
+    ],
+)
+def test_only_a_smaller_scale_is_a_refinement(old, new):
+    """
+    Anything else is the mistake of a caller; also where there is nothing to refine.
+    """
+    with pytest.raises(ValueError, match="smaller, positive scale"):
+        GeometricSampler().refine([], old, new)
+
+
+def test_each_row_is_refined_from_its_own_noise():
+    """
+    In their order, and each with bits of its own: of 64 rows of a large scale, fewer than 60 are
+    different by chance with a probability below 1e-9; nor is it likelier that a scale that is less
+    by one ulp changes anything, or that noise of 2**60 is left where only a scale of 1 is allowed.
+    """
+    sampler = GeometricSampler()
+    assert len(set(sampler.refine([0] * 64, 2.0**48, 2.0**36))) > 60
+    noise = [5, -7, 0, 10**6]
+    assert sampler.refine(noise, 1e6, math.nextafter(1e6, 0)) == noise
+    assert max(map(abs, sampler.refine([2**60, -(2**60)], 2.0, 1.0))) < 100
+    assert sampler.refine([], 2.0, 1.0) == []
