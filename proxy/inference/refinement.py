@@ -105,17 +105,15 @@ class _Law:
         if word + 1 <= self._negative[0]:
             if not word:
                 return None
-            low, high = self._plus(self._log_inverse(word), self._log_outer)
-            return _agreed(*(-max(k, 1) for k in self._steps(low, high, self._outer)))
+            inverse = self._plus(self._log_inverse(word), self._log_outer)
+            return _agreed(*(-k for k in self._steps(*inverse, self._outer)))
         rest = self._size - 1 - word  # 1 − U is between rest and rest + 1
         if word < self._negative[1] or not rest:
             return None
         exponential = self._log_inverse(rest)
         least, most = self._steps(*self._plus(exponential, self._log_middle), self._middle)
-        if most < size:
+        if least < size:  # where most is not, they are not the same
             return _agreed(least, most)
-        if least < size:
-            return None
         outside = self._minus(exponential, self._ratio(size * self._exact))
         least, most = self._steps(*self._plus(outside, self._log_outer), self._outer)
         return _agreed(size + least, size + most)

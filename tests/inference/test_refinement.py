@@ -2,15 +2,17 @@
 
 import decimal
 import math
+import random
 from fractions import Fraction
 
 import mpmath
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.inference.mechanism import GeometricSampler
-from proxy.inference.refinement import BITS, Refinement
+from proxy.inference.refinement import BITS, Refinement, _Law
 from tests.inference.refined import below, difference, f, given_old
 from tests.searches import share
 
@@ -119,6 +121,62 @@ def test_every_draw_is_the_least_k_whose_probability_is_above_the_bits(pair, n, 
             assert below(k, n, *pair)[1] < v <= below(k - 1, n, *pair)[1]
 
 
+class Coarse(_Law):
+    """The law with few digits of everything."""
+
+    digits = 3
+
+    def _round(self, digits):
+        super()._round(self.digits)
+
+
+@pytest.mark.parametrize("digits", [3, 4, 5])
+def test_rounding_leaves_open_what_it_does_not_decide(digits, monkeypatch):
+    """
+    With 3 to 5 digits instead of 24: what is decided of 64 bits near a change of k, or anywhere, is
+    still right for all the numbers that begin with these bits; and much is decided.
+    """
+    monkeypatch.setattr(Coarse, "digits", digits)
+    rng, decided = random.Random(digits), 0
+    for old, new in (*PAIRS[:2], *PAIRS[3:], (70.0, 31.0), (1000.0, 7.0)):
+        law = Coarse(1 / Fraction(old), 1 / Fraction(new), 64)
+        for trial in range(240):
+            n = rng.choice([0, 1, 2, int(new), int(old)])
+            k = rng.randint(-4, n + 4) if trial % 2 else rng.choice([-1, n - 1, n])
+            low, high = below(k, n, old, new)
+            off = 1 + rng.choice([-1, 1]) * mpmath.mpf(10) ** -rng.uniform(digits - 3, digits + 0.5)
+            u = low * off if low < high else 1 - high * off
+            word = min(max(int(u * 2**64), 0), 2**64 - 1)
+            found = law.quantile(word, n)
+            if found is not None:
+                decided += 1
+                assert below(found - 1, n, old, new)[0] <= mpmath.mpf(word) / 2**64
+                assert below(found, n, old, new)[0] >= mpmath.mpf(word + 1) / 2**64
+    assert 300 < decided < 1500
+
+
+@given(
+    st.fractions(Fraction(1, 4), 12, max_denominator=10**6),
+    st.one_of(st.integers(1, 100), st.integers(1, 2**64 - 1)),
+)
+def test_every_enclosure_holds_the_number(rate, word):
+    """
+    With 3 digits: a quotient, exp(−x), ln(1 − exp(−x)), and −ln u at both ends of a word of bits.
+    """
+    law = Coarse(Fraction(1, 3), Fraction(1, 2), 64)
+    x = mpmath.mpf(rate.numerator) / rate.denominator
+    held = [
+        (law._ratio(rate), x),
+        (law._exp(*law._ratio(-rate)), mpmath.exp(-x)),
+        (law._log_of_rest(rate), mpmath.log(1 - mpmath.exp(-x))),
+        (law._log_inverse(word), -mpmath.log(mpmath.mpf(word) / 2**64)),
+        (law._log_inverse(word), -mpmath.log(mpmath.mpf(word + 1) / 2**64)),
+    ]
+    for (low, high), number in held:
+        assert mpmath.mpf(str(low)) <= number + mpmath.mpf("1e-50")
+        assert number <= mpmath.mpf(str(high)) + mpmath.mpf("1e-50")
+
+
 def test_bits_are_drawn_until_they_decide():
     """
     64 where that is plain; twice as many, each time, for a U that is near a change of k.
@@ -200,3 +258,12 @@ def test_each_row_is_refined_from_its_own_noise():
     assert sampler.refine(noise, 1e6, math.nextafter(1e6, 0)) == noise
     assert max(map(abs, sampler.refine([2**60, -(2**60)], 2.0, 1.0))) < 100
     assert sampler.refine([], 2.0, 1.0) == []
+
+
+def test_noise_of_numpy_is_refined_as_whole_numbers():
+    """
+    Which do not overflow, and of which the result has none.
+    """
+    for n in (2**60, -(2**63)):
+        k = Refinement(1e5, math.nextafter(1e5, 0), Chosen(0.3)).draw(np.int64(n))
+        assert (k, type(k)) == (drawn(0.3, n, 1e5, math.nextafter(1e5, 0)), int)
