@@ -157,7 +157,7 @@ def test_rounding_leaves_open_what_it_does_not_decide(digits, monkeypatch):
 
 @given(
     st.fractions(Fraction(1, 4), 12, max_denominator=10**6),
-    st.one_of(st.integers(1, 100), st.integers(1, 2**64 - 1)),
+    st.one_of(st.integers(1, 100), st.floats(10, 63.99).map(lambda bits: int(2**bits))),
 )
 def test_every_enclosure_holds_the_number(rate, word):
     """
