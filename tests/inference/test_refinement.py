@@ -130,7 +130,7 @@ class Coarse(_Law):
         super()._round(self.digits)
 
 
-@pytest.mark.parametrize("digits", [3, 4, 5])
+@pytest.mark.parametrize("digits", share(1, [3, 4, 5]))
 def test_rounding_leaves_open_what_it_does_not_decide(digits, monkeypatch):
     """
     With 3 to 5 digits instead of 24: what is decided of 64 bits near a change of k, or anywhere, is
@@ -191,6 +191,7 @@ def test_bits_are_drawn_until_they_decide():
     assert BITS == 64
 
 
+@pytest.mark.slow
 @given(st.integers(22, 90), st.fractions(Fraction(1, 10**30), 10**4), st.booleans())
 def test_logarithms_and_powers_are_rounded_to_the_nearest(digits, x, near):
     """
