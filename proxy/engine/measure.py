@@ -34,7 +34,7 @@ from proxy.inference.estimator import Cancellation, Estimator
 from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
 from proxy.inference.plan import AccuracyTarget, Allocation, Plan, PlannedMeasurement, Strategy
 from proxy.inference.query import Term, TooLargeError
-from proxy.inference.strategies import Base
+from proxy.inference.strategies.bases import Base
 from proxy.ledger import Ledger, Measurement, Reads, Transaction
 from proxy.ledger.chain import LOOK
 from proxy.policy import Policy

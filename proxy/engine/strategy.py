@@ -15,7 +15,7 @@ from proxy.domain import Domain
 from proxy.inference.family import Family
 from proxy.inference.plan import PlannedMeasurement, Strategy
 from proxy.inference.query import LinearQuery, Term, sum_part
-from proxy.inference.strategies import Base, Bases, Pieces
+from proxy.inference.strategies.bases import Base, Bases, Pieces
 from proxy.policy import Policy, WarmUp
 from proxy.sql.compile.release_point import space
 

@@ -15,7 +15,7 @@ from proxy.inference.history import History
 from proxy.inference.plan import AccuracyTarget, Allocation
 from proxy.inference.query import Factor, LinearQuery, sum_part
 from proxy.inference.space import Box, Space
-from proxy.inference.strategies import (
+from proxy.inference.strategies.bases import (
     Base,
     Bases,
     Pieces,
@@ -95,7 +95,7 @@ def test_what_is_known_is_not_measured_again(world):
     A query over the same cells that needs no more is inferred; so is each group.
     """
     history, account, strategy = world
-    asked(history, account, strategy, target(count((0, [1] * 12)), 20))
+    asked(history, account, strategy, target(count((0, [1] * 11 + [0])), 20))
     spent = account.spent().value
     assert not asked(history, account, strategy, target(count((0, [0, 1] * 6)), 20))
     groups = AccuracyTarget(marginal(count(), [0]), Fraction(20), 0.05)
@@ -117,7 +117,6 @@ def test_what_is_planned_is_taken_back(world):
     targets = [target(query, 20), target(query, 10), target(two, 20), target(two, 10)]
     planned = planning.plan(history, targets, Allocation(strategy=strategy))
     assert [each.before for each in planned.measurements] == [scale, None]
-    assert None not in [e for rows in planned.estimators[1:2] for e in rows] or True
     history.take_back(mark)
     assert (len(history.blocks), history.blocks[0].scale) == (1, scale)
     assert [each.variance for each in history.estimators(query)] == before

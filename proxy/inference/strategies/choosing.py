@@ -30,7 +30,7 @@ from proxy.inference.history import History
 from proxy.inference.plan import AccuracyTarget, Allocation, Strategy
 from proxy.inference.query import Factor, LinearQuery, Term, TooLargeError
 from proxy.inference.space import Space
-from proxy.inference.strategies import MAX_ROWS, Base, Bases, Pieces, needed, plain
+from proxy.inference.strategies.bases import MAX_ROWS, Base, Bases, Pieces, needed, plain
 
 MARGINALS = "marginals"  # that are chosen for the requests
 STRATEGIES = ("topup", "pieces", "hierarchy", MARGINALS)
