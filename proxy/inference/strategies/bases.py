@@ -37,6 +37,7 @@ MAX_ROWS = 4096  # of the families of a base
 NOMINAL = 2.0**-10  # the rate of a base's rows in its own history
 NEAR = 1 + 1e-4  # how near to the least factor one is looked for
 TRIES = 60  # of factors
+ROOM = 1.25  # times the rate that is needed, where a later snapshot cannot raise it: windows grow
 SHORT = 16  # cells of an axis that needs no tree
 MAX_BASES = 8  # of which what a target needs is compared
 KEPT = 64  # bases that a strategy of pieces remembers
@@ -126,6 +127,7 @@ class Proposal:
     estimators: Sequence[Estimator]
     covers: Sequence[Cover]  # where the rows of its families have been measured
     rows: Sequence[Integers]  # of its families that are to be measured, where they are not
+    room: float = 1.0  # times the rate that is needed, of what is measured
 
     @property
     def beyond(self) -> float:
@@ -158,9 +160,9 @@ class Proposal:
                     new.append(row)
                 elif block.scale > scale:
                     made.append((block, block.scale))
-                    history.refine(block, scale)
+                    history.refine(block, scale / self.room)
             if new:
-                block = history.append(known.family.subset(new), scale)
+                block = history.append(known.family.subset(new), scale / self.room)
                 block.refinable = True
                 made.append((block, None))
             known.follow(history)
@@ -284,7 +286,7 @@ def needed(
         low = least(lambda factor: enough(estimator, factor), _guess(estimator, target))  # noqa: B023
         if not math.isfinite(low):
             return None
-    return Proposal(base, scales(low), estimators, covers, rows)
+    return Proposal(base, scales(low), estimators, covers, rows, 1.0 if whole else ROOM)
 
 
 def distinct(estimators: Sequence[Estimator]) -> list[Estimator]:
