@@ -149,8 +149,9 @@ def estimators(
         return list(_first_enough(history, target, cancellation))
     rows = family.queries()
     history.prepare(family, rows, cancellation)
-    known = [history.estimators(row, cancellation) for row in rows]
-    look_at([min(each, key=lambda one: one.variance) for each in known if each], half_width)
+    if len(rows) > 1:
+        known = [history.estimators(row, cancellation) for row in rows]
+        look_at([min(each, key=lambda one: one.variance) for each in known if each], half_width)
     return [best(history, row, half_width, delta, cancellation) for row in rows]
 
 

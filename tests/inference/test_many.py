@@ -20,7 +20,7 @@ from proxy.inference.query import Factor, LinearQuery
 from proxy.inference.ratio import Differences, difference, hull_end, together
 from proxy.inference.space import Space
 
-SIZES = (2, 3, 40, 90, 300)  # of terms: few, and so many that small ones are summed up
+SIZES = (2, 3, 40, 300, 700)  # of terms: few, and so many that small ones are summed up
 
 
 def noises(seed):
