@@ -49,6 +49,7 @@ from proxy.inference.products import (
     Stack,
     Structure,
     gram,
+    products_of,
     stack,
     structure,
 )
@@ -431,7 +432,8 @@ class History:
             if one.coordinates is None:
                 return np.zeros(0, dtype=np.int64), one.column, np.zeros((0, 0))
             return np.zeros(1, dtype=np.int64), one.column, one.coordinates
-        columns = Products.columns([self._products(query) for query in queries])[self._dense.basis]
+        stacks, rows = self._stacks.values(), len(self._dense.number)
+        columns = products_of(stacks, rows, queries, self._independence.primes)[self._dense.basis]
         norms = [query.square for query in queries]
         columns = columns.of(spanned := self._independence.spans(columns.residues, norms))
         start, error = self._coordinates(columns)
