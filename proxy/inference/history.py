@@ -352,10 +352,10 @@ class History:
             cancellation()
             alone = list(self.singles.estimators(query, but=self.together.told(key)))
             best = self._best[key] if key in self._best else self._best_of([query])[0]
-            found = [best, *self.good_enough.get(key), *alone]
+            found = [best, *alone]
             found += self.together.estimators(query, key, best, alone, cancellation, deep)
             self._memory.put(key, known := [each for each in found if each is not None])
-        return known
+        return [*known, *self.good_enough.get(key)]  # which may have been found since
 
     def alone(
         self, query: LinearQuery, cancellation: Cancellation = never_cancel

@@ -3,6 +3,7 @@
 import gc
 import math
 import weakref
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import proxy.inference.plan as planning
 import proxy.inference.remembered as remembered
+from proxy.inference.dense_system import key_of
 from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
 from proxy.inference.history import History
@@ -125,3 +127,17 @@ def test_few_laws_of_many_terms_are_kept():
         laws.append(weakref.ref(planning.law(own)))
     gc.collect()
     assert sum(law() is not None for law in laws) == 64
+
+
+def test_what_is_found_good_enough_is_known_at_once():
+    """
+    Of a query that was looked for before, in a history that has not changed since.
+    """
+    history = History(SPACE, 1000)
+    history.append(grouped(0, 1), 5.0, [0] * 6)
+    query = grouped().query
+    (best,) = history.estimators(query, deep=True)
+    other = replace(best, slack=best.slack + 1)
+    history.good_enough.add(key_of(query), other)
+    assert other in history.estimators(query)
+    assert history.estimators(query)[0] is best
