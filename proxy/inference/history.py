@@ -355,7 +355,7 @@ class History:
             found = [best, *alone]
             found += self.together.estimators(query, key, best, alone, cancellation, deep)
             self._memory.put(key, known := [each for each in found if each is not None])
-        return [*known, *self.good_enough.get(key)]  # which may have been found since
+        return known
 
     def alone(
         self, query: LinearQuery, cancellation: Cancellation = never_cancel

@@ -32,7 +32,7 @@ def test_what_was_answered_of_closed_periods_is_inferred_from_and_not_refined(qu
     rebuild(quarter.policy)
     with closing(Engine.open(quarter.policy, sampler=(witness := Witness()))) as engine:
         assert ask(engine, f"{REGIONS} WITH UTILITY (200, 0.1)").cost == 0
-        for half in (150, 100):
+        for half in (100, 50):
             assert ask(engine, f"{REGIONS} WITH UTILITY ({half}, 0.1)").cost
         known = {row.id: row for row in engine.ledger.measurements()}
         for row in before:

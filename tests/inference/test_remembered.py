@@ -131,13 +131,16 @@ def test_few_laws_of_many_terms_are_kept():
 
 def test_what_is_found_good_enough_is_known_at_once():
     """
-    Of a query that was looked for before, in a history that has not changed since.
+    Of a query that was looked for before, in a history that has not changed since; where what the
+    rows say of themselves is not enough.
     """
     history = History(SPACE, 1000)
     history.append(grouped(0, 1), 5.0, [0] * 6)
     query = grouped().query
     (best,) = history.estimators(query, deep=True)
-    other = replace(best, slack=best.slack + 1)
+    half = Fraction(planning.half_width(best, 0.1)).limit_denominator(100) - 1
+    assert planning.best(history, query, half, 0.1) is None
+    other = replace(best, rates=best.rates * 4)
     history.good_enough.add(key_of(query), other)
-    assert other in history.estimators(query)
-    assert history.estimators(query)[0] is best
+    assert planning.best(history, query, half, 0.1) is other
+    assert planning.best(history, query, half + 2, 0.1) is best
