@@ -108,6 +108,7 @@ def test_what_is_adopted_is_followed_by_who_is_open(small):
         adopt(one, found, "sam")
         explained = two.session().execute(f"EXPLAIN UTILITY {texts[1]}")
         assert any("is measured" in notice for notice in explained.notices)
+        assert any(f"strategy auto is {name}: of 10 requests" in n for n in explained.notices)
         for text in texts:
             two.session().execute(text)
         (line,) = [line for line in one.ledger.audit() if line.kind == "strategy"]

@@ -72,11 +72,13 @@ class Simulated:
         """Return what the dearest cell would have paid in the long run, when the last ``later``
         requests are those of so many steps in time.
         """
+        return self.alpha + AFTER * self.growth(later, steps)
+
+    def growth(self, later: int, steps: float) -> float:
+        """Return what the dearest cell pays more with each of these steps; 0 where there is none."""
         if steps < 1:
-            return self.alpha
-        return self.alpha * (1 + 1e-9) + AFTER / steps * math.fsum(
-            each or 0.0 for each in self.paid[-later:]
-        )
+            return 0.0
+        return math.fsum(each or 0.0 for each in self.paid[-later:]) / steps
 
     def first(self, requests: int) -> Simulated:
         """Return what it did with the first requests."""
@@ -109,6 +111,8 @@ class Choice:
 
     simulated: Sequence[Simulated]
     bases: Sequence[Base]
+    later: int = 0  # the last requests, which are the first ones moved on
+    steps: float = 0.0  # in time, by so many
 
     @property
     def best(self) -> Simulated:
@@ -147,7 +151,8 @@ def choose(
     found = [each.first(least) for each in found]  # of equally many requests
     later = max(least - given, 0)  # those of them that were moved on
     steps = later * AHEAD / max(len(requests) - given, 1)
-    return Choice(sorted(found, key=lambda each: (-each.answered, each.after(later, steps))), bases)
+    order = sorted(found, key=lambda each: (-each.answered, each.after(later, steps)))
+    return Choice(order, bases, later, steps)
 
 
 def _trees(requests: Iterable[Sequence[AccuracyTarget]], trees: Pieces) -> bool:
