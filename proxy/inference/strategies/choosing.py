@@ -75,7 +75,7 @@ class Simulated:
         return self.alpha + AFTER * self.growth(later, steps)
 
     def growth(self, later: int, steps: float) -> float:
-        """Return what the dearest cell pays more with each of these steps; 0 where there is none."""
+        """Return what the dearest cell pays more with each of these steps, if there are any."""
         if steps < 1:
             return 0.0
         return math.fsum(each or 0.0 for each in self.paid[-later:]) / steps
