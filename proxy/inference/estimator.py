@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, reduce
 
@@ -54,11 +54,6 @@ class Estimator:
     def before(self, row: int) -> bool:
         """Whether it rests on no row from this one on."""
         return bool(self.rows.max(initial=-1) < row)
-
-    def weighed(self, rows: range, rate: float) -> Estimator:
-        """Return it with another rate of some rows."""
-        mine = (self.rows >= rows.start) & (self.rows < rows.stop)
-        return replace(self, rates=np.where(mine, rate, self.rates)) if mine.any() else self
 
     def same(self, other: Estimator) -> bool:
         """Whether it is another's equal: of the same answers, with the same weights."""

@@ -23,7 +23,7 @@ Source: Xiao & Xiong, Theorem 3.1 with the generalized inverse of its footnote (
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from operator import lshift, mul
@@ -69,7 +69,7 @@ Measured = tuple[Family, float, Sequence[int] | None]  # with its noise scale, a
 Row = tuple[LinearQuery, int, Fraction]  # with its number, and the grid of its answer
 
 
-Refined = tuple[MeasuredFamily, float, Mapping[Key, list[Estimator]]]  # what was before
+Refined = tuple[MeasuredFamily, float]  # and its scale before
 
 
 class Mark(NamedTuple):
@@ -104,7 +104,7 @@ class History:
         self.singles = Singles(records, self._rates)
         self._independence = Independence(primes)
         self._stacks: dict[Structure, Stack] = {}
-        self.good_enough = GoodEnough()
+        self.good_enough = GoodEnough(self._rates)
         self._memory, self._alone = (Remembered(rows_of) for _ in range(2))
         self._best: dict[Key, Estimator | None] = {}  # of the queries that were prepared
         self._sums: dict[Estimator, Fraction] = {}  # θ̂, while all answers are as they are
@@ -214,9 +214,7 @@ class History:
     def take_back(self, mark: Mark) -> None:
         """Forget what was planned since a mark, and not measured."""
         while len(self.refined) > mark.refined:
-            block, scale, good_enough = self.refined.pop()
-            self._weigh(block, scale)
-            self.good_enough.restore(good_enough)
+            self._weigh(*self.refined.pop())
         self.truncate(mark.blocks)
 
     def truncate(self, blocks: int) -> None:
@@ -243,7 +241,7 @@ class History:
 
     def refine(self, block: MeasuredFamily, scale: float) -> None:
         """Plan less noise in a block's answers, which follow."""
-        self.refined.append((block, block.scale, self.good_enough.found()))
+        self.refined.append((block, block.scale))
         self._weigh(block, scale)
 
     def replace(self, block: MeasuredFamily, scale: float, answers: Sequence[int]) -> None:
@@ -255,7 +253,6 @@ class History:
         """Give a block another scale."""
         block.scale = scale
         self.together.weigh(block)
-        self.good_enough.weigh(block.rows, 1 / scale)
         self._forget()
         self._rates[block.start : block.start + len(block.rows)] = [1 / scale] * len(block.rows)
         self.singles.index()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
+
+import numpy as np
 
 from proxy.inference.estimator import Estimator
 
@@ -49,10 +51,6 @@ class Remembered(Generic[Found]):
         """Forget all."""
         self._found, self._rows = {}, 0
 
-    def all(self) -> Mapping[Key, Found]:
-        """Return all that is remembered, as it is now."""
-        return dict(self._found)
-
     def revise(self, left: Callable[[Found], Found]) -> None:
         """Replace each find by what is left of it, and forget those of which nothing is."""
         kept = {key: left(found) for key, found in self._found.items()}
@@ -71,15 +69,24 @@ class GoodEnough:
     may put less mass on one interval.
 
     The last few of a query that rest on answers alone stay beside those that rest on rows that are
-    planned: these may be taken back.
+    planned: these may be taken back.  Each is given with the rates that its rows have now, with
+    which it is unbiased as before.
     """
 
+    rates: Sequence[float]  # of the history's rows
     _found: Remembered[list[Estimator]] = field(default_factory=lambda: Remembered(rows_of))
     _measured: int = 0  # the row after the last that has an answer
 
     def get(self, key: Key) -> Sequence[Estimator]:
         """Return the estimators of a query that were good enough."""
-        return self._found.get(key) or ()
+        return [self._now(each) for each in self._found.get(key) or ()]
+
+    def _now(self, estimator: Estimator) -> Estimator:
+        """Return an estimator with the rates that its rows have now."""
+        now = np.array([self.rates[row] for row in estimator.rows.tolist()])
+        if np.array_equal(now, estimator.rates):
+            return estimator
+        return replace(estimator, rates=now)
 
     def add(self, key: Key, estimator: Estimator) -> None:
         """Remember one more."""
@@ -97,16 +104,3 @@ class GoodEnough:
         """Follow the history: its rows from this one on are forgotten."""
         self._measured = min(self._measured, row)
         self._found.revise(lambda found: [each for each in found if each.before(row)])
-
-    def weigh(self, rows: range, rate: float) -> None:
-        """Follow the history: some rows have another rate, with which estimators stay unbiased."""
-        self._found.revise(lambda found: [each.weighed(rows, rate) for each in found])
-
-    def found(self) -> Mapping[Key, list[Estimator]]:
-        """Return all that is remembered, to be restored."""
-        return self._found.all()
-
-    def restore(self, found: Mapping[Key, list[Estimator]]) -> None:
-        """Remember what was remembered before."""
-        self._found.clear()
-        self._found.update(found)

@@ -128,8 +128,8 @@ def firm(history):
     """What is remembered as good enough."""
     return {
         (key, *e.rows.tolist(), *e.rates.tolist(), *e.coefficients.tolist())
-        for key, found in history.good_enough.found().items()
-        for e in found
+        for key in history.good_enough._found._found
+        for e in history.good_enough.get(key)
     }
 
 

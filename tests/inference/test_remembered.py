@@ -3,7 +3,6 @@
 import gc
 import math
 import weakref
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -129,18 +128,23 @@ def test_few_laws_of_many_terms_are_kept():
     assert sum(law() is not None for law in laws) == 64
 
 
-def test_what_is_found_good_enough_is_known_at_once():
+def test_what_was_good_enough_is_known_last_and_with_the_rates_that_there_are(monkeypatch):
     """
-    Of a query that was looked for before, in a history that has not changed since; where what the
-    rows say of themselves is not enough.
+    It stands in where what the rows say of themselves is not enough; once they have been refined,
+    with less noise, and as before when that is taken back.
     """
     history = History(SPACE, 1000)
-    history.append(grouped(0, 1), 5.0, [0] * 6)
+    block = history.append(grouped(0, 1), 5.0, [0] * 6)
     query = grouped().query
     (best,) = history.estimators(query, deep=True)
-    half = Fraction(planning.half_width(best, 0.1)).limit_denominator(100) - 1
-    assert planning.best(history, query, half, 0.1) is None
-    other = replace(best, rates=best.rates * 4)
-    history.good_enough.add(key_of(query), other)
-    assert planning.best(history, query, half, 0.1) is other
-    assert planning.best(history, query, half + 2, 0.1) is best
+    half = Fraction(planning.half_width(best, 0.1)).limit_denominator(100)
+    history.good_enough.add(key_of(query), best)
+    monkeypatch.setattr(history, "estimators", lambda *_, **__: [])
+    assert planning.best(history, query, half + 1, 0.1).same(best)
+    assert planning.best(history, query, half / 2, 0.1) is None
+    mark = history.mark
+    history.refine(block, 1.0)
+    assert planning.best(history, query, half / 2, 0.1).rates.tolist() == [1.0] * 6
+    history.take_back(mark)
+    assert planning.best(history, query, half / 2, 0.1) is None
+    assert planning.best(history, query, half + 1, 0.1).same(best)
