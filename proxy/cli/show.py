@@ -273,14 +273,14 @@ def number(value: float | Decimal | None, places: int) -> str:
 
 def decimals(answer: Answer) -> int:
     """Return how many decimals are worth showing."""
-    from proxy.engine.digits import decimals as places
+    from proxy.engine.functions.digits import decimals as places
 
     return places(answer.high - answer.low)
 
 
 def interval(answer: Answer) -> str:
     """Return an answer's interval, rounded outwards, and its confidence, rounded down."""
-    from proxy.engine.digits import ends
+    from proxy.engine.functions.digits import ends
 
     places, (low, high) = decimals(answer), ends(answer)
     confidence = math.floor(answer.confidence * 10_000 + 1e-6) / 100

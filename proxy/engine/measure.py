@@ -31,7 +31,7 @@ from proxy.errors import (
 from proxy.inference import plan as planning
 from proxy.inference.accounting import UNIT
 from proxy.inference.estimator import Cancellation, Estimator
-from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
+from proxy.inference.noise.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
 from proxy.inference.plan import AccuracyTarget, Allocation, Plan, PlannedMeasurement, Strategy
 from proxy.inference.query import Term, TooLargeError
 from proxy.inference.strategies.bases import Base

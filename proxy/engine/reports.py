@@ -18,7 +18,7 @@ from proxy.domain import Domain
 from proxy.engine.allowances import Allowance
 from proxy.engine.answers import Answer
 from proxy.engine.bill import Bill
-from proxy.engine.digits import upwards
+from proxy.engine.functions.digits import upwards
 from proxy.engine.goals import Goal
 from proxy.engine.goals.linear import AbsoluteGoal
 from proxy.engine.progress import Progress

@@ -17,9 +17,9 @@ from proxy.engine.allowances import Allowance
 from proxy.engine.answered import Relations
 from proxy.engine.answers import Answer, Result
 from proxy.engine.compiler import Compiler
-from proxy.engine.derived import intervals, settled
-from proxy.engine.digits import ends
 from proxy.engine.functions.cells import computed
+from proxy.engine.functions.derived import intervals, settled
+from proxy.engine.functions.digits import ends
 from proxy.engine.functions.numbers import Numbers
 from proxy.engine.outcomes import Inference, Outcome, reaches
 from proxy.inference.accounting import UNIT

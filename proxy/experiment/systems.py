@@ -258,7 +258,7 @@ class Product:
 
 
 class Noise(Protocol):
-    """A source of noise: inference.mechanism.GeometricSampler conforms, and Seeded."""
+    """A source of noise: inference.noise.mechanism.GeometricSampler conforms, and Seeded."""
 
     def draw(self, scale: float, count: int) -> list[int]:
         """Return draws of the two-sided geometric law of this scale."""

@@ -9,7 +9,7 @@ import pytest
 from proxy.accountant import Accountant
 from proxy.engine import Engine, init
 from proxy.inference.accounting import Table, charge
-from proxy.inference.mechanism import GeometricSampler
+from proxy.inference.noise.mechanism import GeometricSampler
 
 DOMAIN = """\
 dataset: people

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from proxy.engine import Engine, init
-from proxy.engine.digits import ends
+from proxy.engine.functions.digits import ends
 from proxy.inference.derived import Counts, interval
 from tests.engine.conftest import begin_anew
 from tests.searches import share

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from proxy.engine import Engine, init
-from proxy.engine.digits import ends
 from proxy.engine.functions import cells, drawing
+from proxy.engine.functions.digits import ends
 from proxy.inference.steps import STEPS
 from tests.engine.conftest import begin_anew
 

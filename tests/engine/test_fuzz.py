@@ -24,7 +24,7 @@ from proxy.errors import (
     StatementTooComplexError,
 )
 from proxy.inference.accounting import UNIT, charge, maximum
-from proxy.inference.refinement import Refinement
+from proxy.inference.noise.refinement import Refinement
 from tests.engine.mutations import LANGUAGES, Mutations
 from tests.privacy.double import MemoryLedger
 from tests.searches import share

@@ -90,7 +90,7 @@ KILLED = """
 import os, signal, sys
 from proxy.accountant import Accountant
 from proxy.engine import Engine
-from proxy.inference.mechanism import GeometricSampler
+from proxy.inference.noise.mechanism import GeometricSampler
 from proxy.ledger.transaction import SQLTransaction
 STEPS = [
     (GeometricSampler, "refine", False), (GeometricSampler, "refine", True),

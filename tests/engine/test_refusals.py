@@ -4,7 +4,7 @@ import pytest
 
 from proxy import errors
 from proxy.engine import Engine, init
-from proxy.inference.mechanism import UnsafeNoiseError
+from proxy.inference.noise.mechanism import UnsafeNoiseError
 from tests.engine.conftest import policy_with
 
 U = " WITH UTILITY (100, 0.05)"

@@ -7,7 +7,7 @@ import pytest
 
 import proxy.engine.measure
 from proxy import errors
-from proxy.inference.mechanism import UnsafeNoiseError, check_safe
+from proxy.inference.noise.mechanism import UnsafeNoiseError, check_safe
 from tests.searches import share
 from tests.small import DOMAIN, Small
 

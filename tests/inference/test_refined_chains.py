@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from proxy.inference.mechanism import GeometricSampler
+from proxy.inference.noise.mechanism import GeometricSampler
 from tests.inference.refined import f, mass
 from tests.searches import share
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.inference.mechanism import GeometricSampler
-from proxy.inference.refinement import BITS, Refinement, _Law
+from proxy.inference.noise.mechanism import GeometricSampler
+from proxy.inference.noise.refinement import BITS, Refinement, _Law
 from tests.inference.refined import below, difference, f, given_old
 from tests.searches import share
 

@@ -27,11 +27,11 @@ import numpy as np
 import opendp.measurements
 
 import proxy.engine.engine
-import proxy.inference.mechanism as mechanism
+import proxy.inference.noise.mechanism as mechanism
 from proxy.engine import Engine
 from proxy.errors import Error
 from proxy.inference.accounting import UNIT
-from proxy.inference.mechanism import GeometricSampler
+from proxy.inference.noise.mechanism import GeometricSampler
 from proxy.inference.query import COUNT, Factor
 from proxy.protection import coding, protection
 from proxy.steward import snapshots as steward

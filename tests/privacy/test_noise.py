@@ -12,7 +12,7 @@ from scipy.stats import binomtest, chi2
 import proxy.policy as policies
 from proxy.engine import Engine
 from proxy.inference.accounting import UNIT
-from proxy.inference.mechanism import GeometricSampler
+from proxy.inference.noise.mechanism import GeometricSampler
 from proxy.inference.plan import scale_of
 from tests.privacy.double import MemoryLedger
 from tests.searches import share

@@ -13,7 +13,7 @@ from proxy.cube import Cube
 from proxy.engine import Engine, init
 from proxy.errors import InsufficientBudgetError
 from proxy.inference.accounting import UNIT
-from proxy.inference.mechanism import GeometricSampler
+from proxy.inference.noise.mechanism import GeometricSampler
 from proxy.settings import TABLE
 from proxy.sql.statement import compile_statement
 from tests.privacy.double import MemoryLedger

@@ -20,7 +20,7 @@ import proxy.engine.engine
 from proxy.engine import Engine
 from proxy.inference import plan as planning
 from proxy.inference.accounting import UNIT
-from proxy.inference.mechanism import GeometricSampler
+from proxy.inference.noise.mechanism import GeometricSampler
 from tests.privacy.conftest import remembered
 from tests.privacy.double import MemoryLedger
 from tests.privacy.worlds import SEXES, TOWNS, make

@@ -4,7 +4,7 @@ MIN, MAX, COUNT(DISTINCT), BOOL_AND, BOOL_OR, MODE, medians, percentiles and var
 expression of exact axes come from one more release: the counts by that expression.  The first five
 look only at values that are present, P(count ≥ 1) being at least the confidence asked for.
 Here is the SQL; their intervals are the mathematics of ``inference.derived``, which
-``engine.derived`` applies to a result.
+``engine.functions.derived`` applies to a result.
 """
 
 from __future__ import annotations

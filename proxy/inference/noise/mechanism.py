@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from proxy.inference.family import Family
-from proxy.inference.refinement import Refinement
+from proxy.inference.noise.refinement import Refinement
 
 SMALLEST_SCALE = 2.0**-12  # a privacy loss of 4096 per grid unit
 LARGEST_SCALE = 2.0**48

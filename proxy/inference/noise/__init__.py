@@ -1,0 +1,1 @@
+"""The noise that is drawn: ``mechanism``, and with less of it again: ``refinement``."""
