@@ -169,6 +169,10 @@ class Connection:
         self._check_open()
         return self._session.execute(operation, parameters)
 
+    def _run_script(self, operation: str) -> list[Result]:
+        self._check_open()
+        return self._session.execute_script(operation)
+
     def _check_open(self) -> None:
         if self.closed:
             raise errors.InterfaceError("the connection is closed")
@@ -193,7 +197,7 @@ class Cursor:
         self.connection = connection
         self.arraysize = 1
         self.closed = False
-        self._results: list[Result] = []  # the current one first; more only after executemany
+        self._results: list[Result] = []  # the current one first; more after executemany
         self._next = 0  # the row of the current result that is fetched next
 
     def execute(self, operation: str, parameters: Parameters | None = None) -> Self:
@@ -213,8 +217,19 @@ class Cursor:
         self._results = [self.connection._run(operation, each) for each in seq_of_parameters]
         return self
 
+    def executescript(self, operation: str) -> Self:
+        """Execute several statements; ``nextset`` goes from the result of one to the next.
+
+        They are planned together: what several of them need is measured once, and the first
+        result has the cost of it.  A server plans each by itself.
+        """
+        self._check_open()
+        self._results, self._next = [], 0
+        self._results = self.connection._run_script(operation)
+        return self
+
     def nextset(self) -> bool | None:
-        """Go to the next result of ``executemany``; None when there is none."""
+        """Go to the next result of ``executemany`` or ``executescript``; None if there is none."""
         self._check_open()
         self._results, self._next = self._results[1:], 0
         return True if self._results else None

@@ -111,6 +111,10 @@ class RemoteSession:
         )
         return self._result(columns, rows, cursor.statusmessage or "")
 
+    def execute_script(self, text: str) -> list[Result]:
+        """Run the statements of a text, one after the other."""
+        return [self.execute(each) for each in language.split(text)]
+
     def _result(self, columns: tuple[Column, ...], rows: list[tuple[Any, ...]], tag: str) -> Result:
         """Return a result with what the notices said of it."""
         said: dict[str, Any] = {}

@@ -1,5 +1,6 @@
 """Settings of all tests, and what is started once for all tests of a process."""
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -10,10 +11,20 @@ from hypothesis import settings
 settings.register_profile("tests", deadline=None, derandomize=True)
 settings.load_profile("tests")
 
+MEMORY = Path("/dev/shm")
+ROOM = 4 << 30  # bytes
 
-def pytest_configure(config):
-    """Know the marker of what takes many minutes."""
-    config.addinivalue_line("markers", "audit: takes many minutes; run by -m audit only")
+
+def _in_memory():
+    """Whether there is room in memory for the files of tests, and programs may be run there."""
+    if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
+        return False
+    system = os.statvfs(MEMORY)
+    return system.f_bavail * system.f_frsize >= ROOM and not system.f_flag & os.ST_NOEXEC
+
+
+if _in_memory():  # a server's start makes a thousand files, a ledger's commit waits for the disk
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 
 def pytest_collection_modifyitems(config, items):
@@ -32,7 +43,7 @@ def server(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("server")
     serving.prepare(folder)
-    with serving.spawned(folder) as running:
+    with serving.spawned(folder, whole=True) as running:
         yield running
 
 

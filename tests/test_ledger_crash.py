@@ -6,13 +6,10 @@ import os
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 import weakref
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -20,25 +17,8 @@ from proxy.errors import OperationalError
 from proxy.ledger import Measurement
 from proxy.ledger.anchor import FileAnchor
 from tests.searches import share
+from tests.server import forked
 from tests.test_ledger import COUNT, create, measure, reopen, server
-
-ROOT = Path(__file__).parents[1]
-LOOP = """
-import itertools, pathlib, sys
-from tests.test_ledger import COUNT, measure, reopen
-ledger = reopen(pathlib.Path(sys.argv[1]))
-for i in itertools.count():
-    ledger.note("inferred", "ann", str(i))
-    id = measure(ledger, answers=(i,), cost=3)
-    print(id, i, flush=True)
-"""
-
-
-def loop(folder):
-    """A process that measures, and prints the id and the answer of each after its commit."""
-    return subprocess.Popen(
-        [sys.executable, "-c", LOOP, folder], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
 
 
 def check(folder, released):
@@ -50,7 +30,7 @@ def check(folder, released):
         assert ledger.verify() == []
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", share(1, [3, 20, 50], 2))
 @pytest.mark.parametrize("how", share(1, [signal.SIGKILL, signal.SIGTERM]))
 def test_a_killed_process_loses_nothing_that_it_released(folder, kills, how):
     """
@@ -59,15 +39,17 @@ def test_a_killed_process_loses_nothing_that_it_released(folder, kills, how):
     create(folder).close()
     released, rng = {}, random.Random(how)
     for _ in range(kills):
-        children = [loop(folder) for _ in range(2)]
-        for child in children:  # both run, whatever the machine is busy with
-            id, answer = map(int, child.stdout.readline().split())
+        children = [forked.piped("tests.measuring", folder) for _ in range(2)]
+        for _, said in children:  # both run, whatever the machine is busy with
+            id, answer = map(int, said.readline().split())
             released[id] = answer
         time.sleep(rng.random() * 0.1)
-        for child in children:
+        for child, _ in children:
             child.send_signal(how)
-        for child in children:
-            lines = child.communicate()[0].splitlines(keepends=True)
+        for child, said in children:
+            with said:
+                lines = said.read().splitlines(keepends=True)
+            child.wait()
             for id, answer in (map(int, line.split()) for line in lines if line.endswith("\n")):
                 assert id not in released
                 released[id] = answer
@@ -101,7 +83,11 @@ def work(folder, processes, threads, count, errors):
 
 @pytest.mark.parametrize(
     "processes, threads, count",
-    [(2, 4, 8), pytest.param(8, 8, 200, marks=pytest.mark.slow)],
+    [
+        (2, 4, 8),
+        pytest.param(8, 8, 40, marks=pytest.mark.slow),
+        pytest.param(8, 8, 200, marks=pytest.mark.audit),
+    ],
 )
 def test_a_crowd_on_one_ledger_adds_up(folder, processes, threads, count):
     """

@@ -119,7 +119,7 @@ def cut(cluster):
 @pytest.mark.parametrize(
     "statements, pause",
     [
-        pytest.param(2000, 3, marks=pytest.mark.slow),
+        pytest.param(1000, 1.5, marks=pytest.mark.slow),
         pytest.param(10_000, 3, marks=pytest.mark.audit),
     ],
 )
@@ -182,7 +182,7 @@ def test_one_two_and_four_proxies_are_charged_for_what_they_tell(tmp_path):
             folder = tmp_path / str(proxies)
             made(folder, cluster.database(), proxies)
             with nursery(folder) as start:
-                run = Run(folder, start, proxies, 400)
+                run = Run(folder, start, proxies, 160)
                 while not any(run.done(number) for number in range(proxies)):
                     time.sleep(0.01)
                 begin = time.monotonic()

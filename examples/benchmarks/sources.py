@@ -2,16 +2,19 @@
 
     python examples/benchmarks/sources.py files [ROWS [TURNS]] Parquet in folders, one a month
     python examples/benchmarks/sources.py postgres DSN [ROWS]  a table of PostgreSQL, dropped then
+    python examples/benchmarks/sources.py streamed [ROWS]      a file of SQLite's, beside Parquet
     python examples/benchmarks/sources.py cells [ROWS]         statements on a cube of 10^9 cells
 
 A hundred million rows of eight attributes and an amount unless said otherwise, ten million in
-PostgreSQL: made up, of five million sorts, in 822,528,000 nominal cells.  Each side is a process of
-its own, which says how long it took by the clock and of the processor, and its peak of memory.
+PostgreSQL, one in SQLite: made up, of five million sorts, in 822,528,000 nominal cells.  Each side
+is a process of its own, which says how long it took by the clock and of the processor, and its peak
+of memory.
 """
 
 import json
 import os
 import resource
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -166,6 +169,35 @@ def postgres(dsn, rows=10_000_000):
             remote.execute(b"DROP TABLE privacy_sales")
 
 
+def streamed(rows=1_000_000):
+    """Time a file of SQLite's, whose records are streamed, beside the same in Parquet."""
+    with tempfile.TemporaryDirectory() as name, duckdb.connect() as connection:
+        folder, names = Path(name), [*AXES, "amount"]
+        select = (
+            f"SELECT {columns()}, CAST(hash(i + 1) % 1000 AS INTEGER) AS amount"
+            f" FROM range({int(rows)}) t(i)"
+        )
+        connection.execute(f"COPY ({select}) TO '{folder / 'sales.parquet'}' (FORMAT parquet)")
+        found = connection.execute(select)
+        with closing(sqlite3.connect(folder / "sales.sqlite")) as made, made:
+            made.execute(f"CREATE TABLE sales ({' INTEGER, '.join(names)} INTEGER)")
+            while some := found.fetchmany(100_000):
+                made.executemany(f"INSERT INTO sales VALUES ({', '.join('?' * len(names))})", some)
+        ratios = []
+        for turn in range(3):
+            both = []
+            for source in (
+                "engine: duckdb, path: sales.parquet",
+                "engine: sqlalchemy, url: 'sqlite:///sales.sqlite', table: sales",
+            ):
+                both.append(
+                    spent("init", policy(folder, source), folder / f"state{turn}{source[8]}")
+                )
+                show(source[8:18], both[-1])
+            ratios.append(both[1][1] / both[0][1])
+        print(f"init of {int(rows):,} rows: {statistics.median(ratios):.2f} x of CPU of Parquet's")
+
+
 def cells(rows=20_000_000):
     """Time statements on the large cube beside a small one of the same rows."""
     with tempfile.TemporaryDirectory() as name:
@@ -199,7 +231,7 @@ def cells(rows=20_000_000):
                 )
 
 
-COMMANDS = {"files": files, "postgres": postgres, "cells": cells}
+COMMANDS = {"files": files, "postgres": postgres, "streamed": streamed, "cells": cells}
 
 if __name__ == "__main__":
     match sys.argv[1:]:

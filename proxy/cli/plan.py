@@ -18,7 +18,7 @@ from proxy.errors import DataError, SQLSyntaxError
 if TYPE_CHECKING:
     from proxy.engine import Engine
     from proxy.engine.choice import Comparison
-    from proxy.inference.choosing import Simulated
+    from proxy.inference.strategies.choosing import Simulated
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 BASES = 12  # that are listed

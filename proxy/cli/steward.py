@@ -42,7 +42,7 @@ def init(policy: str, state: str | None, as_json: bool, accept_second_budget: bo
 @click.option(
     "--sql",
     "warehouse",
-    type=click.Choice(("bigquery", "snowflake")),
+    type=click.Choice(("bigquery", "redshift", "snowflake", "sqlserver")),
     help="Print the SQL that would group the records in a warehouse, and check nothing.  Nobody "
     "has run it there.",
 )

@@ -38,5 +38,5 @@ def init(
                 texts = split(found.workload.read_text(encoding="utf-8"))
                 adopt(engine, compare(engine, [("", text) for text in texts]), me())
             assert isinstance(engine.planner, LocalPlanner)
-            engine.planner.warm_up(engine.session(me()))
+            engine.planner.warm_up(engine.session())
     return report

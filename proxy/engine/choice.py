@@ -16,8 +16,8 @@ from proxy.engine.engine import Engine
 from proxy.engine.planner import LocalPlanner
 from proxy.engine.strategy import CHOSEN, description, pieces
 from proxy.errors import Error
-from proxy.inference.choosing import MARGINALS, STRATEGIES, Choice, Shadow, choose
 from proxy.inference.plan import AccuracyTarget
+from proxy.inference.strategies.choosing import MARGINALS, STRATEGIES, Choice, Shadow, choose
 from proxy.ledger import Ledger
 from proxy.sql.compile.release_point import space
 from proxy.sql.program import Program

@@ -202,6 +202,27 @@ class Engine:
                 statement = self._completed(statement, text, session, now, released)
         return self._run(statement, session).after(earlier)
 
+    def execute_script(self, texts: Sequence[str], session: Session) -> list[Result]:
+        """Run statements in turn, having measured together what they ask for.
+
+        The first result has the cost of that.  Where one of them changes the session, or its rows
+        are chosen by results, each is measured by itself.
+        """
+        now = self._now().replace(tzinfo=None)
+        session.renew_privileges()
+        compiled = [self.compile(text, session, now) for text in texts]
+        programs = [each for each in compiled if isinstance(each, Program) and not each.first]
+        cost = 0.0
+        if len(programs) == len(texts) > 1 and isinstance(self.planner, LocalPlanner):
+            session.bill = None
+            cost = self.planner.prepare(programs, session)
+        results = [self.execute(text, session) for text in texts]
+        if cost:
+            told = f"{len(texts)} statements were planned together: they cost {cost:.4g}"
+            first = results[0]
+            results[0] = replace(first, cost=first.cost + cost, notices=(*first.notices, told))
+        return results
+
     def _run(
         self, statement: Program, session: Session, *, shown: bool = True, spend: bool = True
     ) -> Result:

@@ -34,7 +34,8 @@ from proxy.inference.estimator import Cancellation, Estimator
 from proxy.inference.mechanism import GeometricSampler, Sampler, UnsafeNoiseError, check_safe
 from proxy.inference.plan import AccuracyTarget, Allocation, Plan, PlannedMeasurement, Strategy
 from proxy.inference.query import Term, TooLargeError
-from proxy.inference.strategies import Base
+from proxy.inference.strategies.bases import Base
+from proxy.inference.strategies.cover import cover
 from proxy.ledger import Ledger, Measurement, Reads, Transaction
 from proxy.ledger.chain import LOOK
 from proxy.policy import Policy
@@ -144,7 +145,7 @@ class Measurer:
             with self.ledger.transaction() as tx:
                 accountant.catch_up(tx)
                 mark = accountant.history.mark
-                if any(accountant.history.refinable(family) for family in base.families):
+                if any(cover(accountant.history, family).parts for family in base.families):
                     return
                 blocks = base.at_level(accountant.history)
                 plan = Plan(tuple(PlannedMeasurement(b, b.scale, piece=True) for b in blocks), ())

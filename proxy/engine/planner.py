@@ -23,6 +23,7 @@ from proxy.engine.answered import Answered, Relations
 from proxy.engine.asker import Asker
 from proxy.engine.bill import Bill
 from proxy.engine.goals import Goal, goal_for
+from proxy.engine.goals.linear import AbsoluteGoal
 from proxy.engine.infer import forecast, infer
 from proxy.engine.measure import Cube, Curator, Measurer
 from proxy.engine.reports import BudgetReport
@@ -33,6 +34,7 @@ from proxy.inference.accounting import UNIT, BudgetRule, budget_units
 from proxy.inference.history import History
 from proxy.inference.plan import AccuracyTarget
 from proxy.inference.query import Term
+from proxy.inference.steps import price
 from proxy.ledger import Ledger
 from proxy.ledger.stored import StoredLedger
 from proxy.policy import Policy, Users
@@ -268,6 +270,34 @@ class LocalPlanner:
             self._strategy,
         )
 
+    def prepare(self, programs: Sequence[Program], asker: Asker) -> float:
+        """Measure together what programs ask for within a half-width; return what it cost.
+
+        The order in which they are planned is theirs, or the dearest first: what costs less.  What
+        would be refused together is left to each by itself, and so is what has a limit of its own.
+        """
+        asker.privileges.require(ANALYST)
+        if any(asker.limit(program) is not None for program in programs):
+            return 0.0
+        with self._turn(asker):
+            accountant = self._accountant(asker.privileges)
+            accountant.catch_up(self.ledger)
+            goals = [goal for program in programs for goal in self._goals(program, asker)]
+            given = [goal.target for goal in goals if isinstance(goal, AbsoluteGoal)]
+            dearest = sorted(given, key=lambda t: -price(t.family, t.half_width, t.delta))
+            asker.bill = bill = Bill(accountant.space)
+            text = "; ".join(program.text.strip() for program in programs)
+            measurer = self._measurer(text, asker, spend=True)
+            costs = [(measurer.cost(accountant, order), order) for order in (given, dearest)]
+            known = [(cost, order) for cost, order in costs if cost is not None]
+            if not known:
+                return 0.0
+            _, best = min(known, key=lambda each: each[0])
+            if measurer.refusal(accountant, best):
+                return 0.0
+            measurer.measure(accountant, [[target] for target in best])
+            return bill.cost() / UNIT
+
     def warm_up(self, asker: Asker) -> None:
         """Measure what the policy wants known before anything is asked, unless that was done."""
         for wanted in self.policy.privacy.warm_up:
@@ -276,6 +306,7 @@ class LocalPlanner:
             with self._turn(asker):
                 accountant = self._accountant(asker.privileges)
                 accountant.catch_up(self.ledger)
+                asker.bill = Bill(accountant.space)
                 self._measurer(text, asker, spend=True).measure_base(accountant, base)
 
     def _follow_strategy(self) -> None:

@@ -15,6 +15,7 @@ from proxy.errors import Error, NotSupportedError
 from proxy.policy import Policy, Users
 from proxy.privileges import Privileges
 from proxy.settings import Settings, Wishes, given, of_user
+from proxy.sql.parse.grammar import split
 from proxy.sql.parse.parameters import bind_parameters
 from proxy.sql.parse.views import Create, Drop, created, dropped
 from proxy.sql.program import Column, Command, Program
@@ -34,6 +35,9 @@ class Backend(Protocol):
 
     def execute(self, text: str, session: Session) -> Result:
         """Run one statement."""
+
+    def execute_script(self, texts: Sequence[str], session: Session) -> list[Result]:
+        """Run statements in turn, having measured together what they ask for."""
 
     def compile(self, text: str, session: Session) -> Program | Command:
         """Return what a statement means, without running it."""
@@ -95,6 +99,18 @@ class Session(Asker):
             if self.block.failed:
                 self.block.check(self._kind(text))
             return self._engine.execute(text, self)
+        except Exception:
+            self.block.fail()
+            raise
+
+    def execute_script(self, text: str) -> list[Result]:
+        """Run the statements of a text, having measured together what they ask for."""
+        self._canceled = False
+        texts = split(text)
+        if self.block.failed:
+            return [self.execute(each) for each in texts]
+        try:
+            return self._engine.execute_script(texts, self)
         except Exception:
             self.block.fail()
             raise

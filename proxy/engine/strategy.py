@@ -15,7 +15,7 @@ from proxy.domain import Domain
 from proxy.inference.family import Family
 from proxy.inference.plan import PlannedMeasurement, Strategy
 from proxy.inference.query import LinearQuery, Term, sum_part
-from proxy.inference.strategies import Base, Bases, Pieces
+from proxy.inference.strategies.bases import Base, Bases, Pieces
 from proxy.policy import Policy, WarmUp
 from proxy.sql.compile.release_point import space
 
@@ -36,14 +36,14 @@ def pieces(policy: Policy, *, trees: bool = False) -> Pieces:
 
 def strategy_of(policy: Policy, chosen: Mapping[str, Any] | None = None) -> Strategy | None:
     """Return the strategy of a policy; of ``auto`` what was ``chosen``, the detail of a line."""
-    name = policy.privacy.strategy
+    name, whole = policy.privacy.strategy, policy.partition is None
     if name == "auto":
         name = chosen["strategy"] if chosen else "topup"
         if name == "marginals":
             assert chosen is not None
-            return Bases([base_of(each, policy) for each in chosen["bases"]])
+            return Bases([base_of(each, policy) for each in chosen["bases"]], whole)
     if name in ("pieces", "hierarchy"):
-        return Bases(pieces=pieces(policy, trees=name == "hierarchy"))
+        return Bases((), whole, pieces(policy, trees=name == "hierarchy"))
     return None
 
 

@@ -9,6 +9,7 @@ posterior.  Source: Xiao & Xiong, Bayesian Inference under Differential Privacy.
     families          what large families say, alone, together and beside the dense system
     laplace, mass     LaplaceSum: the paper's continuous posterior; its Monte Carlo and PC methods
     geometric         GeometricSum: the posterior of the noise that is drawn, never overstated
+    least             the half-width that such a law meets, in few looks
     accounting        Account: what every cell has paid, exactly
     mechanism         the noise;  refinement: less of it, in its place
     plan              infer, or measure with the least budget

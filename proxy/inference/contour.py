@@ -53,7 +53,7 @@ Number = Any  # of one law a number, of many [laws]
 
 ACCURACY = 1e-13  # of P(X > t), relative to its Chernoff bound
 NEGLIGIBLE = -400.0  # log of a tail that is taken for 0
-FEW = 64  # terms up to which all are multiplied out
+FEW = 512  # terms up to which all are multiplied out
 CHUNK = (48, 16)  # nodes evaluated at once, for few terms and for many
 BLOCK = 200  # terms of one law multiplied at a time, to stay in the processor's cache
 ORDER = 15  # power sums of the small terms

@@ -55,11 +55,11 @@ from proxy.inference.laplace import (
     rung,
     tight,
 )
+from proxy.inference.least import NEAR, least
 
 Vector = NDArray[np.float64]
 Built = TypeVar("Built")
 
-NEAR = 1e-3  # how near the continuous half-width mostly is
 LAWS = 64  # that are looked at together
 DEGREES = (512, 2048, 8192)  # of the polynomials on the circle, tried in turn
 MAX_MODULUS = 8192  # of a lattice
@@ -83,6 +83,8 @@ class GeometricSum:
     # [4, k] |a|, w, g of the rows that enter, each once, the widest first; how often each occurs
     _rows: Vector = field(init=False, repr=False)
     _built: dict[tuple[object, ...], object] = field(init=False, repr=False)
+    # of each confidence: a half-width that was found not to meet it, and a larger one that does
+    _ends: dict[float, tuple[float, float]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         rows = np.ones((4, np.size(self.coefficients)))
@@ -98,6 +100,12 @@ class GeometricSum:
             raise ValueError("need finite coefficients, and positive finite weights and grids")
         object.__setattr__(self, "_rows", _distinct(rows))
         object.__setattr__(self, "_built", {})
+        object.__setattr__(self, "_ends", {})
+
+    @property
+    def terms(self) -> bytes:
+        """What is the same for laws of the same terms, in whatever order."""
+        return self._rows.tobytes()
 
     @property
     def variance(self) -> float:
@@ -110,13 +118,20 @@ class GeometricSum:
         return self.bracket(half_width).lower
 
     def meets(self, half_width: float, confidence: float) -> bool:
-        """Whether ``confidence(half_width)`` ≥ ``confidence``, by the first bound that decides."""
+        """Whether P(|X| ≤ half_width) ≥ ``confidence`` for sure, by the first bound that decides.
+
+        Or by one that did at a smaller half-width, or did not at a larger one.
+        """
+        no, yes = self._ends.get(confidence, (-math.inf, math.inf))
+        if half_width <= no or yes <= half_width < math.inf:
+            return half_width > no
+        enough = False
         for bracket in self._narrowing(half_width, closed=True):
-            if bracket.lower >= confidence:
-                return True
-            if bracket.upper < confidence:
-                return False
-        return False
+            enough = bracket.lower >= confidence
+            if enough or bracket.upper < confidence:
+                break
+        self._ends[confidence] = (no, half_width) if enough else (half_width, yes)
+        return enough
 
     def bracket(self, half_width: float, closed: bool = True) -> Bracket:
         """Bounds on P(|X| ≤ half_width), or on P(|X| < half_width) if not ``closed``."""
@@ -159,25 +174,9 @@ class GeometricSum:
         if confidence == 1:
             return math.inf
         near = self._once("near", confidence, lambda: self.continuous.half_width(confidence))
-        step = NEAR
-        low, high = 0.0, near * (1 + step)
-        while not self.meets(high, confidence):
-            step *= 4
-            low, high = high, near * (1 + step)
-            if not math.isfinite(high):
-                return math.inf
-        while low == 0 and step < 0.5:  # then it is below ``high``, but who knows how far
-            below = near * (1 - step)
-            if self.meets(below, confidence):
-                high, step = below, 4 * step
-            else:
-                low = below
-        while high - low > 1e-4 * high:  # ``meets`` holds at ``high`` throughout
-            middle = (low + high) / 2
-            if self.meets(middle, confidence):
-                high = middle
-            else:
-                low = middle
+        high = least(self, confidence, near)
+        if high == math.inf:
+            return high
         point = self._point_below(high)
         return point if self.meets(point, confidence) else high
 
@@ -405,20 +404,29 @@ def look_ahead(laws: Sequence[GeometricSum], confidence: float) -> None:
     """Work out at once what the half-widths of several laws begin with, for each to find."""
     if not 0 < confidence < 1:
         return
-    new = [law for law in laws if law.size > 1]
-    new = [law for law in new if ("near", confidence) not in law._built]
+    new = [law for law in laws if law.size > 1 and ("near", confidence) not in law._built]
     for first in range(0, len(new), LAWS):
         chunk = new[first : first + LAWS]
         nears = half_widths([law.continuous for law in chunk], confidence).tolist()
         for law, near in zip(chunk, nears, strict=True):
             law._built["near", confidence] = near
-        least = [(law, near * (1 - NEAR)) for law, near in zip(chunk, nears, strict=True)]
-        levels = {law: law._bounds.level(t) for law, t in least if law._bounds.smooth(t)}
-        if levels:
-            moment = Moment.beside([law.continuous.moment for law in levels])
-            contours = moment.contour(rung(np.array([*levels.values()]))).apart()
-            for (law, level), contour in zip(levels.items(), contours, strict=True):
-                law._built["contour", level] = contour
+        look_at(chunk, [near * (1 - NEAR) for near in nears])
+
+
+def look_at(laws: Sequence[GeometricSum], points: Sequence[float]) -> None:
+    """Work out at once what brackets of several laws, of each at a point, begin with."""
+    levels = {
+        law: law._bounds.level(t)
+        for law, t in zip(laws, points, strict=True)
+        if law.size > 1 and law._bounds.smooth(t)
+    }
+    new = [law for law, level in levels.items() if ("contour", level) not in law._built]
+    for first in range(0, len(new), LAWS):
+        chunk = new[first : first + LAWS]
+        moment = Moment.beside([law.continuous.moment for law in chunk])
+        contours = moment.contour(rung(np.array([levels[law] for law in chunk]))).apart()
+        for law, contour in zip(chunk, contours, strict=True):
+            law._built["contour", levels[law]] = contour
 
 
 def _distinct(rows: Vector) -> Vector:

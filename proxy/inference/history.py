@@ -49,6 +49,7 @@ from proxy.inference.products import (
     Stack,
     Structure,
     gram,
+    products_of,
     stack,
     structure,
 )
@@ -107,8 +108,7 @@ class History:
         self._memory, self._alone = (Remembered(rows_of) for _ in range(2))
         self._best: dict[Key, Estimator | None] = {}  # of the queries that were prepared
         self._sums: dict[Estimator, Fraction] = {}  # θ̂, while all answers are as they are
-        self._by_family: dict[bytes, list[MeasuredFamily]] = {}  # of so many blocks:
-        self._looked = 0
+        self.covers: dict[bytes, object] = {}  # where families were measured, by key
         self.refined: list[Refined] = []  # planned, and not measured
         self.together = Together(space, records, self.blocks)
         self._dense = Dense()
@@ -231,7 +231,7 @@ class History:
         del self.blocks[blocks:], self.answers[start:], self._rates[start:]
         dense.truncate(places)
         self._projection = None
-        self._by_family, self._looked = {}, 0
+        self.covers.clear()
         for rows in self._stacks.values():
             rows.truncate(places)
         self.singles.truncate(start)
@@ -240,14 +240,6 @@ class History:
         self._independence.truncate(len(dense.basis))
         self._triangle.truncate(len(dense.basis))
         self._weights.truncate(len(dense.others))
-
-    def refinable(self, family: Family) -> MeasuredFamily | None:
-        """Return the block of a family with least noise, of those whose answers may get less."""
-        new, self._looked = self.blocks[self._looked :], len(self.blocks)
-        for block in new:
-            self._by_family.setdefault(block.family.key, []).append(block)
-        found = [block for block in self._by_family.get(family.key, ()) if block.refinable]
-        return min(found, key=lambda block: block.scale, default=None)
 
     def refine(self, block: MeasuredFamily, scale: float) -> None:
         """Plan less noise in a block's answers, which follow."""
@@ -440,7 +432,8 @@ class History:
             if one.coordinates is None:
                 return np.zeros(0, dtype=np.int64), one.column, np.zeros((0, 0))
             return np.zeros(1, dtype=np.int64), one.column, one.coordinates
-        columns = Products.columns([self._products(query) for query in queries])[self._dense.basis]
+        stacks, rows = self._stacks.values(), len(self._dense.number)
+        columns = products_of(stacks, rows, queries, self._independence.primes)[self._dense.basis]
         norms = [query.square for query in queries]
         columns = columns.of(spanned := self._independence.spans(columns.residues, norms))
         start, error = self._coordinates(columns)

@@ -272,11 +272,11 @@ class Bounds:
         return np.maximum(lower, self.at_zero - SLACK), upper + SLACK
 
     def level(self, t: Number) -> Number:
-        """The step of a ladder that is below the least argument for t."""
-        return np.floor(4 * np.log2((t - SHIFTS[-1] * self.size) / self.unit))
+        """The octave of a ladder that is below the least argument for t."""
+        return np.floor(np.log2((t - SHIFTS[-1] * self.size) / self.unit))
 
     def contour(self, level: Number) -> Contour:
-        """The rule for every argument from a step of the ladder on."""
+        """The rule for every argument from an octave of the ladder on."""
         return self.moment.contour(rung(level))
 
     def shifts(self, contour: Contour) -> tuple[Complex, Complex]:
@@ -329,8 +329,8 @@ def tight(lower: Number, upper: Number) -> Number:
 
 
 def rung(level: Number) -> Number:
-    """The argument at a step of the ladder, in units of the law."""
-    return 2 ** (level / 4) * (1 - 1e-12)
+    """The argument at an octave of the ladder, in units of the law."""
+    return 2.0**level * (1 - 1e-12)
 
 
 def complement(tail: Number) -> Number:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from proxy.inference.estimator import Cancellation, Estimator, never_cancel
 from proxy.inference.family import MAX_ROWS_INFERRED, Family
 from proxy.inference.geometric import GeometricSum
 from proxy.inference.geometric import look_ahead as together
+from proxy.inference.geometric import look_at as together_at
 from proxy.inference.history import History
 from proxy.inference.query import LinearQuery
 
@@ -103,9 +105,16 @@ def _long_law(coefficients: bytes, rates: bytes) -> GeometricSum:
 
 @lru_cache(maxsize=4096)
 def _law(coefficients: bytes, rates: bytes) -> GeometricSum:
-    """Return one law for all estimators that share it: it remembers what it has evaluated."""
+    """Return one law for all estimators that share it: it remembers what it has evaluated.
+
+    Those of the rows of a family mostly have the same terms, in another order.
+    """
     weights = np.frombuffer(rates)
-    return GeometricSum(np.frombuffer(coefficients), weights, np.ones(len(weights)))
+    law = GeometricSum(np.frombuffer(coefficients), weights, np.ones(len(weights)))
+    return _laws.setdefault(law.terms, law)
+
+
+_laws = WeakValueDictionary[bytes, GeometricSum]()  # by their terms
 
 
 @lru_cache(maxsize=4096)
@@ -167,6 +176,9 @@ def estimators(
         return list(_first_enough(history, target, cancellation))
     rows = family.queries()
     history.prepare(family, rows, cancellation)
+    if len(rows) > 1:
+        known = [history.estimators(row, cancellation) for row in rows]
+        look_at([min(each, key=lambda one: one.variance) for each in known if each], half_width)
     return [best(history, row, half_width, delta, cancellation) for row in rows]
 
 
@@ -337,6 +349,13 @@ def look_ahead(estimators: Sequence[Estimator], delta: float) -> None:
     """Prepare the half-widths of several estimators, of those whose laws are remembered."""
     laws = dict.fromkeys(law(estimator) for estimator in estimators if _short(estimator))
     together(list(laws), 1 - delta)
+
+
+def look_at(estimators: Sequence[Estimator], half_width: Fraction) -> None:
+    """Prepare whether several estimators are enough, of those whose laws are remembered."""
+    rooms = {law(each): _room(each, half_width) for each in estimators if _short(each)}
+    known = {law: room for law, room in rooms.items() if room is not None}
+    together_at(list(known), list(known.values()))
 
 
 def half_width(estimator: Estimator, delta: float) -> float:

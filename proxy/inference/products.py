@@ -166,6 +166,29 @@ def gram(
     return found
 
 
+def products_of(
+    stacks: Collection[Stack], rows: int, queries: Sequence[LinearQuery], primes: Sequence[int]
+) -> Products:
+    """Return the inner products of all stacked rows with queries, [rows, queries].
+
+    Conjunctions are multiplied together, as if they were the next rows.
+    """
+    found = Products.empty(len(primes), rows, len(queries))
+    known = [each for each in stacks if each.numbers]
+    asked: dict[Structure, Conjunctions] = {}
+    for place, query in enumerate(queries):
+        parts = tuple(query.parts)
+        if structure(query) == parts:
+            asked.setdefault(parts, Conjunctions(query.space, parts)).append(place, query)
+            continue
+        for each in known:
+            found.put((each.numbers, place), each.products(query, primes))
+    for each, others in product(known, asked.values()):
+        part = _gram(each, others, [queries[place] for place in others.numbers], primes)
+        found.put(rectangle(each.numbers, others.numbers), part)
+    return found
+
+
 def rectangle(rows: Sequence[int], columns: Sequence[int]) -> Any:
     """Return the index of some rows, and some columns, in ascending order."""
     sides = [np.array(rows, dtype=np.intp), np.array(columns, dtype=np.intp)]

@@ -14,7 +14,7 @@ drawn as are needed, and logarithms of it enclosed between decimals as narrowly 
 one k is left: what is drawn has this law itself, not one near it.  There is no largest k.
 
 Source: Koufogiannis, Han & Pappas, Gradual Release of Sensitive Data under Differential Privacy
-(2015), for the discrete law; the proofs are in REFINEMENT.md.
+(2015), for the discrete law; the proofs are in REFINEMENT.md, beside this file.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from fractions import Fraction
 BITS = 64  # of U, at first; twice as many whenever these do not decide
 ONE = Decimal(1)
 
+Quotient = tuple[Decimal, Decimal]  # of two whole numbers, a rational without any rounding
 Enclosure = tuple[Decimal, Decimal]  # a real number is in it, the ends included
 
 
@@ -79,24 +80,20 @@ class _Law:
     """The law for rates 1/s₁ and 1/s₂, as narrow as ``bits`` bits of U deserve."""
 
     def __init__(self, first: Fraction, second: Fraction, bits: int) -> None:
-        self._middle = second - first  # −ln r
-        self._outer = first + second  # −ln q
-        self._whole = 2**bits
+        middle, outer = second - first, first + second
+        self._size, self._whole = 2**bits, Decimal(2**bits)
+        self._exact = middle  # −ln r
+        self._middle, self._outer = _decimals(middle), _decimals(outer)  # −ln r and −ln q
         # 1 − r has as many zeros behind the point as −ln r; they are to cost no digit of its log
-        zeros = self._middle.denominator.bit_length() - self._middle.numerator.bit_length()
+        zeros = middle.denominator.bit_length() - middle.numerator.bit_length()
         self._round(bits // 3 + 3 + max(zeros, 0) // 3)
         common = self._log_of_rest(2 * second)
-        self._log_middle = self._minus(self._log_of_rest(self._outer), common)  # ln C
-        self._log_outer = self._minus(self._log_of_rest(self._middle), common)  # ln c
-        low, high = self._log_outer
-        least, most = self._ratio(-self._outer)
-        low = self._down.exp(self._down.add(low, least))
-        high = self._up.exp(self._up.add(high, most))
-        low, high = self._down.next_minus(low), self._up.next_plus(high)
-        whole = Decimal(self._whole)
+        self._log_middle = self._minus(self._log_of_rest(outer), common)  # ln C
+        self._log_outer = self._minus(self._log_of_rest(middle), common)  # ln c
+        low, high = self._exp(*self._minus(self._log_outer, self._ratio(outer)))  # c q
         self._negative = (  # 2^bits P(N₂ < 0), between two whole numbers
-            math.floor(self._down.multiply(low, whole)),
-            math.ceil(self._up.multiply(high, whole)),
+            math.floor(self._down.multiply(low, self._whole)),
+            math.ceil(self._up.multiply(high, self._whole)),
         )
         self._round(bits // 3 + 3)
 
@@ -108,25 +105,22 @@ class _Law:
         if word + 1 <= self._negative[0]:
             if not word:
                 return None
-            low, high = self._plus(self._log_inverse(word), self._log_outer)
-            return _agreed(*(-max(k, 1) for k in self._steps(low, high, self._outer)))
-        rest = self._whole - 1 - word  # 1 − U is between rest and rest + 1
+            inverse = self._plus(self._log_inverse(word), self._log_outer)
+            return _agreed(*(-k for k in self._steps(*inverse, self._outer)))
+        rest = self._size - 1 - word  # 1 − U is between rest and rest + 1
         if word < self._negative[1] or not rest:
             return None
         exponential = self._log_inverse(rest)
         least, most = self._steps(*self._plus(exponential, self._log_middle), self._middle)
-        if most < size:
+        if least < size:  # where most is not, they are not the same
             return _agreed(least, most)
-        if least < size:
-            return None
-        outside = self._minus(exponential, self._ratio(size * self._middle))
+        outside = self._minus(exponential, self._ratio(size * self._exact))
         least, most = self._steps(*self._plus(outside, self._log_outer), self._outer)
         return _agreed(size + least, size + most)
 
-    def _steps(self, low: Decimal, high: Decimal, rate: Fraction) -> tuple[int, int]:
+    def _steps(self, low: Decimal, high: Decimal, rate: Quotient) -> tuple[int, int]:
         """Enclose max(⌈x / rate⌉, 1) − 1, the whole steps of a rate before x."""
-        above, below = Decimal(rate.numerator), Decimal(rate.denominator)
-        down, up = self._down, self._up
+        (above, below), down, up = rate, self._down, self._up
         least = math.ceil(down.divide(down.multiply(low, below), above))
         most = math.ceil(up.divide(up.multiply(high, below), above))
         return max(least, 1) - 1, max(most, 1) - 1
@@ -136,7 +130,7 @@ class _Law:
 
         With x ≤ u ≤ z: ln x ≤ ln u ≤ ln x + (z − x)/x.
         """
-        down, up, whole = self._down, self._up, Decimal(self._whole)
+        down, up, whole = self._down, self._up, self._whole
         x, z = down.divide(Decimal(word), whole), up.divide(Decimal(word + 1), whole)
         log = down.ln(x)
         most = up.add(up.next_plus(log), up.divide(up.subtract(z, x), x))
@@ -145,13 +139,15 @@ class _Law:
     def _log_of_rest(self, rate: Fraction) -> Enclosure:
         """Enclose ln(1 − exp(−rate))."""
         down, up = self._down, self._up
-        least, most = self._ratio(-rate)
-        low, high = down.next_minus(down.exp(least)), up.next_plus(up.exp(most))
-        low, high = down.subtract(ONE, high), up.subtract(ONE, low)
+        low, high = self._minus((ONE, ONE), self._exp(*self._ratio(-rate)))
         return down.next_minus(down.ln(low)), up.next_plus(up.ln(high))
 
+    def _exp(self, low: Decimal, high: Decimal) -> Enclosure:
+        down, up = self._down, self._up
+        return down.next_minus(down.exp(low)), up.next_plus(up.exp(high))
+
     def _ratio(self, value: Fraction) -> Enclosure:
-        above, below = Decimal(value.numerator), Decimal(value.denominator)
+        above, below = _decimals(value)
         return self._down.divide(above, below), self._up.divide(above, below)
 
     def _plus(self, one: Enclosure, other: Enclosure) -> Enclosure:
@@ -175,6 +171,10 @@ class _Law:
             )
             for way in (ROUND_FLOOR, ROUND_CEILING)
         )
+
+
+def _decimals(value: Fraction) -> Quotient:
+    return Decimal(value.numerator), Decimal(value.denominator)
 
 
 def _agreed(one: int, other: int) -> int | None:

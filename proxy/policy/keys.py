@@ -70,8 +70,8 @@ SOURCE = Record((
         "you promise that each row is made of rows of its own unit (and public ones) alone.",
         otherwise="none"),
     Key("url", Secret("a SQLAlchemy URL"),
-        "How to connect by SQLAlchemy, to a MariaDB: mysql+pymysql://user@host/database, without "
-        "a password."),
+        "How to connect by SQLAlchemy: mysql+pymysql://user@host/database, where MariaDB groups "
+        "records; sqlite:///path or any other, whose records are streamed; without a password."),
     Key("master", Secret("local[*], spark://… or sc://…"),
         "The Spark that groups the records: in this process, of a cluster, or by Spark Connect, "
         "without a token.", otherwise="local[*], all cores of this host, for spark"),

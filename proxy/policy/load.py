@@ -45,6 +45,7 @@ SQL = (
 )  # keys that name columns or tables
 SCHEMES = ("postgresql", "postgres")
 SECRETS = frozenset(("password", "sslpassword"))
+SECRET_OPTION = re.compile("pass|pwd|secret|token|credential|odbc_connect", re.I)
 SECRET = re.compile(r"password\s*=|://[^/@]*:[^/@]*@", re.I)  # in a connection string
 OWN = {"dsn": "postgres", "url": "sqlalchemy", "master": "spark"}  # keys of one engine
 MARIADB = "mysql+pymysql://"
@@ -288,7 +289,7 @@ def _source(policy: Item, folder: Path) -> Source:
         case "sqlalchemy":
             if not url:
                 raise item.error(f"engine sqlalchemy needs url: {MARIADB}user@host/database")
-            _url(item.value["url"])
+            url = _url(item.value["url"], folder)
         case "spark":
             _spark(item)
             master = master or "local[*]"
@@ -354,30 +355,39 @@ def _spark(item: Item) -> None:
         raise item.value["path"].error("Spark reads Parquet files, or a folder of them, here")
 
 
-def _url(item: Item) -> None:
-    """Check the URL of a source: of a database that is read, without a password."""
+def _url(item: Item, folder: Path) -> str:
+    """Return the URL of a source, checked: without a password; a file's begins at the policy's.
+
+    MariaDB, where records are grouped, takes known options only; of other databases every driver
+    has options of its own.
+    """
     try:
         parts = urlsplit(item.value)
         options = parse_qs(parts.query, keep_blank_values=True)
     except ValueError:
         raise item.error(f"{MARIADB}user@host/database is expected") from None
-    secret = parts.password is not None or {"password", "passwd"} & options.keys()
+    secret = parts.password is not None or any(map(SECRET_OPTION.search, options))
     if secret or SECRET.search(unquote(item.value)):
         raise item.error(
-            "it has a password in it, which a policy may not hold; leave it to MYSQL_PWD, or to an "
-            "option file: ?read_default_file=/path"
+            "it has a password in it, which a policy may not hold; leave it to the environment: "
+            "SOURCE_PASSWORD, or of MariaDB MYSQL_PWD or an option file: ?read_default_file=/path"
         )
     if parts.scheme.startswith("postgres"):
-        raise item.error("engine sqlalchemy reads MariaDB; of PostgreSQL it is engine postgres")
-    if parts.scheme not in ("mysql+pymysql", "mariadb+pymysql"):
-        raise item.error(
-            f"engine sqlalchemy reads MariaDB, by {MARIADB}…; no other database is built in"
-        )
-    if not parts.path.strip("/"):
-        raise item.error(f"it names no database: {MARIADB}user@host/database")
-    if unknown := options.keys() - OPTIONS:
-        known = ", ".join(OPTIONS)
-        raise item.error(f"the option {min(unknown)[:40]} is not known; known are {known}")
+        raise item.error("PostgreSQL groups the records itself, with engine postgres")
+    if parts.scheme.startswith("sqlite"):
+        if parts.scheme != "sqlite" or parts.netloc or options or len(parts.path) < 2:
+            raise item.error("sqlite:///path is expected, of a file of SQLite's")
+        return f"sqlite:///{_place(folder, unquote(parts.path[1:]))}"
+    if not parts.scheme or not parts.netloc:
+        raise item.error("a URL of SQLAlchemy's is expected: dialect+driver://user@host/database")
+    if parts.scheme in ("mysql+pymysql", "mariadb+pymysql"):
+        if not parts.path.strip("/"):
+            raise item.error(f"it names no database: {MARIADB}user@host/database")
+        if unknown := options.keys() - OPTIONS:
+            known = ", ".join(OPTIONS)
+            raise item.error(f"the option {min(unknown)[:40]} is not known; known are {known}")
+    text: str = item.value
+    return text
 
 
 def _timezone(policy: Item) -> str:

@@ -23,6 +23,7 @@ from proxy.engine import Engine, Result
 from proxy.errors import Error, InsufficientBudgetError, OperationalError, QueryCanceledError
 from proxy.ledger import SHARED
 from proxy.server import logs, metrics
+from proxy.server.choosing import Choosing
 from proxy.server.connections import Connections, Login, raise_file_limit
 from proxy.server.health import Health, notify, ready
 from proxy.server.limits import Limits
@@ -67,6 +68,7 @@ class Server:
         self._looked: Fingerprint = ()  # of the certificate, at the last look
         self._certificate_failed = ""  # why it could not be read, as logged
         self.health = Health(self.registry, self.metrics)
+        self._choosing = Choosing(lambda: self.registry.current.engines.values())
         self._retired: list[Engine] = []  # that may still run a statement
         self._hangup = asyncio.Event()
         self._threads = ThreadPoolExecutor(2 * PLACES, "engine")
@@ -107,6 +109,7 @@ class Server:
                     await server.start_serving()
             self._start(self._watch_times())
             self._start(self._watch_files())
+            self._start(self._choosing.watch())
         except BaseException:
             await self.stop()
             raise

@@ -7,6 +7,7 @@ fingerprint of what its cube holds, so that a copy of a file elsewhere is found 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -118,8 +119,10 @@ def _table(source: Source) -> str:
     """Return the name of a source's table, in one case and without the schema that is meant."""
     table = (source["table"] or "").lower()
     if source["engine"] == "sqlalchemy":  # with that which the URL means
-        home = urlsplit(source.get("dsn") or "").path.strip("/").lower()
-        return table if "." in table else f"{home}.{table}"
+        url = urlsplit(source.get("dsn") or "")
+        if not re.match("(mysql|mariadb)", url.scheme):  # whose home nobody knows
+            return table.rpartition(".")[2]
+        return table if "." in table else f"{url.path.strip('/').lower()}.{table}"
     home = {"postgres": "public.", "spark": "default."}.get(source["engine"], "main.")
     return table.removeprefix(home)
 
@@ -127,7 +130,8 @@ def _table(source: Source) -> str:
 def _database(source: Source) -> str | None:
     """Return the name of a source's database; None where it is not said, or with the table."""
     if source["engine"] == "sqlalchemy":
-        return None
+        url = urlsplit(source.get("dsn") or "")
+        return unquote(url.path) if url.scheme == "sqlite" else None
     from psycopg import ProgrammingError  # which takes long to import, and few have one
     from psycopg.conninfo import conninfo_to_dict
 

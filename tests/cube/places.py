@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import datetime
 import random
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
+from urllib.parse import urlencode
 
 import duckdb
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from proxy.cube import Report, build
 from proxy.policy import Policy, Source
@@ -169,6 +172,83 @@ class InMariaDB:
         return [tuple(row) for row in source._remote.exec_driver_sql(sql).all()]
 
 
+class InSQLite:
+    """A file of SQLite's, whose records are streamed."""
+
+    kinds: ClassVar = {
+        "TEXT": "VARCHAR", "VARCHAR(40)": "VARCHAR", "INTEGER": "BIGINT", "SMALLINT": "BIGINT",
+        "DECIMAL(12,3)": "DECIMAL(12,3)", "DOUBLE": "DOUBLE", "BOOLEAN": "BOOLEAN", "DATE": "DATE",
+        "DATETIME": "TIMESTAMP", "TIME": "TIME",
+    }  # fmt: skip
+    without = frozenset(("NaN", "Infinity", "-Infinity"))
+    refused: ClassVar[set[str]] = set()
+    unread: ClassVar = {"adults": "being a view"}
+    name = "main"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def run(self, statements: str) -> None:
+        """Run statements."""
+        with closing(sqlite3.connect(self.path)) as connection, connection:
+            connection.executescript(statements)
+
+    def put(self, columns: dict[str, str], rows: Rows) -> None:
+        """Make the table."""
+        named = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
+        kinds = list(columns.values())
+
+        def own(value: str | None, kind: str) -> str | None:
+            if value and kind == "DATETIME" and len(value) == 10:
+                return f"{value} 00:00:00"
+            return str(int(value == "true")) if value and kind == "BOOLEAN" else value
+
+        with closing(sqlite3.connect(self.path)) as connection, connection:
+            connection.execute(f"CREATE TABLE data ({named})")
+            connection.executemany(
+                f"INSERT INTO data VALUES ({', '.join('?' * len(kinds))})",
+                [[own(v, k) for v, k in zip(row, kinds, strict=True)] for row in rows],
+            )  # fmt: skip
+
+    def there(self, policy: Policy, **source: Any) -> Policy:
+        """Return a policy whose records are there."""
+        given = {"table": "data"} | source
+        if given.get("query"):
+            given["table"] = None
+        return replace(policy, source=Source("sqlalchemy", dsn=f"sqlite:///{self.path}", **given))
+
+    def rows(self, source: Any, sql: str) -> list[tuple[Any, ...]]:
+        """Return what a query says."""
+        source._words.add("natural")  # of which every column is read
+        source.stream()
+        return list(source.local.execute(sql).fetchall())
+
+
+class StreamedPostgres(InPostgres):
+    """A schema of PostgreSQL, whose records are streamed as from any other database."""
+
+    refused: ClassVar[set[str]] = set()
+    unread: ClassVar = {"adults": "being a view"}
+
+    def there(self, policy: Policy, **source: Any) -> Policy:
+        """Return a policy whose records are there."""
+        found = super().there(policy, **source)
+        made = conninfo_to_dict(self.postgres.dsn)
+        at = {key: made[key] for key in ("host", "port") if key in made}
+        url = f"postgresql+psycopg://{made['user']}@/{made['dbname']}?{urlencode(at)}"
+        return replace(found, source=replace(found.source, engine="sqlalchemy", dsn=url))
+
+    rows = InSQLite.rows  # type: ignore[assignment]
+
+
+def natives(place: Place) -> dict[str, str]:
+    """Return a place's types by DuckDB's, or by one that is near where it has none."""
+    known = {kind: own for own, kind in reversed(place.kinds.items())}
+    near = {"INTEGER": "BIGINT", "UUID": "VARCHAR", "TIMESTAMPTZ": "TIMESTAMP",
+            "BOOLEAN": "TINYINT"}  # fmt: skip
+    return {kind: known[of] for kind, of in near.items() if of in known} | known
+
+
 def _utc(value: str | None) -> str | None:
     """Return a time with a zone as one of UTC."""
     if value is None:
@@ -181,10 +261,12 @@ def _utc(value: str | None) -> str | None:
 def opened_in(where: str, request: pytest.FixtureRequest) -> Iterator[Place]:
     """A place of one's own, by its name."""
     name = f"s{random.SystemRandom().randrange(10**9)}"
-    if where == "postgres":
+    if where == "sqlite":
+        yield InSQLite(request.getfixturevalue("tmp_path") / "data.sqlite")
+    elif "postgres" in where:
         postgres = request.getfixturevalue("postgres")
         postgres.connection.execute(f"CREATE SCHEMA {name}")
-        yield InPostgres(postgres, name)
+        yield (InPostgres if where == "postgres" else StreamedPostgres)(postgres, name)
         postgres.connection.execute(f"DROP SCHEMA {name} CASCADE")
     else:
         mariadb = request.getfixturevalue("mariadb")
@@ -194,4 +276,4 @@ def opened_in(where: str, request: pytest.FixtureRequest) -> Iterator[Place]:
         place.run(f"DROP DATABASE {name}")
 
 
-PLACES = ("postgres", "mariadb")
+PLACES = ("postgres", "mariadb", "sqlite", "streamed postgres")

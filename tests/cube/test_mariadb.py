@@ -82,10 +82,12 @@ URLS = {
     "mysql+pymysql://u%3Apw@h/d": "has a password in it",
     "mysql+pymysql://h/d?local_infile=1": "the option local_infile is not known",
     "mysql+pymysql://h/d?init_command=x": "the option init_command is not known",
-    "postgresql+psycopg://h/d": "it is engine postgres",
-    "sqlite:///x.db": "no other database is built in",
-    "snowflake://u@a/d": "no other database is built in",
-    "mysql://h/d": "no other database is built in",
+    "oracle+oracledb://h/d?wallet_password=pw": "has a password in it",
+    "mssql+pyodbc:///?odbc_connect=PWD%3Dpw": "has a password in it",
+    "postgresql+psycopg://h/d": "with engine postgres",
+    "sqlite:///x.db?mode=rw": "sqlite:///path is expected",
+    "sqlite://": "sqlite:///path is expected",
+    "snowflake": "a URL of SQLAlchemy's is expected",
     "mysql+pymysql://h/?read_default_file=x": "it names no database",
 }
 

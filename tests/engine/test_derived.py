@@ -78,11 +78,20 @@ def ask(engine, *texts):
     return result
 
 
+BEFORE = "SELECT k, COUNT(*) FROM d GROUP BY k WITH UTILITY (9, 0.1)"
+
+
 @pytest.mark.parametrize(
-    "before", ["", "SELECT k, COUNT(*) FROM d GROUP BY k WITH UTILITY (9, 0.1)"]
-)
-@pytest.mark.parametrize(
-    "half_width, runs, most", share(0, [(8, 15, 10), (1, 50, 19), (8, 50, 19), (40, 50, 19)], 1)
+    "half_width, before, runs, most",
+    share(
+        0,
+        [
+            (8, "", 15, 10),
+            (1, BEFORE, 15, 10),
+            *((half, before, 50, 19) for half in (1, 8, 40) for before in ("", BEFORE)),
+        ],
+        2,
+    ),
 )
 def test_intervals_of_derived_numbers_hold_the_truth(engine, half_width, before, runs, most):
     """

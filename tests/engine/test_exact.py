@@ -115,11 +115,11 @@ def raw(name):
     return connection
 
 
-@pytest.mark.parametrize("count", share(0, [600, 2000], 1), ids=lambda count: f"{count} statements")
+@pytest.mark.parametrize("count", share(0, [300, 2000], 1), ids=lambda count: f"{count} statements")
 @pytest.mark.parametrize("name", ["cps1988", "meps1996"])
 def test_two_thousand_random_statements_are_exact(name, made, count):
     """
-    Every number of every group equals the exact one; the same as below, at full length (600 in the
+    Every number of every group equals the exact one; the same as below, at full length (300 in the
     slow run).
     """
     compare(name, made, count)
@@ -141,7 +141,7 @@ def test_what_families_say_together_is_exact(name, made, monkeypatch):
     The same where all but the smallest families are solved together, beside the dense system.
     """
     monkeypatch.setattr(history, "DENSE_FAMILY", 3)
-    compare(name, made, 500)
+    compare(name, made, 300)
 
 
 def compare(name, made, count):

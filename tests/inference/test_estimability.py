@@ -17,7 +17,7 @@ from proxy.inference.estimability import (
     _limbs,
     random_prime,
 )
-from proxy.inference.products import Products, gram, stack, structure, wrap
+from proxy.inference.products import Products, gram, products_of, stack, structure, wrap
 from proxy.inference.query import Factor, LinearQuery, Term
 from proxy.inference.space import Space
 from tests.inference.test_query import SPACE, queries
@@ -190,6 +190,22 @@ def test_new_rows_are_multiplied_with_all_others_together(rows, data):
         stacks.setdefault(structure(row), stack(row)).append(number, row)
     got = gram(stacks.values(), dict(list(enumerate(rows))[first:]), primes)
     real, residues, wrapped = told([[a.dot(b) for b in rows[first:]] for a in rows], primes)
+    assert (got.real == real).all()
+    assert (got.residues == residues).all()
+    assert (got.wrapped == wrapped).all()
+
+
+@given(st.lists(queries(), min_size=1, max_size=6), st.lists(queries(), min_size=1, max_size=6))
+def test_queries_are_multiplied_together_with_all_rows(rows, asked):
+    """
+    Of any structures, exactly, as one by one.
+    """
+    primes = (random_prime(), random_prime())
+    stacks = {}
+    for number, row in enumerate(rows):
+        stacks.setdefault(structure(row), stack(row)).append(number, row)
+    got = products_of(stacks.values(), len(rows), asked, primes)
+    real, residues, wrapped = told([[a.dot(b) for b in asked] for a in rows], primes)
     assert (got.real == real).all()
     assert (got.residues == residues).all()
     assert (got.wrapped == wrapped).all()

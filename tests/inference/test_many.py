@@ -12,14 +12,15 @@ from proxy.inference import plan as planning
 from proxy.inference.contour import Moment
 from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
-from proxy.inference.geometric import GeometricSum, look_ahead
+from proxy.inference.geometric import GeometricSum, look_ahead, look_at
 from proxy.inference.history import History
-from proxy.inference.laplace import Bounds, LaplaceSum, half_widths
+from proxy.inference.laplace import SHIFTS, Bounds, LaplaceSum, half_widths
+from proxy.inference.least import NEAR
 from proxy.inference.query import Factor, LinearQuery
 from proxy.inference.ratio import Differences, difference, hull_end, together
 from proxy.inference.space import Space
 
-SIZES = (2, 3, 40, 90, 300)  # of terms: few, and so many that small ones are summed up
+SIZES = (2, 3, 40, 300, 700)  # of terms: few, and so many that small ones are summed up
 
 
 def noises(seed):
@@ -257,3 +258,108 @@ def test_a_law_mixed_with_a_row_is_that_of_all_rows(seed, part, coefficient):
     mixed = GeometricSum(a, w, g).mixed(part, coefficient, 2.0)
     whole = GeometricSum(np.append(a * part, coefficient), np.append(w, 2.0), np.append(g, 1.0))
     assert np.array_equal(mixed._rows, whole._rows)
+
+
+def by_halves(law, confidence):
+    """The half-width of a law, looked for by halves alone, by brackets that know of no other."""
+
+    def meets(t):
+        return law.bracket(t).lower >= confidence
+
+    near = law.continuous.half_width(confidence)
+    step, low, high = NEAR, 0.0, near * (1 + NEAR)
+    while not meets(high):
+        step *= 4
+        low, high = high, near * (1 + step)
+    while low == 0 and step < 0.5:
+        below = near * (1 - step)
+        if meets(below):
+            high, step = below, 4 * step
+        else:
+            low = below
+    while high - low > 1e-4 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if meets(middle) else (middle, high)
+    return high
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([0.6, 0.9, 0.95, 0.99, 1 - 1e-6]))
+def test_a_half_width_is_what_a_search_by_halves_finds(seed, confidence):
+    """
+    Looking where the bounds seem to meet the confidence finds the same, in fewer looks.
+    """
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(2, 60))
+    terms = rng.exponential(size=size), rng.uniform(0.001, 0.3, size), np.ones(size)
+    law = GeometricSum(*terms)
+    found, alone = law.half_width(confidence), by_halves(GeometricSum(*terms), confidence)
+
+    assert found == pytest.approx(alone, rel=1e-9)
+    assert law.bracket(found).lower >= confidence - 1e-9
+
+
+def test_a_half_width_takes_few_looks(monkeypatch):
+    """
+    Seven looks at a law of fifty terms, of which a search by halves alone takes twelve.
+    """
+    rng = np.random.default_rng(1)
+    law = GeometricSum(rng.exponential(size=50), rng.uniform(0.001, 0.3, 50), np.ones(50))
+    looks, narrowing = [], GeometricSum._narrowing
+
+    def counted(law, t, closed):
+        looks.append(t)
+        return narrowing(law, t, closed)
+
+    monkeypatch.setattr(GeometricSum, "_narrowing", counted)
+    law.half_width(0.95)
+    assert len(looks) <= 7
+    law.meets(1e9, 0.95)
+    law.half_width(0.95)
+    assert len(looks) <= 8
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6))
+def test_looking_at_points_changes_no_bracket(seed):
+    """
+    What brackets of several laws begin with is what each would.
+    """
+    rng = np.random.default_rng(seed)
+    rows = [(noise, rng.uniform(0.001, 0.3, noise.size)) for noise in noises(4)]
+    laws, alone = ([GeometricSum(a, w, np.ones(a.size)) for a, w in rows] for _ in range(2))
+    points = [rng.uniform(0.5, 4) * math.sqrt(law.variance) for law in laws]
+    look_at([*laws, GeometricSum([2.0], [0.1], [1.0])], [*points, 3.0])
+    smooth = [law._bounds.smooth(t) for law, t in zip(laws, points, strict=True)]
+    ready = [any(kind == "contour" for kind, _ in law._built) for law in laws]
+    assert ready == [law.size > 1 and known for law, known in zip(laws, smooth, strict=True)]
+    for law, t in zip(laws, points, strict=True):
+        least = (t - SHIFTS[-1] * law._bounds.size) / law.continuous.scale
+        starts = [each.start for (kind, _), each in law._built.items() if kind == "contour"]
+        assert all(start <= least for start in starts)
+    found = [law.bracket(t) for law, t in zip(laws, points, strict=True)]
+    each = [law.bracket(t) for law, t in zip(alone, points, strict=True)]
+    assert np.ravel(found) == pytest.approx(np.ravel(each), abs=1e-10)
+
+
+def test_one_contour_serves_points_that_are_near():
+    """
+    A law that was looked at where it is to be enough has what its half-width needs.
+    """
+    law = GeometricSum(np.ones(40), np.linspace(0.01, 0.02, 40), np.ones(40))
+    t = 1.9 * math.sqrt(law.variance)
+    for point in (t, 1.2 * t):
+        law.bracket(point)
+    assert [kind for kind, _ in law._built].count("contour") == 1
+
+
+def test_terms_in_another_order_are_one_law():
+    """
+    Estimators of different answers, with the same weights, share what was worked out.
+    """
+    rows, rates = np.arange(3), np.array([0.1, 0.2, 0.3])
+    one = Estimator(Fraction(1), rows, np.array([1.0, 2.0, 3.0]), rates)
+    two = Estimator(Fraction(1), rows + 3, np.array([3.0, -2.0, 1.0]), rates[::-1].copy())
+    other = Estimator(Fraction(1), rows, np.array([3.0, 2.0, 1.0]), rates)
+    assert planning.law(one) is planning.law(two)
+    assert planning.law(one) is not planning.law(other)

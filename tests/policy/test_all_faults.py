@@ -219,7 +219,7 @@ def test_the_good_files_are_good(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", share(8, range(80)))
+@pytest.mark.parametrize("seed", share(8, range(80), 24))
 def test_every_fault_is_told_once_and_no_other(tmp_path, seed):
     """
     Up to eight independent faults, anywhere: each is told at its key, none follows from another.

@@ -54,6 +54,8 @@ PLACES = {  # a numeric key -> what is put over the base; a key without one fail
     "privacy.history_size.total": {"privacy": BASE["privacy"] | {"history_size": {"total": HERE}}},
     "privacy.history_size.analyst": {
         "privacy": BASE["privacy"] | {"history_size": {"total": INT64, "analyst": HERE}}},
+    "privacy.warm_up[].alpha": {
+        "privacy": BASE["privacy"] | {"warm_up": [{"attributes": ["age"], "alpha": HERE}]}},
     "privacy.per.day": {"privacy": BASE["privacy"] | {"per": {"day": HERE}}},
     "privacy.per.week": {"privacy": BASE["privacy"] | {"per": {"week": HERE}}},
     "analysts.<analyst>.budget": {"analysts": {"ann": {"budget": HERE}}},

@@ -10,6 +10,14 @@ from proxy.ledger import AuditLine, Protection, Snapshot
 from proxy.protection import coding, protection
 
 START = datetime.now(UTC)
+_known = {}  # by a policy's id: it, and what it protects
+
+
+def _protected(policy):
+    """Return what a policy protects, worked out once for thousands of ledgers."""
+    if id(policy) not in _known:
+        _known[id(policy)] = policy, protection(policy)
+    return _known[id(policy)][1]
 
 
 class MemoryLedger:
@@ -18,7 +26,7 @@ class MemoryLedger:
     def __init__(self, policy, id="audit"):
         self.id, self.dataset = id, policy.dataset
         self._rows, self._lines, self._notes = [], [], []
-        meant = protection(policy)
+        meant = _protected(policy)
         layout, code = policy.domain.layout, coding(meant.protection)
         self._snapshots = [Snapshot(1, "", {}, layout=layout, coding=code)]
         self._policies = [meant]

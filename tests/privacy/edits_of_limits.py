@@ -162,7 +162,24 @@ def _per(document, rng):
 
 @edits("privacy.strategy")
 def _strategy(document, rng):
-    toggled(document["privacy"], "strategy", ("topup", "paper"), rng)
+    strategies = ("topup", "paper", "pieces", "hierarchy", "auto")
+    toggled(document["privacy"], "strategy", strategies, rng)
+
+
+@edits("privacy.warm_up", *(f"privacy.warm_up[].{key}" for key in ("attributes", "alpha",
+       "strategy", "measure")))  # fmt: skip
+def _warm_up(document, rng):
+    names, budget = sorted(document["attributes"]), document["privacy"]["budget"]
+    wanted = {"attributes": rng.sample(names, 1), "alpha": budget * rng.choice((0.1, 0.3))}
+    more = rng.choice(({}, {"strategy": "pieces"}, {"strategy": "hierarchy"}))
+    if document.get("measures") and rng.random() < 0.5:
+        more = more | {"measure": rng.choice(sorted(document["measures"]))}
+    toggled(document["privacy"], "warm_up", ([], [wanted | more]), rng)
+
+
+@edits("workload")
+def _workload(document, rng):
+    toggled(document, "workload", ("asked.sql", "other.sql"), rng)
 
 
 @edits("privacy.history")

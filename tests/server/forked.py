@@ -1,11 +1,13 @@
 """``python -m proxy`` without waiting for its imports: forked from a process that has made them.
 
-Each command has a process of its own all the same, with its own signals, files and environment.
-The template forks a keeper for each, who forks the command, and tells of its end.
+Or ``main`` of another module.  Each command has a process of its own all the same, with its own
+signals, files and environment.  The template forks a keeper for each, who forks the command, and
+tells of its end.
 """
 
 import atexit
 import contextlib
+import importlib
 import json
 import os
 import runpy
@@ -14,25 +16,31 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SIZE = 4  # bytes, of the size of a message
 NUMBER = 12  # characters, of a process or its status
+KINDS = ("proxy.server.workers.worker", "proxy.server.workers.planner")
 
 
 class Process:
     """A command that runs: what tests use of ``subprocess.Popen``."""
 
-    def __init__(self, arguments, stdout, stderr):
-        """Start it in this process's environment; the two are descriptors."""
+    def __init__(self, arguments, stdout, stderr, module="proxy", lines=()):
+        """Start it in this process's environment; the two are descriptors.
+
+        With ``lines``, those of ``templates``, it forks its templates by them.
+        """
         self._line, theirs = socket.socketpair()
         with theirs:
             text = json.dumps([list(map(str, arguments)), dict(os.environ)]).encode()
             head = len(text).to_bytes(SIZE, "big")
-            template = _template()
-            socket.send_fds(template, [head], [theirs.fileno(), stdout, stderr])
+            template = _template(module)
+            more = [line.fileno() for line in lines]
+            socket.send_fds(template, [head], [theirs.fileno(), stdout, stderr, *more])
             template.sendall(text)
         self.pid = int(self._line.recv(NUMBER))
         self.returncode = None
@@ -71,11 +79,20 @@ def run(*arguments):
         return subprocess.CompletedProcess(arguments, code, out.read(), err.read())
 
 
+def piped(module, *arguments):
+    """Start ``main`` of a module; return the process and a file of what it prints."""
+    ours, theirs = os.pipe()
+    try:
+        return Process(arguments, theirs, 2, module), open(ours)
+    finally:
+        os.close(theirs)
+
+
 @cache
-def _template():
-    """Return a line to the process that forks the commands of this one; it ends with it."""
+def _template(module):
+    """Return a line to the process that forks this one's commands; it ends with it."""
     ours, theirs = socket.socketpair()
-    command = [sys.executable, "-m", __name__, str(theirs.fileno())]
+    command = [sys.executable, "-m", __name__, str(theirs.fileno()), module]
     with theirs:
         process = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
@@ -90,10 +107,10 @@ def _template():
 
 
 def _serve(line):
-    """Fork a command for each message; return in each command: its arguments and environment."""
+    """Fork a command for each message; return in each its arguments, environment and lines."""
     signal.signal(signal.SIGCHLD, _reap)
     while True:
-        head, files, _, _ = socket.recv_fds(line, SIZE, 3)
+        head, files, _, _ = socket.recv_fds(line, SIZE, 3 + len(KINDS))
         if not head:
             os._exit(0)
         wanted, text = int.from_bytes(head, "big"), b""
@@ -102,7 +119,7 @@ def _serve(line):
         if os.fork() == 0:
             line.close()
             if _kept(*files):
-                return json.loads(text)
+                return *json.loads(text), [socket.socket(fileno=file) for file in files[3:]]
         for file in files:
             os.close(file)
 
@@ -114,7 +131,7 @@ def _reap(number, frame):
             pass
 
 
-def _kept(told, out, err):
+def _kept(told, out, err, *lines):
     """Return in the command; its keeper ends here."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     command = os.fork()
@@ -125,8 +142,8 @@ def _kept(told, out, err):
         os.close(out)
         os.close(err)
         return True
-    os.close(out)
-    os.close(err)
+    for file in (out, err, *lines):
+        os.close(file)
     os.write(told, str(command).ljust(NUMBER).encode())
     code = os.waitstatus_to_exitcode(os.waitpid(command, 0)[1])
     os.write(told, str(code).ljust(NUMBER).encode())
@@ -134,12 +151,21 @@ def _kept(told, out, err):
 
 
 if __name__ == "__main__":
-    import proxy.cli
-    import proxy.server.serve
-    import proxy.steward  # noqa: F401
+    line, name = int(sys.argv[1]), sys.argv[2]
+    if name == "proxy":
+        import proxy.cli
+        import proxy.server.serve
+        import proxy.steward  # noqa: F401
+        from tests.server import templates
+    else:
+        module = importlib.import_module(name)
 
-    arguments, environment = _serve(socket.socket(fileno=int(sys.argv[1])))
+    arguments, environment, lines = _serve(socket.socket(fileno=line))
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv[1:] = arguments
-    runpy.run_module("proxy", run_name="__main__", alter_sys=True)
+    if name == "proxy":
+        sys.argv[1:] = arguments
+        with templates.forked(dict(zip(KINDS, lines, strict=True))) if lines else nullcontext():
+            runpy.run_module("proxy", run_name="__main__", alter_sys=True)
+    else:
+        module.main(*arguments)

@@ -19,7 +19,7 @@ from proxy.engine import init
 from proxy.policy import scram_verifier
 from proxy.server.limits import Limits
 from proxy.server.serve import Options, Server
-from tests.server import forked
+from tests.server import forked, templates
 
 ROOT = Path(__file__).parents[2]
 PEOPLE = {"alice": "analyst", "bob": "analyst", "sam": "steward"}
@@ -105,13 +105,15 @@ class Running:
 
 
 @contextlib.contextmanager
-def spawned(folder, *options):
-    """Run the command ``serve`` in a process of its own."""
+def spawned(folder, *options, whole=False):
+    """Run the command ``serve`` in a process of its own; ``whole``: it starts its templates."""
     command = ["serve", folder, "--listen", "127.0.0.1:0", "--state", folder / "state"]
     ours, theirs = os.pipe()
     with open(ours) as log:
         try:
-            process = forked.Process([*command, "--metrics-port", "0", *options], 1, theirs)
+            lines = () if whole else templates.lines().values()
+            options = [*command, "--metrics-port", "0", *options]
+            process = forked.Process(options, 1, theirs, lines=lines)
         finally:
             os.close(theirs)
         try:
@@ -147,11 +149,12 @@ def running(folder, **options):
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        asyncio.run_coroutine_threadsafe(server.start(), loop).result(60)
-        try:
-            yield Running(server.port, folder, server=server, loop=loop)
-        finally:
-            asyncio.run_coroutine_threadsafe(server.stop(), loop).result(60)
+        with templates.forked(templates.lines()):
+            asyncio.run_coroutine_threadsafe(server.start(), loop).result(60)
+            try:
+                yield Running(server.port, folder, server=server, loop=loop)
+            finally:
+                asyncio.run_coroutine_threadsafe(server.stop(), loop).result(60)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

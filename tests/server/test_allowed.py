@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from proxy.server.mirror.functions import FUNCTIONS
 from proxy.server.mirror.user_settings import NAMES, ONLY_OFF, ONLY_ON, refused_at_login
 from proxy.server.statements.allowed_statements import KINDS, OTHERS, WRITES, refused
+from tests.searches import share
 from tests.server import serving
 
 ALLOWED = [
@@ -118,8 +119,7 @@ PIECES = [
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", share(0, range(4), 2))
 def test_a_text_is_split_as_postgresql_splits_it(server, seed):
     """
     Whatever quotations, comments and semicolons a text is made of, what is let through notifies

@@ -26,7 +26,7 @@ from proxy.errors import (
 from proxy.server.workers import planner, template
 from proxy.server.workers.planners import PlannerProcess, RemotePlanner
 from proxy.server.workers.pool import Lease, Pool, _Unpickler
-from tests.server import serving
+from tests.server import serving, templates
 from tests.server.serving import COUNT
 from tests.server.test_lifecycle import Slow
 
@@ -65,9 +65,10 @@ def planners(tmp_path):
     serving.prepare(tmp_path)
     with contextlib.closing(Engine.open(tmp_path / "cps1988.yaml", tmp_path / "state")) as engine:
         pool = Pool(PlannerProcess)
-        pool.update([(engine.policy.key, engine.setup())])
-        yield engine, pool
-        pool.close()
+        with templates.forked(templates.lines()):
+            pool.update([(engine.policy.key, engine.setup())])
+            yield engine, pool
+            pool.close()
 
 
 @pytest.mark.parametrize("text", ASKED)

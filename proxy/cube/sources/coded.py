@@ -213,7 +213,7 @@ def faults(policy: Policy, sources: Mapping[str, str]) -> list[Error]:
     try:
         with tempfile.TemporaryDirectory() as folder, opened(policy, Path(folder)) as source:
             known = source.columns
-            made = dict(_parts(policy))
+            made = dict(parts(policy))
             for key, sql in sources.items():
                 try:
                     _coding(made.get(key))
@@ -253,7 +253,7 @@ def _coding(part: Attribute | Measure | None) -> None:
 def _sources(policy: Policy, source: Source) -> tuple[list[str], list[str]]:
     """Return the SQL of attributes and measures, checked, and its types."""
     made = []
-    for key, part in _parts(policy):
+    for key, part in parts(policy):
         own = name(part.name) if part.source is None else part.source
         made.append(_source(policy, source, key, own))
     if missing := _no_unit(policy, source.columns):
@@ -261,7 +261,7 @@ def _sources(policy: Policy, source: Source) -> tuple[list[str], list[str]]:
     return [sql for sql, _ in made], [kind for _, kind in made]
 
 
-def _parts(policy: Policy) -> Iterator[tuple[str, Attribute | Measure]]:
+def parts(policy: Policy) -> Iterator[tuple[str, Attribute | Measure]]:
     """Yield the columns of a policy by key."""
     yield from ((f"attributes.{axis.name}", axis) for axis in policy.domain.attributes)
     yield from ((f"measures.{measure.name}", measure) for measure in policy.domain.measures)

@@ -43,6 +43,7 @@ class Dialect:
     whole = "HUGEINT"  # that holds a measure's value in the units of its decimals
     long = "BIGINT"  # that holds a word, and quanta
     string = "VARCHAR"
+    hints = True  # whether what cannot be read is told apart by what it looks like
 
     def decimal(self, digits: int, places: int) -> str:
         """Return the type of numbers of so many decimals that holds so many digits."""

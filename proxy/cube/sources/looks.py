@@ -53,7 +53,7 @@ def look(
 
     It is the place of the look in ``names``, from 1; 0 of what is read, and of ``TYPE``.
     """
-    if not is_of(kind, TEXTUAL):
+    if not is_of(kind, TEXTUAL) or not dialect.hints:
         return "0"
     if axis != "text":
         found = " ".join(

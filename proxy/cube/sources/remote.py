@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -76,11 +75,3 @@ class RemoteSource(Source):
     def progress(self) -> float | None:
         """Return how much is done of what runs; while a server groups, it does not say."""
         return None if self._grouping else 0.0
-
-    def fingerprint(self, key: bytes) -> None:
-        """Return None: rows that live on have the fingerprint of their groups."""
-
-    def recipe(self) -> str:
-        """Return the SHA-256 of the records' SQL and types."""
-        found = self.records, sorted(self.columns.items())
-        return hashlib.sha256(repr(found).encode()).hexdigest()

@@ -15,7 +15,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import hashlib
 import importlib.util
 import logging
 import re
@@ -357,14 +356,6 @@ class SparkSource(Source):
         with contextlib.suppress(Exception):
             self._spark.interruptAll()
         self.local.interrupt()
-
-    def fingerprint(self, key: bytes) -> None:
-        """Return None: what only Spark reads has the fingerprint of its groups."""
-
-    def recipe(self) -> str:
-        """Return the SHA-256 of the records' SQL and types."""
-        found = self.records, sorted(self.columns.items())
-        return hashlib.sha256(repr(found).encode()).hexdigest()
 
     def require_unchanged(self) -> None:
         """Refuse files that were written to, came or went since the source was opened."""

@@ -30,12 +30,13 @@ from proxy.inference.history import History
 from proxy.inference.plan import AccuracyTarget, Allocation, Strategy
 from proxy.inference.query import Factor, LinearQuery, Term, TooLargeError
 from proxy.inference.space import Space
-from proxy.inference.strategies import MAX_ROWS, Base, Bases, Pieces, needed, plain
+from proxy.inference.strategies.bases import MAX_ROWS, Base, Bases, Pieces, needed, plain
 
 MARGINALS = "marginals"  # that are chosen for the requests
 STRATEGIES = ("topup", "pieces", "hierarchy", MARGINALS)
 MAX_SCOPES = 12  # of one kind of query whose unions are candidates
 MAX_CANDIDATES = 40  # bases of one kind
+AFTER = 20  # more steps, for which what the last ones cost stands
 AHEAD = 4  # steps in time by which requests are moved on
 MAX_CLUSTERS = 120  # requests of one kind, those that differ
 
@@ -66,6 +67,16 @@ class Simulated:
     def alpha(self) -> float:
         """What the dearest cell has paid in the end."""
         return math.fsum(each or 0.0 for each in self.paid)
+
+    def after(self, later: int, steps: float) -> float:
+        """Return what the dearest cell would have paid in the long run, when the last ``later``
+        requests are those of so many steps in time.
+        """
+        if steps < 1:
+            return self.alpha
+        return self.alpha * (1 + 1e-9) + AFTER / steps * math.fsum(
+            each or 0.0 for each in self.paid[-later:]
+        )
 
     def first(self, requests: int) -> Simulated:
         """Return what it did with the first requests."""
@@ -118,7 +129,7 @@ def choose(
 
     ``moving`` are axes of time: what was asked of some days will be asked of later ones.
     """
-    requests = ahead(requests, moving)
+    given, requests = len(requests), ahead(requests, moving)
     if not _trees(requests, trees):
         names = [name for name in names if name != "hierarchy"]
     part = seconds / (len(names) + 1)
@@ -134,7 +145,9 @@ def choose(
             found.append(simulate(name, strategies.get(name), requests, shadow, until(part)))
     least = min((each.asked for each in found), default=0)
     found = [each.first(least) for each in found]  # of equally many requests
-    return Choice(sorted(found, key=lambda each: (-each.answered, each.alpha)), bases)
+    later = max(least - given, 0)  # those of them that were moved on
+    steps = later * AHEAD / max(len(requests) - given, 1)
+    return Choice(sorted(found, key=lambda each: (-each.answered, each.after(later, steps))), bases)
 
 
 def _trees(requests: Iterable[Sequence[AccuracyTarget]], trees: Pieces) -> bool:

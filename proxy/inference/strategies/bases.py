@@ -14,6 +14,7 @@ workload that is known beforehand; here they are refined as requests come, besid
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,11 +31,13 @@ from proxy.inference.history import History
 from proxy.inference.plan import MAX_ROWS_BEST, AccuracyTarget, Measuring, law, scale_of
 from proxy.inference.query import LinearQuery, Term
 from proxy.inference.space import Space
+from proxy.inference.strategies.cover import Cover, cover
 
 MAX_ROWS = 4096  # of the families of a base
 NOMINAL = 2.0**-10  # the rate of a base's rows in its own history
 NEAR = 1 + 1e-4  # how near to the least factor one is looked for
 TRIES = 60  # of factors
+ROOM = 1.25  # times the rate that is needed, where a later snapshot cannot raise it: windows grow
 SHORT = 16  # cells of an axis that needs no tree
 MAX_BASES = 8  # of which what a target needs is compared
 KEPT = 64  # bases that a strategy of pieces remembers
@@ -91,12 +94,11 @@ class Base:
             found.append(min(known, key=lambda estimator: estimator.variance))
         return found
 
-    def scales(self, factor: float, floors: Sequence[float]) -> list[float]:
-        """Return the noise scales of its families at a factor, with rates no less than floors."""
-        return [
-            scale_of(max(factor * NOMINAL * share, floor))
-            for share, floor in zip(self.shares, floors, strict=True)
-        ]
+    def used(self, estimators: Sequence[Estimator]) -> list[Integers]:
+        """Return the rows of its families that estimators from it rest on."""
+        rows = np.unique(np.concatenate([estimator.rows for estimator in estimators]))
+        starts = np.cumsum([0, *(family.rows for family in self.families)])
+        return [rows[(rows >= a) & (rows < b)] - a for a, b in itertools.pairwise(starts.tolist())]
 
     def at_level(self, history: History) -> list[MeasuredFamily]:
         """Append its families to a history, with the alpha that it is to have."""
@@ -104,7 +106,8 @@ class Base:
             family.sensitivity * share
             for family, share in zip(self.families, self.shares, strict=True)
         )
-        rates = [share * self.level / whole for share in self.shares]
+        level = self.level * (1 - 1e-9)  # charges are rounded up
+        rates = [share * level / whole for share in self.shares]
         return history.extend(
             [(f, scale_of(rate), None) for f, rate in zip(self.families, rates, strict=True)]
         )
@@ -122,55 +125,62 @@ class Proposal:
     base: Base
     scales: Sequence[float]
     estimators: Sequence[Estimator]
-    blocks: Sequence[MeasuredFamily | None]  # those of its families that may be refined
+    covers: Sequence[Cover]  # where the rows of its families have been measured
+    rows: Sequence[Integers]  # of its families that are to be measured, where they are not
+    room: float = 1.0  # times the rate that is needed, of what is measured
 
     @property
     def beyond(self) -> float:
         """How far it takes the alpha of its base past what is expected."""
-        rates = (f.sensitivity / s for f, s in zip(self.base.families, self.scales, strict=True))
+        rates = (
+            cover.family.sensitivity / scale
+            for cover, scale, rows in zip(self.covers, self.scales, self.rows, strict=True)
+            if len(rows)
+        )
         return max(math.fsum(rates) - self.base.level, 0.0)
 
     @property
     def alpha(self) -> float:
         """What it adds to what the dearest cell may pay, at most."""
         return math.fsum(
-            family.sensitivity * max(1 / scale - (1 / block.scale if block else 0.0), 0.0)
-            for family, scale, block in zip(
-                self.base.families, self.scales, self.blocks, strict=True
-            )
+            cover.family.sensitivity * max(1 / scale - 1 / float(cover.scales()[rows].max()), 0.0)
+            for cover, scale, rows in zip(self.covers, self.scales, self.rows, strict=True)
+            if len(rows)
         )
 
     def append(self, history: History) -> list[Measuring]:
-        """Append what is new to the history, and refine what is not."""
+        """Refine what has been measured with more noise, and append what has not been."""
         made: list[Measuring] = []
-        for family, scale, block in zip(self.base.families, self.scales, self.blocks, strict=True):
-            if block is None:
-                block = history.append(family, scale)
+        for known, scale, rows in zip(self.covers, self.scales, self.rows, strict=True):
+            lacking = rows[known.scales()[rows] > scale].tolist()
+            new = []
+            for row in lacking:
+                block = known.refinable(row)
+                if block is None:
+                    new.append(row)
+                elif block.scale > scale:
+                    made.append((block, block.scale))
+                    history.refine(block, scale / self.room)
+            if new:
+                block = history.append(known.family.subset(new), scale / self.room)
                 block.refinable = True
                 made.append((block, None))
-            elif scale < block.scale:
-                before = block.scale
-                history.refine(block, scale)
-                made.append((block, before))
+            known.follow(history)
         return made
 
-    def told(self, history: History) -> Iterator[Estimator]:
+    def told(self) -> Iterator[Estimator]:
         """Yield the estimators of the target's rows from the rows of the history."""
-        known = [history.refinable(family) for family in self.base.families]
-        blocks = [block for block in known if block is not None]
-        starts = np.array([block.start for block in blocks])
-        own = np.cumsum([0, *(family.rows for family in self.base.families)])[:-1]
-        signs = np.array([float(block.family.query.sign) for block in blocks])
-        rates = 1 / np.array([block.scale for block in blocks])
+        best = [cover.best() for cover in self.covers]
+        numbers, signs, rates = (np.concatenate(each) for each in zip(*best, strict=True))
         for estimator in self.estimators:
-            owner = self.base._owner[estimator.rows]
-            rows = estimator.rows - own[owner] + starts[owner]
+            rows = numbers[estimator.rows]
             order = np.argsort(rows)
-            coefficients = estimator.coefficients * signs[owner]
             yield replace(
-                estimator, rows=rows[order], coefficients=coefficients[order],
-                rates=rates[owner][order],
-            )  # fmt: skip
+                estimator,
+                rows=rows[order],
+                coefficients=(estimator.coefficients * signs[estimator.rows])[order],
+                rates=rates[estimator.rows][order],
+            )
 
 
 @dataclass(eq=False)
@@ -181,6 +191,7 @@ class Bases:
     """
 
     bases: Sequence[Base] = ()
+    whole: bool = True  # all rows of a base are measured; else those that are needed
     pieces: Callable[[Family], Base | None] | None = None  # of what no base knows
     _made: dict[tuple[object, ...], Base | None] = field(default_factory=dict)
 
@@ -200,14 +211,18 @@ class Bases:
         found: list[Proposal] = []
         for base in self._of(family):
             cancellation()
-            proposal = needed(base, history, target, floor, cancellation)
+            proposal = needed(base, history, target, floor, cancellation, whole=self.whole)
             if proposal is not None:
                 found.append(proposal)
         if not found:
             return None
         best = min(found, key=lambda each: (each.beyond, each.alpha))
-        made = best.append(history)
-        for query, estimator in zip(family.queries(), best.told(history), strict=True):
+        mark, made = history.mark, best.append(history)
+        told = list(best.told())
+        if not all(planning.meets(each, target.half_width, target.delta) for each in told):
+            history.take_back(mark)  # the law of less noise is not always the narrower one
+            return None
+        for query, estimator in zip(family.queries(), told, strict=True):
             history.good_enough.add(key_of(query), estimator)
         return made
 
@@ -235,27 +250,29 @@ def needed(
     target: AccuracyTarget,
     floor: float = 0.0,
     cancellation: Cancellation = never_cancel,
+    *,
+    whole: bool = True,
 ) -> Proposal | None:
     """Return what a target needs of a base beside what was measured of it; None if not spanned."""
     queries = target.family.queries()
     estimators = base.best(queries, cancellation)
     if len(estimators) < len(queries):
         return None
-    blocks = [history.refinable(family) for family in base.families]
+    covers = [cover(history, family) for family in base.families]
+    rows = [np.arange(family.rows) for family in base.families]
+    if not whole:
+        rows = base.used(estimators)
     steps = [floor / family.sensitivity for family in base.families]
-    now = [1 / block.scale if block else 0.0 for block in blocks]
+    noisiest = [float(c.scales()[r].max(initial=0.0)) for c, r in zip(covers, rows, strict=True)]
+    now = [1 / scale if scale else math.inf for scale in noisiest]
     shares = np.array(base.shares) * NOMINAL
 
     def scales(factor: float) -> list[float]:
         """Return the scales at a factor; what changes does so by no less than the floor."""
-        found = []
-        for rate, share, step, block in zip(now, shares.tolist(), steps, blocks, strict=True):
-            wanted = factor * share
-            if block and wanted <= rate:
-                found.append(block.scale)
-            else:
-                found.append(scale_of(max(wanted, rate + step)))
-        return found
+        return [  # of a family that is not needed, any
+            (scale or 1.0) if factor * share <= rate else scale_of(max(factor * share, rate + step))
+            for scale, rate, share, step in zip(noisiest, now, shares.tolist(), steps, strict=True)
+        ]
 
     def enough(estimator: Estimator, factor: float) -> bool:
         own = base.weighed(estimator, scales(factor))
@@ -269,7 +286,7 @@ def needed(
         low = least(lambda factor: enough(estimator, factor), _guess(estimator, target))  # noqa: B023
         if not math.isfinite(low):
             return None
-    return Proposal(base, scales(low), estimators, blocks)
+    return Proposal(base, scales(low), estimators, covers, rows, 1.0 if whole else ROOM)
 
 
 def distinct(estimators: Sequence[Estimator]) -> list[Estimator]:

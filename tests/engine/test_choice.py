@@ -1,0 +1,318 @@
+"""Strategies are compared over requests and adopted; what is wanted first is measured by init."""
+
+import json
+from contextlib import closing
+from datetime import date, timedelta
+
+import pytest
+
+import proxy
+from proxy.cli import run
+from proxy.engine import Engine, init
+from proxy.engine.choice import adopt, compare, log
+from proxy.errors import InsufficientBudgetError
+from proxy.inference.strategies.choosing import ahead
+from tests.small import DOMAIN, Silent, Small
+
+DAYS = DOMAIN.replace("  town:", "  day: {type: date, from: 2026-01-01, to: 2026-02-28}\n  town:")
+
+
+def privacy(strategy, more="", budget=1):
+    return f"privacy: {{budget: {budget}, unit: row, strategy: {strategy}{more}}}\n"
+
+
+@pytest.fixture
+def small(tmp_path):
+    small = Small(tmp_path)
+    small.data(*((age, town, 20 + age) for age in range(10) for town in "ab"))
+    return small
+
+
+def windows(first):
+    """Return the statements of a day's dashboard: the 30 days before, in three ways."""
+    since = f"day >= DATE '{first - timedelta(days=30)}' AND day < DATE '{first}'"
+    return [
+        f"SELECT COUNT(*) FROM people WHERE {since} WITH UTILITY (40, 0.1)",
+        f"SELECT town, COUNT(*) FROM people WHERE {since} GROUP BY town WITH UTILITY (40, 0.1)",
+        f"SELECT age, COUNT(*) FROM people WHERE {since} GROUP BY age WITH UTILITY (40, 0.1)",
+    ]
+
+
+def dated(small):
+    rows = [
+        f"{(i * 7) % 10},{'ab'[i % 2]},u{i},{date(2026, 1, 1) + timedelta(days=i % 59)}"
+        for i in range(590)
+    ]
+    (small.folder / "people.csv").write_text("\n".join(["age,town,unit,day", *rows, ""]))
+
+
+def test_windows_that_move_are_made_of_days(small):
+    """
+    One day's dashboard is the log; later days', moved on, cost nearly nothing by what was adopted,
+    and each of them again by what is paid for each text.
+    """
+    dated(small)
+    spent = {}
+    for strategy in ("auto", "topup"):
+        small.write(privacy(strategy, budget=50), domain=DAYS)
+        state = small.folder / strategy
+        init(small.policy, state)
+        with closing(Engine.open(small.policy, state, sampler=Silent())) as engine:
+            session = engine.session()
+            for day in range(6):
+                for text in windows(date(2026, 2, 1) + timedelta(days=day)):
+                    session.execute(text)
+                if day == 0:
+                    found = compare(engine, log(engine.ledger), 20, repeated=False)
+                    if strategy == "auto":
+                        adopt(engine, found, "sam")
+            spent[strategy] = max(rule.spent for rule in engine.budget().rules)
+            assert (found.requests, found.skipped) == (3, ())
+            assert found.adopted["strategy"] in ("marginals", "pieces")
+    assert spent["auto"] < spent["topup"] / 1.5, spent
+
+
+def test_requests_move_on_in_time(small):
+    """
+    What has no days is as it was; a window ends a day later for each step, and its labels too.
+    """
+    dated(small)
+    engine = small.made(privacy("auto"), domain=DAYS)
+    session, texts = engine.session(), windows(date(2026, 2, 1))
+    asked = [
+        engine.planner.targets(engine.compile(text, session), session)
+        for text in (*texts[:2], "SELECT COUNT(*) FROM people")
+    ]
+    later = ahead(asked, [1])
+    assert len(later) == 3 + 4 * 2
+    expected = engine.planner.targets(
+        engine.compile(windows(date(2026, 2, 3))[1], session), session
+    )
+    (moved,) = later[3 + 2 + 1]
+    assert moved.family.key == expected[0].family.key
+    engine.close()
+
+
+def test_what_is_adopted_is_followed_by_who_is_open(small):
+    """
+    The line of the ledger is followed by other engines, and by those that open later; the audit
+    log says what would have been paid.
+    """
+    small.made(privacy("auto")).close()
+    with closing(small.engine()) as one, closing(small.engine()) as two:
+        before = two.session().execute("SELECT COUNT(*) FROM people WHERE town = 'a'")
+        texts = [f"SELECT COUNT(*) FROM people WHERE age < {age}" for age in range(10, 0, -1)]
+        found = compare(one, [("", text) for text in texts], 10)
+        assert found.adopted["strategy"] in ("pieces", "marginals")
+        adopt(one, found, "sam")
+        explained = two.session().execute(f"EXPLAIN UTILITY {texts[0]}")
+        assert any("is measured" in notice for notice in explained.notices)
+        assert two.session().execute(texts[0]).cost > 0 < before.cost
+        assert two.session().execute(texts[1]).cost == 0
+        lines = [line for line in one.ledger.audit() if line.kind == "strategy"]
+        assert [line.user for line in lines] == ["sam"]
+        assert lines[0].detail["simulated"]["topup"]["asked"] == 10
+    with closing(small.engine()) as later:
+        assert later.session().execute(texts[2]).cost == 0
+
+
+def test_init_follows_a_declared_workload(small):
+    """
+    Of a policy whose strategy is open and whose workload is a file; no answer is needed for it.
+    """
+    statements = [f"SELECT COUNT(*) FROM people WHERE age = {age};" for age in range(10)]
+    (small.folder / "asked.sql").write_text("\n".join(statements))
+    small.made(privacy("auto"), "workload: asked.sql\n").close()
+    with closing(small.engine()) as engine:
+        assert [line.kind for line in engine.ledger.audit()] == ["init", "strategy"]
+        assert engine.budget().rules[0].spent == 0
+
+
+def test_warm_up_is_measured_once(small):
+    """
+    At init and never again; each cell pays what was said, and first answers follow from it.
+    """
+    warm = ", warm_up: [{attributes: [age, town], alpha: 0.25}, {attributes: [town], alpha: 0.1}]"
+    small.made(privacy("topup", warm)).close()
+    with closing(small.engine()) as engine:
+        assert engine.budget().rules[0].spent == pytest.approx(0.35)
+        assert engine.budget().rules[0].spent <= 0.35
+        session = engine.session()
+        free = "SELECT COUNT(*) FROM people WHERE town = 'a' WITH UTILITY (25, 0.1)"
+        assert session.execute(free).cost == 0
+        assert [line.statement for line in engine.history()] == [
+            "warm_up: hierarchy of age, town",
+            "warm_up: hierarchy of town",
+        ]
+    with closing(small.engine()) as engine:
+        assert len(engine.history()) == 2
+
+
+def test_a_warm_up_may_take_all_and_no_more(small):
+    """
+    All of the budget can be said; what with the rest is more is refused, once the state is there.
+    """
+    small.made(privacy("topup", ", warm_up: [{attributes: [age], alpha: 1}]")).close()
+    with closing(small.engine()) as engine:
+        assert engine.budget().rules[0].left < 1e-6
+    more = ", warm_up: [{attributes: [age], alpha: 1}, {attributes: [town], alpha: 0.1}]"
+    small.write(privacy("topup", more))
+    with pytest.raises(InsufficientBudgetError):
+        init(small.policy, small.folder / "other")
+    with closing(Engine.open(small.policy, small.folder / "other")) as engine:
+        assert engine.budget().rules[0].spent == pytest.approx(1)
+
+
+def test_a_policy_says_what_is_wrong_with_a_warm_up(small, capsys):
+    """
+    Attributes and measures that there are, with the nearest, and no more than the budget.
+    """
+    small.write(privacy("topup", ", warm_up: [{attributes: [agee], alpha: 2, measure: pay}]"))
+    assert run(["init", str(small.policy)]) == 2
+    said = capsys.readouterr().err
+    assert "no attribute agee" in said
+    assert "age" in said
+    assert "2 is more than the budget 1" in said
+    assert "no measure pay" in said
+
+
+# --- several statements ----------------------------------------------------------------------
+
+
+SCRIPT = (
+    "SELECT COUNT(*) FROM people WITH UTILITY (20, 0.1)",
+    "SELECT town, COUNT(*) FROM people GROUP BY town WITH UTILITY (9, 0.1)",
+    "SELECT COUNT(*) FROM people WHERE town = 'a' WITH UTILITY (9, 0.1)",
+)
+
+
+@pytest.mark.parametrize("strategy", ["topup", "pieces"])
+def test_a_script_costs_no_more_than_its_statements(small, strategy):
+    """
+    The dearest is planned first, the others follow from it; results come in their order, and each
+    statement is free afterwards.
+    """
+    small.made(privacy(strategy)).close()
+    with proxy.connect(small.policy) as connection:
+        cursor = connection.cursor().executescript("; ".join(SCRIPT))
+        shapes = [(cursor.rowcount, cursor.cost)]
+        while cursor.nextset():
+            shapes.append((cursor.rowcount, cursor.cost))
+        assert [rows for rows, _ in shapes] == [1, 2, 1]
+        assert [cost for _, cost in shapes[1:]] == [0, 0]
+        together = shapes[0][1]
+        assert all(connection.execute(text).cost == 0 for text in SCRIPT)
+    init(small.policy, small.folder / "apart")
+    with proxy.connect(small.policy, state=small.folder / "apart") as connection:
+        apart = sum(connection.execute(text).cost for text in SCRIPT)
+    assert 0 < together <= apart * 1.000001
+    assert strategy == "pieces" or together < apart * 0.9
+
+
+def test_what_is_refused_together_is_answered_as_far_as_it_goes(small):
+    """
+    A script that the budget does not allow fails at the statement that it has no budget for;
+    before that statements are answered, and are free again.
+    """
+    small.made(privacy("topup", budget=0.5)).close()
+    dear = "SELECT age, COUNT(*) FROM people GROUP BY age WITH UTILITY (1, 0.1)"
+    with proxy.connect(small.policy) as connection:
+        with pytest.raises(proxy.OperationalError, match="refused"):
+            connection.cursor().executescript(f"{SCRIPT[0]}; {dear}; {SCRIPT[1]}")
+        assert connection.execute(SCRIPT[0]).cost == 0
+        assert connection.execute(SCRIPT[1]).cost > 0
+
+
+def test_a_script_may_change_its_session(small):
+    """
+    Then each statement is measured by itself, under what the ones before it have set.
+    """
+    small.made(privacy("topup")).close()
+    with proxy.connect(small.policy) as connection:
+        cursor = connection.cursor().executescript(
+            "SET privacy.utility = '30, 0.1'; SELECT COUNT(*) FROM people; SHOW privacy.utility"
+        )
+        assert cursor.nextset()
+        assert cursor.cost > 0
+        assert cursor.nextset()
+        assert cursor.fetchone() == ("30, 0.1",)
+        assert cursor.nextset() is None
+
+
+# --- the command -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def workload(small):
+    path = small.folder / "asked.sql"
+    path.write_text(
+        "SELECT COUNT(*) FROM people;\nSELECT age, COUNT(*) FROM people GROUP BY age;\n"
+        "SELECT nothing FROM people;\n"
+    )
+    return path
+
+
+def test_plan_needs_no_state_and_makes_none(small, workload, capsys):
+    """
+    Before init: each strategy with what it would answer and spend, and what could not be read.
+    """
+    small.write(privacy("topup"))
+    assert run(["plan", str(small.policy), str(workload)]) == 0
+    said = capsys.readouterr().out
+    assert "strategy: " in said
+    assert 'skipped: SELECT nothing FROM people: column "nothing" does not exist' in said
+    assert not small.state.exists()
+    assert run(["plan", "--json", str(small.policy), str(workload)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["requests"] == 2
+    by_name = {each["strategy"]: each for each in found["strategies"]}
+    assert {"paper", "topup", "pieces"} <= by_name.keys()
+    assert by_name["topup"]["answered"] == 2
+
+
+def test_what_a_plan_foresees_is_what_is_paid(small, workload, capsys):
+    """
+    The alpha of a simulation is what the same statements then cost in truth.
+    """
+    for strategy in ("topup", "paper", "pieces"):
+        small.write(privacy(strategy))
+        state = small.folder / strategy
+        init(small.policy, state)
+        where = ["--json", "--state", str(state), str(small.policy), str(workload)]
+        assert run(["plan", *where]) == 0
+        found = json.loads(capsys.readouterr().out)["strategies"]
+        (foreseen,) = (each["alpha"] for each in found if each["strategy"] == strategy)
+        with closing(Engine.open(small.policy, state)) as engine:
+            assert engine.budget().rules[0].spent == 0
+            for text in workload.read_text().split(";\n")[:2]:
+                engine.session().execute(text)
+            assert engine.budget().rules[0].spent == pytest.approx(foreseen, abs=1e-9)
+
+
+def test_requests_say_which_statement_is_asked_how_well(small, workload, capsys):
+    """
+    One line for each time; what is wrong with a line is said, with its number.
+    """
+    small.write(privacy("topup"))
+    requests = small.folder / "requests.csv"
+    requests.write_text("statement,half_width,delta\n1,20,0.1\n1,10,0.1\n2,30,0.05\n")
+    call = ["plan", "--json", str(small.policy), str(workload), "--requests", str(requests)]
+    assert run(call) == 0
+    assert json.loads(capsys.readouterr().out)["requests"] == 3
+    for line, told in (("7,1,0.1", "no number 7"), ("1,wide,0.1", "not a statement's number")):
+        requests.write_text(f"1,20,0.1\n{line}\n")
+        assert run(call) == 2
+        said = capsys.readouterr().err
+        assert "line 2: " in said
+        assert told in said
+
+
+def test_a_plan_is_adopted_where_the_strategy_is_open_alone(small, workload, capsys):
+    """
+    Of another policy nothing is written.
+    """
+    small.made(privacy("topup")).close()
+    assert run(["plan", "--adopt", str(small.policy), str(workload)]) == 2
+    assert "privacy.strategy is auto" in capsys.readouterr().err
+    with closing(small.engine()) as engine:
+        assert [line.kind for line in engine.ledger.audit()] == ["init"]
