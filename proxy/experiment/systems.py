@@ -29,14 +29,14 @@ from numpy.typing import NDArray
 from proxy.experiment.workload import Integers, Request
 from proxy.inference import plan as planning
 from proxy.inference.accounting import UNIT, Account, BudgetRule, budget_units, charge
-from proxy.inference.choosing import MARGINALS, STRATEGIES, Choice, Shadow, choose
 from proxy.inference.family import Family
 from proxy.inference.history import History
 from proxy.inference.laplace import LaplaceSum
 from proxy.inference.plan import AccuracyTarget, Allocation, PlannedMeasurement, Strategy
 from proxy.inference.query import Factor, LinearQuery
 from proxy.inference.space import Space
-from proxy.inference.strategies import Bases, Pieces
+from proxy.inference.strategies.bases import Bases, Pieces
+from proxy.inference.strategies.choosing import MARGINALS, STRATEGIES, Choice, Shadow, choose
 
 Floats = NDArray[np.float64]
 
