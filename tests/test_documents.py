@@ -7,6 +7,12 @@ from tests import documents
 from tests.documents import ROOT, as_shown
 
 DOCUMENTS = ["policies/README.md", "proxy/cli/README.md"]
+ASKED = """\
+SELECT COUNT(*) FROM cps1988 WHERE education >= 12 WITH UTILITY (150, 0.05);
+SELECT COUNT(*) FROM cps1988 WHERE education >= 16 WITH UTILITY (150, 0.05);
+SELECT COUNT(*) FROM cps1988 WHERE education BETWEEN 9 AND 14 WITH UTILITY (150, 0.05);
+SELECT education, COUNT(*) FROM cps1988 GROUP BY education WITH UTILITY (100, 0.05);
+"""
 
 
 def sources(folder):
@@ -18,6 +24,7 @@ def sources(folder):
             f"p{i * i % 2003},2024-{i % 12 + 1:02d}-{i % 28 + 1:02d},{'ABC'[i % 3]},{cost}"
         )
     (folder / "visits.csv").write_text("\n".join(lines) + "\n")
+    (folder / "asked.sql").write_text(ASKED)
     with duckdb.connect(str(folder / "shop.duckdb")) as shop:
         shop.execute(
             "CREATE TABLE customers AS SELECT i AS customer,"

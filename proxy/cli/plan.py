@@ -18,7 +18,7 @@ from proxy.errors import DataError, SQLSyntaxError
 if TYPE_CHECKING:
     from proxy.engine import Engine
     from proxy.engine.choice import Comparison
-    from proxy.inference.strategies.choosing import Simulated
+    from proxy.inference.strategies.choosing import Choice, Simulated
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 BASES = 12  # that are listed
@@ -189,12 +189,17 @@ def _print(found: Comparison, budget: float, adopted: bool) -> None:
     from proxy.cli import show
     from proxy.cli.plain import Grid
 
-    headers = ("answered", "free", "spent", "per answer", "budgets")
-    lines = [_line(each, budget) for each in found.choice.simulated]
+    headers = ("answered", "free", "spent", "per answer", "of the budget", "which lasts")
+    lines = [_line(each, found.choice, budget) for each in found.choice.simulated]
     out = show.console()
     out.print(Grid([("strategy", False), *((name, True) for name in headers)], lines))
     asked = max(each.asked for each in found.choice.simulated)
-    out.print(f"{asked:,} requests of {found.requests:,} statements, those of later days included")
+    if asked < found.requests:
+        out.print(
+            f"the first {asked:,} of {found.requests:,} statements: there was no time for all"
+        )
+    elif asked > found.requests:
+        out.print(f"{found.requests:,} statements, and {asked - found.requests:,} of later days")
     for why in found.skipped[:BASES]:
         out.print(f"skipped: {why}")
     best = found.adopted["strategy"]
@@ -211,7 +216,7 @@ def _print(found: Comparison, budget: float, adopted: bool) -> None:
         out.print("then: privacy-proxy plan POLICY WORKLOAD.sql --adopt")
 
 
-def _line(each: Simulated, budget: float) -> list[str]:
+def _line(each: Simulated, choice: Choice, budget: float) -> list[str]:
     """Return one strategy as texts."""
     from proxy.cli import show
 
@@ -220,5 +225,15 @@ def _line(each: Simulated, budget: float) -> list[str]:
     mean = each.alpha / max(each.answered, 1)
     return [
         each.name, share, free, show.amount(each.alpha), show.amount(mean),
-        f"{each.alpha / budget:.3g}",
+        f"{each.alpha / budget:.1%}", _lasts(each, choice, budget),
     ]  # fmt: skip
+
+
+def _lasts(each: Simulated, choice: Choice, budget: float) -> str:
+    """Return how long the budget lasts: of statements that move on in time, so many steps."""
+    if choice.steps < 1:
+        return f"{budget / each.alpha:,.1f} times" if each.alpha else "for good"
+    growth = each.growth(choice.later, choice.steps)
+    if growth <= 0:
+        return "for good"
+    return f"{choice.steps + max(budget - each.alpha, 0) / growth:,.0f} steps"

@@ -27,7 +27,7 @@ from proxy.engine.goals.linear import AbsoluteGoal
 from proxy.engine.infer import forecast, infer
 from proxy.engine.measure import Cube, Curator, Measurer
 from proxy.engine.reports import BudgetReport
-from proxy.engine.strategy import CHOSEN, strategy_of, warm
+from proxy.engine.strategy import CHOSEN, strategy_of, warm, why
 from proxy.errors import Error, StateError
 from proxy.files import enter
 from proxy.inference.accounting import UNIT, BudgetRule, budget_units
@@ -145,6 +145,7 @@ class LocalPlanner:
         self._wishes = wishes  # the policy's
         self._now = now  # in the policy's time zone
         self._strategy = strategy_of(policy)
+        self._why = ""  # it was chosen, if it was
         self._looked = 0  # the last line of the ledger that was asked for another strategy
         self._lock = threading.RLock()
         self._accountants: dict[str, Accountant] = {}
@@ -205,7 +206,8 @@ class LocalPlanner:
                 reports.foreseen(goal, progress, first.refusal, most)
                 for goal, progress in zip(first.goals, first.progress, strict=True)
             )
-            return rows, (*first.notices, *chain(*notices), *dear)
+            chosen = (self._why,) if self._why and any(row[reports.COST_AT] for row in rows) else ()
+            return rows, (*first.notices, *chain(*notices), *dear, *chosen)
 
     def budget(self, privileges: Privileges) -> BudgetReport:
         """Return every budget of the history that serves a user, and what is left of it."""
@@ -314,7 +316,7 @@ class LocalPlanner:
         if self.policy.privacy.strategy == "auto" and self._looked != self.ledger.sequence():
             sequence = self.ledger.sequence()
             if chosen := self.ledger.last(CHOSEN, self._looked):
-                self._strategy = strategy_of(self.policy, chosen)
+                self._strategy, self._why = strategy_of(self.policy, chosen), why(chosen)
             self._looked = sequence
 
     def targets(self, program: Program, asker: Asker) -> list[AccuracyTarget]:

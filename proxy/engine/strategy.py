@@ -59,6 +59,21 @@ def warm(wanted: WarmUp, policy: Policy) -> Base:
     return base
 
 
+def why(chosen: Mapping[str, Any]) -> str:
+    """Return in words why a strategy was chosen."""
+    name, simulated = chosen["strategy"], chosen["simulated"]
+    others = [
+        f"{other} {each['alpha']:.4g} for {each['answered']:,}"
+        for other, each in simulated.items()
+        if other != name
+    ]
+    mine = simulated[name]
+    return (
+        f"strategy auto is {name}: of {mine['asked']:,} requests it would answer "
+        f"{mine['answered']:,} for {mine['alpha']:.4g}; {', '.join(others)}"
+    )
+
+
 def base_of(described: Mapping[str, Any], policy: Policy) -> Base:
     """Return a base from its description, in names."""
     domain, shape = policy.domain, space(policy.domain)

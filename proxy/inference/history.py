@@ -352,10 +352,16 @@ class History:
             cancellation()
             alone = list(self.singles.estimators(query, but=self.together.told(key)))
             best = self._best[key] if key in self._best else self._best_of([query])[0]
-            found = [best, *self.good_enough.get(key), *alone]
+            found = [best, *alone]
             found += self.together.estimators(query, key, best, alone, cancellation, deep)
             self._memory.put(key, known := [each for each in found if each is not None])
         return known
+
+    def remember(self, query: LinearQuery, estimator: Estimator) -> None:
+        """Have an estimator that is good enough among those of a query from now on."""
+        key = key_of(query)
+        self.good_enough.add(key, estimator)
+        self._memory.drop(key)
 
     def alone(
         self, query: LinearQuery, cancellation: Cancellation = never_cancel

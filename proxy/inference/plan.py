@@ -151,13 +151,21 @@ def best(
     cancellation: Cancellation = never_cancel,
 ) -> Estimator | None:
     """Return the estimator of least variance among those that are enough, if one is."""
-    for deep in (False, True):
-        known = history.estimators(query, cancellation, deep=deep)
-        for estimator in sorted(known, key=lambda estimator: estimator.variance):
+    for found in _candidates(history, query, cancellation):
+        for estimator in sorted(found, key=lambda estimator: estimator.variance):
             if meets(estimator, half_width, delta):
                 history.good_enough.add(key_of(query), estimator)
                 return estimator
     return None
+
+
+def _candidates(
+    history: History, query: LinearQuery, cancellation: Cancellation
+) -> Iterator[Sequence[Estimator]]:
+    """Yield estimators of a query, those last that other processes may not remember."""
+    yield history.estimators(query, cancellation)
+    yield history.estimators(query, cancellation, deep=True)
+    yield history.good_enough.get(key_of(query))
 
 
 def estimators(

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from proxy.inference import plan as planning
+from proxy.inference.dense_system import key_of
 from proxy.inference.estimator import Cancellation, Estimator, never_cancel
 from proxy.inference.family import Family
 from proxy.inference.history import History
@@ -170,7 +171,8 @@ def known(
         history.prepare(family, rows, cancellation)
     for row, query in enumerate(rows):
         if family.rows <= planning.MAX_ROWS_BEST:
-            candidates = history.estimators(query, cancellation)
+            candidates = history.estimators(query, cancellation, deep=True)
+            candidates = candidates or history.good_enough.get(key_of(query))
         else:
             candidates = history.alone(query, cancellation)
         if matched is not None:

@@ -9,6 +9,7 @@ import pytest
 
 from proxy.engine import Engine, init
 from proxy.engine.cache import Cache
+from tests.engine.pieces import piecemeal  # noqa: F401
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -3,6 +3,7 @@
 import gc
 import math
 import weakref
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import proxy.inference.plan as planning
 import proxy.inference.remembered as remembered
+from proxy.inference.dense_system import key_of
 from proxy.inference.estimator import Estimator
 from proxy.inference.family import Family
 from proxy.inference.history import History
@@ -125,3 +127,20 @@ def test_few_laws_of_many_terms_are_kept():
         laws.append(weakref.ref(planning.law(own)))
     gc.collect()
     assert sum(law() is not None for law in laws) == 64
+
+
+def test_what_is_found_good_enough_is_known_at_once():
+    """
+    Of a query that was looked for before, in a history that has not changed since; where what the
+    rows say of themselves is not enough.
+    """
+    history = History(SPACE, 1000)
+    history.append(grouped(0, 1), 5.0, [0] * 6)
+    query = grouped().query
+    (best,) = history.estimators(query, deep=True)
+    half = Fraction(planning.half_width(best, 0.1)).limit_denominator(100) - 1
+    assert planning.best(history, query, half, 0.1) is None
+    other = replace(best, rates=best.rates * 4)
+    history.good_enough.add(key_of(query), other)
+    assert planning.best(history, query, half, 0.1) is other
+    assert planning.best(history, query, half + 2, 0.1) is best

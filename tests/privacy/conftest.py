@@ -6,6 +6,7 @@ import pytest
 
 import proxy.engine.engine
 from proxy.inference import plan as planning
+from proxy.inference.strategies import bases
 from tests.privacy import worlds as making
 from tests.privacy.double import START
 
@@ -28,6 +29,7 @@ def worlds(tmp_path_factory):
 def audited(worlds, monkeypatch):
     """The worlds, the clock stopped, the law of an estimator worked out once for its arguments."""
     monkeypatch.setattr(proxy.engine.engine, "datetime", Frozen)
+    monkeypatch.setattr(bases, "SHORT", 2)  # of the worlds' ages there is a tree, too
     for name in ("meets", "half_width"):
         monkeypatch.setattr(planning, name, remembered(getattr(planning, name)))
     return worlds

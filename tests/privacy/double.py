@@ -38,6 +38,9 @@ class MemoryLedger:
     def measurements(self, after=0):
         return [row for row in self._rows if row.sequence > after]
 
+    def measurement(self, id):
+        return self._rows[id - 1]
+
     def snapshot(self, id=None):
         last = self._snapshots[-1]
         others = [each.id for each in self._snapshots if each.bases != last.bases]
@@ -122,7 +125,14 @@ class MemoryTransaction:
         return id
 
     def replace(self, id, scale, answers):
-        raise NotImplementedError("the audit knows no likelihood of refinements yet")
+        ledger, old = self._ledger, self._ledger.measurement(id)
+        if not scale < old.scale or len(answers) != len(old.answers):
+            raise ValueError("a refinement has a smaller scale, and as many answers")
+        assert old.snapshot == ledger.snapshot().id
+        line = ledger.sequence() + 1
+        ledger._rows[id - 1] = replace(old, scale=scale, answers=answers, sequence=line)
+        self._answers += len(answers)
+        self._histories.add(old.history)
 
     def new_snapshot(self, fingerprint, bases, layout=None, coding="", closing=None):
         ledger = self._ledger

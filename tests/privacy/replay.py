@@ -7,12 +7,17 @@ p^|n| with p = exp(-1/scale), and the loss of an attack is Σ (|n'| - |n|)/scale
 difference of the exact answers: exact rational numbers, compared with what the ledger charged.
 
 ``scale`` is what the library was asked for, and Δ is taken from the cubes, so that no line of the
-proxy's accounting vouches for itself.  Refinements are not replayed: the ledger's double refuses.
+proxy's accounting vouches for itself.
+
+A refinement takes the place of noise that was drawn, and of no other: then the newest answers have
+the likelihood of their own noise, the older ones one that is free of the data, and a row loses what
+its last scale says; a step of it, the difference.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -22,6 +27,7 @@ import numpy as np
 import opendp.measurements
 
 import proxy.engine.engine
+import proxy.inference.mechanism as mechanism
 from proxy.engine import Engine
 from proxy.errors import Error
 from proxy.inference.accounting import UNIT
@@ -48,11 +54,14 @@ def need(holds, fault):
 
 @dataclass
 class Draw:
-    """The noise of one measurement: its scale, the exact answers below it, and itself."""
+    """The noise of one measurement: its scale, the exact answers below it, and itself; and at which
+    audit lines it was drawn and refined, to which scales.
+    """
 
     scale: float
     exact: list[int]
     noise: list[int]
+    steps: list[tuple[int, float]] = field(default_factory=list)
 
     @property
     def answers(self):
@@ -66,6 +75,8 @@ class Side:
         self._cubes = cubes
         self._exact = []
         self.draws = []
+        self.changes = []  # [draws and refinements, in their order] which draw, and its answers
+        self.ledger = None
 
     def open(self, snapshot):
         """Return the cube of a snapshot."""
@@ -75,7 +86,28 @@ class Side:
         """Return the noise of a measurement."""
         need(self._exact and count == len(self._exact[0]), "noise for what was not read")
         self.draws.append(self._drawn(scale, self._exact.pop()))
-        return self.draws[-1].noise
+        return self._changed(len(self.draws) - 1)
+
+    def refine(self, noise, old, new):
+        """Return the noise that takes the place of a measurement's."""
+        need(self._exact and len(noise) == len(self._exact[0]), "noise for what was not read")
+        exact = self._exact.pop()
+        found = [
+            place
+            for place, draw in enumerate(self.draws)
+            if (draw.scale, draw.exact, draw.noise) == (old, exact, noise)
+        ]
+        need(found and new < old, "what is refined is no noise that was drawn last")
+        draw = self.draws[found[0]]
+        draw.noise, draw.scale = self._refined(draw, new), new
+        return self._changed(found[0])
+
+    def _changed(self, place):
+        draw = self.draws[place]
+        line = self.ledger.sequence() + 1 if self.ledger else 0
+        draw.steps.append((line, draw.scale))
+        self.changes.append((place, draw.answers))
+        return draw.noise
 
     def end(self):
         """Check that nothing was read without noise."""
@@ -109,6 +141,26 @@ class Recording(Side):
             noise = (one - two).tolist()
         return Draw(asked[0], exact, noise)
 
+    def _refined(self, draw, new):
+        real, asked, given, generator = mechanism.Refinement, [], [], self._generator
+
+        class Spy(real):
+            def __init__(self, *scales):
+                asked.append(scales)
+                super().__init__(*scales, *([generator.bytes] if generator is not None else []))
+
+            def draw(self, noise):
+                given.append(super().draw(noise))
+                return given[-1]
+
+        mechanism.Refinement = Spy
+        try:
+            noise = GeometricSampler().refine(draw.noise, draw.scale, new)
+        finally:
+            mechanism.Refinement = real
+        need(asked == [(draw.scale, new)] and given == noise, "the noise is not a refinement's")
+        return noise
+
 
 class Replaying(Side):
     """Returns the noise that makes the answers those of a recording."""
@@ -117,13 +169,20 @@ class Replaying(Side):
         super().__init__(cubes)
         self._recorded = recorded
 
-    def _drawn(self, scale, exact):
-        place = len(self.draws)
-        need(place < len(self._recorded), "more is measured on the neighbour")
-        answers = self._recorded[place].answers
+    def _told(self, place, exact):
+        """Return the noise with which the next answers are those of the recording."""
+        number = len(self.changes)
+        need(number < len(self._recorded), "more is measured on the neighbour")
+        same, answers = self._recorded[number]
+        need(same == place, "other answers are refined on the neighbour")
         need(len(answers) == len(exact), "other families are measured on the neighbour")
-        noise = [y - a for y, a in zip(answers, exact, strict=True)]
-        return Draw(scale, exact, noise)
+        return [y - a for y, a in zip(answers, exact, strict=True)]
+
+    def _drawn(self, scale, exact):
+        return Draw(scale, exact, self._told(len(self.draws), exact))
+
+    def _refined(self, draw, new):
+        return self._told(self.draws.index(draw), draw.exact)
 
 
 class Watched:
@@ -150,6 +209,7 @@ class Attack:
     told: list[float] = field(default_factory=list)  # the costs
 
     def __post_init__(self):
+        self.side.ledger = self.ledger
         self.engines = [self._engine() for _ in range(2)]
         self._sessions = {}
 
@@ -256,10 +316,10 @@ def audit(world, seed, ledger=MemoryLedger, steps=STEPS, *, repeated=False):
         return Attack(world, ledger(world.policy), side, attacker).run(steps)
 
     one = attack(Recording(here, np.random.default_rng(seed) if repeated else None))
-    two = attack(Replaying(there, one.side.draws))
+    two = attack(Replaying(there, one.side.changes))
     for at, (left, right) in enumerate(zip(one.transcript, two.transcript, strict=True)):
         need(left == right, f"step {at} shows the data:\n{left}\nor\n{right}")
-    need(len(one.side.draws) == len(two.side.draws), "other plans on the neighbour")
+    need(len(one.side.changes) == len(two.side.changes), "other plans on the neighbour")
     return _account(world, pair, one, two)
 
 
@@ -267,9 +327,16 @@ def _account(world, pair, one, two):
     """Compare the losses with the charges, exactly."""
     rows = one.ledger.measurements()
     need(len(rows) == len(one.side.draws), "drawn and not in the ledger, or the reverse")
-    lost, by_line = {}, {}
-    for row, mine, other in zip(rows, one.side.draws, two.side.draws, strict=True):
-        need(tuple(mine.answers) == row.answers, "the ledger has other answers than were drawn")
+    lost, by_line, rounded = {}, {}, Counter()
+    pairs = list(zip(one.side.draws, two.side.draws, strict=True))
+    for row in rows:
+        # of several that were alike when one of them was refined, either may be this row
+        mine, other = next(
+            (pair for pair in pairs if tuple(pair[0].answers) == row.answers), (None, None)
+        )
+        need(mine, "the ledger has other answers than were drawn")
+        pairs.remove((mine, other))
+        need(mine.steps[-1][0] == row.sequence, "a row of another line than it was drawn for")
         rate = 1 / Fraction(mine.scale)
         moved = sum(abs(a - b) for a, b in zip(mine.exact, other.exact, strict=True))
         signed = sum(abs(m) - abs(k) for k, m in zip(mine.noise, other.noise, strict=True))
@@ -279,9 +346,16 @@ def _account(world, pair, one, two):
             moved * rate * Fraction(row.scale) <= most, f"a measurement loses {float(moved * rate)}"
         )
         lost[row.history] = lost.get(row.history, 0) + moved * rate * UNIT
-        by_line[row.sequence] = by_line.get(row.sequence, 0) + moved * rate * UNIT
+        before = Fraction(0)
+        for line, scale in mine.steps:
+            step = 1 / Fraction(scale) - before
+            by_line[line] = by_line.get(line, 0) + moved * step * UNIT
+            # the difference of two charges, each rounded up, may be less than the step by one unit
+            rounded[line] += len(pair.cells) * bool(before)
+            before += step
     for line in one.ledger.audit():
-        need(by_line.get(line.seq, 0) <= line.cost * kept(world), f"line {line.seq}: too cheap")
+        cost = line.cost * kept(world) + rounded[line.seq]
+        need(by_line.get(line.seq, 0) <= cost, f"line {line.seq}: too cheap")
     costs = [line.cost for line in one.ledger.audit()]
     need(sum(one.told) * UNIT <= sum(costs), "clients were told more than was charged")
     return _budgets(world, pair, one, lost)

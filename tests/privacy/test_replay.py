@@ -52,7 +52,7 @@ def attack(world, seeds, **how):
 
 
 @pytest.mark.parametrize("seeds", share(1, [range(12), range(12, 37), range(50)], 2), ids=str)
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", share(5, POLICIES))
 def test_two_hundred_attacks_learn_no_more_than_was_charged(name, seeds, audited):
     """
     Rows, groups, errors, refusals, displays and the ledger are byte-equal on neighbouring data,
@@ -141,12 +141,12 @@ def test_an_own_history_sees_nothing_of_the_others(seed, audited):
     )
     told, draws = [], []
     for user, text in asked:
-        before = len(crowd.side.draws)
+        before = len(crowd.side.changes)
         said = crowd._ask(0, user, text)
         if user == "ann":
             told.append(said)
-            draws += crowd.side.draws[before:]
-    side = replay.Replaying(pair.beside, draws)
+            draws += [answers for _, answers in crowd.side.changes[before:]]
+    side = replay.Replaying(pair.beside, list(enumerate(draws)))
     alone = replay.Attack(world, MemoryLedger(world.policy), side, attacker)
     assert [alone._ask(0, "ann", text) for user, text in asked if user == "ann"] == told
 
@@ -238,6 +238,67 @@ def test_a_path_without_noise_is_caught(audited, monkeypatch):
 
     replaced(monkeypatch, measure.Curator, "draw", bare)
     caught(audited, "shows the data|not in the ledger|on the neighbour")
+
+
+REFINED = ("pieces", "hierarchy")
+
+
+def test_noise_that_is_drawn_anew_and_charged_as_refined_is_caught(audited, monkeypatch):
+    """
+    A refinement that forgets the old noise: the older answers say something, too.
+    """
+
+    def anew(real):
+        return lambda self, noise, old, new: self.draw(new, len(noise))
+
+    replaced(monkeypatch, replay.GeometricSampler, "refine", anew)
+    caught(audited, "the noise is not", REFINED)
+
+
+def test_a_refinement_of_half_the_noise_is_caught(audited, monkeypatch):
+    """
+    What is refined is of the right law, and of a smaller scale than was charged.
+    """
+
+    def halved(real):
+        return lambda self, noise, old, new: real(self, noise, old, new / 2)
+
+    replaced(monkeypatch, replay.GeometricSampler, "refine", halved)
+    caught(audited, "the noise is not a refinement's", REFINED)
+
+
+def test_a_refinement_of_older_noise_is_caught(audited, monkeypatch):
+    """
+    Each refinement begins with the noise that was drawn first.
+    """
+    first = {}
+
+    def older(real):
+        def measurement(self, id):
+            row = real(self, id)
+            kept = first.setdefault((self, id), row)
+            return replace(row, answers=kept.answers)
+
+        return measurement
+
+    replaced(monkeypatch, MemoryLedger, "measurement", older)
+    caught(audited, "no noise that was drawn last", REFINED)
+
+
+def test_a_refinement_that_is_not_charged_is_caught(audited, monkeypatch):
+    """
+    Beside others that are; or it is charged for half of what it takes away.
+    """
+
+    def spared(real):
+        def charges(self, planned):
+            free = [replace(p, scale=(p.scale + p.before) / 2) if p.before else p for p in planned]
+            return real(self, free)
+
+        return charges
+
+    replaced(monkeypatch, Accountant, "charges", spared)
+    caught(audited, "too cheap|was lost|says less", REFINED)
 
 
 def test_a_forgotten_aggregate_is_caught(audited, monkeypatch):

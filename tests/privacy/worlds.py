@@ -62,8 +62,18 @@ privacy:
 analysts: {ann: {budget: 1.5, history: own}, bob: {budget: 1, history: own}, cap: {budget: 0.7}}
 """,
 }
-USERS = {"rows": ("", "cap", "free"), "own": ("", "ann", "bob", "cap")}  # others: ("",)
-BUDGETS = {"rows": 4, "guards": 3, "units": 6, "own": 5}
+POLICIES["pieces"] = """
+privacy:
+  budget: 9
+  unit: row
+  strategy: pieces
+  cells: [{where: "age = 0", budget: 2.5}]
+analysts: {ann: {budget: 3, history: own}}
+"""
+POLICIES["hierarchy"] = POLICIES["pieces"].replace("strategy: pieces", "strategy: hierarchy")
+USERS = {"rows": ("", "cap", "free"), "own": ("", "ann", "bob", "cap")}
+USERS |= dict.fromkeys(("pieces", "hierarchy"), ("", "", "ann"))  # others: ("",)
+BUDGETS = {"rows": 4, "guards": 3, "units": 6, "own": 5, "pieces": 9, "hierarchy": 9}
 
 
 @dataclass(frozen=True)
@@ -177,6 +187,8 @@ def limit(name, cell):
         return 1 if age == 0 else 2 if (age, sex) == (1, 0) else 4
     if name == "guards":
         return 1.4979  # ln(1/0.05)/2, rounded up
+    if name in ("pieces", "hierarchy"):
+        return 2.5 if age == 0 else 9
     if name == "own":
         return 2 if cell[2] == 0 else 3.2189  # ln(1/0.04)/1, rounded up
     return BUDGETS[name] / (3 if name == "units" else 1)

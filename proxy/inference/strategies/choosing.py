@@ -72,11 +72,13 @@ class Simulated:
         """Return what the dearest cell would have paid in the long run, when the last ``later``
         requests are those of so many steps in time.
         """
+        return self.alpha + AFTER * self.growth(later, steps)
+
+    def growth(self, later: int, steps: float) -> float:
+        """Return what the dearest cell pays more with each of these steps; 0 of none."""
         if steps < 1:
-            return self.alpha
-        return self.alpha * (1 + 1e-9) + AFTER / steps * math.fsum(
-            each or 0.0 for each in self.paid[-later:]
-        )
+            return 0.0
+        return math.fsum(each or 0.0 for each in self.paid[-later:]) / steps
 
     def lasting(self, budget: float) -> tuple[float, float]:
         """Return how many requests it would have answered in the long run, and for what alpha.
@@ -126,6 +128,8 @@ class Choice:
 
     simulated: Sequence[Simulated]
     bases: Sequence[Base]
+    later: int = 0  # the last requests, which are the first ones moved on
+    steps: float = 0.0  # in time, by so many
 
     @property
     def best(self) -> Simulated:
@@ -172,7 +176,7 @@ def choose(
         answered, alpha = each.lasting(budget)
         return -round(answered, 6), alpha
 
-    return Choice(sorted(found, key=rank), bases)
+    return Choice(sorted(found, key=rank), bases, later, steps)
 
 
 def _trees(requests: Iterable[Sequence[AccuracyTarget]], trees: Pieces) -> bool:
