@@ -357,12 +357,6 @@ class History:
             self._memory.put(key, known := [each for each in found if each is not None])
         return known
 
-    def remember(self, query: LinearQuery, estimator: Estimator) -> None:
-        """Have an estimator that is good enough among those of a query from now on."""
-        key = key_of(query)
-        self.good_enough.add(key, estimator)
-        self._memory.drop(key)
-
     def alone(
         self, query: LinearQuery, cancellation: Cancellation = never_cancel
     ) -> Sequence[Estimator]:

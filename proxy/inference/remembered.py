@@ -45,11 +45,6 @@ class Remembered(Generic[Found]):
         self._found |= found
         self._rows += rows
 
-    def drop(self, key: Key) -> None:
-        """Forget what was found of a query."""
-        if key in self._found:
-            self._rows -= self.rows(self._found.pop(key))
-
     def clear(self) -> None:
         """Forget all."""
         self._found, self._rows = {}, 0

@@ -24,7 +24,7 @@ from functools import cache, cached_property
 import numpy as np
 
 from proxy.inference import plan as planning
-from proxy.inference.dense_system import MeasuredFamily
+from proxy.inference.dense_system import MeasuredFamily, key_of
 from proxy.inference.estimator import Cancellation, Estimator, Integers, never_cancel
 from proxy.inference.family import Family
 from proxy.inference.history import History
@@ -223,7 +223,7 @@ class Bases:
             history.take_back(mark)  # the law of less noise is not always the narrower one
             return None
         for query, estimator in zip(family.queries(), told, strict=True):
-            history.remember(query, estimator)
+            history.good_enough.add(key_of(query), estimator)
         return made
 
     def _of(self, family: Family) -> list[Base]:
