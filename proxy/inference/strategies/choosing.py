@@ -156,7 +156,7 @@ def choose(
     part = seconds / (len(names) + 1)
     bases = chosen(requests, pieces, trees, until(part)) if MARGINALS in names else []
     strategies: dict[str, Strategy | None] = {
-        MARGINALS: Bases(bases),
+        MARGINALS: Bases(bases, pieces=pieces, no_dearer=True),
         "pieces": Bases(pieces=pieces),
         "hierarchy": Bases(pieces=trees),
     }
