@@ -11,14 +11,25 @@ from hypothesis import strategies as st
 from proxy.cli import run
 from proxy.experiment import study, timings
 from proxy.experiment.blue import blue
-from proxy.experiment.systems import Baseline, Improved, Inference, Product, enough, usual_alpha
+from proxy.experiment.systems import (
+    Baseline,
+    Improved,
+    Inference,
+    Lumped,
+    Product,
+    enough,
+    strategy_of,
+    usual_alpha,
+)
 from proxy.experiment.workload import (
     STAND_INS,
     TRACE_HEAD,
     Request,
     lumped,
     lumps,
+    ranges,
     requests,
+    runs,
     searches,
     trace,
     tree,
@@ -258,11 +269,69 @@ def test_the_products_noise_is_two_sided_geometric():
     Mean 0, variance 1/(2 sinh²(1/2s)), and no draw used twice: 5 standard errors.
     """
     scale, draws = 3.0, 20_000
-    noise = np.array(Product(CELLS, 1.0, rng())._noisy(np.zeros(draws, dtype=np.int64), scale))
+    noise = np.array(Product(CELLS, 1.0, rng())._sampler.draw(scale, draws))
     variance = 1 / (2 * math.sinh(1 / (2 * scale)) ** 2)
     assert abs(noise.mean()) < 5 * math.sqrt(variance / draws)
     assert abs(noise.var() - variance) < 5 * variance * math.sqrt(5 / draws)
     assert abs(np.corrcoef(noise[1:], noise[:-1])[0, 1]) < 5 / math.sqrt(draws)
+
+
+def test_the_products_noise_is_refined_to_that_of_the_smaller_scale():
+    """
+    As if it had been drawn so, and the difference has the variance that was given up.
+    """
+    old, new, draws = 6.0, 3.0, 20_000
+    sampler = Product(CELLS, 1.0, rng())._sampler
+    first = np.array(sampler.draw(old, draws))
+    noise = np.array(sampler.refine(first.tolist(), old, new))
+    variance, before = (1 / (2 * math.sinh(1 / (2 * scale)) ** 2) for scale in (new, old))
+    assert abs(noise.var() - variance) < 5 * variance * math.sqrt(5 / draws)
+    gone = before - variance
+    assert abs((first - noise).var() - gone) < 5 * gone * math.sqrt(8 / draws)
+
+
+def test_runs_are_the_cells_that_no_request_tells_apart():
+    """
+    Of [1 1 0 0 0] and [0 1 1 0 0]: cells 0, 1, 2, and the last two together.
+    """
+    assert list(runs([request(1, 1, 0, 0, 0), request(0, 1, 1, 0, 0)])) == [0, 1, 2, 3]
+
+
+def test_runs_change_no_answer_and_no_cost_of_the_papers_system():
+    """
+    Ranges of 40 cells, asked of cells and of runs of them, with the same noise.
+    """
+    counts = rng(1).integers(0, 50, 40)
+    asked = ranges(40, 60, (20.0, 400.0), 0.2, rng(2))
+    starts = runs(asked)
+    plain = Inference(counts, 1.0, rng(3))
+    lumped_ = Lumped(Inference(np.add.reduceat(counts, starts), 1.0, rng(3)), starts)
+    for each in asked:
+        one, other = plain.ask(each), lumped_.ask(each)
+        assert (one is None) == (other is None)
+        assert one is None or one == pytest.approx(other, abs=1e-6)
+    assert plain.cost == pytest.approx(lumped_.cost)
+
+
+def test_ranges_are_uniform():
+    """
+    A < b, each pair as likely as any other: a third of the axis long in the mean.
+    """
+    lengths = [r.coefficients.sum() for r in ranges(1_000, 2_000, (1, 1000), 0.2, rng())]
+    assert min(lengths) >= 1
+    assert abs(np.mean(lengths) - 1001 / 3) < 5 * 236 / math.sqrt(2_000)
+
+
+def test_what_a_strategy_cannot_pay_is_asked_for_itself():
+    """
+    Pieces of a range of 4 cells need more than is left; the range itself does not.
+    """
+    pieces = Product(CELLS, 0.04, rng(), strategy_of("pieces"))
+    plain = Product(CELLS, 0.04, rng())
+    wide = request(1, 1, 1, 1, half_width=50)
+    assert plain.ask(wide) is not None
+    assert pieces.ask(wide) is not None
+    assert pieces.cost <= 0.04
 
 
 def test_rows_of_a_family_are_answered_in_the_familys_grid():
@@ -486,7 +555,7 @@ def test_a_file_that_holds_no_counts_is_refused(tmp_path, capsys, text):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bounded", "unbounded"])
+@pytest.mark.parametrize("name", ["bounded", "unbounded", "ranges"])
 def test_figures_are_drawn(tmp_path, capsys, name):
     """
     One PNG for each experiment, with its three panels.
@@ -496,4 +565,5 @@ def test_figures_are_drawn(tmp_path, capsys, name):
     arguments = ["experiment", name, "--queries", "10", "--plot", str(folder), "--json"]
     assert run(arguments) == 0
     assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert len(json.loads(capsys.readouterr().out)) == len(study.SYSTEMS)
+    systems = study.OF_RANGES if name == "ranges" else study.SYSTEMS
+    assert [o["system"] for o in json.loads(capsys.readouterr().out)] == list(systems)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from proxy.experiment.study import Outcome
 
-QUERIES = {"blue": 5, "posterior": 3, "unbounded": 1000, "bounded": 1000}
+QUERIES = {"blue": 5, "posterior": 3, "unbounded": 1000, "bounded": 1000, "ranges": 1000}
 
 
 @click.command()
@@ -41,7 +41,7 @@ QUERIES = {"blue": 5, "posterior": 3, "unbounded": 1000, "bounded": 1000}
     type=click.Choice(["trace", "searches"]),
     default="trace",
     show_default=True,
-    help="Which stand-in: of a network trace, of search logs.",
+    help="Which stand-in: of a network trace, of search logs.  Ranges have one of their own.",
 )
 @click.option("--every", type=click.IntRange(1), metavar="N", help="Report after each N queries.")
 @click.option(
@@ -61,7 +61,7 @@ def experiment(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Repeat an experiment of the paper: blue, posterior, unbounded or bounded."""
+    """Repeat an experiment of the paper: blue, posterior, unbounded or bounded; or ranges."""
     from proxy.cli import show
     from proxy.cli.plain import Grid
 
@@ -71,8 +71,9 @@ def experiment(
     curve = every or (max(queries // 10, 1) if plot else None)
     shown: list[dict[str, Any]] = []
     for seed in seeds:
+        histogram = _counts(counts, "axis" if name == "ranges" else data, seed)
         with show.progress(f"{name}, seed {seed}") as progress:
-            outcomes = list(_run(name, seed, queries, _counts(counts, data, seed), curve, progress))
+            outcomes = list(_run(name, seed, queries, histogram, curve, progress))
         if plot:
             _draw(outcomes, plot / f"seed-{seed}" if len(seeds) > 1 else plot)
         wanted = [o for o in outcomes if every or o.setting or o.queries == queries]

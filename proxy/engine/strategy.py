@@ -41,7 +41,8 @@ def strategy_of(policy: Policy, chosen: Mapping[str, Any] | None = None) -> Stra
         name = chosen["strategy"] if chosen else "topup"
         if name == "marginals":
             assert chosen is not None
-            return Bases([base_of(each, policy) for each in chosen["bases"]], whole)
+            bases = [base_of(each, policy) for each in chosen["bases"]]
+            return Bases(bases, whole, pieces(policy), no_dearer=True)
     if name in ("pieces", "hierarchy"):
         return Bases((), whole, pieces(policy, trees=name == "hierarchy"))
     return None

@@ -16,6 +16,9 @@ STYLES = {  # colours that the colour-blind can tell apart, and marks that need 
     "ols": ("#E69F00", "^"),
     "paper": ("#0072B2", "o"),
     "ours": ("#D55E00", "D"),
+    "ours, pieces": ("#009E73", "P"),
+    "ours, hierarchy": ("#CC79A7", "X"),
+    "ours, auto": ("#000000", "*"),
     "exact": ("#D55E00", "D"),
     "pc": ("#0072B2", "o"),
     "mc": ("#009E73", "^"),
@@ -23,6 +26,7 @@ STYLES = {  # colours that the colour-blind can tell apart, and marks that need 
 LABELS = {
     "ols": "OLS",
     "paper": "paper's",
+    "ours": "ours, topup",
     "pc": "PC",
     "mc": "MC",
     "answer_ratio": "$R_a$",
@@ -38,6 +42,7 @@ LABELS = {
 METRICS = {
     "unbounded": ("system_cost", "error", "reliability"),
     "bounded": ("answer_ratio", "error", "reliability"),
+    "ranges": ("answer_ratio", "error", "reliability"),
 }
 
 

@@ -6,7 +6,7 @@
   with the paper's best estimator, or with that of ordinary least squares (OLS), which weighs all
   noisy answers alike.  OLS itself knows no posterior; it is lent the exact law of its own error.
 - Product: what this proxy does, through its own plan: noise on integers and its exact law, the
-  least budget that is enough together with the history.
+  least budget that is enough together with the history, under a strategy of the policy.
 
 All others draw continuous Laplace noise.  A system knows queries, weights and noisy answers; the
 counts serve to answer what it pays for.  Noise is numpy's and seeded: it protects nobody.
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Protocol
 
@@ -35,6 +35,8 @@ from proxy.inference.laplace import LaplaceSum
 from proxy.inference.plan import AccuracyTarget, Allocation, PlannedMeasurement, Strategy
 from proxy.inference.query import Factor, LinearQuery
 from proxy.inference.space import Space
+from proxy.inference.strategies.bases import Bases, Pieces
+from proxy.inference.strategies.choosing import MARGINALS, STRATEGIES, Choice, Shadow, choose
 
 Floats = NDArray[np.float64]
 
@@ -183,6 +185,28 @@ class Inference(Continuous):
         return self._solved
 
 
+class Lumped:
+    """Another system that sees runs of cells, ``starts``, which no query tells apart, as one."""
+
+    def __init__(self, system: System, starts: Integers) -> None:
+        self._system = system
+        self._starts = starts
+
+    @property
+    def cost(self) -> float:
+        """The system cost ᾱ, which is that of the cells."""
+        return self._system.cost
+
+    def know(self, levels: Sequence[Integers], alpha: float) -> None:
+        """Measure a tree beforehand; its nodes, too, must be made of whole runs."""
+        self._system.know([level[:, self._starts] for level in levels], alpha)
+
+    def ask(self, request: Request) -> float | None:
+        """Return the answer of the system."""
+        coefficients = request.coefficients[self._starts]
+        return self._system.ask(replace(request, coefficients=coefficients))
+
+
 class Product:
     """What this proxy does: its plan, history and account, with noise that is seeded."""
 
@@ -199,9 +223,10 @@ class Product:
         self._space = Space((len(counts),))
         self._history = History(self._space, RECORDS)
         self._account = Account(self._space)
-        limited = math.isfinite(budget)
-        self._rules = [BudgetRule(budget_units(Fraction(budget)))] if limited else []
-        self._allocation = Allocation(True, FLOOR * budget if limited else 0.0, strategy)
+        self._rules = limits(budget)
+        asked = Allocation(True, FLOOR * budget if self._rules else 0.0)
+        # Where the budget does not allow what a strategy measures, it is what was asked for.
+        self._ways = [replace(asked, strategy=strategy), asked] if strategy else [asked]
 
     @property
     def cost(self) -> float:
@@ -220,13 +245,14 @@ class Product:
 
     def ask(self, request: Request) -> float | None:
         """Return the estimate: from the history, or from a history that is longer by one answer."""
-        query = LinearQuery.count(self._space, Factor((0,), request.coefficients))
-        target = AccuracyTarget(Family(query), Fraction(request.half_width), request.delta)
-        history, known = self._history, self._history.mark
-        planned = planning.plan(history, [target], self._allocation)
-        terms = [charge(each.family, each.scale, each.before) for each in planned.measurements]
-        if terms and self._account.check(terms, self._rules):
+        history, known, target = self._history, self._history.mark, target_of(request, self._space)
+        for way in self._ways:
+            planned = planning.plan(history, [target], way)
+            terms = [charge(each.family, each.scale, each.before) for each in planned.measurements]
+            if not terms or self._account.check(terms, self._rules) is None:
+                break
             history.take_back(known)
+        else:
             return None
         self._account.add(terms)
         for each in planned.measurements:
@@ -255,6 +281,36 @@ class Product:
         answers = [a + k for a, k in zip(exact.tolist(), noise, strict=True)]
         self._history.set_answers(block, answers)
         block.refinable = True
+
+
+def target_of(request: Request, space: Space) -> AccuracyTarget:
+    """Return a request in the words of the product."""
+    query = LinearQuery.count(space, Factor((0,), request.coefficients))
+    return AccuracyTarget(Family(query), Fraction(request.half_width), request.delta)
+
+
+def limits(budget: float) -> list[BudgetRule]:
+    """Return the rule that a budget is; none where it is without end."""
+    return [BudgetRule(budget_units(Fraction(budget)))] if math.isfinite(budget) else []
+
+
+def strategy_of(name: str, choice: Choice | None = None) -> Strategy | None:
+    """Return a strategy of the policy, over one ordered axis."""
+    if name == MARGINALS:
+        return Bases(choice.bases if choice else ())
+    return None if name == "topup" else Bases(pieces=_pieces(trees=name == "hierarchy"))
+
+
+def auto(cells: int, budget: float, expected: Sequence[Request], seconds: float) -> Choice:
+    """Return how the strategies fare with a workload that is expected."""
+    space = Space((cells,))
+    targets = [[target_of(request, space)] for request in expected]
+    shadow = Shadow(space, RECORDS, limits(budget), FLOOR * budget)
+    return choose(targets, shadow, _pieces(), _pieces(trees=True), seconds, STRATEGIES)
+
+
+def _pieces(*, trees: bool = False) -> Pieces:
+    return Pieces(RECORDS, (), [True], trees)
 
 
 class Noise(Protocol):

@@ -1,5 +1,7 @@
 """The paper's workload: a histogram, random queries that ask mostly for its first cells, a tree.
 
+Beside it, for what the paper has not: random ranges of a long axis.
+
 A query throws n_t dice, n_t uniform on 1 … 10, on the cells with P_j ∝ 10^(-⌊(j-1)/10⌋); its
 coefficients count them (paper, Formula "Query-P"; its factor 0.9 makes P sum to 10, so it is
 normalised here).  Of tens of thousands of cells only the first few dozen are ever asked for: the
@@ -15,6 +17,7 @@ Shapes: counts [n] before lumping, [cells] after it; coefficients [cells].  Unit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,7 +66,12 @@ def searches(rng: np.random.Generator) -> Integers:
     return counts
 
 
-STAND_INS = {"trace": trace, "searches": searches}
+def axis(rng: np.random.Generator) -> Integers:
+    """Return the counts along a long axis, such as one of ages in days: 4,096 cells, about 20."""
+    return rng.poisson(20, 4096)
+
+
+STAND_INS = {"trace": trace, "searches": searches, "axis": axis}
 
 
 def _with_total(
@@ -104,6 +112,25 @@ def requests(
         coefficients[:asked] = rng.multinomial(rng.integers(1, 11), chances)
         found.append(Request(coefficients, rng.uniform(*widths) / 2, delta))
     return found
+
+
+def ranges(
+    cells: int, count: int, widths: tuple[float, float], delta: float, rng: np.random.Generator
+) -> list[Request]:
+    """Return random ranges [a, b) of cells, a < b uniform, 2·half_width uniform on ``widths``."""
+    found = []
+    for _ in range(count):
+        first, end = sorted(rng.choice(cells + 1, 2, replace=False))
+        coefficients = np.zeros(cells, dtype=np.int64)
+        coefficients[first:end] = 1
+        found.append(Request(coefficients, rng.uniform(*widths) / 2, delta))
+    return found
+
+
+def runs(asked: Sequence[Request]) -> Integers:
+    """Return where the runs of cells begin that no request tells apart."""
+    changes = np.any([np.diff(request.coefficients) != 0 for request in asked], axis=0)
+    return np.concatenate([[0], np.flatnonzero(changes) + 1])
 
 
 def tree(cells: int) -> list[Integers]:

@@ -233,3 +233,19 @@ def test_whatever_is_asked_is_good_enough_and_paid_once(requests):
         for b in history.blocks
     )
     assert account.spent().value == (dense.max() if history.blocks else 0)
+
+
+def test_beside_chosen_bases_pieces_cost_no_more_than_the_question():
+    """
+    The cells of a GROUP BY are the question itself, and are refined when it is asked more exactly;
+    a range is measured as it is, where a strategy of pieces would measure its cells.
+    """
+    history, account = History(SPACE, 1000), Account(SPACE)
+    strategy = Bases(pieces=FLAT, no_dearer=True)
+    cells = marginal(count(), [0])
+    (first,) = asked(history, account, strategy, AccuracyTarget(cells, Fraction(20), 0.05))
+    (again,) = asked(history, account, strategy, AccuracyTarget(cells, Fraction(15), 0.05))
+    assert again.block is first.block
+    assert again.before == first.scale
+    (range_,) = asked(history, account, strategy, target(count((1, [1, 1, 1, 0, 0])), 20))
+    assert not range_.piece

@@ -193,6 +193,7 @@ class Bases:
     bases: Sequence[Base] = ()
     whole: bool = True  # all rows of a base are measured; else those that are needed
     pieces: Callable[[Family], Base | None] | None = None  # of what no base knows
+    no_dearer: bool = False  # pieces, only where they cost no more than the question itself
     _made: dict[tuple[object, ...], Base | None] = field(default_factory=dict)
 
     def append(
@@ -212,7 +213,7 @@ class Bases:
         for base in self._of(family):
             cancellation()
             proposal = needed(base, history, target, floor, cancellation, whole=self.whole)
-            if proposal is not None:
+            if proposal is not None and self._worth(proposal, target, floor):
                 found.append(proposal)
         if not found:
             return None
@@ -225,6 +226,14 @@ class Bases:
         for query, estimator in zip(family.queries(), told, strict=True):
             history.good_enough.add(key_of(query), estimator)
         return made
+
+    def _worth(self, proposal: Proposal, target: AccuracyTarget, floor: float) -> bool:
+        """Whether a proposal may take the place of the question, which it costs more than."""
+        if not self.no_dearer or proposal.base in self.bases:
+            return True
+        family = target.family
+        rate = planning.least_rate(target.half_width, target.delta, family.grid)
+        return proposal.alpha <= max(rate * family.sensitivity, floor) * (1 + 1e-6)
 
     def _of(self, family: Family) -> list[Base]:
         """Return the bases that may span a family's rows, those of least scope first."""

@@ -36,7 +36,7 @@ MARGINALS = "marginals"  # that are chosen for the requests
 STRATEGIES = ("topup", "pieces", "hierarchy", MARGINALS)
 MAX_SCOPES = 12  # of one kind of query whose unions are candidates
 MAX_CANDIDATES = 40  # bases of one kind
-AFTER = 20  # more steps, for which what the last ones cost stands
+AFTER = 20  # more steps, or times as many requests, for which what the last ones cost stands
 AHEAD = 4  # steps in time by which requests are moved on
 MAX_CLUSTERS = 120  # requests of one kind, those that differ
 
@@ -75,10 +75,27 @@ class Simulated:
         return self.alpha + AFTER * self.growth(later, steps)
 
     def growth(self, later: int, steps: float) -> float:
-        """Return what the dearest cell pays more with each of these steps, if there are any."""
+        """Return what the dearest cell pays more with each of these steps; 0 of none."""
         if steps < 1:
             return 0.0
         return math.fsum(each or 0.0 for each in self.paid[-later:]) / steps
+
+    def lasting(self, budget: float) -> tuple[float, float]:
+        """Return how many requests it would have answered in the long run, and for what alpha.
+
+        More of them, AFTER times as many, fare as the later half of these does, which rests on the
+        earlier one, until the budget is spent; from then on as those that are free.
+        """
+        half, more = self.paid[len(self.paid) // 2 :], AFTER * len(self.paid)
+        if not half:
+            return 0.0, self.alpha
+        price = math.fsum(each or 0.0 for each in half) / len(half)
+        left = 0.0 if None in half else max(budget - self.alpha, 0.0)
+        paying = min(more, left / price) if price else more
+        answered = sum(each is not None for each in half) / len(half)
+        free = sum(each == 0 for each in half) / len(half)
+        total = self.answered + paying * answered + (more - paying) * free
+        return total, self.alpha + paying * price
 
     def first(self, requests: int) -> Simulated:
         """Return what it did with the first requests."""
@@ -116,7 +133,7 @@ class Choice:
 
     @property
     def best(self) -> Simulated:
-        """The strategy that answers most requests, and then at least alpha."""
+        """The strategy that answers most requests in the long run, and then at least alpha."""
         return self.simulated[0]
 
 
@@ -139,7 +156,7 @@ def choose(
     part = seconds / (len(names) + 1)
     bases = chosen(requests, pieces, trees, until(part)) if MARGINALS in names else []
     strategies: dict[str, Strategy | None] = {
-        MARGINALS: Bases(bases),
+        MARGINALS: Bases(bases, pieces=pieces, no_dearer=True),
         "pieces": Bases(pieces=pieces),
         "hierarchy": Bases(pieces=trees),
     }
@@ -151,8 +168,15 @@ def choose(
     found = [each.first(least) for each in found]  # of equally many requests
     later = max(least - given, 0)  # those of them that were moved on
     steps = later * AHEAD / max(len(requests) - given, 1)
-    order = sorted(found, key=lambda each: (-each.answered, each.after(later, steps)))
-    return Choice(order, bases, later, steps)
+    budget = min((rule.budget / UNIT for rule in shadow.rules), default=math.inf)
+
+    def rank(each: Simulated) -> tuple[float, float]:
+        if steps >= 1:
+            return -each.answered, each.after(later, steps)
+        answered, alpha = each.lasting(budget)
+        return -round(answered, 6), alpha
+
+    return Choice(sorted(found, key=rank), bases, later, steps)
 
 
 def _trees(requests: Iterable[Sequence[AccuracyTarget]], trees: Pieces) -> bool:
