@@ -174,6 +174,30 @@ def test_all_is_read_at_one_moment(
     assert cube(policy, "there")[0] == [(0, 0, 3), (0, 1, 298)]
 
 
+def test_names_that_differ_in_case_alone_are_said(
+    tmp_path: Path, postgres_place: StreamedPostgres
+) -> None:
+    """Of columns, and of tables: the DuckDB that groups has one of such."""
+    name = postgres_place.name
+    policy = postgres_place.there(a_policy(tmp_path, [texts("x")]))
+    postgres_place.run(f'CREATE TABLE {name}.data (a text, "B" text, b text)')
+    with pytest.raises(PolicyError, match="names differ in case alone"):
+        cube(policy, "there")
+    postgres_place.run(f'ALTER TABLE {name}.data DROP b; CREATE TABLE {name}."Data" (a text)')
+    with pytest.raises(PolicyError, match="several tables .* in different cases"):
+        cube(policy, "there")
+
+
+def test_a_value_that_a_driver_does_not_read_is_said(
+    tmp_path: Path, postgres_place: StreamedPostgres
+) -> None:
+    """Python has no infinite date."""
+    postgres_place.put({"a": "date"}, [["infinity"]])
+    axis = Attribute("a", "date", (DAY,))
+    with pytest.raises(SourceError, match="a value that its driver cannot read"):
+        cube(postgres_place.there(a_policy(tmp_path, [axis])), "there")
+
+
 def test_a_source_that_dies_leaves_the_old_cube(
     tmp_path: Path, postgres_place: StreamedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -152,12 +152,17 @@ def _sqlite(path: Path) -> Callable[[], sqlite3.Connection]:
 @contextlib.contextmanager
 def _guarded() -> Iterator[None]:
     """Turn the database's errors into ours, without their text, which may hold data."""
-    from sqlalchemy.exc import SQLAlchemyError
+    from sqlalchemy.exc import DataError, SQLAlchemyError
 
     try:
         yield
     except (Error, duckdb.Error):
         raise
+    except DataError:
+        raise SourceError(
+            "a table there has a value that its driver cannot read, such as an infinite date",
+            hint="correct it there, or have the database keep the column as text",
+        ) from None
     except SQLAlchemyError:
         raise SourceError(
             "the database of the source ended the query, or may not be read: it cannot be read to "
@@ -203,7 +208,7 @@ class StreamedSource(FileSource):
         self.local.execute(f"SET allowed_paths = [{files}]")
         self.local.execute("SET enable_external_access = false")
         self.local.execute("SET lock_configuration = true")
-        for here, table in {table.here: table for _, table in found}.items():
+        for here, table in {t.here: t for _, t in found if t.columns}.items():
             kinds = ", ".join(f"{identifier(c)} {kind}" for c, kind in table.kinds.items())
             self.local.execute(f"CREATE TEMP TABLE {here} ({kinds})")
 
@@ -356,12 +361,17 @@ def _tables(remote: Any, folder: Path, words: set[str]) -> list[tuple[str, _Foun
             found = there.get_columns(name, schema=schema)
             own = {c["name"]: column_of(remote.dialect.name, c["type"]) for c in found}
             has = None
-            if name in views:
+            if len(own) > len({each.lower() for each in own}):
+                has, own = "columns whose names differ in case alone", {}
+            elif name in views:
                 has = "SQL of its own, being a view, which is not read here"
             elif any((c.get("computed") or {}).get("persisted") is False for c in found):
                 has = "columns that are computed when they are read"
             file = folder / f"rows{len(made)}.parquet"
-            table = _Found(name, schema, own, has, identifier(f"{schema or home}.{name}"), file)
+            here = f"{schema or home}.{name}"
+            if here.lower() in {each.lower() for each, _ in made}:  # which ``records`` refuses
+                here = f"{here} {len(made)}"
+            table = _Found(name, schema, own, has, identifier(here), file)
             made += [(f"{schema or home}.{name}", table)]
             made += [(name, table)] if schema is None else []
     return made
