@@ -184,7 +184,7 @@ def test_names_that_differ_in_case_alone_are_said(
     with pytest.raises(PolicyError, match="names differ in case alone"):
         cube(policy, "there")
     postgres_place.run(f'ALTER TABLE {name}.data DROP b; CREATE TABLE {name}."Data" (a text)')
-    with pytest.raises(PolicyError, match="several tables .* in different cases"):
+    with pytest.raises(PolicyError, match=r"several tables .* in different cases"):
         cube(policy, "there")
 
 
