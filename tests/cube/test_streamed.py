@@ -12,6 +12,7 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import sqlalchemy
@@ -103,6 +104,45 @@ def test_only_what_the_policy_names_crosses_the_wire(tmp_path: Path, place: InSQ
             cube(place.there(a_policy(tmp_path, [axis])), "there")
 
 
+@pytest.mark.parametrize(
+    "condition",
+    ["""a <> '"' AND c = 'q"'""", "c /* \" */ = 'q\"'", "cafe\u0301 = 'z'", "1=1AND c>'p'"],
+)
+def test_a_column_is_read_however_it_is_written(
+    tmp_path: Path, place: InSQLite, condition: str
+) -> None:
+    """Beside quotes that are no names', in a comment, or of letters with marks of their own."""
+    place.run(
+        "CREATE TABLE data (a TEXT, c TEXT, cafe\u0301 TEXT);"
+        """INSERT INTO data VALUES ('x', 'q"', 'z'), ('x', 'o', 'y')"""
+    )
+    policy = place.there(
+        a_policy(tmp_path, [texts("x")]), query=f"SELECT a FROM data WHERE {condition}"
+    )
+    assert cube(policy, "there")[0] == [(0, 1)]
+
+
+def test_a_column_that_was_not_read_is_an_error(
+    tmp_path: Path, place: InSQLite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never NULL, should a name be overlooked."""
+    place.run("CREATE TABLE data (b TEXT, a TEXT); INSERT INTO data VALUES ('y', 'x')")
+    policy = place.there(a_policy(tmp_path, [texts("x")]))
+    monkeypatch.setattr(streamed, "_mentioned", lambda sql: set())
+    with pytest.raises(SourceError, match="fails on some record"):
+        cube(policy, "there")
+
+
+@pytest.mark.parametrize("table", ["photo", "other"])
+def test_columns_that_are_not_read_may_be_anywhere(
+    tmp_path: Path, place: InSQLite, table: str
+) -> None:
+    """As the first one, or called as their table is."""
+    place.run(f"CREATE TABLE {table} (photo BLOB, a TEXT); INSERT INTO {table} VALUES (x'00', 'x')")
+    policy = place.there(a_policy(tmp_path, [texts("x")]), table=table)
+    assert cube(policy, "there")[0] == [(0, 1)]
+
+
 def second_block(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
     """Have something done once, when the first block of records has been read."""
     own, done = streamed.typed, []
@@ -132,6 +172,30 @@ def test_all_is_read_at_one_moment(
     second_block(monkeypatch, lambda: place.run(more))
     assert cube(policy, "there")[0] == [(0, 0, 1), (0, 1, 299)]
     assert cube(policy, "there")[0] == [(0, 0, 3), (0, 1, 298)]
+
+
+def test_names_that_differ_in_case_alone_are_said(
+    tmp_path: Path, postgres_place: StreamedPostgres
+) -> None:
+    """Of columns, and of tables: the DuckDB that groups has one of such."""
+    name = postgres_place.name
+    policy = postgres_place.there(a_policy(tmp_path, [texts("x")]))
+    postgres_place.run(f'CREATE TABLE {name}.data (a text, "B" text, b text)')
+    with pytest.raises(PolicyError, match="names differ in case alone"):
+        cube(policy, "there")
+    postgres_place.run(f'ALTER TABLE {name}.data DROP b; CREATE TABLE {name}."Data" (a text)')
+    with pytest.raises(PolicyError, match=r"several tables .* in different cases"):
+        cube(policy, "there")
+
+
+def test_a_value_that_a_driver_does_not_read_is_said(
+    tmp_path: Path, postgres_place: StreamedPostgres
+) -> None:
+    """Python has no infinite date."""
+    postgres_place.put({"a": "date"}, [["infinity"]])
+    axis = Attribute("a", "date", (DAY,))
+    with pytest.raises(SourceError, match="a value that its driver cannot read"):
+        cube(postgres_place.there(a_policy(tmp_path, [axis])), "there")
 
 
 def test_a_source_that_dies_leaves_the_old_cube(
@@ -208,6 +272,40 @@ def test_a_password_comes_from_the_environment(
         cube(replace(policy, source=source), "there")
     assert seen == ["a secret"]
     assert "a secret" not in f"{caught.value} {caught.value.hint}"
+
+
+def test_a_password_in_the_environment_is_none_of_a_file_s(
+    tmp_path: Path, place: InSQLite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be there for another source."""
+    monkeypatch.setenv(streamed.PASSWORD, "a secret")
+    place.run("CREATE TABLE data (a TEXT); INSERT INTO data VALUES ('x')")
+    assert cube(place.there(a_policy(tmp_path, [texts("x")])), "there")[0] == [(0, 1)]
+
+
+@pytest.mark.parametrize("url", ["oracle+oracledb://u@h:abc/d", "my-dialect://u@h/d"])
+def test_a_url_that_sqlalchemy_does_not_read_is_an_error(tmp_path: Path, url: str) -> None:
+    """Of ours, and no traceback."""
+    policy = replace(
+        a_policy(tmp_path, [texts("x")]), source=Source("sqlalchemy", dsn=url, table="t")
+    )
+    with pytest.raises(SourceError, match="cannot be reached"):
+        cube(policy, "there")
+
+
+@pytest.mark.parametrize("name", ["a#b", "a?b", "a%41b", "a b"])
+def test_a_file_of_sqlite_may_be_called_anything(tmp_path: Path, name: str) -> None:
+    """A URL has what it means otherwise in per cent."""
+    place = InSQLite(tmp_path / name)
+    place.run("CREATE TABLE data (a TEXT); INSERT INTO data VALUES ('x')")
+    policy = re.sub(
+        r"source: \{.*\}",
+        f"source: {{engine: sqlalchemy, url: 'sqlite:///{quote(name)}', table: data}}",
+        (ROOT / "policies/cps1988.yaml").read_text(),
+    )
+    (tmp_path / "policy.yaml").write_text(policy)
+    found = replace(a_policy(tmp_path, [texts("x")]), source=load(tmp_path / "policy.yaml").source)
+    assert cube(found, "there")[0] == [(0, 1)]
 
 
 def test_mariadb_streamed_makes_the_same_cube(

@@ -21,7 +21,7 @@ from proxy.cube.sources.source import opened
 from proxy.cube.sources.warehouse import TYPED, WAREHOUSES, _Elsewhere, sql_for
 from proxy.domain import Attribute, Domain
 from proxy.errors import PolicyError, SourceError
-from proxy.policy import Policy, Unit, load
+from proxy.policy import Policy, Source, Unit, load
 from tests.cube.making import ROOT, a_policy, edges, money, texts, write
 from tests.cube.places import here
 from tests.cube.test_alike import VALUES, a_case
@@ -177,6 +177,15 @@ def test_what_would_mean_something_else_is_refused(
     assert f"not written for {TYPED[warehouse]}" in str(caught.value)
     assert f"attributes.{axis.name}" in str(caught.value)
     assert "let the file have" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("engine", ["sqlalchemy", "postgres"])
+def test_it_is_made_from_a_file(tmp_path: Path, engine: str) -> None:
+    """Of a database nothing is asked, not even whether it is there."""
+    source = Source(engine, dsn="sqlite:///nothing", table="data")
+    policy = replace(a_policy(tmp_path, [texts("x")]), source=source)
+    with pytest.raises(SourceError, match="is made from a file"):
+        sql_for(policy, "snowflake")
 
 
 def test_sql_server_has_no_bins_past_its_nesting(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ from proxy.sql.source_expressions import identifier
 from proxy.sql.source_queries import Table, records
 
 PASSWORD = "SOURCE_PASSWORD"
+FILE = "sqlite:///"
 BLOCK = 20_000  # rows
 LEVELS = {  # of isolation, at which all is read at one moment
     **dict.fromkeys(("postgresql", "mysql", "mariadb"), "REPEATABLE READ"),
@@ -51,7 +52,10 @@ FIRST = {  # what begins a transaction that writes nothing
     **dict.fromkeys(("mysql", "mariadb"), ("SET SESSION TRANSACTION READ ONLY",)),
     "oracle": ("SET TRANSACTION READ ONLY",),
 }
-WORDS = re.compile(r'"(?:[^"]|"")*"|[^\W\d][\w$]*')
+QUOTED = re.compile(r'(?="((?:[^"]|"")*)")')  # from any quote on: one may be within a text
+WORDS = re.compile(r"[^\W\d][\w$]*")
+RUNS = re.compile(r"(?:[\w$]|[^\x00-\x7f])+")  # as words with marks that are no letters are
+NOT_READ = "CAST(error('a column that was not read is used') AS {})"
 
 
 @dataclass(frozen=True)
@@ -101,18 +105,19 @@ def _connected(policy: Policy) -> Iterator[Any]:
             "a database is read by SQLAlchemy and pyarrow, which are not installed",
             hint="pip install 'sql-privacy-proxy[databases]'",
         ) from None
-    url = sqlalchemy.engine.make_url(policy.source.dsn or "")
-    if password := os.environ.get(PASSWORD):
-        url = url.set(password=password)
-    more: dict[str, Any] = {}
-    if url.get_backend_name() == "sqlite":
-        more["creator"] = _sqlite(policy.path.parent / (url.database or ""))
+    dsn, more = policy.source.dsn or "", {}
+    if dsn.startswith(FILE):  # which has no password, and is called as ``load`` says
+        more["creator"] = _sqlite(policy.path.parent / dsn.removeprefix(FILE))
+        dsn = "sqlite://"
     try:
+        url = sqlalchemy.engine.make_url(dsn)
+        if "creator" not in more and (password := os.environ.get(PASSWORD)):
+            url = url.set(password=password)
         engine = sqlalchemy.create_engine(url, poolclass=NullPool, hide_parameters=True, **more)
         remote = engine.connect()
     except (ImportError, sqlalchemy.exc.NoSuchModuleError):
         raise SourceError(
-            f"the driver of {url.drivername} is not installed",
+            f"the driver of {dsn.partition(':')[0]} is not installed",
             hint="pip install it: SQLAlchemy's documentation says what it is called",
         ) from None
     except (SQLAlchemyError, RuntimeError, ValueError, TypeError, OSError):
@@ -147,12 +152,17 @@ def _sqlite(path: Path) -> Callable[[], sqlite3.Connection]:
 @contextlib.contextmanager
 def _guarded() -> Iterator[None]:
     """Turn the database's errors into ours, without their text, which may hold data."""
-    from sqlalchemy.exc import SQLAlchemyError
+    from sqlalchemy.exc import DataError, SQLAlchemyError
 
     try:
         yield
     except (Error, duckdb.Error):
         raise
+    except DataError:
+        raise SourceError(
+            "a table there has a value that its driver cannot read, such as an infinite date",
+            hint="correct it there, or have the database keep the column as text",
+        ) from None
     except SQLAlchemyError:
         raise SourceError(
             "the database of the source ended the query, or may not be read: it cannot be read to "
@@ -171,8 +181,9 @@ class StreamedSource(FileSource):
         self.local, self._remote, self._folder = local, remote, folder
         self._streaming = self._stopped = self._streamed = False
         source = policy.source
-        self._words = _words(policy)
-        found = _tables(remote, folder, self._words)
+        mentioned = _mentioned(source.query or "")
+        self._words = mentioned | {(policy.privacy.unit.column or "").lower()}
+        found = _tables(remote, folder, mentioned | _names(policy))
         self._prepare(policy, found)
         names = {name: Table(f"temp.main.{t.here}", t.kinds, None, t.has) for name, t in found}
         with translated(policy, "source" if source.query is None else "source.query"):
@@ -197,7 +208,7 @@ class StreamedSource(FileSource):
         self.local.execute(f"SET allowed_paths = [{files}]")
         self.local.execute("SET enable_external_access = false")
         self.local.execute("SET lock_configuration = true")
-        for here, table in {table.here: table for _, table in found}.items():
+        for here, table in {t.here: t for _, t in found if t.columns}.items():
             kinds = ", ".join(f"{identifier(c)} {kind}" for c, kind in table.kinds.items())
             self.local.execute(f"CREATE TEMP TABLE {here} ({kinds})")
 
@@ -211,8 +222,9 @@ class StreamedSource(FileSource):
     def _needed(self, table: _Found) -> list[str]:
         """Return the columns of a table that the policy may mean, all of which are read."""
         every = "natural" in self._words
-        known = list(table.columns)
-        return [c for c in known if every or c.lower() in self._words] or known[:1]
+        known = sorted(table.columns, key=lambda c: not table.columns[c].read)
+        named = [c for c in table.columns if every or c.lower() in self._words]
+        return named or known[:1]  # of which the number of rows is read
 
     def _require_read(self) -> None:
         """Refuse columns of types that are not read, where the policy may mean them."""
@@ -251,7 +263,8 @@ class StreamedSource(FileSource):
         for table in self._read.values():
             needed = self._needed(table)
             shown = ", ".join(
-                f"CAST({identifier(c) if c in needed else 'NULL'} AS {kind}) AS {identifier(c)}"
+                f"{f'CAST({identifier(c)} AS {kind})' if c in needed else NOT_READ.format(kind)}"
+                f" AS {identifier(c)}"
                 for c, kind in table.kinds.items()
             )
             self.local.execute(f"DROP TABLE {table.here}")
@@ -318,17 +331,18 @@ class StreamedSource(FileSource):
         """Do nothing: all was read at one moment."""
 
 
-def _words(policy: Policy) -> set[str]:
-    """Return all names, in lower case, that what the policy says of its source may mean."""
-    source, unit = policy.source, policy.privacy.unit.column
-    names = [source.table or "", *source.public, *source.trusted, unit or ""]
-    parts = {part.lower() for name in names for part in (name, *name.split("."))}
-    return parts | _mentioned(source.query or "")
+def _names(policy: Policy) -> set[str]:
+    """Return the names, in lower case, of tables of the policy, and the parts of them."""
+    source = policy.source
+    names = [source.table or "", *source.public, *source.trusted]
+    return {part.lower() for name in names for part in (name, *name.split("."))}
 
 
 def _mentioned(sql: str) -> set[str]:
     """Return all names, in lower case, that SQL may mean, and more."""
-    return {word.strip('"').replace('""', '"').lower() for word in WORDS.findall(sql)}
+    quoted = {name.replace('""', '"') for name in QUOTED.findall(sql)}
+    bare = {*WORDS.findall(sql), *RUNS.findall(sql)}
+    return {word.lower() for word in quoted | bare}
 
 
 def _tables(remote: Any, folder: Path, words: set[str]) -> list[tuple[str, _Found]]:
@@ -347,12 +361,17 @@ def _tables(remote: Any, folder: Path, words: set[str]) -> list[tuple[str, _Foun
             found = there.get_columns(name, schema=schema)
             own = {c["name"]: column_of(remote.dialect.name, c["type"]) for c in found}
             has = None
-            if name in views:
+            if len(own) > len({each.lower() for each in own}):
+                has, own = "columns whose names differ in case alone", {}
+            elif name in views:
                 has = "SQL of its own, being a view, which is not read here"
             elif any((c.get("computed") or {}).get("persisted") is False for c in found):
                 has = "columns that are computed when they are read"
             file = folder / f"rows{len(made)}.parquet"
-            table = _Found(name, schema, own, has, identifier(f"{schema or home}.{name}"), file)
+            here = f"{schema or home}.{name}"
+            if here.lower() in {each.lower() for each, _ in made}:  # which ``records`` refuses
+                here = f"{here} {len(made)}"
+            table = _Found(name, schema, own, has, identifier(here), file)
             made += [(f"{schema or home}.{name}", table)]
             made += [(name, table)] if schema is None else []
     return made

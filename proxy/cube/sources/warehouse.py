@@ -207,12 +207,13 @@ def sql_for(policy: Policy, warehouse: str) -> str:
     Raises:
         SourceError: the policy's source is no file; or the warehouse has no words for it.
     """
+    if policy.source.engine != "duckdb":
+        raise SourceError(
+            "the SQL for a warehouse is made from a file with columns of the same types",
+            hint="point source at a file, such as a Parquet file of the table's first rows",
+        )
     with tempfile.TemporaryDirectory() as folder, opened(policy, Path(folder)) as source:
-        if not isinstance(source, FileSource):
-            raise SourceError(
-                "the SQL for a warehouse is made from a file with columns of the same types",
-                hint="point source at a file, such as a Parquet file of the table's first rows",
-            )
+        assert isinstance(source, FileSource)
         try:
             sql = grouped(policy, _Elsewhere(source, policy.dataset, warehouse))
         except _Unwritten as error:
