@@ -319,3 +319,59 @@ def test_a_plan_is_adopted_where_the_strategy_is_open_alone(small, workload, cap
     assert "privacy.strategy is auto" in capsys.readouterr().err
     with closing(small.engine()) as engine:
         assert [line.kind for line in engine.ledger.audit()] == ["init"]
+
+
+# --- what was adopted, and what cannot be read ------------------------------------------------
+
+
+BASE = {"axes": ["town"], "of": {"COUNT(*)": 1}, "grid": "1", "tree": False, "alpha": 0.5}
+PAID = {"of": {"SUM(pay)": 1}, "axes": ["age"]}
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"strategy": "marginals", "bases": [BASE | PAID]},  # the measure is gone
+        {"strategy": "marginals", "bases": [BASE | {"axes": ["city"]}]},
+        {"strategy": "marginals", "bases": [BASE | {"grid": "0"}, BASE | {"of": {}}, {}, None]},
+        {"strategy": "marginals", "bases": [BASE | {"of": {"COUNT(*)": 2**70}}]},
+        {"strategy": "marginals", "bases": "all"},
+        {"strategy": ["marginals"]},
+        {},
+    ],
+)
+def test_bases_that_the_policy_has_no_more_are_passed_over(small, chosen):
+    """
+    Statements are answered by the other bases, or as if nothing had been adopted.
+    """
+    small.made(privacy("auto", budget=9)).close()
+    text = "SELECT COUNT(*) FROM people WHERE town = 'a' WITH UTILITY (10, 0.1)"
+    with closing(small.engine()) as engine:
+        for detail, told in ((chosen, False), ({"strategy": "marginals"}, False)):
+            with engine.ledger.transaction() as tx:
+                tx.audit("strategy", "sam", detail=detail)
+            explained = engine.session().execute(f"EXPLAIN UTILITY {text}")
+            assert any("is measured" in notice for notice in explained.notices) is told
+        bases = chosen.get("bases")
+        with engine.ledger.transaction() as tx:
+            more = [*bases, BASE] if isinstance(bases, list) else [BASE]
+            tx.audit("strategy", "sam", detail={"strategy": "marginals", "bases": more})
+        explained = engine.session().execute(f"EXPLAIN UTILITY {text}")
+        assert any("COUNT(*) of town" in notice for notice in explained.notices)
+        assert engine.session().execute(text).rows == [(245,)]
+
+
+def test_a_base_that_has_become_too_large_is_passed_over(small):
+    """
+    An attribute may have more values by now than a base may have rows.
+    """
+    domain = DOMAIN.replace("range: [0, 9]", "range: [0, 9999]")
+    engine = small.made(privacy("auto", budget=9), domain=domain)
+    with closing(engine), engine.ledger.transaction() as tx:
+        tx.audit(
+            "strategy", "", detail={"strategy": "marginals", "bases": [BASE | {"axes": ["age"]}]}
+        )
+    with closing(small.engine()) as engine:
+        (row,) = engine.session().execute("SELECT COUNT(*) FROM people WHERE age < 3").rows
+        assert row == (126,)
+        assert [each.family.rows for each in engine.ledger.measurements()] == [1]
