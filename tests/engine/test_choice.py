@@ -375,3 +375,35 @@ def test_a_base_that_has_become_too_large_is_passed_over(small):
         (row,) = engine.session().execute("SELECT COUNT(*) FROM people WHERE age < 3").rows
         assert row == (126,)
         assert [each.family.rows for each in engine.ledger.measurements()] == [1]
+
+
+@pytest.mark.parametrize(("data", "told"), [(b"SELECT \xff", "UTF-8"), (b"SELECT 'a", "quotation")])
+def test_a_workload_that_is_no_text_stops_init_before_there_is_a_state(small, data, told, capsys):
+    """
+    So that init, once it is mended, still chooses and measures; ``plan`` says the same of it.
+    """
+    file = small.folder / "asked.sql"
+    file.write_bytes(data)
+    warm = ", warm_up: [{attributes: [town], alpha: 0.25}]"
+    small.write(privacy("auto", warm), "workload: asked.sql\n")
+    for call in (["init", str(small.policy)], ["plan", str(small.policy)]):
+        assert run(call) == 2
+        assert told in capsys.readouterr().err
+    file.write_text("SELECT COUNT(*) FROM people;")
+    assert run(["init", str(small.policy)]) == 0
+    assert "The ledger is empty" not in capsys.readouterr().out
+    with closing(small.engine()) as engine:
+        kinds = [line.kind for line in engine.ledger.audit()]
+        assert kinds == ["init", "strategy", "measured"]
+
+
+def test_requests_that_are_no_csv_are_an_error(small, workload, capsys):
+    """
+    Binary files, and fields longer than any statement's number.
+    """
+    small.made(privacy("topup")).close()
+    requests = small.folder / "requests.csv"
+    for data in (b"\xff\xfe,1\n", b"1," + b"1" * 200_000):
+        requests.write_bytes(data)
+        assert run(["plan", str(small.policy), str(workload), "--requests", str(requests)]) == 2
+        assert "cannot be read as CSV" in capsys.readouterr().err
