@@ -220,8 +220,12 @@ def test_what_is_refused_together_is_answered_as_far_as_it_goes(small):
     small.made(privacy("topup", budget=0.5)).close()
     dear = "SELECT age, COUNT(*) FROM people GROUP BY age WITH UTILITY (1, 0.1)"
     with proxy.connect(small.policy) as connection:
-        with pytest.raises(proxy.OperationalError, match="refused"):
+        with pytest.raises(proxy.OperationalError, match="refused") as failed:
             connection.cursor().executescript(f"{SCRIPT[0]}; {dear}; {SCRIPT[1]}")
+        with closing(small.engine()) as engine:
+            assert failed.value.cost == pytest.approx(engine.budget().rules[0].spent)
+        assert failed.value.cost > 0
+        assert "kept, and free to ask again" in failed.value.hint
         assert connection.execute(SCRIPT[0]).cost == 0
         assert connection.execute(SCRIPT[1]).cost > 0
 
