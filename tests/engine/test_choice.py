@@ -166,6 +166,17 @@ def test_a_warm_up_may_take_all_and_no_more(small):
         assert engine.budget().rules[0].spent == pytest.approx(1)
 
 
+@pytest.mark.parametrize("alpha", ["1000000", "0.000000000000000001"])
+def test_a_warm_up_that_cannot_be_measured_is_refused(small, alpha, capsys):
+    """
+    Its charge is past what can be written down, or its noise past what is drawn.
+    """
+    warm = f", warm_up: [{{attributes: [age], alpha: {alpha}}}]"
+    small.write(privacy("topup", warm, budget=1_000_000))
+    assert run(["init", str(small.policy)]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
 def test_a_policy_says_what_is_wrong_with_a_warm_up(small, capsys):
     """
     Attributes and measures that there are, with the nearest, and no more than the budget.
