@@ -130,10 +130,10 @@ def _asked(
 ) -> Iterator[tuple[str, str]]:
     """Yield who asks which statement, in their order."""
     from proxy.engine.choice import log as logged
-    from proxy.sql.parse.grammar import split
+    from proxy.engine.choice import statements
 
     path = workload or engine.policy.workload
-    texts = split(path.read_text(encoding="utf-8")) if path else []
+    texts = statements(path) if path else []
     if requests is not None:
         yield from ((user, text) for text in _wanted(requests, texts))
     else:
@@ -145,7 +145,11 @@ def _asked(
 def _wanted(path: Path, texts: list[str]) -> Iterator[str]:
     """Yield the statements that a file of requests asks for, each as good as it says."""
     with path.open(encoding="utf-8", newline="") as file:
-        for number, line in enumerate(csv.reader(file), 1):
+        try:
+            lines = list(csv.reader(file))
+        except (UnicodeDecodeError, csv.Error):
+            raise DataError(f"{path} cannot be read as CSV") from None
+        for number, line in enumerate(lines, 1):
             if not line or (number == 1 and not line[0].strip().isdigit()):
                 continue
             where = f"{path}, line {number}"

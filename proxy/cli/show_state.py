@@ -27,8 +27,8 @@ UNIT = 2**40  # charges per alpha
 UNREADABLE = 0.01  # of the records: more of a column is worth a warning
 
 
-def made(report: Report | RebuildReport | None, as_json: bool) -> None:
-    """Print what `init` made."""
+def made(report: Report | RebuildReport | None, as_json: bool, warm: bool = False) -> None:
+    """Print what `init` made; ``warm``: and has measured what the policy wants known first."""
     if as_json:
         print_json(report)
         return
@@ -46,7 +46,10 @@ def made(report: Report | RebuildReport | None, as_json: bool) -> None:
         if rule.unreadable > UNREADABLE * report.rows:
             out.print(f"warning: {_unread(rule, report)}; see `check`")
     _closed(report)
-    out.print("The ledger is empty: the whole budget is there.")
+    if warm:
+        out.print("What warm_up says was measured; `budget` says what is left.")
+    else:
+        out.print("The ledger is empty: the whole budget is there.")
 
 
 def check(report: CheckReport, as_json: bool) -> None:

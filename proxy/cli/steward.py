@@ -29,12 +29,13 @@ def init(policy: str, state: str | None, as_json: bool, accept_second_budget: bo
     renamed, the people in it would lose both budgets: it says so and makes nothing, unless you
     accept that.
     """
+    import proxy.policy as policies
     from proxy.cli import show, show_state
     from proxy.engine import init as make
 
     with show.progress("building the cube") as progress:
         report = make(policy, state, progress, accept_second_budget=accept_second_budget)
-    show_state.made(report, as_json)
+    show_state.made(report, as_json, bool(policies.load(policy).privacy.warm_up))
 
 
 @click.command()

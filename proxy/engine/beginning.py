@@ -7,10 +7,10 @@ from contextlib import closing
 from pathlib import Path
 
 import proxy.policy as policies
-from proxy.engine.choice import adopt, compare
+from proxy.engine.choice import adopt, compare, statements
 from proxy.engine.engine import Engine
 from proxy.engine.planner import LocalPlanner
-from proxy.sql.parse.grammar import split
+from proxy.state import ledger_place, state_folder
 from proxy.steward import RebuildReport, Report, me
 from proxy.steward import init as make
 
@@ -26,16 +26,18 @@ def init(
 
     Raises:
         StateError: as the steward's ``init``.
+        SQLSyntaxError: the workload is no text.
         InsufficientBudgetError: what ``warm_up`` says costs more than the budget; the state is
             there all the same.
     """
+    found, texts = policies.load(policy), list[str]()
+    new = not ledger_place(found, state_folder(found, state)).exists()
+    if new and found.privacy.strategy == "auto" and found.workload is not None:
+        texts = statements(found.workload)  # what is wrong with it comes before the state
     report = make(policy, state, progress, accept_second_budget=accept_second_budget)
-    found = policies.load(policy)
-    chosen = found.privacy.strategy == "auto" and found.workload is not None
-    if isinstance(report, Report) and (chosen or found.privacy.warm_up):
+    if isinstance(report, Report) and (texts or found.privacy.warm_up):
         with closing(Engine.open(policy, state)) as engine:
-            if chosen and found.workload is not None:
-                texts = split(found.workload.read_text(encoding="utf-8"))
+            if texts:
                 adopt(engine, compare(engine, [("", text) for text in texts]), me())
             assert isinstance(engine.planner, LocalPlanner)
             engine.planner.warm_up(engine.session())

@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from proxy.engine.engine import Engine
 from proxy.engine.planner import LocalPlanner
 from proxy.engine.strategy import CHOSEN, description, pieces
-from proxy.errors import Error
+from proxy.errors import Error, SQLSyntaxError
 from proxy.inference.plan import AccuracyTarget
 from proxy.inference.strategies.choosing import MARGINALS, STRATEGIES, Choice, Shadow, choose
 from proxy.ledger import Ledger
 from proxy.sql.compile.release_point import space
+from proxy.sql.parse.grammar import split
 from proxy.sql.program import Program
 
 LAST = 2000  # requests of the log that are looked at
@@ -51,6 +53,18 @@ def log(ledger: Ledger) -> list[Asked]:
             free.append((note.time, (note.user, note.statement)))
     both = sorted([*kept, *free], key=lambda each: each[0])[-LAST:]
     return [asked for _, asked in both]
+
+
+def statements(path: Path) -> list[str]:
+    """Return the statements of a file.
+
+    Raises:
+        SQLSyntaxError: it is no text, or ends inside a quotation.
+    """
+    try:
+        return split(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise SQLSyntaxError(f"{path} is not UTF-8") from None
 
 
 def compare(

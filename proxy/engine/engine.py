@@ -45,7 +45,7 @@ from proxy.engine.planner import (
 from proxy.engine.reports import BudgetReport, HistoryLine
 from proxy.engine.result import present
 from proxy.engine.session import Session
-from proxy.errors import StateError
+from proxy.errors import Error, StateError
 from proxy.files import enter
 from proxy.ledger import Ledger
 from proxy.policy import Policy, Users
@@ -216,7 +216,16 @@ class Engine:
         if len(programs) == len(texts) > 1 and isinstance(self.planner, LocalPlanner):
             session.bill = None
             cost = self.planner.prepare(programs, session)
-        results = [self.execute(text, session) for text in texts]
+        results: list[Result] = []
+        for text in texts:
+            try:
+                results.append(self.execute(text, session))
+            except Error as error:
+                if paid := cost + sum(result.cost for result in results):
+                    error.cost += paid
+                    told = f"what was measured before it is kept, and free to ask again: {paid:.4g}"
+                    error.hint = f"{error.hint}; {told}" if error.hint else told
+                raise
         if cost:
             told = f"{len(texts)} statements were planned together: they cost {cost:.4g}"
             first = results[0]

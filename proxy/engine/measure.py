@@ -8,7 +8,8 @@ refusals depend on public things and released answers only.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
@@ -149,9 +150,10 @@ class Measurer:
                     return
                 blocks = base.at_level(accountant.history)
                 plan = Plan(tuple(PlannedMeasurement(b, b.scale, piece=True) for b in blocks), ())
-                for each in plan.measurements:
-                    accountant.require_chargeable(each)
-                    check_safe(each.family, each.scale, accountant.policy.max_records)
+                with _refused_as_numbers():
+                    for each in plan.measurements:
+                        accountant.require_chargeable(each)
+                        check_safe(each.family, each.scale, accountant.policy.max_records)
                 sequence, rows, _ = self._paid(accountant, plan, tx)
             accountant.measured(rows, plan.measurements, sequence)
         except REFUSALS:
@@ -208,17 +210,11 @@ class Measurer:
     ) -> Plan:
         privacy = accountant.policy.privacy
         allocation = Allocation(privacy.strategy != "paper", float(privacy.floor), strategy)
-        try:
+        with _refused_as_numbers():
             plan = planning.plan(accountant.history, targets, allocation, self.cancellation)
             for each in plan.measurements:
                 accountant.require_chargeable(each)
                 check_safe(each.family, each.scale, accountant.policy.max_records)
-        except TooLargeError as error:
-            raise too_complex("a number", error) from error
-        except UnsafeNoiseError as error:
-            raise NotSupportedError(
-                f"this number cannot be measured safely: {error}", hint=error.hint
-            ) from error
         return plan
 
     def cost(self, accountant: Accountant, targets: Sequence[AccuracyTarget]) -> int | None:
@@ -333,3 +329,16 @@ class Measurer:
                     hint="ask for what follows from earlier answers, or ask the data steward "
                     "(privacy.history_size)",
                 )
+
+
+@contextmanager
+def _refused_as_numbers() -> Iterator[None]:
+    """Refuse what is too large to be computed with, and noise that could not be drawn safely."""
+    try:
+        yield
+    except TooLargeError as error:
+        raise too_complex("a number", error) from error
+    except UnsafeNoiseError as error:
+        raise NotSupportedError(
+            f"this number cannot be measured safely: {error}", hint=error.hint
+        ) from error

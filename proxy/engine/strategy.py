@@ -7,7 +7,8 @@ None of them looks at data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
@@ -15,12 +16,13 @@ from proxy.domain import Domain
 from proxy.inference.family import Family
 from proxy.inference.plan import PlannedMeasurement, Strategy
 from proxy.inference.query import LinearQuery, Term, sum_part
-from proxy.inference.strategies.bases import Base, Bases, Pieces
+from proxy.inference.strategies.bases import MAX_ROWS, Base, Bases, Pieces
 from proxy.policy import Policy, WarmUp
 from proxy.sql.compile.release_point import space
 
 CHOSEN = "strategy"  # the kind of the audit line that says what was chosen
 ORDERED = ("integer", "decimal", "date", "timestamp")
+STRANGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def pieces(policy: Policy, *, trees: bool = False) -> Pieces:
@@ -38,10 +40,10 @@ def strategy_of(policy: Policy, chosen: Mapping[str, Any] | None = None) -> Stra
     """Return the strategy of a policy; of ``auto`` what was ``chosen``, the detail of a line."""
     name, whole = policy.privacy.strategy, policy.partition is None
     if name == "auto":
-        name = chosen["strategy"] if chosen else "topup"
+        name = str(chosen.get("strategy")) if chosen else "topup"
         if name == "marginals":
             assert chosen is not None
-            bases = [base_of(each, policy) for each in chosen["bases"]]
+            bases = list(_still_there(chosen.get("bases"), policy))
             return Bases(bases, whole, pieces(policy), no_dearer=True)
     if name in ("pieces", "hierarchy"):
         return Bases((), whole, pieces(policy, trees=name == "hierarchy"))
@@ -61,26 +63,46 @@ def warm(wanted: WarmUp, policy: Policy) -> Base:
 
 
 def why(chosen: Mapping[str, Any]) -> str:
-    """Return in words why a strategy was chosen."""
-    name, simulated = chosen["strategy"], chosen["simulated"]
-    others = [
-        f"{other} {each['alpha']:.4g} for {each['answered']:,}"
-        for other, each in simulated.items()
-        if other != name
-    ]
-    mine = simulated[name]
-    return (
-        f"strategy auto is {name}: of {mine['asked']:,} requests it would answer "
-        f"{mine['answered']:,} for {mine['alpha']:.4g}; {', '.join(others)}"
-    )
+    """Return in words why a strategy was chosen; nothing, where the line does not say."""
+    with suppress(*STRANGE):
+        name, simulated = chosen["strategy"], chosen["simulated"]
+        others = [
+            f"{other} {float(each['alpha']):.4g} for {int(each['answered']):,}"
+            for other, each in simulated.items()
+            if other != name
+        ]
+        mine = simulated[name]
+        return (
+            f"strategy auto is {name}: of {int(mine['asked']):,} requests it would answer "
+            f"{int(mine['answered']):,} for {float(mine['alpha']):.4g}; {', '.join(others)}"
+        )
+    return ""
+
+
+def _still_there(described: Any, policy: Policy) -> Iterator[Base]:
+    """Yield the bases that a policy still has: attributes and measures come, go and grow.
+
+    What is no description is passed over too: no statement needs a base.
+    """
+    for each in described if isinstance(described, list) else ():
+        with suppress(*STRANGE):
+            yield base_of(each, policy)
 
 
 def base_of(described: Mapping[str, Any], policy: Policy) -> Base:
-    """Return a base from its description, in names."""
+    """Return a base from its description, in names.
+
+    Raises:
+        KeyError: the policy has no such attribute or measure.
+        ValueError: it is none, or has too many cells.
+    """
     domain, shape = policy.domain, space(policy.domain)
-    parts = {_part(name, domain): Term(scale) for name, scale in described["of"].items()}
-    whole = LinearQuery.of(shape, Fraction(described["grid"]), parts)
-    axes = [domain.axis[name] for name in described["axes"]]
+    named = {_name(part, domain): part for part in range(1 + 2 * len(domain.measures))}
+    parts = {named[name]: Term.of(scale, ()) for name, scale in described["of"].items()}
+    grid, axes = Fraction(described["grid"]), {domain.axis[name] for name in described["axes"]}
+    if grid <= 0 or not any(parts.values()) or shape.cells(axes) > MAX_ROWS:
+        raise ValueError("no base")
+    whole = LinearQuery.of(shape, grid, parts)
     base = pieces(policy, trees=described["tree"]).base(whole, axes)
     base.level = float(described["alpha"])
     return base
@@ -104,12 +126,6 @@ def _name(part: int, domain: Domain) -> str:
         return "COUNT(*)"
     name = domain.measures[(part - 1) // 2].name
     return f"SUM({name})" if part % 2 else f"COUNT({name})"
-
-
-def _part(name: str, domain: Domain) -> int:
-    """Return the part of a query that has a name."""
-    parts = range(1 + 2 * len(domain.measures))
-    return next(part for part in parts if _name(part, domain) == name)
 
 
 def told(planned: Sequence[PlannedMeasurement], domain: Domain) -> list[str]:

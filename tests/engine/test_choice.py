@@ -167,6 +167,17 @@ def test_a_warm_up_may_take_all_and_no_more(small):
         assert engine.budget().rules[0].spent == pytest.approx(1)
 
 
+@pytest.mark.parametrize("alpha", ["1000000", "0.000000000000000001"])
+def test_a_warm_up_that_cannot_be_measured_is_refused(small, alpha, capsys):
+    """
+    Its charge is past what can be written down, or its noise past what is drawn.
+    """
+    warm = f", warm_up: [{{attributes: [age], alpha: {alpha}}}]"
+    small.write(privacy("topup", warm, budget=1_000_000))
+    assert run(["init", str(small.policy)]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
 def test_a_policy_says_what_is_wrong_with_a_warm_up(small, capsys):
     """
     Attributes and measures that there are, with the nearest, and no more than the budget.
@@ -221,8 +232,12 @@ def test_what_is_refused_together_is_answered_as_far_as_it_goes(small):
     small.made(privacy("topup", budget=0.5)).close()
     dear = "SELECT age, COUNT(*) FROM people GROUP BY age WITH UTILITY (1, 0.1)"
     with proxy.connect(small.policy) as connection:
-        with pytest.raises(proxy.OperationalError, match="refused"):
+        with pytest.raises(proxy.OperationalError, match="refused") as failed:
             connection.cursor().executescript(f"{SCRIPT[0]}; {dear}; {SCRIPT[1]}")
+        with closing(small.engine()) as engine:
+            assert failed.value.cost == pytest.approx(engine.budget().rules[0].spent)
+        assert failed.value.cost > 0
+        assert "kept, and free to ask again" in failed.value.hint
         assert connection.execute(SCRIPT[0]).cost == 0
         assert connection.execute(SCRIPT[1]).cost > 0
 
@@ -320,3 +335,91 @@ def test_a_plan_is_adopted_where_the_strategy_is_open_alone(small, workload, cap
     assert "privacy.strategy is auto" in capsys.readouterr().err
     with closing(small.engine()) as engine:
         assert [line.kind for line in engine.ledger.audit()] == ["init"]
+
+
+# --- what was adopted, and what cannot be read ------------------------------------------------
+
+
+BASE = {"axes": ["town"], "of": {"COUNT(*)": 1}, "grid": "1", "tree": False, "alpha": 0.5}
+PAID = {"of": {"SUM(pay)": 1}, "axes": ["age"]}
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"strategy": "marginals", "bases": [BASE | PAID]},  # the measure is gone
+        {"strategy": "marginals", "bases": [BASE | {"axes": ["city"]}]},
+        {"strategy": "marginals", "bases": [BASE | {"grid": "0"}, BASE | {"of": {}}, {}, None]},
+        {"strategy": "marginals", "bases": [BASE | {"of": {"COUNT(*)": 2**70}}]},
+        {"strategy": "marginals", "bases": "all"},
+        {"strategy": ["marginals"]},
+        {},
+    ],
+)
+def test_bases_that_the_policy_has_no_more_are_passed_over(small, chosen):
+    """
+    Statements are answered by the other bases, or as if nothing had been adopted.
+    """
+    small.made(privacy("auto", budget=9)).close()
+    text = "SELECT COUNT(*) FROM people WHERE town = 'a' WITH UTILITY (10, 0.1)"
+    with closing(small.engine()) as engine:
+        for detail, told in ((chosen, False), ({"strategy": "marginals"}, False)):
+            with engine.ledger.transaction() as tx:
+                tx.audit("strategy", "sam", detail=detail)
+            explained = engine.session().execute(f"EXPLAIN UTILITY {text}")
+            assert any("is measured" in notice for notice in explained.notices) is told
+        bases = chosen.get("bases")
+        with engine.ledger.transaction() as tx:
+            more = [*bases, BASE] if isinstance(bases, list) else [BASE]
+            tx.audit("strategy", "sam", detail={"strategy": "marginals", "bases": more})
+        explained = engine.session().execute(f"EXPLAIN UTILITY {text}")
+        assert any("COUNT(*) of town" in notice for notice in explained.notices)
+        assert engine.session().execute(text).rows == [(245,)]
+
+
+def test_a_base_that_has_become_too_large_is_passed_over(small):
+    """
+    An attribute may have more values by now than a base may have rows.
+    """
+    domain = DOMAIN.replace("range: [0, 9]", "range: [0, 9999]")
+    engine = small.made(privacy("auto", budget=9), domain=domain)
+    with closing(engine), engine.ledger.transaction() as tx:
+        tx.audit(
+            "strategy", "", detail={"strategy": "marginals", "bases": [BASE | {"axes": ["age"]}]}
+        )
+    with closing(small.engine()) as engine:
+        (row,) = engine.session().execute("SELECT COUNT(*) FROM people WHERE age < 3").rows
+        assert row == (126,)
+        assert [each.family.rows for each in engine.ledger.measurements()] == [1]
+
+
+@pytest.mark.parametrize(("data", "told"), [(b"SELECT \xff", "UTF-8"), (b"SELECT 'a", "quotation")])
+def test_a_workload_that_is_no_text_stops_init_before_there_is_a_state(small, data, told, capsys):
+    """
+    So that init, once it is mended, still chooses and measures; ``plan`` says the same of it.
+    """
+    file = small.folder / "asked.sql"
+    file.write_bytes(data)
+    warm = ", warm_up: [{attributes: [town], alpha: 0.25}]"
+    small.write(privacy("auto", warm), "workload: asked.sql\n")
+    for call in (["init", str(small.policy)], ["plan", str(small.policy)]):
+        assert run(call) == 2
+        assert told in capsys.readouterr().err
+    file.write_text("SELECT COUNT(*) FROM people;")
+    assert run(["init", str(small.policy)]) == 0
+    assert "The ledger is empty" not in capsys.readouterr().out
+    with closing(small.engine()) as engine:
+        kinds = [line.kind for line in engine.ledger.audit()]
+        assert kinds == ["init", "strategy", "measured"]
+
+
+def test_requests_that_are_no_csv_are_an_error(small, workload, capsys):
+    """
+    Binary files, and fields longer than any statement's number.
+    """
+    small.made(privacy("topup")).close()
+    requests = small.folder / "requests.csv"
+    for data in (b"\xff\xfe,1\n", b"1," + b"1" * 200_000):
+        requests.write_bytes(data)
+        assert run(["plan", str(small.policy), str(workload), "--requests", str(requests)]) == 2
+        assert "cannot be read as CSV" in capsys.readouterr().err
