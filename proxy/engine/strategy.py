@@ -16,7 +16,7 @@ from proxy.domain import Domain
 from proxy.inference.family import Family
 from proxy.inference.plan import PlannedMeasurement, Strategy
 from proxy.inference.query import LinearQuery, Term, sum_part
-from proxy.inference.strategies.bases import MAX_ROWS, Base, Bases, Pieces
+from proxy.inference.strategies.bases import DEARER, MAX_ROWS, Base, Bases, Pieces
 from proxy.policy import Policy, WarmUp
 from proxy.sql.compile.release_point import space
 
@@ -41,10 +41,9 @@ def strategy_of(policy: Policy, chosen: Mapping[str, Any] | None = None) -> Stra
     name, whole = policy.privacy.strategy, policy.partition is None
     if name == "auto":
         name = str(chosen.get("strategy")) if chosen else "topup"
-        if name == "marginals":
-            assert chosen is not None
-            bases = list(_still_there(chosen.get("bases"), policy))
-            return Bases(bases, whole, pieces(policy), no_dearer=True)
+        if chosen is None or name == "marginals":
+            bases = list(_still_there(chosen.get("bases"), policy)) if chosen else []
+            return Bases(bases, whole, pieces(policy), most=DEARER)
     if name in ("pieces", "hierarchy"):
         return Bases((), whole, pieces(policy, trees=name == "hierarchy"))
     return None

@@ -241,7 +241,7 @@ def test_beside_chosen_bases_pieces_cost_no_more_than_the_question():
     a range is measured as it is, where a strategy of pieces would measure its cells.
     """
     history, account = History(SPACE, 1000), Account(SPACE)
-    strategy = Bases(pieces=FLAT, no_dearer=True)
+    strategy = Bases(pieces=FLAT, most=1.0)
     cells = marginal(count(), [0])
     (first,) = asked(history, account, strategy, AccuracyTarget(cells, Fraction(20), 0.05))
     (again,) = asked(history, account, strategy, AccuracyTarget(cells, Fraction(15), 0.05))

@@ -39,6 +39,7 @@ NEAR = 1 + 1e-4  # how near to the least factor one is looked for
 TRIES = 60  # of factors
 ROOM = 1.25  # times the rate that is needed, where a later snapshot cannot raise it: windows grow
 SHORT = 16  # cells of an axis that needs no tree
+DEARER = 2.0  # times what a question costs, that pieces may that nobody chose
 MAX_BASES = 8  # of which what a target needs is compared
 KEPT = 64  # bases that a strategy of pieces remembers
 
@@ -193,7 +194,7 @@ class Bases:
     bases: Sequence[Base] = ()
     whole: bool = True  # all rows of a base are measured; else those that are needed
     pieces: Callable[[Family], Base | None] | None = None  # of what no base knows
-    no_dearer: bool = False  # pieces, only where they cost no more than the question itself
+    most: float = math.inf  # times what the question itself costs, that pieces may
     _made: dict[tuple[object, ...], Base | None] = field(default_factory=dict)
 
     def append(
@@ -229,11 +230,11 @@ class Bases:
 
     def _worth(self, proposal: Proposal, target: AccuracyTarget, floor: float) -> bool:
         """Whether a proposal may take the place of the question, which it costs more than."""
-        if not self.no_dearer or proposal.base in self.bases:
+        if self.most == math.inf or proposal.base in self.bases:
             return True
         family = target.family
         rate = planning.least_rate(target.half_width, target.delta, family.grid)
-        return proposal.alpha <= max(rate * family.sensitivity, floor) * (1 + 1e-6)
+        return proposal.alpha <= max(rate * family.sensitivity, floor) * self.most * (1 + 1e-6)
 
     def _of(self, family: Family) -> list[Base]:
         """Return the bases that may span a family's rows, those of least scope first."""

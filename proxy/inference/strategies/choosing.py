@@ -30,7 +30,7 @@ from proxy.inference.history import History
 from proxy.inference.plan import AccuracyTarget, Allocation, Strategy
 from proxy.inference.query import Factor, LinearQuery, Term, TooLargeError
 from proxy.inference.space import Space
-from proxy.inference.strategies.bases import MAX_ROWS, Base, Bases, Pieces, needed, plain
+from proxy.inference.strategies.bases import DEARER, MAX_ROWS, Base, Bases, Pieces, needed, plain
 
 MARGINALS = "marginals"  # that are chosen for the requests
 STRATEGIES = ("topup", "pieces", "hierarchy", MARGINALS)
@@ -154,9 +154,10 @@ def choose(
     if not _trees(requests, trees):
         names = [name for name in names if name != "hierarchy"]
     part = seconds / (len(names) + 1)
-    bases = chosen(requests, pieces, trees, until(part)) if MARGINALS in names else []
+    times = (1 + AHEAD + AFTER) / (1 + AHEAD) if len(requests) > given else 1.0
+    bases = chosen(requests, pieces, trees, until(part), times) if MARGINALS in names else []
     strategies: dict[str, Strategy | None] = {
-        MARGINALS: Bases(bases, pieces=pieces, no_dearer=True),
+        MARGINALS: Bases(bases, pieces=pieces, most=DEARER),
         "pieces": Bases(pieces=pieces),
         "hierarchy": Bases(pieces=trees),
     }
@@ -283,17 +284,26 @@ class Cluster:
 
     target: AccuracyTarget  # one of them
     scope: frozenset[int]
-    queries: int = 0  # that differ
+    queries: float = 0.0  # that differ
     direct: float = 0.0  # alpha of one, if it is measured by itself
     needs: list[float] = field(default_factory=list)  # alpha, of each candidate
 
 
 def chosen(
-    requests: Iterable[Sequence[AccuracyTarget]], pieces: Pieces, trees: Pieces, deadline: Deadline
+    requests: Iterable[Sequence[AccuracyTarget]],
+    pieces: Pieces,
+    trees: Pieces,
+    deadline: Deadline,
+    times: float = 1.0,
 ) -> list[Base]:
-    """Return the bases that all requests together need least alpha of, with their levels."""
+    """Return the bases that all requests together need least alpha of, with their levels.
+
+    What is measured by itself is paid so many ``times``, for requests to come.
+    """
     found: list[Base] = []
     for whole, clusters in _kinds(itertools.chain(*requests), pieces).items():
+        for cluster in clusters.values():
+            cluster.queries *= times
         found += _of_kind(whole, clusters, pieces, trees, deadline)
     return found
 
