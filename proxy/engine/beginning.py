@@ -10,6 +10,7 @@ import proxy.policy as policies
 from proxy.engine.choice import adopt, compare, statements
 from proxy.engine.engine import Engine
 from proxy.engine.planner import LocalPlanner
+from proxy.errors import PolicyError
 from proxy.state import ledger_place, state_folder
 from proxy.steward import RebuildReport, Report, me
 from proxy.steward import init as make
@@ -30,11 +31,9 @@ def init(
         InsufficientBudgetError: what ``warm_up`` says costs more than the budget; the state is
             there all the same.
     """
-    found, texts = policies.load(policy), list[str]()
-    new = not ledger_place(found, state_folder(found, state)).exists()
-    if new and found.privacy.strategy == "auto" and found.workload is not None:
-        texts = statements(found.workload)  # what is wrong with it comes before the state
+    texts = _workload(policy, state)  # what is wrong with it comes before the state
     report = make(policy, state, progress, accept_second_budget=accept_second_budget)
+    found = policies.load(policy)
     if isinstance(report, Report) and (texts or found.privacy.warm_up):
         with closing(Engine.open(policy, state)) as engine:
             if texts:
@@ -42,3 +41,15 @@ def init(
             assert isinstance(engine.planner, LocalPlanner)
             engine.planner.warm_up(engine.session())
     return report
+
+
+def _workload(policy: str | Path, state: str | Path | None) -> list[str]:
+    """Return the statements that the strategy of a state yet to be made is chosen by."""
+    try:
+        found = policies.load(policy)
+    except PolicyError:  # the steward's ``init`` tells all that is wrong
+        return []
+    if found.privacy.strategy != "auto" or found.workload is None:
+        return []
+    new = not ledger_place(found, state_folder(found, state)).exists()
+    return statements(found.workload) if new else []

@@ -33,9 +33,15 @@ def privacy(policy: Item, axes: Domain) -> Privacy:
         per["day"].report("more than in a week")
     floor = tried(_part, item.value["floor"], budget) if "floor" in item.value else None
     floor = floor or (budget or Fraction(0)) / 10_000
-    warm = [
-        tried(_warm_up, each, policy, axes, budget) for each in tried(item.get, "warm_up") or ()
-    ]
+    first = tried(item.get, "warm_up") or ()
+    warm = [tried(_warm_up, each, policy, axes, budget) for each in first]
+    found: set[tuple[frozenset[str], str | None]] = set()
+    for wanted, each in zip(warm, first, strict=True):
+        if wanted is not None:
+            key = frozenset(wanted.attributes), wanted.measure
+            if key in found:  # init would measure the first alone
+                each.value["attributes"].report("the same cells are there twice")
+            found.add(key)
     guards = [tried(_guard, guard, policy, floor) for guard in tried(item.get, "guards") or ()]
     return Privacy(
         budget=budget or NOTHING.budget,

@@ -189,6 +189,10 @@ def test_a_policy_says_what_is_wrong_with_a_warm_up(small, capsys):
     assert "age" in said
     assert "2 is more than the budget 1" in said
     assert "no measure pay" in said
+    same = "{attributes: [age, town], alpha: 0.1}, {attributes: [town, age], alpha: 0.2}"
+    small.write(privacy("topup", f", warm_up: [{same}]"))
+    assert run(["init", str(small.policy)]) == 2
+    assert "the same cells are there twice" in capsys.readouterr().err
 
 
 # --- several statements ----------------------------------------------------------------------
