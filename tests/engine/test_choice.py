@@ -367,11 +367,11 @@ def test_bases_that_the_policy_has_no_more_are_passed_over(small, chosen):
     small.made(privacy("auto", budget=9)).close()
     text = "SELECT COUNT(*) FROM people WHERE town = 'a' WITH UTILITY (10, 0.1)"
     with closing(small.engine()) as engine:
-        for detail, told in ((chosen, False), ({"strategy": "marginals"}, False)):
+        for detail in (chosen, {"strategy": "marginals"}):
             with engine.ledger.transaction() as tx:
                 tx.audit("strategy", "sam", detail=detail)
             explained = engine.session().execute(f"EXPLAIN UTILITY {text}")
-            assert any("is measured" in notice for notice in explained.notices) is told
+            assert explained.rows[0][3] > 0
         bases = chosen.get("bases")
         with engine.ledger.transaction() as tx:
             more = [*bases, BASE] if isinstance(bases, list) else [BASE]
