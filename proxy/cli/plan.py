@@ -77,6 +77,8 @@ def plan(
             raise click.UsageError("no statement to plan for: name a WORKLOAD, or say --log")
         with_times = requests is not None or (log and workload is None)
         found = choices.compare(engine, asked, seconds, repeated=with_times)
+        if not found.requests:
+            raise DataError("no statement could be planned", hint="; ".join(found.skipped[:1]))
         if adopt:
             if engine.policy.privacy.strategy != "auto":
                 raise click.UsageError("--adopt is for policies whose privacy.strategy is auto")
@@ -159,6 +161,8 @@ def _wanted(path: Path, texts: list[str]) -> Iterator[str]:
                 raise DataError(
                     f"{where}: not a statement's number, a half_width and a delta"
                 ) from None
+            if not (0 < half < float("inf") and 0 < delta < 1):
+                raise DataError(f"{where}: need a half_width above 0, and a delta between 0 and 1")
             if not 1 <= place <= len(texts):
                 raise DataError(f"{where}: there are {len(texts)} statements, no number {place}")
             if "utility" in texts[place - 1].lower():

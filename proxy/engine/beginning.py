@@ -10,7 +10,8 @@ import proxy.policy as policies
 from proxy.engine.choice import adopt, compare, statements
 from proxy.engine.engine import Engine
 from proxy.engine.planner import LocalPlanner
-from proxy.errors import PolicyError
+from proxy.engine.strategy import CHOSEN, WARM_UP
+from proxy.errors import Error, InsufficientBudgetError, PolicyError, StateError
 from proxy.state import ledger_place, state_folder
 from proxy.steward import RebuildReport, Report, me
 from proxy.steward import init as make
@@ -32,15 +33,43 @@ def init(
             there all the same.
     """
     texts = _workload(policy, state)  # what is wrong with it comes before the state
-    report = make(policy, state, progress, accept_second_budget=accept_second_budget)
-    found = policies.load(policy)
-    if isinstance(report, Report) and (texts or found.privacy.warm_up):
+    report = None
+    try:
+        report = make(policy, state, progress, accept_second_budget=accept_second_budget)
+        new = isinstance(report, Report)
+    except StateError:
+        new = _unfinished(policy, state)
+        if not new:
+            raise
+    if new and (texts or policies.load(policy).privacy.warm_up):
         with closing(Engine.open(policy, state)) as engine:
             if texts:
                 adopt(engine, compare(engine, [("", text) for text in texts]), me())
             assert isinstance(engine.planner, LocalPlanner)
-            engine.planner.warm_up(engine.session())
+            try:
+                engine.planner.warm_up(engine.session())
+            except InsufficientBudgetError as error:
+                error.hint = (
+                    "the state is there; give warm_up less, or the budget more, and say init again"
+                )
+                raise
     return report
+
+
+def _unfinished(policy: str | Path, state: str | Path | None) -> bool:
+    """Return whether a state is as ``init`` has left it before it was warmed up as it was to be."""
+    try:
+        engine = Engine.open(policy, state)
+    except Error:
+        return False
+    with closing(engine):
+        wanted = len(engine.policy.privacy.warm_up)
+        for line in engine.ledger.audit():
+            if line.statement.startswith(WARM_UP):
+                wanted -= 1
+            elif line.kind not in ("init", CHOSEN, "policy"):
+                return False
+        return wanted > 0
 
 
 def _workload(policy: str | Path, state: str | Path | None) -> list[str]:

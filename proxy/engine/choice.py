@@ -15,7 +15,7 @@ from typing import Any
 
 from proxy.engine.engine import Engine
 from proxy.engine.planner import LocalPlanner
-from proxy.engine.strategy import CHOSEN, description, pieces
+from proxy.engine.strategy import CHOSEN, WARM_UP, description, pieces
 from proxy.errors import Error, SQLSyntaxError
 from proxy.inference.plan import AccuracyTarget
 from proxy.inference.strategies.choosing import MARGINALS, STRATEGIES, Choice, Shadow, choose
@@ -52,7 +52,17 @@ def log(ledger: Ledger) -> list[Asked]:
         if note.kind in ("inferred", "refused") and note.statement:
             free.append((note.time, (note.user, note.statement)))
     both = sorted([*kept, *free], key=lambda each: each[0])[-LAST:]
-    return [asked for _, asked in both]
+    return [asked for _, asked in both if _one(asked[1])]
+
+
+def _one(text: str) -> bool:
+    """Whether a text is one statement: those of a script stand in the log by themselves, too."""
+    if text.startswith(WARM_UP):
+        return False
+    try:
+        return ";" not in text or len(split(text)) == 1
+    except Error:
+        return True  # it will be said why it is skipped
 
 
 def statements(path: Path) -> list[str]:

@@ -27,7 +27,7 @@ from proxy.engine.goals.linear import AbsoluteGoal
 from proxy.engine.infer import forecast, infer
 from proxy.engine.measure import Cube, Curator, Measurer
 from proxy.engine.reports import BudgetReport
-from proxy.engine.strategy import CHOSEN, strategy_of, warm, why
+from proxy.engine.strategy import CHOSEN, WARM_UP, strategy_of, warm, why
 from proxy.errors import Error, StateError
 from proxy.files import enter
 from proxy.inference.accounting import UNIT, BudgetRule, budget_units
@@ -304,7 +304,7 @@ class LocalPlanner:
         """Measure what the policy wants known before anything is asked, unless that was done."""
         for wanted in self.policy.privacy.warm_up:
             base = warm(wanted, self.policy)
-            text = f"warm_up: {wanted.strategy} of {', '.join(wanted.attributes)}"
+            text = f"{WARM_UP}{wanted.strategy} of {', '.join(wanted.attributes)}"
             with self._turn(asker):
                 accountant = self._accountant(asker.privileges)
                 accountant.catch_up(self.ledger)

@@ -21,6 +21,7 @@ from proxy.policy import Policy, WarmUp
 from proxy.sql.compile.release_point import space
 
 CHOSEN = "strategy"  # the kind of the audit line that says what was chosen
+WARM_UP = "warm_up: "  # how the lines of what was measured first begin, as no statement does
 ORDERED = ("integer", "decimal", "date", "timestamp")
 STRANGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 

@@ -10,8 +10,10 @@ import proxy
 from proxy.cli import run
 from proxy.engine import Engine, init
 from proxy.engine.choice import adopt, compare, log
-from proxy.errors import InsufficientBudgetError
+from proxy.engine.planner import LocalPlanner
+from proxy.errors import InsufficientBudgetError, StateError
 from proxy.inference.strategies.choosing import ahead
+from proxy.steward import apply
 from tests.small import DOMAIN, Silent, Small
 
 DAYS = DOMAIN.replace("  town:", "  day: {type: date, from: 2026-01-01, to: 2026-02-28}\n  town:")
@@ -178,6 +180,34 @@ def test_a_warm_up_that_cannot_be_measured_is_refused(small, alpha, capsys):
     assert capsys.readouterr().err.startswith("error: ")
 
 
+def test_a_warm_up_that_was_stopped_is_finished_by_init(small, monkeypatch):
+    """
+    Whether it was killed or refused: init again measures what is missing, and then is refused as
+    ever; a state that somebody has asked is not warmed up any more.
+    """
+    warm = ", warm_up: [{attributes: [age], alpha: 0.2}, {attributes: [town], alpha: ALPHA}]"
+    small.write(privacy("topup", warm.replace("ALPHA", "0.9")))
+    with pytest.raises(InsufficientBudgetError, match="costs more") as refused:
+        init(small.policy)
+    assert "say init again" in refused.value.hint
+    small.write(privacy("topup", warm.replace("ALPHA", "0.3")))
+    apply(small.policy)
+    init(small.policy)
+    with closing(small.engine()) as engine:
+        assert engine.budget().rules[0].spent == pytest.approx(0.5)
+    with pytest.raises(StateError, match="already the state"):
+        init(small.policy)
+    other = small.folder / "other"
+    monkeypatch.setattr(LocalPlanner, "warm_up", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        init(small.policy, other)
+    monkeypatch.undo()
+    with closing(Engine.open(small.policy, other)) as engine:
+        engine.session().execute("SELECT COUNT(*) FROM people")
+    with pytest.raises(StateError, match="already the state"):
+        init(small.policy, other)
+
+
 def test_a_policy_says_what_is_wrong_with_a_warm_up(small, capsys):
     """
     Attributes and measures that there are, with the nearest, and no more than the budget.
@@ -322,7 +352,12 @@ def test_requests_say_which_statement_is_asked_how_well(small, workload, capsys)
     call = ["plan", "--json", str(small.policy), str(workload), "--requests", str(requests)]
     assert run(call) == 0
     assert json.loads(capsys.readouterr().out)["requests"] == 3
-    for line, told in (("7,1,0.1", "no number 7"), ("1,wide,0.1", "not a statement's number")):
+    for line, told in (
+        ("7,1,0.1", "no number 7"),
+        ("1,wide,0.1", "not a statement's number"),
+        ("1,nan,0.1", "half_width above 0"),
+        ("1,5,2", "between 0 and 1"),
+    ):
         requests.write_text(f"1,20,0.1\n{line}\n")
         assert run(call) == 2
         said = capsys.readouterr().err
