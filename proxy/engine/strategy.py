@@ -44,7 +44,7 @@ def strategy_of(policy: Policy, chosen: Mapping[str, Any] | None = None) -> Stra
         name = str(chosen.get("strategy")) if chosen else "topup"
         if chosen is None or name == "marginals":
             bases = list(_still_there(chosen.get("bases"), policy)) if chosen else []
-            return Bases(bases, whole, pieces(policy), most=DEARER)
+            return Bases(bases, whole, pieces(policy), most=1.0 if chosen else DEARER)
     if name in ("pieces", "hierarchy"):
         return Bases((), whole, pieces(policy, trees=name == "hierarchy"))
     return None

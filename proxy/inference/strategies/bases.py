@@ -39,7 +39,7 @@ NEAR = 1 + 1e-4  # how near to the least factor one is looked for
 TRIES = 60  # of factors
 ROOM = 1.25  # times the rate that is needed, where a later snapshot cannot raise it: windows grow
 SHORT = 16  # cells of an axis that needs no tree
-DEARER = 2.0  # times what a question costs, that pieces may that nobody chose
+DEARER = 2.0  # times what a question costs, that pieces may while nothing was chosen
 MAX_BASES = 8  # of which what a target needs is compared
 KEPT = 64  # bases that a strategy of pieces remembers
 

@@ -30,7 +30,7 @@ from proxy.inference.history import History
 from proxy.inference.plan import AccuracyTarget, Allocation, Strategy
 from proxy.inference.query import Factor, LinearQuery, Term, TooLargeError
 from proxy.inference.space import Space
-from proxy.inference.strategies.bases import DEARER, MAX_ROWS, Base, Bases, Pieces, needed, plain
+from proxy.inference.strategies.bases import MAX_ROWS, Base, Bases, Pieces, needed, plain
 
 MARGINALS = "marginals"  # that are chosen for the requests
 STRATEGIES = ("topup", "pieces", "hierarchy", MARGINALS)
@@ -157,7 +157,7 @@ def choose(
     times = (1 + AHEAD + AFTER) / (1 + AHEAD) if len(requests) > given else 1.0
     bases = chosen(requests, pieces, trees, until(part), times) if MARGINALS in names else []
     strategies: dict[str, Strategy | None] = {
-        MARGINALS: Bases(bases, pieces=pieces, most=DEARER),
+        MARGINALS: Bases(bases, pieces=pieces, most=1.0),
         "pieces": Bases(pieces=pieces),
         "hierarchy": Bases(pieces=trees),
     }
