@@ -37,6 +37,7 @@ COMMANDS = {  # by name; what each says where it is the first
     "audit": ["people.yaml"],
     "audit --verify": ["people.yaml"],
     "guards": ["people.yaml"],
+    "plan": ["people.yaml", "--log"],
     "users": ["people.yaml"],
     "ledger backup": ["people.yaml", "backup"],
     "ledger restore": ["people.yaml", "backup"],

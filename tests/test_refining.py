@@ -9,10 +9,10 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from proxy.inference.mechanism import GeometricSampler
 
 from proxy.experiment import study
 from proxy.experiment.workload import axis, trace
+from proxy.inference.noise.mechanism import GeometricSampler
 from tests.searches import share
 
 DELTA = 0.2
