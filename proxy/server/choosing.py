@@ -12,6 +12,7 @@ import os
 import sys
 from asyncio.subprocess import DEVNULL, create_subprocess_exec
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from proxy.engine import Engine
 
@@ -53,12 +54,13 @@ class Choosing:
         assert engine.folder is not None
         process = await create_subprocess_exec(
             sys.executable, "-m", "proxy", "plan", str(engine.policy.path),
-            "--state", str(engine.folder.absolute()), "--log", "--adopt",
+            "--state", str(engine.folder.absolute().parent), "--log", "--adopt",
             "--seconds", str(SECONDS),
             stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL,
-            preexec_fn=lambda: os.nice(LOWEST) and None,
         )  # fmt: skip
         try:
+            with suppress(ProcessLookupError):
+                os.setpriority(os.PRIO_PROCESS, process.pid, LOWEST)
             status = await process.wait()
         except BaseException:
             process.kill()
