@@ -11,6 +11,7 @@ from proxy.cli.plain import Grid
 from proxy.cli.show import amount, console, listing, plain, print_json
 
 if TYPE_CHECKING:
+    from proxy.engine.beginning import WarmedUp
     from proxy.ledger import AuditLine
     from proxy.steward import (
         ApplyReport,
@@ -24,16 +25,23 @@ if TYPE_CHECKING:
     )
 
 UNIT = 2**40  # charges per alpha
+WARM = "What warm_up says was measured; `budget` says what is left."
 UNREADABLE = 0.01  # of the records: more of a column is worth a warning
 
 
-def made(report: Report | RebuildReport | None, as_json: bool, warm: bool = False) -> None:
+def made(
+    report: Report | RebuildReport | WarmedUp | None, as_json: bool, warm: bool = False
+) -> None:
     """Print what `init` made; ``warm``: and has measured what the policy wants known first."""
     if as_json:
         print_json(report)
         return
+    from proxy.engine.beginning import WarmedUp
     from proxy.steward import RebuildReport
 
+    if isinstance(report, WarmedUp):
+        console().print(WARM)
+        return
     if report is None:
         console().print("This folder follows the ledger now, with the cube that was copied.")
         return
@@ -47,7 +55,7 @@ def made(report: Report | RebuildReport | None, as_json: bool, warm: bool = Fals
             out.print(f"warning: {_unread(rule, report)}; see `check`")
     _closed(report)
     if warm:
-        out.print("What warm_up says was measured; `budget` says what is left.")
+        out.print(WARM)
     else:
         out.print("The ledger is empty: the whole budget is there.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import proxy.policy as policies
@@ -17,13 +18,18 @@ from proxy.steward import RebuildReport, Report, me
 from proxy.steward import init as make
 
 
+@dataclass(frozen=True)
+class WarmedUp:
+    """What ``init`` gives where the state was there, and its warm-up was not finished."""
+
+
 def init(
     policy: str | Path,
     state: str | Path | None = None,
     progress: Callable[[float | None], None] | None = None,
     *,
     accept_second_budget: bool = False,
-) -> Report | RebuildReport | None:
+) -> Report | RebuildReport | WarmedUp | None:
     """Make the state of a policy, choose its strategy by its workload, and warm it up.
 
     Raises:
@@ -33,15 +39,14 @@ def init(
             there all the same.
     """
     texts = _workload(policy, state)  # what is wrong with it comes before the state
-    report = None
+    report: Report | RebuildReport | WarmedUp | None
     try:
         report = make(policy, state, progress, accept_second_budget=accept_second_budget)
-        new = isinstance(report, Report)
     except StateError:
-        new = _unfinished(policy, state)
-        if not new:
+        if not _unfinished(policy, state):
             raise
-    if new and (texts or policies.load(policy).privacy.warm_up):
+        report = WarmedUp()
+    if isinstance(report, Report | WarmedUp) and (texts or policies.load(policy).privacy.warm_up):
         with closing(Engine.open(policy, state)) as engine:
             if texts:
                 adopt(engine, compare(engine, [("", text) for text in texts]), me())

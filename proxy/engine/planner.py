@@ -278,9 +278,10 @@ class LocalPlanner:
         The order in which they are planned is theirs, or the dearest first: what costs less.  What
         would be refused together is left to each by itself, and so is what has a limit of its own.
         """
-        asker.privileges.require(ANALYST)
         if any(asker.limit(program) is not None for program in programs):
             return 0.0
+        if any(program.releases for program in programs):
+            asker.privileges.require(ANALYST)
         with self._turn(asker):
             accountant = self._accountant(asker.privileges)
             accountant.catch_up(self.ledger)
@@ -313,8 +314,9 @@ class LocalPlanner:
 
     def _follow_strategy(self) -> None:
         """Take over the strategy that was chosen last, where the policy leaves it open."""
-        if self.policy.privacy.strategy == "auto" and self._looked != self.ledger.sequence():
-            sequence = self.ledger.sequence()
+        if self.policy.privacy.strategy != "auto":
+            return
+        if (sequence := self.ledger.sequence()) != self._looked:
             if chosen := self.ledger.last(CHOSEN, self._looked):
                 self._strategy, self._why = strategy_of(self.policy, chosen), why(chosen)
             self._looked = sequence

@@ -208,6 +208,33 @@ def test_a_warm_up_that_was_stopped_is_finished_by_init(small, monkeypatch):
         init(small.policy, other)
 
 
+def test_init_says_that_it_has_finished_a_warm_up(small, capsys, monkeypatch):
+    """
+    And nothing of a ledger that was copied.
+    """
+    small.write(privacy("topup", ", warm_up: [{attributes: [age], alpha: 0.2}]"))
+    with monkeypatch.context() as stopped:
+        stopped.setattr(LocalPlanner, "warm_up", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            init(small.policy)
+    assert run(["init", str(small.policy)]) == 0
+    said = capsys.readouterr().out
+    assert said == "What warm_up says was measured; `budget` says what is left.\n"
+
+
+def test_a_script_that_releases_nothing_is_for_everybody(small):
+    """
+    As its statements are: a steward, who is no analyst, may run them.
+    """
+    small.users(sam="roles: [steward]")
+    small.made(privacy("topup")).close()
+    with proxy.connect(small.policy, user="sam") as connection:
+        cursor = connection.cursor().executescript("SELECT 1 AS one; SELECT 2 AS two")
+        assert cursor.fetchall() == [(1,)]
+        assert cursor.nextset()
+        assert cursor.fetchall() == [(2,)]
+
+
 def test_a_policy_says_what_is_wrong_with_a_warm_up(small, capsys):
     """
     Attributes and measures that there are, with the nearest, and no more than the budget.
