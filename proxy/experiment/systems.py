@@ -35,8 +35,15 @@ from proxy.inference.laplace import LaplaceSum
 from proxy.inference.plan import AccuracyTarget, Allocation, PlannedMeasurement, Strategy
 from proxy.inference.query import Factor, LinearQuery
 from proxy.inference.space import Space
-from proxy.inference.strategies.bases import Bases, Pieces
-from proxy.inference.strategies.choosing import MARGINALS, STRATEGIES, Choice, Shadow, choose
+from proxy.inference.strategies.bases import Pieces
+from proxy.inference.strategies.choosing import (
+    STRATEGIES,
+    Choice,
+    Shadow,
+    afforded,
+    choose,
+    strategies,
+)
 
 Floats = NDArray[np.float64]
 
@@ -224,9 +231,7 @@ class Product:
         self._history = History(self._space, RECORDS)
         self._account = Account(self._space)
         self._rules = limits(budget)
-        asked = Allocation(True, FLOOR * budget if self._rules else 0.0)
-        # Where the budget does not allow what a strategy measures, it is what was asked for.
-        self._ways = [replace(asked, strategy=strategy), asked] if strategy else [asked]
+        self._allocation = Allocation(True, FLOOR * budget if self._rules else 0.0, strategy)
 
     @property
     def cost(self) -> float:
@@ -245,20 +250,13 @@ class Product:
 
     def ask(self, request: Request) -> float | None:
         """Return the estimate: from the history, or from a history that is longer by one answer."""
-        history, known, target = self._history, self._history.mark, target_of(request, self._space)
-        for way in self._ways:
-            planned = planning.plan(history, [target], way)
-            terms = [charge(each.family, each.scale, each.before) for each in planned.measurements]
-            if not terms or self._account.check(terms, self._rules) is None:
-                break
-            history.take_back(known)
-        else:
+        history, target = self._history, target_of(request, self._space)
+        plan = afforded(history, self._account, self._rules, [target], self._allocation)
+        if plan is None:
             return None
-        self._account.add(terms)
-        for each in planned.measurements:
+        for each in plan.measurements:
             self._measure(each)
-        history.refined.clear()
-        found = planning.estimators(history, target) if terms else planned.estimators[0]
+        found = planning.estimators(history, target) if plan.measurements else plan.estimators[0]
         return history.estimate(found[0]) if found[0] is not None else None
 
     def _exact(self, family: Family) -> Integers:
@@ -296,9 +294,8 @@ def limits(budget: float) -> list[BudgetRule]:
 
 def strategy_of(name: str, choice: Choice | None = None) -> Strategy | None:
     """Return a strategy of the policy, over one ordered axis."""
-    if name == MARGINALS:
-        return Bases(choice.bases if choice else ())
-    return None if name == "topup" else Bases(pieces=_pieces(trees=name == "hierarchy"))
+    bases = choice.bases if choice else ()
+    return strategies(_pieces(), _pieces(trees=True), bases).get(name)
 
 
 def auto(cells: int, budget: float, expected: Sequence[Request], seconds: float) -> Choice:

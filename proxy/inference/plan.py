@@ -226,6 +226,11 @@ def least_rate(half_width: Fraction, delta: float, grid: Fraction) -> float:
     return high
 
 
+def price(family: Family, half_width: Fraction, delta: float) -> float:
+    """Return the alpha of a row of a family that is measured by itself."""
+    return least_rate(half_width, delta, family.grid) * family.sensitivity
+
+
 def paper_rate(half_width: Fraction, delta: float, grid: Fraction) -> float:
     """Return the paper's ln(1 / delta) / half_width, or more where integers need it."""
     return max(math.log(1 / delta) * float(grid / half_width), least_rate(half_width, delta, grid))

@@ -57,8 +57,7 @@ LEFT_OUT = Look()
 
 def price(family: Family, half_width: Fraction, delta: float) -> float:
     """Return the alpha of a row that is measured by itself."""
-    half = max(half_width, SMALLEST)
-    return planning.least_rate(half, delta, family.grid) * family.sensitivity
+    return planning.price(family, max(half_width, SMALLEST), delta)
 
 
 def priced(families: Sequence[Family], *asked: Asked) -> Look:

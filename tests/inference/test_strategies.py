@@ -170,6 +170,20 @@ def test_sums_and_means_are_made_of_cells_too(world):
     assert plain(mean + count((1, [1, 0, 0, 0, 0])), UNITS) is None
 
 
+def test_means_of_other_expressions_have_cells_of_their_own(world):
+    """
+    Their numerators have the same parts over the same axes, in other proportions.
+    """
+    history, account, strategy = world
+    where = Factor((0,), np.array([1] * 6 + [0] * 6))
+    total = LinearQuery.of(SPACE, UNITS[0], {sum_part(0): count().parts[0]}).times(where)
+    for mid in (2, 3):
+        mean = total - count((0, [1] * 6 + [0] * 6)) * mid
+        (made,) = asked(history, account, strategy, target(mean, 50))
+        assert made.piece
+        assert planning.best(history, mean, Fraction(50), 0.05) is not None
+
+
 def test_of_several_bases_the_one_that_goes_on_as_expected_is_measured():
     """
     A base whose level is expected to be enough is taken though another would add less.

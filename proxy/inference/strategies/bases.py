@@ -84,10 +84,11 @@ class Base:
         """The parts of a query that it says something of."""
         return frozenset(part for family in self.families for part in family.query.parts)
 
-    def best(self, queries: Sequence[LinearQuery], cancellation: Cancellation) -> list[Estimator]:
-        """Return the best estimators from it; fewer than queries where it does not span one."""
+    def best(self, family: Family, cancellation: Cancellation) -> list[Estimator]:
+        """Return the best estimators from it of a family's rows; fewer where it spans not all."""
         found: list[Estimator] = []
-        self._history.prepare(Family(queries[0]), queries[:1], cancellation)
+        queries = family.queries()
+        self._history.prepare(family, queries, cancellation)
         for query in queries:
             known = self._history.estimators(query, cancellation, deep=True)
             if not known:
@@ -232,25 +233,26 @@ class Bases:
         """Whether a proposal may take the place of the question, which it costs more than."""
         if self.most == math.inf or proposal.base in self.bases:
             return True
-        family = target.family
-        rate = planning.least_rate(target.half_width, target.delta, family.grid)
-        return proposal.alpha <= max(rate * family.sensitivity, floor) * self.most * (1 + 1e-6)
+        own = max(planning.price(target.family, target.half_width, target.delta), floor)
+        return proposal.alpha <= own * self.most * (1 + 1e-6)
 
     def _of(self, family: Family) -> list[Base]:
         """Return the bases that may span a family's rows, those of least scope first."""
-        parts = family.query.parts.keys()
+        query = family.query
+        parts = query.parts.keys()
         fitting = [
             base for base in self.bases if family.scope <= base.scope and parts <= base.parts
         ]
         if not fitting and self.pieces is not None:
-            key = family.query.axes, family.axes, tuple(parts)
+            scales = tuple((part, term.scale) for part, term in query.parts.items())
+            key = query.axes, family.axes, scales, query.grid if len(parts) > 1 else None
             if key not in self._made:
                 if len(self._made) >= KEPT:
                     self._made.clear()
                 self._made[key] = self.pieces(family)
             made = self._made[key]
             fitting = [made] if made else []
-        space = family.query.space
+        space = query.space
         return sorted(fitting, key=lambda base: space.cells(base.scope))[:MAX_BASES]
 
 
@@ -264,9 +266,8 @@ def needed(
     whole: bool = True,
 ) -> Proposal | None:
     """Return what a target needs of a base beside what was measured of it; None if not spanned."""
-    queries = target.family.queries()
-    estimators = base.best(queries, cancellation)
-    if len(estimators) < len(queries):
+    estimators = base.best(target.family, cancellation)
+    if len(estimators) < target.family.rows:
         return None
     covers = [cover(history, family) for family in base.families]
     rows = [np.arange(family.rows) for family in base.families]

@@ -27,7 +27,7 @@ from proxy.inference.accounting import UNIT, Account, BudgetRule, charge
 from proxy.inference.estimator import Integers
 from proxy.inference.family import Family
 from proxy.inference.history import History
-from proxy.inference.plan import AccuracyTarget, Allocation, Strategy
+from proxy.inference.plan import AccuracyTarget, Allocation, Plan, Strategy
 from proxy.inference.query import Factor, LinearQuery, Term, TooLargeError
 from proxy.inference.space import Space
 from proxy.inference.strategies.bases import MAX_ROWS, Base, Bases, Pieces, needed, plain
@@ -156,15 +156,11 @@ def choose(
     part = seconds / (len(names) + 1)
     times = (1 + AHEAD + AFTER) / (1 + AHEAD) if len(requests) > given else 1.0
     bases = chosen(requests, pieces, trees, until(part), times) if MARGINALS in names else []
-    strategies: dict[str, Strategy | None] = {
-        MARGINALS: Bases(bases, pieces=pieces, most=1.0),
-        "pieces": Bases(pieces=pieces),
-        "hierarchy": Bases(pieces=trees),
-    }
+    tried = strategies(pieces, trees, bases)
     found = []
     for name in names:
         if name != MARGINALS or bases:
-            found.append(simulate(name, strategies.get(name), requests, shadow, until(part)))
+            found.append(simulate(name, tried.get(name), requests, shadow, until(part)))
     least = min((each.asked for each in found), default=0)
     found = [each.first(least) for each in found]  # of equally many requests
     later = max(least - given, 0)  # those of them that were moved on
@@ -178,6 +174,15 @@ def choose(
         return -round(answered, 6), alpha
 
     return Choice(sorted(found, key=rank), bases, later, steps)
+
+
+def strategies(pieces: Pieces, trees: Pieces, bases: Sequence[Base] = ()) -> dict[str, Strategy]:
+    """Return the strategies that measure something in the place of what is asked, by name."""
+    return {
+        MARGINALS: Bases(bases, pieces=pieces, most=1.0),
+        "pieces": Bases(pieces=pieces),
+        "hierarchy": Bases(pieces=trees),
+    }
 
 
 def _trees(requests: Iterable[Sequence[AccuracyTarget]], trees: Pieces) -> bool:
@@ -202,35 +207,39 @@ def simulate(
             break
         how = Allocation(name != "paper", shadow.floor, strategy)
         before = account.spent().value
-        done = _asked(history, account, shadow.rules, targets, how)
-        paid.append((account.spent().value - before) / UNIT if done else None)
+        plan = afforded(history, account, shadow.rules, targets, how)
+        for each in plan.measurements if plan else ():
+            history.set_answers(each.block, [0] * each.family.rows)
+            each.block.refinable = True
+        paid.append((account.spent().value - before) / UNIT if plan else None)
     return Simulated(name, tuple(paid))
 
 
-def _asked(
+def afforded(
     history: History,
     account: Account,
     rules: Sequence[BudgetRule],
     targets: Sequence[AccuracyTarget],
     allocation: Allocation,
-) -> bool:
-    """Ask one statement; return whether it is answered."""
+) -> Plan | None:
+    """Return what is measured for a statement, which then is charged; None where it is refused.
+
+    Where the rules do not allow what the strategy measures, it is what was asked for.  The answers
+    are the caller's to give.
+    """
     for how in dict.fromkeys((allocation, replace(allocation, strategy=None))):
         mark = history.mark
         try:
-            planned = planning.plan(history, targets, how).measurements
-            terms = [charge(each.family, each.scale, each.before) for each in planned]
+            plan = planning.plan(history, targets, how)
+            terms = [charge(each.family, each.scale, each.before) for each in plan.measurements]
             if account.check(terms, rules) is None:
                 account.add(terms)
-                for each in planned:
-                    history.set_answers(each.block, [0] * each.family.rows)
-                    each.block.refinable = True
                 history.refined.clear()
-                return True
+                return plan
         except TooLargeError:
             pass
         history.take_back(mark)
-    return False
+    return None
 
 
 def ahead(
@@ -366,8 +375,8 @@ def _of_kind(
     empty = History(whole.space, pieces.records)
     for cluster in every:
         family = cluster.target.family
-        rate = planning.least_rate(cluster.target.half_width, cluster.target.delta, family.grid)
-        cluster.direct = rate * family.sensitivity * cluster.queries
+        price = planning.price(family, cluster.target.half_width, cluster.target.delta)
+        cluster.direct = price * cluster.queries
         for base in candidates:
             need = math.inf
             if cluster.scope <= base.scope and not deadline():
