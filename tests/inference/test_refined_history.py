@@ -1,6 +1,7 @@
 """A history that was refined, planned upon and taken back is the one that its last blocks make."""
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import proxy.inference.remembered as remembered
 from proxy.inference.dense_system import key_of
 from proxy.inference.family import Family
 from proxy.inference.history import History
+from proxy.inference.query import LinearQuery, Term
 from tests.inference.test_family import families
 from tests.inference.test_query import SPACE, queries
 from tests.searches import share
@@ -170,3 +172,20 @@ def test_what_a_history_knows_hangs_on_its_blocks_alone(dense, examples):
                     agree(twin.history, fresh, query)
 
     check()
+
+
+@pytest.mark.parametrize("dense", [128, 0, 1])
+@pytest.mark.parametrize("scale", [2.5e-2, 2.5e-3, 2.5e-6, 1e-12])
+def test_noise_that_is_all_but_none_is_no_trouble(monkeypatch, dense, scale):
+    """Beside noise as usual, and with a row that is empty: no warning, and no interval of worth."""
+    monkeypatch.setattr(history_module, "DENSE_FAMILY", dense)
+    query = LinearQuery(SPACE, Fraction(1), {2: Term(1, ())})
+    labels = np.array([[0] * 4, [0] * 4, [0, 0, 0, -1]], dtype=np.int32)
+    history = History(SPACE, RECORDS)
+    for each, noise in ((query, scale), (-query, 1.0), (query, scale / 1000)):
+        history.append(Family(each, (0, 2), labels, 2), noise, [0, 0])
+        row = history.blocks[0].family.row(0)
+        for wanted in (row, row * -3):
+            for deep in (False, True):
+                best = min(e.variance for e in history.estimators(wanted, deep=deep))
+                assert 0 <= best < 1e-15
