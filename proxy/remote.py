@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -145,6 +145,11 @@ class RemoteSession:
     def in_transaction(self) -> bool:
         """Whether a BEGIN has no end yet."""
         return self._connection.info.transaction_status in (Status.INTRANS, Status.INERROR)
+
+    def cancel(self) -> None:
+        """Stop the running statement, from another thread, unless it is committed already."""
+        with suppress(psycopg.Error):  # it has ended, or the proxy is gone: nothing to stop
+            self._connection.cancel_safe(timeout=5)
 
     def close(self) -> None:
         """Log out."""

@@ -17,6 +17,7 @@ from contextlib import closing
 import click
 
 from proxy.cli import steward
+from proxy.cli.console import console
 from proxy.cli.draft import draft
 from proxy.cli.experiment import experiment
 from proxy.cli.options import (
@@ -196,5 +197,5 @@ def _still_in_force(error: Error) -> None:
     click.echo(f"hint: {error.hint}", err=True)
 
 
-for _command in (draft, experiment, passwd, plan, serve, users, *steward.COMMANDS):
+for _command in (console, draft, experiment, passwd, plan, serve, users, *steward.COMMANDS):
     commands.add_command(_command)

@@ -10,7 +10,8 @@ import math
 import re
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from proxy.cli.environment import option, print_settings, variable, warn_of_unkn
 from proxy.errors import OperationalError
 
 if TYPE_CHECKING:
+    from proxy.console.service import Console
     from proxy.server.wire.certificate import Certificate
 
 SSL_REQUEST = struct.pack("!ii", 8, 80877103)
@@ -28,11 +30,16 @@ PARAMETERS = b"user\0-\0privacy.check\0on\0\0"
 STARTUP = struct.pack("!ii", 8 + len(PARAMETERS), 3 << 16) + PARAMETERS
 PATIENCE = 10.0  # seconds
 PORT_MAX = 65535
+LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 MANY = click.IntRange(1, 100_000)  # connections; PostgreSQL takes some more
 
 
-def address(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, int]:
+def address(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> tuple[str, int] | None:
     """Read HOST:PORT; IPv6 is in brackets."""
+    if value is None:
+        return None
     host, _, port = value.rpartition(":")
     if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > PORT_MAX:
         raise click.BadParameter(f"{value!r} is not HOST:PORT")
@@ -88,6 +95,12 @@ def dsn(context: click.Context, parameter: click.Parameter, value: str | None) -
     type=click.IntRange(0, PORT_MAX),
     metavar="PORT",
     help="On 127.0.0.1: Prometheus' /metrics, /health (it lives), /ready (all can be asked).",
+)
+@option(
+    "--console",
+    callback=address,
+    metavar="HOST:PORT",
+    help="Where browsers find the web console.  [default: nowhere]",
 )
 @option(
     "--connections",
@@ -151,6 +164,7 @@ def serve(
     tls_key: str | None,
     allow_plain: bool,
     metrics_port: int | None,
+    console: tuple[str, int] | None,
     connections: int,
     user_connections: int,
     timeout: float,
@@ -193,10 +207,12 @@ def serve(
         certificate=_certificate(tls_cert, tls_key),
         allow_plain=allow_plain,
         metrics_port=metrics_port,
+        console=_console(console, tls_cert, tls_key),
         connections=connections,
         limits=Limits(connections=user_connections, seconds=timeout, rows=rows),
     )
-    if options.certificate is None and host not in ("127.0.0.1", "localhost", "::1"):
+    listening = {host} if console is None else {host, console[0]}
+    if options.certificate is None and not listening <= LOOPBACK:
         click.echo("warning: without --tls-cert, answers travel in the clear", err=True)
     logs.start()
     serving(policies, options)
@@ -213,6 +229,30 @@ def _certificate(certificate: str | None, key: str | None) -> Certificate | None
     from proxy.server.wire.certificate import Certificate
 
     return Certificate.load(certificate, key)
+
+
+def _console(
+    where: tuple[str, int] | None, certificate: str | None, key: str | None
+) -> Console | None:
+    """Return the web console; None where it is not asked for."""
+    if where is None:
+        return None
+    with console_needs():
+        from proxy.console.service import Console
+    files = None if certificate is None or key is None else (Path(certificate), Path(key))
+    return Console(*where, files)
+
+
+@contextmanager
+def console_needs() -> Iterator[None]:
+    """Say what the console needs that is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        raise OperationalError(
+            f"the console needs the package {missing.name}",
+            hint="pip install 'sql-privacy-proxy[console]'",
+        ) from None
 
 
 def _check_files(policies: Sequence[str], state: Path | None) -> None:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from proxy.policy import User, Users, Verifier
@@ -56,6 +57,7 @@ class Visitor:
 
     client: Transport
     address: str
+    local: bool = False  # of our own console: nobody else could listen, it needs no TLS
     network: str = field(init=False)
     user: str | None = None  # of those that exist: another name may be a password, mistyped
     dropped: str | None = None  # why we closed it
@@ -109,15 +111,18 @@ class Connections:
         self._cancels: dict[bytes, asyncio.Task[None]] = {}
         self._shapes: tuple[Users | None, list[Verifier]] = None, []
 
-    def new_client(self) -> Transport:
-        """Return what serves a connection that is made."""
-        return Transport(login.new_client_frames(), self._accept)
+    def new_client(self, address: str | None = None) -> Transport:
+        """Return what serves a connection that is made; by our console, for one at an address."""
+        return Transport(login.new_client_frames(), partial(self._accept, address))
 
-    def _accept(self, client: Transport) -> None:
+    def _accept(self, address: str | None, client: Transport) -> None:
         """Serve a new connection, if there is a place for it."""
         assert client.raw is not None
-        peer = client.raw.get_extra_info("peername")
-        visitor = Visitor(client, peer[0] if peer else "")
+        if address is None:
+            peer = client.raw.get_extra_info("peername")
+            visitor = Visitor(client, peer[0] if peer else "")
+        else:
+            visitor = Visitor(client, address, local=True)
         try:
             lost = self._line.take(visitor.network, visitor, time.monotonic())
         except FullError:
@@ -225,7 +230,8 @@ class Connections:
         """Return a client that has logged in; None for one that only wanted to cancel."""
         client = visitor.client
         async with asyncio.timeout(login.SECONDS):
-            wish = await login.first_message(client, self.certificate, self._allow_plain)
+            plain = self._allow_plain or visitor.local
+            wish = await login.first_message(client, self.certificate, plain)
             if isinstance(wish, login.CancelRequest):
                 if (sent := self._cancel(wish.key)) is not None:
                     await asyncio.wait({sent})  # or it might meet what the client sends next

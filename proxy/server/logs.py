@@ -21,7 +21,7 @@ from types import TracebackType
 import psycopg
 
 FIELDS = (
-    *("host", "port", "metrics_port", "user", "database", "address"),
+    *("host", "port", "metrics_port", "console", "user", "database", "address"),
     *("outcome", "outcomes", "cost", "seconds", "count", "sqlstate", "sqlstates"),
     *("measured", "inferred"),  # numbers of a statement that was answered
     *("file", "line", "key", "reason", "detail", "hint"),  # a file, and what is wrong with it

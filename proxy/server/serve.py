@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from proxy.engine import Engine, Result
 from proxy.errors import Error, InsufficientBudgetError, OperationalError, QueryCanceledError
@@ -25,6 +25,7 @@ from proxy.ledger import SHARED
 from proxy.server import logs, metrics
 from proxy.server.choosing import Choosing
 from proxy.server.connections import Connections, Login, raise_file_limit
+from proxy.server.console_door import ConsoleDoor
 from proxy.server.health import Health, notify, ready
 from proxy.server.limits import Limits
 from proxy.server.registry import Registry, described
@@ -41,6 +42,26 @@ GRACE = 10.0  # seconds for running statements, when the server stops
 LOOK = 1.0  # seconds between two looks at the files
 
 
+class Console(Protocol):
+    """A console that is served beside, over a door of this server."""
+
+    def bind(self) -> None:
+        """Take its port."""
+
+    async def start(self, door: ConsoleDoor) -> None:
+        """Serve."""
+
+    async def stop(self) -> None:
+        """Stop serving."""
+
+    def renew(self, files: tuple[Path, Path]) -> None:
+        """Read the certificate again."""
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+
+
 @dataclass(frozen=True)
 class Options:
     """How to serve."""
@@ -54,6 +75,7 @@ class Options:
     metrics_port: int | None = None
     connections: int = 200
     limits: Limits = field(default_factory=Limits)
+    console: Console | None = None
 
 
 class Server:
@@ -104,6 +126,8 @@ class Server:
             await self._bind()
             await asyncio.to_thread(self.registry.load)
             await asyncio.to_thread(self._show_datasets)
+            if self.options.console is not None:
+                await self.options.console.start(ConsoleDoor(self.registry, self._connections))
             for server in (self._server, self._metrics_server):
                 if server is not None:
                     await server.start_serving()
@@ -114,6 +138,8 @@ class Server:
             await self.stop()
             raise
         where = {"host": self.options.host, "port": self.port, "metrics_port": self.metrics_port}
+        if self.options.console is not None:
+            where["console"] = self.options.console.url
         log.info("listening", extra=where)
         notify("READY=1")
 
@@ -136,9 +162,13 @@ class Server:
                     "127.0.0.1", own, self.metrics, self.health.datasets, ready
                 )
             self.metrics_port = self._metrics_server.sockets[0].getsockname()[1]
+        if self.options.console is not None:
+            self.options.console.bind()
 
     async def stop(self) -> None:
         """Stop listening, let running statements end, cancel the rest, and clean up."""
+        if self.options.console is not None:
+            await self.options.console.stop()
         for server in (self._server, self._metrics_server):
             if server is not None:
                 server.close()
@@ -231,6 +261,8 @@ class Server:
             return
         self._certificate_failed = ""
         self._connections.certificate = new
+        if self.options.console is not None:
+            self.options.console.renew(new.files)
         log.info("certificate read again")
 
     async def _reload(self) -> None:

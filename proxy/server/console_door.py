@@ -1,0 +1,182 @@
+"""The way in for the console that runs beside the server: it is a client, as all others are.
+
+Each user who comes has a socket of their own, in a folder that only the server may open, which
+stands for the browser's address: so that a guess through the console waits as one over the wire,
+and sessions have the same limits, workers, log lines and notices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from psycopg.conninfo import make_conninfo
+
+from proxy.engine import Engine
+from proxy.errors import Error, InsufficientPrivilegeError, OperationalError
+from proxy.policy import Policy, Verifier
+from proxy.privileges import Privileges
+from proxy.remote import Remote, RemoteSession
+from proxy.server.connections import Connections
+from proxy.server.registry import Registry
+
+NAME = ".s.PGSQL.5432"  # of a socket, as libpq looks for it
+
+
+class Credentials(Protocol):
+    """Who comes, from where."""
+
+    @property
+    def user(self) -> str:
+        """The name that they give."""
+
+    @property
+    def password(self) -> str:
+        """The password that they give."""
+
+    @property
+    def address(self) -> str:
+        """Where their browser is."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A dataset that is served."""
+
+    policy: Policy
+    state: Path | None
+
+    @property
+    def name(self) -> str:
+        """The name of the dataset."""
+        return self.policy.dataset
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The socket of one user who comes, and the verifier that their password has met."""
+
+    folder: Path
+    server: asyncio.Server
+    verifier: Verifier
+
+
+class ConsoleDoor:
+    """The console's ``Backend`` in a server."""
+
+    passwords = True
+
+    def __init__(self, registry: Registry, connections: Connections) -> None:
+        self._registry, self._connections = registry, connections
+        self._entries: dict[Credentials, Entry] = {}
+
+    async def login(self, credentials: Credentials) -> None:
+        """Let in a user whose password is right, and keep a socket for their sessions.
+
+        Raises:
+            Error: it is wrong, or too many were tried.
+        """
+        folder, server = await self._socket(credentials.address)
+        try:
+            user = self._registry.current.users.get(credentials.user)
+            names = sorted(self._engines(), key=lambda name: not (user and user.may_see(name)))
+            if not names:
+                raise OperationalError("no dataset is served at present")
+            session = await asyncio.to_thread(_session, folder, credentials, names[0])
+            await asyncio.to_thread(session.close)
+            if user is None:  # came a moment ago: no session of theirs could be checked
+                raise InsufficientPrivilegeError("the users have changed: try again")
+        except BaseException:
+            await _end(folder, server)
+            raise
+        self._entries[credentials] = Entry(folder, server, user.password)
+
+    def valid(self, credentials: Credentials) -> bool:
+        """Return whether the user is still there, with the same password."""
+        user = self._registry.current.users.get(credentials.user)
+        entry = self._entries.get(credentials)
+        return user is not None and entry is not None and user.password == entry.verifier
+
+    def datasets(self, user: str) -> Mapping[str, Served]:
+        """Return the datasets that are served and open to a user."""
+        listed = self._registry.current.users.get(user)
+        return {
+            name: Served(engine.policy, self._registry.state)
+            for name, engine in self._engines().items()
+            if listed is not None and listed.may_see(name)
+        }
+
+    def privileges(self, user: str, dataset: str) -> Privileges:
+        """Return what a user may do, see and spend.
+
+        Raises:
+            InsufficientPrivilegeError: the dataset is not open to the user.
+        """
+        engine = self._engines().get(dataset)
+        if engine is None or not user:
+            raise InsufficientPrivilegeError(f"{dataset} is not open to you")
+        return engine.privileges(user)
+
+    async def connect(self, credentials: Credentials, dataset: str) -> RemoteSession:
+        """Return a new session of a user.
+
+        Raises:
+            Error: they are no longer let in, or have too many.
+        """
+        entry = self._entries.get(credentials)
+        if entry is None:
+            raise InsufficientPrivilegeError("you are logged out")
+        return await asyncio.to_thread(_session, entry.folder, credentials, dataset)
+
+    async def leave(self, credentials: Credentials) -> None:
+        """Close a user's socket."""
+        entry = self._entries.pop(credentials, None)
+        if entry is not None:
+            await _end(entry.folder, entry.server)
+
+    async def renew(self, dataset: str) -> None:
+        """Do nothing: the server looks at its files itself."""
+
+    def _engines(self) -> Mapping[str, Engine]:
+        return self._registry.current.engines
+
+    async def _socket(self, address: str) -> tuple[Path, asyncio.Server]:
+        """Return a new folder, and the socket in it on which a client comes from an address."""
+        folder = Path(tempfile.mkdtemp(prefix="privacy-proxy-console-"))
+        accept = partial(self._connections.new_client, address)
+        try:
+            loop = asyncio.get_running_loop()
+            return folder, await loop.create_unix_server(accept, folder / NAME)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+
+async def _end(folder: Path, server: asyncio.Server) -> None:
+    server.close()
+    await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+def _session(folder: Path, credentials: Credentials, dataset: str) -> RemoteSession:
+    """Log in over a socket."""
+    conninfo = make_conninfo(
+        host=str(folder),
+        port=NAME.rpartition(".")[2],
+        user=credentials.user,
+        password=credentials.password,
+        dbname=dataset,
+        application_name="console",
+        sslmode="disable",
+        client_encoding="utf8",
+    )
+    try:
+        return Remote(conninfo).session()
+    except Error as error:  # without libpq's words about our socket
+        error.message = error.message.rpartition("FATAL: ")[2].strip().splitlines()[0]
+        raise

@@ -1,0 +1,49 @@
+"""Debian's Chromium for tests, driven by Playwright; pages that say what went wrong in them."""
+
+import contextlib
+import shutil
+
+import pytest
+
+CHROMIUM = shutil.which("chromium")
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+
+
+@contextlib.contextmanager
+def chromium():
+    """A browser that runs, or a skipped test where there is none."""
+    api = pytest.importorskip("playwright.sync_api")
+    if CHROMIUM is None:
+        pytest.skip("no chromium here")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextlib.contextmanager
+def opened(browser, viewport=WIDE, dark=False):
+    """A page of a new context; at the end nothing has been said on its console."""
+    scheme = "dark" if dark else "light"
+    context = browser.new_context(viewport=viewport, color_scheme=scheme)
+    page = context.new_page()
+    wrong = []
+    page.on("console", lambda told: wrong.append(told.text) if told.type != "log" else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.set_default_timeout(20_000)
+    try:
+        yield page
+        assert wrong == []
+    finally:
+        context.close()
