@@ -45,10 +45,10 @@ class Browser(TestClient):
 @contextlib.contextmanager
 def embedded(*policies, state):
     """A browser that has entered a console for one's own machine."""
-    with contextlib.closing(Embedded(policies, state)) as backend:
-        with Browser(create_app(backend)) as browser:
-            browser.get(f"/login?token={backend.token}")
-            yield browser
+    backend = Embedded(policies, state)
+    with contextlib.closing(backend), Browser(create_app(backend)) as browser:
+        browser.get(f"/login?token={backend.token}")
+        yield browser
 
 
 @pytest.fixture
