@@ -62,6 +62,7 @@ class Accountant:
     rules: tuple[BudgetRule, ...] = ()
     cache: dict[Hashable, Any] = field(default_factory=dict)  # what follows from this history
     sizes: dict[int, int] = field(default_factory=dict)  # audit line -> bytes of its families
+    lines: dict[int, int] = field(default_factory=dict)  # first row of a block -> its audit line
     _blocks: dict[int, MeasuredFamily] = field(
         init=False, default_factory=dict
     )  # by the ledger's id
@@ -119,13 +120,15 @@ class Accountant:
         self.history = History(self.space, self.policy.max_records)
         self._blocks, self._rows = {}, {}
         self.sizes.clear()
+        self.lines.clear()
         older = [row for row in rows if row.history == self.name and row.snapshot < snapshot.id]
         terms = [opening(snapshot, self.name), *(charged(snapshot, row) for row in older)]
         self.account = Account(self.space, snapshot.bases.get(self.name, 0))
         self.account.add(term for term in terms if term)
         known = list(still_true(older, snapshot, self.policy.domain))
-        self.history.extend([(row.family, row.scale, row.answers) for row in known])
-        for row in known:
+        blocks = self.history.extend([(row.family, row.scale, row.answers) for row in known])
+        for row, block in zip(known, blocks, strict=True):
+            self.lines[block.start] = row.sequence
             self.sizes[row.sequence] = self.sizes.get(row.sequence, 0) + row.family.size
         self.rules = tuple(shared_out(self.limits, self.name, self.policy, snapshot, rows))
         self.snapshot = snapshot.id
@@ -138,9 +141,11 @@ class Accountant:
         for row, block in refined:  # the same query, at a higher price
             terms.append(charge(block.family, row.scale, block.scale))
             self.history.replace(block, row.scale, row.answers)
+            self.lines[block.start] = row.sequence
         blocks = self.history.extend([(row.family, row.scale, row.answers) for row in new])
         for row, block in zip(new, blocks, strict=True):
             self._keep(row, block, row.sequence)
+            self.lines[block.start] = row.sequence
         self.account.add(terms)
 
     def measured(
@@ -152,6 +157,7 @@ class Accountant:
             self.history.set_answers(each.block, row.answers)
             if each.before is None:
                 self._keep(row, each.block, sequence)
+            self.lines[each.block.start] = sequence
         self.history.refined.clear()
         self.sequence = sequence
         self.cache.clear()

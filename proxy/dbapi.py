@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 import proxy.errors as errors
 
 if TYPE_CHECKING:
-    from proxy.engine import Answer, Engine, Result
+    from proxy.engine import Answer, Engine, Explanation, Result
     from proxy.remote import Remote
 
 apilevel = "2.0"
@@ -256,6 +256,14 @@ class Cursor:
     def answers(self) -> list[list[Answer]]:
         """For each row of the result, one Answer for each of its numbers, fetched or not."""
         return self._result.answers if self._result else []
+
+    @property
+    def explanations(self) -> list[list[Explanation | None]]:
+        """As ``answers``, how probable values are and what numbers rest on, where that is known.
+
+        It is there after ``SET privacy.explanations = on``.
+        """
+        return self._result.explanations if self._result else []
 
     @property
     def cost(self) -> float | None:

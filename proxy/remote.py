@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -18,7 +19,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus as Status
 
 import proxy.errors as errors
-from proxy.engine.answers import Answer, Result
+from proxy.engine.answers import Answer, Explanation, Origin, Posterior, Result
 from proxy.errors import Error, InsufficientBudgetError, NotSupportedError, SQLSyntaxError
 from proxy.settings import ANSWERS, MAX_COST, UTILITY, Settings, given
 from proxy.sql.parse import grammar as language
@@ -139,6 +140,10 @@ class RemoteSession:
             str(said.get("left_of", "")),
             int(said.get("numbers", 0)),
             int(said.get("measured", 0)),
+            explanations=[
+                [each and _explanation(each) for each in row]
+                for row in said.get("explanations", [])
+            ],
         )
 
     @property
@@ -165,6 +170,34 @@ def _answer(told: dict[str, Any]) -> Answer:
         confidence=float(told["confidence"]),
         source=str(told["source"]),
         cost=float(told["cost"]),
+    )
+
+
+def _explanation(told: dict[str, Any]) -> Explanation:
+    """Return an explanation as it was sent."""
+    posterior = told["posterior"]
+    return Explanation(
+        Posterior(
+            values=tuple(map(float, posterior["values"])),
+            below=tuple(map(float, posterior["below"])),
+            zero=float(posterior["zero"]),
+            step=float(posterior["step"]),
+        ),
+        tuple(_origin(each) for each in told["origins"]),
+    )
+
+
+def _origin(told: dict[str, Any]) -> Origin:
+    """Return an origin as it was sent: a time is a text there."""
+    time, weights = told["time"], told["weights"]
+    return Origin(
+        kind=str(told["kind"]),
+        numbers=int(told["numbers"]),
+        share=float(told["share"]),
+        statement=told["statement"],
+        time=datetime.fromisoformat(time) if time else None,
+        sequence=told["sequence"],
+        weights=(float(weights[0]), float(weights[1])) if weights else None,
     )
 
 

@@ -32,6 +32,7 @@ COLUMNS = "privacy.columns"
 HIDE_EMPTY = "privacy.hide_empty"
 NONNEGATIVE = "privacy.nonnegative"
 ANSWERS = "privacy.answers"
+EXPLANATIONS = "privacy.explanations"
 
 HINT = (
     f"SET {UTILITY} = '50, 0.05; wage 170000, 0.05' asks for counts within 50, and sums of wage "
@@ -238,6 +239,7 @@ TABLE = {
     HIDE_EMPTY: Setting("off", switch, "on: leave out groups that are probably empty"),
     NONNEGATIVE: Setting("off", switch, "on: show counts below 0 as 0"),
     ANSWERS: Setting("off", switch, "on: send the answers with each result, as JSON"),
+    EXPLANATIONS: Setting("off", switch, "on: say how probable values are, and what they rest on"),
 }
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from proxy.lazy import lazy
 
 if TYPE_CHECKING:
-    from proxy.engine.answers import Answer, Result
+    from proxy.engine.answers import Answer, Explanation, Origin, Posterior, Result
     from proxy.engine.beginning import init
     from proxy.engine.engine import Engine
     from proxy.engine.reports import BudgetReport, HistoryLine, RuleReport
@@ -21,7 +21,10 @@ __all__ = [
     "BudgetReport",
     "Column",
     "Engine",
+    "Explanation",
     "HistoryLine",
+    "Origin",
+    "Posterior",
     "Result",
     "RuleReport",
     "Session",
@@ -33,7 +36,10 @@ MODULES = {
     "BudgetReport": "proxy.engine.reports",
     "Column": "proxy.sql.program",
     "Engine": "proxy.engine.engine",
+    "Explanation": "proxy.engine.answers",
     "HistoryLine": "proxy.engine.reports",
+    "Origin": "proxy.engine.answers",
+    "Posterior": "proxy.engine.answers",
     "Result": "proxy.engine.answers",
     "RuleReport": "proxy.engine.reports",
     "Session": "proxy.engine.session",

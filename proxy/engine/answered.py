@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from proxy.engine.allowances import Allowance
@@ -11,6 +12,30 @@ from proxy.engine.bill import Bill
 from proxy.engine.outcomes import Inference
 
 Relations = Mapping[str, Sequence[Sequence[Any]]]  # rows of the relations of schema privacy
+
+
+@dataclass(frozen=True)
+class PaidStatement:
+    """A statement that measured numbers, as its user sees it in ``privacy.history``."""
+
+    sequence: int
+    time: datetime  # UTC
+    text: str
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Which statements measured what a program's numbers rest on, by block of the history.
+
+    Invariant: only statements that the asking user may see are among them.
+    """
+
+    starts: Sequence[int]  # [block] its first row, rising
+    grids: Sequence[float]  # [block] the unit of its answers
+    places: Sequence[int]  # [block] where its statement is in ``statements``; -1: not to be seen
+    statements: Sequence[PaidStatement]
+    asking: int  # where the asking one is itself; -1: it paid nothing
+    records: int  # the most that there can be
 
 
 @dataclass(frozen=True)
@@ -23,3 +48,4 @@ class Answered:
     left_in_cells: float
     sequence: int  # of the ledger, from which it follows
     bill: Bill  # of the statement, which may go on
+    sources: Sources | None = None  # where the session wants numbers explained

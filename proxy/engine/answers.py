@@ -6,9 +6,11 @@ Values for every door, the remote one too: nothing here needs the inference.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from datetime import datetime
+from itertools import chain, pairwise
 from typing import Any
 
 from proxy.sql.program import Column
@@ -31,13 +33,88 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class Posterior:
+    """How probable the values of one number are, given the answers: P(θ ≤ values[i]) = below[i].
+
+    θ is ``zero`` and a multiple of ``step``, and no more, so that P(θ ≤ t) is read half-way between
+    the last possible value up to t and the next, on a straight line from point to point; at most
+    1 in 1,000 is beyond the points.
+    """
+
+    values: tuple[float, ...]  # rising
+    below: tuple[float, ...]  # not falling
+    zero: float
+    step: float
+
+    def at_most(self, value: float) -> float:
+        """Return P(θ ≤ value)."""
+        return self._before(math.floor((value - self.zero) / self.step + 1e-9) + 0.5)
+
+    def above(self, value: float) -> float:
+        """Return P(θ > value)."""
+        return 1 - self.at_most(value)
+
+    def between(self, low: float, high: float) -> float:
+        """Return P(low ≤ θ ≤ high)."""
+        first = math.ceil((low - self.zero) / self.step - 1e-9) - 0.5
+        return max(self.at_most(high) - self._before(first), 0.0)
+
+    def density(self) -> list[tuple[float, float]]:
+        """Return points of the density, each half-way between two values: for a picture."""
+        pairs = pairwise(zip(self.values, self.below, strict=True))
+        return [((v + w) / 2, (q - p) / (w - v)) for (v, p), (w, q) in pairs if w > v]
+
+    def _before(self, steps: float) -> float:
+        """Return the probability of what is below a point half-way between two possible values."""
+        value = self.zero + steps * self.step
+        i = bisect_left(self.values, value)
+        if i in (0, len(self.values)):
+            return float(i > 0)
+        (v, w), (p, q) = self.values[i - 1 : i + 1], self.below[i - 1 : i + 1]
+        return p + (q - p) * (value - v) / (w - v)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Noisy numbers that a number follows from, taken together: those of one statement, or of many.
+
+    ``kind``: ``this`` statement measured them; an ``earlier`` one, which the user may see in
+    ``privacy.history``; ``others``, which they may not, all together; or the ``rest`` of the
+    earlier ones.  Only one statement has a text, a time (UTC), its ``sequence`` there, and
+    ``weights``: the least and the largest with which its numbers are added up.
+    """
+
+    kind: str
+    numbers: int
+    share: float  # of the variance of the number's noise; all of them add up to 1
+    statement: str | None = None
+    time: datetime | None = None
+    sequence: int | None = None
+    weights: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How probable the values of one number are, and which noisy numbers it follows from: those of
+    this statement first, then those of the largest share.
+
+    Where nobody can be counted there is no noise, and no origin.
+    """
+
+    posterior: Posterior
+    origins: tuple[Origin, ...]
+
+
+@dataclass(frozen=True)
 class Result:
     """What a statement gives.  ``answers`` has, for each row, one Answer for each of its numbers;
     ``places`` the columns in which they stand.  ``cost`` and ``left`` are in alpha: what the
     dearest cell paid, and what the limit ``left_of`` has left, the least that binds the user now.
     ``numbers`` are all that the statement asked for, shown or not, of which so many were
     ``measured``, and the others ``inferred``; what is derived is not among them, but the counts
-    that it follows from.
+    that it follows from.  ``explanations`` are there if ``privacy.explanations`` is on: for each
+    answer one, or None where it has none: an average, a quantile, what is derived or approximate,
+    what is not known, and the rows behind the first 200.
     """
 
     columns: tuple[Column, ...]
@@ -52,6 +129,7 @@ class Result:
     numbers: int = 0
     measured: int = 0
     left_in_cells: float = math.nan  # in the cell that has least, whoever asks
+    explanations: list[list[Explanation | None]] = field(default_factory=list)  # as ``answers``
 
     def after(self, earlier: Sequence[Result]) -> Result:
         """Return the result of a statement whose earlier parts chose its rows."""

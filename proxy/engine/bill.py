@@ -26,6 +26,8 @@ from proxy.inference.query import Factor, Integers, Term
 from proxy.inference.space import Space
 from proxy.sql.program import Number
 
+STEP, COST = "step of", "cost so far"  # in the line of a later step: its first, units of all
+
 
 class Rests(dict[int, MeasuredFamily]):
     """The blocks that were paid for, by row; it records those that are looked up."""

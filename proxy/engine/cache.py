@@ -60,7 +60,13 @@ class Cache:
 def key_of(program: Program, session: Session) -> Hashable:
     """Return what a result depends on, beside the history."""
     who = served(session.privileges)
-    return id(program), *who, str(session.wishes()), *session.settings.items()
+    return (
+        id(program),
+        *who,
+        session.privileges.sees,
+        str(session.wishes()),
+        *session.settings.items(),
+    )
 
 
 def served(privileges: Privileges) -> tuple[Hashable, ...]:

@@ -260,6 +260,7 @@ class Engine:
                 answered.left_in_cells,
                 session.check_canceled,
                 told=shown,
+                sources=answered.sources if shown else None,
             )
         self._cache.put(answered.sequence, left_key, answered.allowance)
         if answered.inference.final:

@@ -19,7 +19,7 @@ from proxy.accountant import Accountant, too_dear
 from proxy.cube import Cube
 from proxy.engine.allowances import spending_allowances
 from proxy.engine.asker import Asker
-from proxy.engine.reports import COST, STEP
+from proxy.engine.bill import COST, STEP
 from proxy.engine.strategy import told
 from proxy.errors import (
     InsufficientBudgetError,

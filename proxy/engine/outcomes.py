@@ -57,6 +57,15 @@ class Reach:
     delta: float
 
 
+def possible(number: Number, records: int, row: int) -> tuple[float, float]:
+    """Return the least and the most that a row can be, given max_records and the clips."""
+    family, shift = number.family, number.shift
+    many = family.rows > planning.MAX_ROWS_BEST  # then what holds for every row
+    query = family.query if many else family.queries()[row]
+    low, high = (shift + records * query.grid * end for end in query.span)
+    return float(low), float(high)
+
+
 def reaches(outcome: Outcome) -> Reach:
     """Return how far each row may be off.
 

@@ -19,13 +19,15 @@ import proxy.engine.reports as reports
 from proxy.accountant import LEFT, Accountant
 from proxy.budgets import Limit
 from proxy.engine.allowances import Allowance, allowances, least, spending_allowances
-from proxy.engine.answered import Answered, Relations
+from proxy.engine.answered import Answered, Relations, Sources
 from proxy.engine.asker import Asker
 from proxy.engine.bill import Bill
+from proxy.engine.explained.statements import Statements
 from proxy.engine.goals import Goal, goal_for
 from proxy.engine.goals.linear import AbsoluteGoal
 from proxy.engine.infer import forecast, infer
 from proxy.engine.measure import Cube, Curator, Measurer
+from proxy.engine.outcomes import Outcome
 from proxy.engine.reports import BudgetReport
 from proxy.engine.strategy import CHOSEN, WARM_UP, strategy_of, warm, why
 from proxy.errors import Error, StateError
@@ -39,7 +41,7 @@ from proxy.ledger import Ledger
 from proxy.ledger.stored import StoredLedger
 from proxy.policy import Policy, Users
 from proxy.privileges import ANALYST, Privileges
-from proxy.settings import Wishes
+from proxy.settings import EXPLANATIONS, Wishes
 from proxy.sql.program import Program
 from proxy.state import ledger_place
 from proxy.steward import open_cube
@@ -149,6 +151,7 @@ class LocalPlanner:
         self._looked = 0  # the last line of the ledger that was asked for another strategy
         self._lock = threading.RLock()
         self._accountants: dict[str, Accountant] = {}
+        self._statements = Statements()
 
     def take_over(self, before: LocalPlanner) -> None:
         """Go on with the histories of another, which is not used any more."""
@@ -176,7 +179,18 @@ class LocalPlanner:
                 accountant.left(),
                 accountant.sequence,
                 asker.bill,
+                self._sources(accountant, inference.outcomes, asker),
             )
+
+    def _sources(
+        self, accountant: Accountant, outcomes: Sequence[Outcome], asker: Asker
+    ) -> Sources | None:
+        """Return which statements measured what numbers rest on, where the session wants it."""
+        if not asker.settings.value(EXPLANATIONS):
+            return None
+        assert asker.bill is not None
+        self._statements.follow(self.ledger)
+        return self._statements.sources(accountant, outcomes, asker.privileges, asker.bill)
 
     def explained(self, program: Program, asker: Asker) -> Explained:
         """Return the cost that each number of one program would have, and notices."""

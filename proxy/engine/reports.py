@@ -17,7 +17,7 @@ from proxy.budgets import CELLS
 from proxy.domain import Domain
 from proxy.engine.allowances import Allowance
 from proxy.engine.answers import Answer
-from proxy.engine.bill import Bill
+from proxy.engine.bill import COST, STEP, Bill
 from proxy.engine.functions.digits import upwards
 from proxy.engine.goals import Goal
 from proxy.engine.goals.linear import AbsoluteGoal
@@ -133,8 +133,6 @@ def history(ledger: Any, user: str | None = None) -> list[HistoryLine]:
         return list(lines)
     return [replace(line, sequence=number) for number, line in enumerate(lines, 1)]
 
-
-STEP, COST = "step of", "cost so far"  # in the line of a later step: its first, units of all
 
 COST_AT = 3
 RELEASED_FIRST = (

@@ -14,9 +14,10 @@ from itertools import chain
 from typing import Any
 
 from proxy.engine.allowances import Allowance
-from proxy.engine.answered import Relations
+from proxy.engine.answered import Relations, Sources
 from proxy.engine.answers import Answer, Result
 from proxy.engine.compiler import Compiler
+from proxy.engine.explained.explanations import explanations
 from proxy.engine.functions.cells import computed
 from proxy.engine.functions.derived import intervals, settled
 from proxy.engine.functions.digits import ends
@@ -40,32 +41,45 @@ def present(
     cancellation: Cancellation = never_cancel,
     *,
     told: bool = True,
+    sources: Sources | None = None,
 ) -> Result:
     """Run the outer SQL on the numbers, and return the rows with all that is told of them.
 
-    Of computed numbers nothing is told if not ``told``.
+    Of computed numbers nothing is told if not ``told``.  With ``sources``, numbers are explained.
 
     Raises:
         DataError: an expression of the outer SQL fails on the noisy answers.
     """
-    rows, answers, places, drowned = assemble(
+    rows, cells, notices = assemble(
         program, inference.outcomes, relations, settings, compiler, cancellation if told else None
     )
-    sources = [answer.source for column in inference.answers for answer in column]
+    released = by_release(program, inference.outcomes)
+    explained = explanations(rows.origins, cells, released, sources, cancellation)
+    places = [[i for i, answer in enumerate(row) if answer] for row in cells]
+    if settings.value(COLUMNS):
+        rows, places = _with_columns(program, rows, cells)
+    numbers = [answer.source for column in inference.answers for answer in column]
     return Result(
         columns=tuple(rows.columns),
         rows=list(rows.rows),
-        answers=answers,
+        answers=[[answer for answer in row if answer] for row in cells],
         cost=inference.cost / UNIT,
         left=allowance.left,
-        notices=program.notices + inference.notices + drowned,
+        notices=program.notices + inference.notices + notices,
         tag=f"SELECT {len(rows.rows)}",
         places=places,
         left_of=allowance.name,
-        numbers=len(sources),
-        measured=sources.count("measured"),
+        numbers=len(numbers),
+        measured=numbers.count("measured"),
         left_in_cells=left_in_cells,
+        explanations=explained,
     )
+
+
+def by_release(program: Program, outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
+    """Return the outcomes of each release's numbers."""
+    numbers = iter(outcomes)
+    return [[next(numbers) for _ in release.numbers] for release in program.releases]
 
 
 def assemble(
@@ -75,11 +89,10 @@ def assemble(
     settings: Settings,
     compiler: Compiler,
     cancellation: Cancellation | None,
-) -> tuple[Rows, list[list[Answer]], list[list[int]], tuple[str, ...]]:
-    """Return the rows of a statement, for each row its answers and their columns, and notices."""
+) -> tuple[Rows, list[list[Answer | None]], tuple[str, ...]]:
+    """Return the rows of a statement, the answer of each cell that is a number, and notices."""
     clamp = settings.value(NONNEGATIVE)
-    numbers = iter(outcomes)
-    released = [[next(numbers) for _ in release.numbers] for release in program.releases]
+    released = by_release(program, outcomes)
     values = [
         [
             [shown(answer.estimate, each.number, clamp) for answer in each.answers]
@@ -110,10 +123,7 @@ def assemble(
             [known or found for known, found in zip(*pair, strict=True)]
             for pair in zip(cells, functions, strict=True)
         ]
-    if settings.value(COLUMNS):
-        return *_with_columns(program, rows, cells), notices
-    places = [[i for i, answer in enumerate(row) if answer] for row in cells]
-    return rows, [[answer for answer in row if answer] for row in cells], places, notices
+    return rows, cells, notices
 
 
 def _answer(answers: Sequence[Sequence[Sequence[Answer]]], origin: Origin) -> Answer:
@@ -142,7 +152,7 @@ def never_negative(query: LinearQuery) -> bool:
 
 def _with_columns(
     program: Program, rows: Rows, cells: Sequence[Sequence[Answer | None]]
-) -> tuple[Rows, list[list[Answer]], list[list[int]]]:
+) -> tuple[Rows, list[list[int]]]:
     """Add <name>_low, <name>_high and <name>_source beside each column that holds numbers."""
     width = len(rows.columns)
     holds = [_holds(program, i) for i in range(width)]
@@ -157,11 +167,7 @@ def _with_columns(
         for row, answers in zip(rows.rows, cells, strict=True)
     ]
     places = [[place[i] for i, answer in enumerate(answers) if answer] for answers in cells]
-    return (
-        Rows(wide_columns(program), wide, ()),
-        [[answer for answer in answers if answer] for answers in cells],
-        places,
-    )
+    return Rows(wide_columns(program), wide, ()), places
 
 
 def _holds(program: Program, column: int) -> bool:

@@ -171,7 +171,7 @@ class LaplaceSum:
         if method != "exact":
             raise ValueError(f"{method=} is none of exact, pc, mc")
         reach = max(math.ceil(self.half_width(1 - gamma) - 0.5), 0)
-        beyond = np.concatenate([[0.5], self._tails(np.arange(0.5, reach + 1))])
+        beyond = np.concatenate([[0.5], self.tails(np.arange(0.5, reach + 1))])
         right = -np.diff(beyond)
         right[0] *= 2
         return np.concatenate([right[:0:-1], right])
@@ -192,7 +192,7 @@ class LaplaceSum:
         """The rule for tails from ``half_width`` > 0 on, in units of ``scale``."""
         return self.moment.contour(half_width / self.scale)
 
-    def _tails(self, t: Vector) -> Vector:
+    def tails(self, t: Vector) -> Vector:
         """P(X > t) for rising t [k] > 0."""
         if self.scale == 0:
             return np.zeros_like(t)

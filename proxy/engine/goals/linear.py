@@ -11,6 +11,7 @@ from proxy.engine.answers import Answer
 from proxy.engine.bill import source
 from proxy.engine.claims import open_ended, probability
 from proxy.engine.goals.stepwise import StepwiseGoal
+from proxy.engine.outcomes import possible
 from proxy.engine.progress import Expected, PlannedRows, Progress, RowEstimators, rather
 from proxy.errors import OperationalError
 from proxy.inference import plan as planning
@@ -40,7 +41,7 @@ class LinearGoal:
         (estimator,) = estimators
         if estimator is None:
             return None
-        claim = open_ended(claim, self._possible(history, row))
+        claim = open_ended(claim, possible(self.number, history.records, row))
         return probability(estimator, history.exact(estimator), self.number, claim)
 
     def answers(
@@ -60,7 +61,7 @@ class LinearGoal:
         planning.look_ahead([each for (each,) in estimators if each], self._delta)
         answers = []
         for row, (estimator,) in enumerate(estimators):
-            least, most = self._possible(history, row)
+            least, most = possible(self.number, history.records, row)
             if estimator is None:
                 if row not in left_out:
                     raise OperationalError("the data was rebuilt meanwhile", hint=AGAIN)
@@ -71,14 +72,6 @@ class LinearGoal:
             ends = max(low, least), min(high, most)
             answers.append(Answer(estimate, *ends, 1 - self.delta, *source([estimator], paid)))
         return answers
-
-    def _possible(self, history: History, row: int) -> tuple[float, float]:
-        """Return the least and the most that a row can be, given max_records and the clips."""
-        family, shift = self.number.family, self.number.shift
-        many = family.rows > planning.MAX_ROWS_BEST  # then what holds for every row
-        query = family.query if many else family.queries()[row]
-        low, high = (shift + history.records * query.grid * end for end in query.span)
-        return float(low), float(high)
 
     @property
     def _delta(self) -> float:

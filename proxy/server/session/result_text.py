@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from proxy.engine import Answer, Column, Result
+from proxy.engine import Answer, Column, Explanation, Result
 from proxy.engine.allowances import said
 from proxy.server.mirror.mirror import SCHEMA, quoted, text
 from proxy.server.wire.messages import Report
@@ -88,7 +88,8 @@ def _count(numbers: int) -> str:
 
 
 def document(result: Result) -> str:
-    """Return the answers as JSON, for clients that read them."""
+    """Return the answers as JSON, for clients that read them; explained, where they are."""
+    explained = [[each and _explained(each) for each in row] for row in result.explanations]
     return json.dumps(
         {
             "answers": [[_plain(answer) for answer in row] for row in result.answers],
@@ -99,9 +100,19 @@ def document(result: Result) -> str:
             "numbers": result.numbers,
             "measured": result.measured,
             "notices": list(result.notices),
+            **({"explanations": explained} if explained else {}),
         },
         separators=(",", ":"),
     )
+
+
+def _explained(explanation: Explanation) -> dict[str, Any]:
+    """Return an explanation for JSON, whose times are texts."""
+    posterior = asdict(explanation.posterior)
+    origins = [asdict(origin) for origin in explanation.origins]
+    for origin in origins:
+        origin["time"] = origin["time"] and origin["time"].isoformat()
+    return {"posterior": posterior, "origins": origins}
 
 
 def _plain(answer: Answer) -> dict[str, Any]:

@@ -1,0 +1,98 @@
+r"""The posterior of one number as a curve: its cumulative distribution at points around θ̂.
+
+Given the answers, θ is distributed as θ̂ − X, X the noise of the estimator, given that θ is
+possible.  Where the estimate is beyond an end of what is possible, the law is that around the end,
+as its interval is; so P(low ≤ θ ≤ high) is the interval's confidence, or more.
+
+θ is a multiple of a step, and no more, so the points are half-way between two such values, as far
+as θ̂ is one of them.  Where the noise is narrow, all of them are there; else they are evenly spaced,
+but for those around the interval, and X is taken for Σ c_i L_i, unless it is one term, whose law is
+closed: brackets of the law contain this one, so nearly that no picture shows it.
+
+Source: Xiao & Xiong, Bayesian Inference under Differential Privacy, for the posterior.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxy.inference import plan as planning
+from proxy.inference.estimator import Estimator
+from proxy.inference.geometric import GeometricSum
+
+Vector = NDArray[np.float64]
+
+POINTS = 40  # on either side of the estimate, or up to half as many more
+TAIL = 1e-3  # the most that is beyond the last of them
+
+
+def distribution(
+    estimator: Estimator,
+    estimate: float,
+    half_width: float,
+    possible: tuple[float, float],
+    zero: float,
+    step: float,
+) -> tuple[Vector, Vector]:
+    """Return rising values [k] and P(θ ≤ value) [k].
+
+    ``half_width`` is that of the interval around ``estimate``; θ is ``zero`` and a multiple of
+    ``step``, and within ``possible``.
+    """
+    law, unit = planning.law(estimator), float(estimator.unit)
+    center = min(max(estimate, possible[0]), possible[1])
+    reach = max(law.continuous.radius(TAIL) * unit, 1.5 * half_width)
+    reach = (math.ceil(reach / step) + 0.5) * step
+    least, most = possible[0] - step / 2 - center, possible[1] + step / 2 - center
+    low, high = max(-reach, least), min(reach, most)
+    narrow = high - low <= 3 * POINTS * step
+    if narrow:
+        first, last = ((end + center - zero) / step for end in (low, high))
+        steps = np.arange(math.floor(first - 0.49), math.ceil(last - 0.51) + 1)
+        away = zero - center + (steps + 0.5) * step
+    else:
+        away = _spaced(low, high, reach, half_width + step / 2, step)
+    within = _within(law, np.abs(away).tobytes(), half_width, unit, estimator.slack, narrow)
+    below = np.maximum.accumulate((1 + np.where(away < 0, -within, within)) / 2)
+    start = below[0] if low == least else 0.0
+    end = below[-1] if high == most else 1.0
+    values = np.asarray(center + away, dtype=np.float64)
+    if end - start < TAIL:  # all that is possible is as likely
+        return values, np.linspace(0.0, 1.0, len(values))
+    return values, np.clip((below - start) / (end - start), 0.0, 1.0)
+
+
+def _spaced(low: float, high: float, reach: float, edge: float, step: float) -> Vector:
+    """Return evenly spaced distances from ``low`` to ``high``, both and ±``edge`` among them."""
+    spacing = max(round(reach / POINTS / step), 1) * step
+    right = spacing * np.arange(1, math.ceil(reach / spacing) + 1) + step / 2
+    right[np.abs(right - edge).argmin()] = edge
+    every = np.concatenate([-right[::-1], [0.0], right])
+    inside = every[(every > low + spacing / 4) & (every < high - spacing / 4)]
+    return np.concatenate([[low], inside, [high]])
+
+
+@lru_cache(maxsize=256)
+def _within(
+    law: GeometricSum, away: bytes, half_width: float, unit: float, slack: float, narrow: bool
+) -> Vector:
+    """Return P(|X| ≤ t) of distances t from the estimate [k]: beyond the interval's end, at least
+    what the interval is said to have.
+    """
+    points, places = np.unique(np.frombuffer(away), return_inverse=True)
+    t = np.maximum(points / unit - slack, 0.0)
+    if narrow or law.size <= 1:
+        brackets = [law.bracket(each) for each in t.tolist()]
+        found = np.array([(each.lower + each.upper) / 2 for each in brackets])
+    else:
+        found = np.zeros(len(t))
+        found[t > 0] = 1 - 2 * law.continuous.tails(t[t > 0])
+        known = law.bracket(max(half_width / unit - slack, 0.0)).lower
+        found[points >= half_width] = np.maximum(found[points >= half_width], known)
+    if not narrow:
+        found[points == 0] = 0.0  # half of what is there is below
+    return np.asarray(np.maximum.accumulate(found)[places])
