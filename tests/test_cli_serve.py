@@ -89,6 +89,7 @@ def test_a_variable_is_a_flag_and_a_flag_goes_first(monkeypatch):
         "TLS_KEY": "k",
         "ALLOW_PLAIN": "yes",
         "METRICS_PORT": "7",
+        "CONSOLE": "localhost:8",
         "CONNECTIONS": "8",
         "USER_CONNECTIONS": "9",
         "TIMEOUT": "1.5",
@@ -134,6 +135,7 @@ def test_the_table_of_settings_is_that_of_the_command(capsys):
     assert defaults == {
         "--listen": "127.0.0.1:5439",
         "--mirror": "an embedded one",
+        "--console": "nowhere",
         "--connections": "200",
         "--user-connections": "20",
         "--timeout": "60.0",

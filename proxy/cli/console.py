@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from proxy.cli.options import STATE
-from proxy.cli.serve import LOOPBACK, address, console_needs
+from proxy.cli.serve import LOOPBACK, address, needing
 
 if TYPE_CHECKING:
     from proxy.console.embedded import Embedded
@@ -34,7 +34,7 @@ def console(policies: tuple[str, ...], state: str | None, listen: tuple[str, int
 
     Whoever has the address that is printed may do all; for several people there is serve --console.
     """
-    with console_needs():
+    with needing("the console", "console"):
         from proxy.console.embedded import Embedded
         from proxy.console.service import Console
 

@@ -189,16 +189,10 @@ def serve(
         _check(host, port, metrics_port)
         click.echo("well")
         return
-    try:
+    with needing("serve", "server"):
         from proxy.server import logs
         from proxy.server.limits import Limits
         from proxy.server.serve import Options, serving
-    except ModuleNotFoundError as missing:
-        raise OperationalError(
-            f"serve needs the package {missing.name}",
-            hint="pip install 'sql-privacy-proxy[server]'",
-        ) from None
-
     options = Options(
         host=host,
         port=port,
@@ -237,21 +231,21 @@ def _console(
     """Return the web console; None where it is not asked for."""
     if where is None:
         return None
-    with console_needs():
+    with needing("the console", "console"):
         from proxy.console.service import Console
     files = None if certificate is None or key is None else (Path(certificate), Path(key))
     return Console(*where, files)
 
 
 @contextmanager
-def console_needs() -> Iterator[None]:
-    """Say what the console needs that is not installed."""
+def needing(what: str, extra: str) -> Iterator[None]:
+    """Say which package is not installed that something needs, and which extra has it."""
     try:
         yield
     except ModuleNotFoundError as missing:
         raise OperationalError(
-            f"the console needs the package {missing.name}",
-            hint="pip install 'sql-privacy-proxy[console]'",
+            f"{what} needs the package {missing.name}",
+            hint=f"pip install 'sql-privacy-proxy[{extra}]'",
         ) from None
 
 

@@ -42,6 +42,7 @@ def test_a_wrong_password_and_an_unknown_name_are_told_alike(served):
     assert told == {"password authentication failed for user &#34;…&#34;"}
 
 
+@pytest.mark.slow
 def test_guesses_through_the_console_wait_as_those_over_the_wire(served):
     """After some wrong ones a guess at a name waits for seconds, whichever way it comes."""
     with stranger(served) as client:
@@ -123,6 +124,7 @@ def test_a_visit_is_over_in_time(browser, monkeypatch, limit):
     assert browser.get("/", follow_redirects=False).headers["location"] == "/login"
 
 
+@pytest.mark.slow
 def test_the_oldest_of_too_many_visits_of_a_user_ends(served, visitor):
     first = visitor("sam")
     for _ in range(visits.MOST_OF_USER):
