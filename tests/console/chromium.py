@@ -1,7 +1,9 @@
 """Debian's Chromium for tests, driven by Playwright; pages that say what went wrong in them."""
 
 import contextlib
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -33,8 +35,8 @@ def chromium():
 
 
 @contextlib.contextmanager
-def opened(browser, viewport=WIDE, dark=False):
-    """A page of a new context; at the end nothing has been said on its console."""
+def opened(browser, viewport=WIDE, dark=False, status=None):
+    """A page of a new context; at the end nothing was said on its console, but of a ``status``."""
     scheme = "dark" if dark else "light"
     context = browser.new_context(viewport=viewport, color_scheme=scheme)
     page = context.new_page()
@@ -44,6 +46,18 @@ def opened(browser, viewport=WIDE, dark=False):
     page.set_default_timeout(20_000)
     try:
         yield page
-        assert wrong == []
+        assert [told for told in wrong if f"status of {status} " not in told] == []
     finally:
         context.close()
+
+
+def violations(page):
+    """What axe-core finds that breaks WCAG at level A or AA, in words."""
+    source = Path(os.environ.get("NODE_PATH", "node_modules")) / "axe-core" / "axe.min.js"
+    if not source.exists():
+        pytest.skip("no axe-core here: npm install axe-core, and NODE_PATH")
+    page.evaluate(source.read_text())
+    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+    only = {"runOnly": {"type": "tag", "values": tags}}
+    found = page.evaluate("only => axe.run(document, only)", only)["violations"]
+    return [f"{v['id']}: {node['html']}" for v in found for node in v["nodes"]]
