@@ -239,7 +239,7 @@ class Run:
             self.outcomes["canary refused"] += 1
 
 
-@pytest.mark.parametrize("count", share(1, [100, 1000]))
+@pytest.mark.parametrize("count", share(1, [100, 1000], 1))
 def test_mutated_statements_are_answered_or_refused(world, count):
     """
     Of 1,000 (100 in the fast run) some are measured, some inferred, most refused; every charge has
