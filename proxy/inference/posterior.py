@@ -2,12 +2,12 @@ r"""The posterior of one number as a curve: its cumulative distribution at point
 
 Given the answers, θ is distributed as θ̂ − X, X the noise of the estimator, given that θ is
 possible.  Where the estimate is beyond an end of what is possible, the law is that around the end,
-as its interval is; so P(low ≤ θ ≤ high) is the interval's confidence, or more.
+as its interval is; so P(low ≤ θ ≤ high) is the interval's confidence, or more, up to a step.
 
 θ is a multiple of a step, and no more, so the points are half-way between two such values, as far
 as θ̂ is one of them.  Where the noise is narrow, all of them are there; else they are evenly spaced,
-but for those around the interval, and X is taken for Σ c_i L_i, unless it is one term, whose law is
-closed: brackets of the law contain this one, so nearly that no picture shows it.
+but for those around the interval.  X is taken for Σ c_i L_i, which is so near that no picture shows
+it, unless there is but one term, whose law is closed, or the noise is a few steps wide.
 
 Source: Xiao & Xiong, Bayesian Inference under Differential Privacy, for the posterior.
 """
@@ -28,6 +28,7 @@ Vector = NDArray[np.float64]
 
 POINTS = 40  # on either side of the estimate, or up to half as many more
 TAIL = 1e-3  # the most that is beyond the last of them
+FEW = 24  # steps that the noise reaches, up to which it is looked at as it is drawn
 
 
 def distribution(
@@ -56,7 +57,10 @@ def distribution(
         away = zero - center + (steps + 0.5) * step
     else:
         away = _spaced(low, high, reach, half_width + step / 2, step)
-    within = _within(law, np.abs(away).tobytes(), half_width, unit, estimator.slack, narrow)
+    exact = law.size <= 1 or reach <= FEW * step
+    within = _within(law, np.abs(away).tobytes(), half_width, unit, estimator.slack, exact)
+    if not narrow:
+        within = np.where(away == 0, 0.0, within)  # half of what is there is below
     below = np.maximum.accumulate((1 + np.where(away < 0, -within, within)) / 2)
     start = below[0] if low == least else 0.0
     end = below[-1] if high == most else 1.0
@@ -78,21 +82,19 @@ def _spaced(low: float, high: float, reach: float, edge: float, step: float) -> 
 
 @lru_cache(maxsize=256)
 def _within(
-    law: GeometricSum, away: bytes, half_width: float, unit: float, slack: float, narrow: bool
+    law: GeometricSum, away: bytes, half_width: float, unit: float, slack: float, exact: bool
 ) -> Vector:
     """Return P(|X| ≤ t) of distances t from the estimate [k]: beyond the interval's end, at least
     what the interval is said to have.
     """
     points, places = np.unique(np.frombuffer(away), return_inverse=True)
     t = np.maximum(points / unit - slack, 0.0)
-    if narrow or law.size <= 1:
+    if exact:
         brackets = [law.bracket(each) for each in t.tolist()]
         found = np.array([(each.lower + each.upper) / 2 for each in brackets])
     else:
         found = np.zeros(len(t))
         found[t > 0] = 1 - 2 * law.continuous.tails(t[t > 0])
-        known = law.bracket(max(half_width / unit - slack, 0.0)).lower
-        found[points >= half_width] = np.maximum(found[points >= half_width], known)
-    if not narrow:
-        found[points == 0] = 0.0  # half of what is there is below
+    known = law.confidence(max(half_width / unit - slack, 0.0))
+    found[points >= half_width] = np.maximum(found[points >= half_width], known)
     return np.asarray(np.maximum.accumulate(found)[places])

@@ -287,6 +287,25 @@ def test_writing_is_refused(fresh, text):
         fresh[1].execute(text)
 
 
+def test_explanations_are_the_same_at_both_doors(fresh):
+    """
+    Posterior and origins go over the wire as they are, and not unless they are asked for.
+    """
+    text = "SELECT parttime, COUNT(*), ROUND(COUNT(*) / 3.0) FROM cps1988 GROUP BY parttime"
+    embedded, remote = fresh
+    embedded.execute(text)  # measures
+    assert remote.execute(text).explanations == []
+    found = []
+    for connection in fresh:
+        connection.execute("SET privacy.explanations = on")
+        found.append(connection.execute(text).explanations)
+    assert found[0] == found[1]
+    ((number, rounded), _) = found[1]
+    assert rounded is None
+    assert number.origins[0].statement == text
+    assert number.origins[0].kind == "earlier"
+
+
 def test_what_it_cost_is_told(both):
     """
     A cursor of a remote connection has cost, left and the answers of its rows.
