@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Self
 import proxy.errors as errors
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from proxy.engine import Answer, Engine, Explanation, Result
     from proxy.remote import Remote
 
@@ -284,6 +286,24 @@ class Cursor:
     def notices(self) -> tuple[str, ...]:
         """What the proxy has to say about the result."""
         return self._result.notices if self._result else ()
+
+    def _repr_html_(self) -> str | None:
+        """Return the result as an HTML table, as notebooks show it."""
+        if self._result is None:
+            return None
+        from proxy.notebook.tables import html
+
+        return html(self._result)
+
+    def plot(self, axes: Axes | None = None, *, column: str | None = None) -> Axes:
+        """Draw the result with matplotlib, the extra ``plots``; return the axes.
+
+        Bars with their intervals, of all numbers or those of a ``column``; of a single number its
+        posterior, after ``SET privacy.explanations = on``, else the number and its interval.
+        """
+        from proxy.notebook.plots import plot
+
+        return plot(self._result, axes, column)
 
     def fetchone(self) -> Row | None:
         """Return the next row, or None after the last."""

@@ -280,11 +280,9 @@ def decimals(answer: Answer) -> int:
 
 def interval(answer: Answer) -> str:
     """Return an answer's interval, rounded outwards, and its confidence, rounded down."""
-    from proxy.engine.functions.digits import ends
+    from proxy.engine.functions.digits import interval as written
 
-    places, (low, high) = decimals(answer), ends(answer)
-    confidence = math.floor(answer.confidence * 10_000 + 1e-6) / 100
-    return f"[{low:,.{places}f}, {high:,.{places}f}] {confidence:g}%"
+    return written(answer)
 
 
 def left(result: Result) -> str:

@@ -5,9 +5,9 @@ possible.  Where the estimate is beyond an end of what is possible, the law is t
 as its interval is; so P(low ≤ θ ≤ high) is the interval's confidence, or more, up to a step.
 
 θ is a multiple of a step, and no more, so the points are half-way between two such values, as far
-as θ̂ is one of them.  Where the noise is narrow, all of them are there; else they are evenly spaced,
-but for those around the interval.  X is taken for Σ c_i L_i, which is so near that no picture shows
-it, unless there is but one term, whose law is closed, or the noise is a few steps wide.
+as θ̂ is one of them.  Where the noise is narrow, all of them are there; else they are closest around
+θ̂, and some are about the interval.  X is taken for Σ c_i L_i, which is so near that no picture
+shows it, unless there is but one term, whose law is closed, or the noise is a few steps wide.
 
 Source: Xiao & Xiong, Bayesian Inference under Differential Privacy, for the posterior.
 """
@@ -71,12 +71,13 @@ def distribution(
 
 
 def _spaced(low: float, high: float, reach: float, edge: float, step: float) -> Vector:
-    """Return evenly spaced distances from ``low`` to ``high``, both and ±``edge`` among them."""
-    spacing = max(round(reach / POINTS / step), 1) * step
-    right = spacing * np.arange(1, math.ceil(reach / spacing) + 1) + step / 2
+    """Return distances from ``low`` to ``high``, and ±``edge`` among them, closest around 0."""
+    parts = (np.arange(1, POINTS + 1) / POINTS) ** 1.5
+    right = np.unique((np.floor(reach / step * parts) + 0.5) * step)
     right[np.abs(right - edge).argmin()] = edge
     every = np.concatenate([-right[::-1], [0.0], right])
-    inside = every[(every > low + spacing / 4) & (every < high - spacing / 4)]
+    near = reach / POINTS / 4
+    inside = every[(every > low + near) & (every < high - near)]
     return np.concatenate([[low], inside, [high]])
 
 

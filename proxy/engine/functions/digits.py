@@ -1,8 +1,9 @@
-"""How many digits of a number are shown, at every door: those that its interval supports."""
+"""How a number is shown, at every door: with the digits that its interval supports."""
 
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 
 from proxy.engine.answers import Answer
 
@@ -20,6 +21,21 @@ def ends(answer: Answer) -> tuple[float, float]:
     if not abs(answer.low * scale) + abs(answer.high * scale) < 2**53:
         return answer.low, answer.high
     return math.floor(answer.low * scale) / scale, math.ceil(answer.high * scale) / scale
+
+
+def interval(answer: Answer) -> str:
+    """Return an answer's interval, rounded outwards, and its confidence, rounded down."""
+    places, (low, high) = decimals(answer.high - answer.low), ends(answer)
+    confidence = math.floor(answer.confidence * 10_000 + 1e-6) / 100
+    return f"[{low:,.{places}f}, {high:,.{places}f}] {confidence:g}%"
+
+
+def number(value: float | Decimal | None, answer: Answer) -> str:
+    """Return a number as people read it, its digits in threes."""
+    if value is None:
+        return "NULL"
+    places = decimals(answer.high - answer.low)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.{places}f}"
 
 
 def upwards(half: float | None) -> float | None:
