@@ -287,6 +287,9 @@ class Cursor:
         """What the proxy has to say about the result."""
         return self._result.notices if self._result else ()
 
+    def __repr__(self) -> str:
+        return f"<proxy.Cursor: {self.statusmessage or 'nothing executed'}>"
+
     def _repr_html_(self) -> str | None:
         """Return the result as an HTML table, as notebooks show it."""
         if self._result is None:

@@ -95,6 +95,8 @@ def _text(value: Any) -> str:
         return "<em>NULL</em>"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.10g}"
     return _safe(str(value))
 
 

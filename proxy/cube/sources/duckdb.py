@@ -81,8 +81,7 @@ def connected(
             connection.execute(f"SET TimeZone = {text(policy.timezone)}")
         except duckdb.Error:
             raise fault(policy, "timezone", "DuckDB does not know this time zone") from None
-        connection.execute("SET enable_progress_bar = true")
-        connection.execute("SET enable_progress_bar_print = false")
+        watch(connection)
         if kind == "database":
             connection.execute(f"ATTACH {text(str(path))} AS src (READ_ONLY)")
         names = ", ".join(text(str(file)) for file in files.files)
@@ -97,6 +96,16 @@ def connected(
         rows = _rows(policy, kind, connection)
         connection.execute(f"CREATE TEMP VIEW {RECORDS} AS ({rows}\n)")
         yield connection
+
+
+def watch(connection: duckdb.DuckDBPyConnection) -> None:
+    """Let a connection know how far its queries are, and print nothing.
+
+    In a notebook DuckDB wants widgets for that, and where there are none, nobody knows.
+    """
+    with contextlib.suppress(duckdb.InvalidInputException):
+        connection.execute("SET enable_progress_bar = true")
+        connection.execute("SET enable_progress_bar_print = false")
 
 
 def database(folder: Path, taken: Taken | None = None) -> duckdb.DuckDBPyConnection:

@@ -31,6 +31,7 @@ from proxy.cube.sources.duckdb import (
     fault,
     guarded,
     translated,
+    watch,
 )
 from proxy.cube.sources.source import Taken
 from proxy.cube.sources.streamed_values import Column, arrow_type, column_of, typed
@@ -202,8 +203,7 @@ class StreamedSource(FileSource):
             self.local.execute(f"SET TimeZone = {text(policy.timezone)}")
         except duckdb.Error:
             raise fault(policy, "timezone", "DuckDB does not know this time zone") from None
-        self.local.execute("SET enable_progress_bar = true")
-        self.local.execute("SET enable_progress_bar_print = false")
+        watch(self.local)
         files = ", ".join(sorted({text(str(table.file)) for _, table in found}))
         self.local.execute(f"SET allowed_paths = [{files}]")
         self.local.execute("SET enable_external_access = false")
