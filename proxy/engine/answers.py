@@ -37,8 +37,8 @@ class Posterior:
     """How probable the values of one number are, given the answers: P(θ ≤ values[i]) = below[i].
 
     θ is ``zero`` and a multiple of ``step``, and no more, so that P(θ ≤ t) is read half-way between
-    the last possible value up to t and the next, on a straight line from point to point; at most
-    1 in 1,000 is beyond the points.
+    the last possible value up to t and the next, on a straight line from point to point; about 1 in
+    1,000 may be beyond the points.  An average has the step 0: it may be anything between.
     """
 
     values: tuple[float, ...]  # rising
@@ -48,6 +48,8 @@ class Posterior:
 
     def at_most(self, value: float) -> float:
         """Return P(θ ≤ value)."""
+        if not self.step:
+            return self._read(value)
         return self._before(math.floor((value - self.zero) / self.step + 1e-9) + 0.5)
 
     def above(self, value: float) -> float:
@@ -56,6 +58,8 @@ class Posterior:
 
     def between(self, low: float, high: float) -> float:
         """Return P(low ≤ θ ≤ high)."""
+        if not self.step:
+            return max(self._read(high) - self._read(low), 0.0)
         first = math.ceil((low - self.zero) / self.step - 1e-9) - 0.5
         return max(self.at_most(high) - self._before(first), 0.0)
 
@@ -66,7 +70,10 @@ class Posterior:
 
     def _before(self, steps: float) -> float:
         """Return the probability of what is below a point half-way between two possible values."""
-        value = self.zero + steps * self.step
+        return self._read(self.zero + steps * self.step)
+
+    def _read(self, value: float) -> float:
+        """Return the probability of what is below a value, from point to point."""
         i = bisect_left(self.values, value)
         if i in (0, len(self.values)):
             return float(i > 0)
@@ -113,8 +120,8 @@ class Result:
     ``numbers`` are all that the statement asked for, shown or not, of which so many were
     ``measured``, and the others ``inferred``; what is derived is not among them, but the counts
     that it follows from.  ``explanations`` are there if ``privacy.explanations`` is on: for each
-    answer one, or None where it has none: an average, a quantile, what is derived or approximate,
-    what is not known, and the rows behind the first 200.
+    answer one, or None where it has none: a quantile, an average that may be of nobody, what is
+    derived or approximate, what is not known, and the rows behind the first 200.
     """
 
     columns: tuple[Column, ...]

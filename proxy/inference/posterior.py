@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from proxy.inference import plan as planning
 from proxy.inference.estimator import Estimator
 from proxy.inference.geometric import GeometricSum
+from proxy.inference.laplace import LaplaceSum
 
 Vector = NDArray[np.float64]
 
@@ -94,8 +95,53 @@ def _within(
         brackets = [law.bracket(each) for each in t.tolist()]
         found = np.array([(each.lower + each.upper) / 2 for each in brackets])
     else:
-        found = np.zeros(len(t))
-        found[t > 0] = 1 - 2 * law.continuous.tails(t[t > 0])
+        found = 1 - 2 * _tails(law.continuous, t)
     known = law.confidence(max(half_width / unit - slack, 0.0))
     found[points >= half_width] = np.maximum(found[points >= half_width], known)
     return np.asarray(np.maximum.accumulate(found)[places])
+
+
+def ratio_distribution(
+    top: Estimator,
+    bottom: Estimator,
+    estimates: tuple[float, float],
+    mean: float,
+    ends: tuple[float, float],
+    possible: tuple[float, float],
+    delta: float,
+) -> tuple[Vector, Vector]:
+    """Return rising values [k] of a ratio θ = S / C and P(θ ≤ value) [k], given C > 0.
+
+    θ ≤ t iff S - tC ≤ 0, a linear query, whose noise has a variance of its own for each t, and is
+    taken to have the shape that it has where t is the ``mean``.  ``estimates`` are those of S and
+    C; ``ends`` those of the interval of confidence 1 - ``delta``, which the curve agrees with.
+    """
+    over, under = estimates
+    most = max(math.log(TAIL) / math.log(delta), 1.5)  # times the interval
+    parts = (np.arange(1, POINTS + 1) / POINTS) ** 1.5 * most
+    parts[np.abs(parts - 1).argmin()] = 1.0
+    sides = mean - (mean - ends[0]) * parts[::-1], np.array([mean]), mean + (ends[1] - mean) * parts
+    values: Vector = np.unique(np.clip(np.concatenate(sides), *possible))
+    rows = np.union1d(top.rows, bottom.rows)
+    own, other = np.zeros((2, len(rows)))
+    own[np.searchsorted(rows, top.rows)] = top.noise
+    other[np.searchsorted(rows, bottom.rows)] = bottom.noise
+    noise, every = own - mean * other, own[:, None] - other[:, None] * values
+    spread = np.sqrt(np.square(every).sum(axis=0) / np.square(noise).sum())
+    law, distances = LaplaceSum(noise), (values * under - over) / spread
+    within = 1 - 2 * _tails(law, np.abs(distances))
+    below = (1 + np.sign(distances) * within) / 2
+    below[values <= ends[0]] = np.minimum(below[values <= ends[0]], delta / 2)
+    below[values >= ends[1]] = np.maximum(below[values >= ends[1]], 1 - delta / 2)
+    below = np.maximum.accumulate(below)
+    start = below[0] if values[0] == possible[0] else 0.0
+    end = below[-1] if values[-1] == possible[1] else 1.0
+    return values, np.clip((below - start) / max(end - start, TAIL), 0.0, 1.0)
+
+
+def _tails(law: LaplaceSum, t: Vector) -> Vector:
+    """Return P(X > t) of distances in any order [k]."""
+    points, places = np.unique(t, return_inverse=True)
+    found = np.full(len(points), 0.5)
+    found[points > 0] = law.tails(points[points > 0])
+    return np.asarray(found[places])

@@ -18,7 +18,7 @@ from proxy.engine.explained.explanations import EXPLAINED, MAX_ORIGINS
 from proxy.errors import InsufficientPrivilegeError
 from proxy.inference import plan as planning
 from proxy.inference.estimator import Estimator, omega
-from proxy.inference.posterior import POINTS, distribution
+from proxy.inference.posterior import POINTS, distribution, ratio_distribution
 from proxy.server.session.result_text import document
 from tests.small import DOMAIN, Small
 
@@ -325,3 +325,72 @@ def test_shares_add_up_to_one(data, count):
     assert shares == sorted(shares, reverse=True)
     for origin in found:
         assert (origin.statement is None) == (origin.kind in ("others", "rest"))
+
+
+def test_an_average_has_a_posterior_and_origins(small):
+    """
+    Its interval has its confidence; what is above a value is what PROBABILITY says; what it adds
+    up are its sum and its count, of whose noise the shares are.
+    """
+    ask = asking(small.made(RICH))
+    result = ask("true", 0.3, "SELECT AVG(age), PROBABILITY(AVG(age) > 0.95) FROM people WHERE {}")
+    (answer, *_), (explanation, *_) = result.answers[0], result.explanations[0]
+    posterior = explanation.posterior
+    assert answer.estimate == pytest.approx(563 / 547, abs=0.05)
+    assert posterior.between(answer.low, answer.high) >= 0.9 - 1e-9
+    assert posterior.above(0.95) == pytest.approx(result.rows[0][1], abs=2e-3)
+    assert posterior.step == 0
+    assert posterior.at_most(-1) == 0
+    assert posterior.at_most(9) == 1
+    (origin,) = explanation.origins
+    assert origin.kind == "this"
+    assert origin.share == pytest.approx(1)
+    assert origin.numbers >= 2
+
+
+def test_an_average_of_nobody_has_no_explanation(small):
+    """
+    Where nobody may be counted, it may be anything.
+    """
+    result = asking(small.made(RICH))("age = 7", 1, "SELECT AVG(age) FROM people WHERE {}")
+    assert result.rows == [(None,)]
+    assert result.explanations == [[None]]
+
+
+@pytest.mark.parametrize("claim", ["> 505", ">= 500", "< 493"])
+def test_a_count_s_posterior_says_what_a_claim_says(small, claim):
+    """
+    PROBABILITY in SQL and the posterior read alike, inferred from several answers as well.
+    """
+    ask = asking(small.made(RICH))
+    for where in ("town = 'a'", "town = 'b'"):
+        ask(f"age < 5 AND {where}", 10)
+    text = f"SELECT COUNT(*), PROBABILITY(COUNT(*) {claim}) FROM people WHERE {{}}"
+    result = ask("age < 5", 20, text)
+    posterior = result.explanations[0][0].posterior
+    assert result.answers[0][0].source == "inferred"
+    found = {
+        "> 505": posterior.above(505),
+        ">= 500": posterior.above(499),
+        "< 493": posterior.at_most(492),
+    }
+    assert result.rows[0][1] == pytest.approx(found[claim], abs=4e-3)
+
+
+@given(st.integers(1, 400), st.floats(-1, 1), st.floats(0.01, 1), st.sampled_from((0.1, 0.01)))
+def test_a_ratio_s_posterior_is_a_law(count, mean, rate, delta):
+    """
+    It rises within what is possible, and the interval has its confidence, however it was found.
+    """
+    top, bottom = estimator((1.0, 0.5), (rate, 0.3)), estimator((1.0,), (0.7,))
+    ends = mean - 3 / count, mean + 4 / count
+    cut = max(ends[0], -1.0), min(ends[1], 1.0)
+    values, below = ratio_distribution(
+        top, bottom, (mean * count, count), mean, cut, (-1.0, 1.0), delta
+    )
+    assert (np.diff(values) > 0).all()
+    assert (np.diff(below) >= 0).all()
+    assert 0 <= below[0] <= below[-1] <= 1
+    assert -1 <= values[0] <= values[-1] <= 1
+    low, high = np.interp(cut, values, below)
+    assert high - low >= 1 - delta - 1e-9

@@ -1,27 +1,33 @@
 """Explanations of released numbers: how probable their values are, and what they rest on.
 
 All of it follows from the laws of the noise, from answers that were released, and from statements
-that the asking user may see.  A number that is one linear query has an explanation; averages,
-quantiles, and what is derived from numbers, have none.
+that the asking user may see.  A count or a sum, which is one linear query, has an explanation, and
+so has an average, whose noise is, nearly, that of one: that of its sum less the average times that
+of its count, over the count.  Quantiles, and what is derived from numbers, have none.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from proxy.engine.answered import Sources
 from proxy.engine.answers import Answer, Explanation, Origin, Posterior
 from proxy.engine.outcomes import Outcome, possible
 from proxy.inference import plan as planning
 from proxy.inference.estimator import Estimator
-from proxy.inference.posterior import distribution
+from proxy.inference.posterior import distribution, ratio_distribution
+from proxy.inference.ratio import difference
 from proxy.sql.program import Origin as Place  # release, number, row
 
 EXPLAINED = 200  # rows of a result whose numbers are explained
 MAX_ORIGINS = 20  # of one number; the rest is taken together
 DIGITS = 10  # of a probability
+RARE = 1e-6  # the chance that is left of an average's being of nobody
 
 Places = Sequence[Sequence[Place | None]]
 
@@ -56,10 +62,10 @@ def explanations(
 
 def _explanation(outcome: Outcome, row: int, sources: Sources) -> Explanation | None:
     """Return the explanation of one number, if it has one."""
-    if len(outcome.estimators[row]) != 1 or outcome.number.quantile is not None:
-        return None
-    (estimator,) = outcome.estimators[row]
-    if estimator is None:
+    number, (estimator, *more) = outcome.number, outcome.estimators[row]
+    if number.kind == "avg":
+        return _average(outcome, row, sources)
+    if estimator is None or more or number.quantile is not None:
         return None
     return Explanation(_posterior(outcome, row, estimator, sources), _origins(estimator, sources))
 
@@ -74,17 +80,44 @@ def _posterior(outcome: Outcome, row: int, estimator: Estimator, sources: Source
     grid = number.family.grid
     zero, step = float(number.shift % grid), float(grid)
     values, below = distribution(estimator, answer.estimate, half, ends, zero, step)
-    rounded = tuple(round(each, DIGITS) for each in below.tolist())
-    return Posterior(tuple(values.tolist()), rounded, zero, step)
+    return Posterior(tuple(values.tolist()), _rounded(below), zero, step)
 
 
-def _origins(estimator: Estimator, sources: Sources) -> tuple[Origin, ...]:
-    """Return what an estimator adds up: the asking statement's first, then the largest shares."""
+def _average(outcome: Outcome, row: int, sources: Sources) -> Explanation | None:
+    """Return the explanation of an average; None where it may be of nobody."""
+    number, answer = outcome.number, outcome.answers[row]
+    bottom, top = outcome.estimators[row]
+    if bottom is None or top is None or math.isnan(answer.estimate) or not bottom.rows.size:
+        return None
+    under, over = outcome.estimates[row]
+    if planning.law(bottom).cdf(-under / float(bottom.unit)).upper > RARE:
+        return None
+    assert number.bounds is not None
+    shift = float(number.shift)
+    mean, low, high = (end - shift for end in (answer.estimate, answer.low, answer.high))
+    clip = float(number.bounds[0]) - shift, float(number.bounds[1]) - shift
+    curve = ratio_distribution(top, bottom, (over, under), mean, (low, high), clip, outcome.delta)
+    values, below = curve[0] + shift, curve[1]
+    posterior = Posterior(tuple(values.tolist()), _rounded(below), shift, 0.0)
+    noise = difference(top, bottom, Fraction(mean))
+    return Explanation(posterior, _origins(noise, sources, 1 / under))
+
+
+def _rounded(below: NDArray[np.float64]) -> tuple[float, ...]:
+    return tuple(round(each, DIGITS) for each in below.tolist())
+
+
+def _origins(estimator: Estimator, sources: Sources, times: float = 1.0) -> tuple[Origin, ...]:
+    """Return what an estimator, ``times`` a factor, adds up: the asking statement's numbers first,
+    then those of the largest shares.
+    """
     if not estimator.rows.size:
         return ()
     blocks = np.searchsorted(np.array(sources.starts), estimator.rows, side="right") - 1
     places = np.array(sources.places)[blocks]
-    weights = float(estimator.unit) * estimator.coefficients / np.array(sources.grids)[blocks]
+    weights = (
+        times * float(estimator.unit) * estimator.coefficients / np.array(sources.grids)[blocks]
+    )
     shares = np.square(estimator.noise)
     shares /= shares.sum()
     found: list[tuple[bool, Origin]] = []
