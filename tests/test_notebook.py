@@ -213,14 +213,14 @@ def test_one_number_is_its_posterior_with_the_interval_shaded(axes):
     """
     The curve is the density; what is shaded ends with the interval.
     """
-    plots.plot(one(), axes)
+    plots.plot(one(found=answer(14.5, 5)), axes)
     curve, point = axes.lines
     assert [tuple(each) for each in curve.get_xydata()] == POSTERIOR.density()
     assert point.get_xdata() == [14.5]
     (shade,) = axes.collections
     shaded = shade.get_paths()[0].vertices[:, 0]
-    assert (shaded.min(), shaded.max()) == (4.5, 24.5)
-    assert axes.get_title() == "14  [4, 25] 95%"
+    assert (shaded.min(), shaded.max()) == (9.5, 19.5)
+    assert axes.get_title() == "14  [9, 20] 95%"
 
 
 def test_one_number_without_explanation_is_a_point_with_its_interval(axes):

@@ -97,7 +97,8 @@ def _within(
     else:
         found = 1 - 2 * _tails(law.continuous, t)
     known = law.confidence(max(half_width / unit - slack, 0.0))
-    found[points >= half_width] = np.maximum(found[points >= half_width], known)
+    beyond = points >= half_width * (1 - 1e-12)
+    found[beyond] = np.maximum(found[beyond], known)
     return np.asarray(np.maximum.accumulate(found)[places])
 
 

@@ -4,6 +4,7 @@ On a small dataset without noise: what is released is exact, its interval is tha
 """
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 import proxy.engine.explained.explanations as explained
 from proxy.engine.answered import PaidStatement, Sources
 from proxy.engine.answers import Posterior
+from proxy.engine.cache import key_of
 from proxy.engine.explained.explanations import EXPLAINED, MAX_ORIGINS
 from proxy.errors import InsufficientPrivilegeError
 from proxy.inference import plan as planning
@@ -394,3 +396,39 @@ def test_a_ratio_s_posterior_is_a_law(count, mean, rate, delta):
     assert -1 <= values[0] <= values[-1] <= 1
     low, high = np.interp(cut, values, below)
     assert high - low >= 1 - delta - 1e-9
+
+
+def test_a_step_is_not_taken_from_the_interval():
+    """
+    1.1 K ends an interval of 95% at 5.5, half-way between two counts: the curve has it there.
+    """
+    used = estimator((1.1,), (0.55,))
+    half = planning.half_width(used, 0.05)
+    assert half == pytest.approx(5.5)
+    values, below = distribution(used, 0.0, half, (-1e9, 1e9), 0.0, 1.0)
+    low, high = np.interp((-half - 0.5, half + 0.5), values, below)
+    assert high - low >= 0.95 - 1e-9
+
+
+def test_weights_are_of_answers_as_they_were_given(small):
+    """
+    Of half a count and 3, which was measured, the count is twice what is above 3.
+    """
+    ask = asking(small.made(RICH))
+    ask("true", 5, "SELECT 0.5 * COUNT(*) + 3 FROM people WHERE {}")
+    answer, explanation = only(ask("true", 11))
+    assert answer.source == "inferred"
+    assert explanation.origins[0].weights == (2, 2)
+
+
+def test_results_are_given_again_to_whoever_sees_as_much(small):
+    """
+    What a result shows of statements depends on whose the user may see.
+    """
+    small.users(eve="roles: [analyst, auditor]")
+    engine = small.made(RICH)
+    session = engine.session("eve")
+    before = key_of(None, session)
+    assert key_of(None, session) == before
+    session.privileges = replace(session.privileges, roles=frozenset({"analyst"}))
+    assert key_of(None, session) != before
