@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from proxy.engine import Answer, Engine, Explanation, Result
+    from proxy.policy import Policy
     from proxy.remote import Remote
 
 apilevel = "2.0"
@@ -160,6 +161,22 @@ class Connection:
         if self._session.in_transaction:
             self._session.execute(statement)
 
+    def cancel(self) -> None:
+        """Stop the running statement, from another thread: it fails, unless it is committed."""
+        self._check_open()
+        self._session.cancel()
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a BEGIN has no end yet."""
+        self._check_open()
+        return self._session.in_transaction
+
+    @property
+    def policy(self) -> Policy | None:
+        """The policy of an embedded connection; None of a running proxy, which does not tell."""
+        return self._engine.policy
+
     def close(self) -> None:
         """Close the connection and its cursors; closing twice is no error."""
         if not self.closed:
@@ -253,6 +270,11 @@ class Cursor:
     def statusmessage(self) -> str | None:
         """PostgreSQL's command tag of the last statement, such as ``SELECT 3``."""
         return self._result.tag if self._result else None
+
+    @property
+    def result(self) -> Result | None:
+        """All of the last statement's result, as every door shows it."""
+        return self._result
 
     @property
     def answers(self) -> list[list[Answer]]:

@@ -42,6 +42,8 @@ AMOUNTS = re.compile(r"requested (\S+), spent (\S+), left (\S+)")
 class Remote:
     """A proxy at the other end of a wire."""
 
+    policy = None  # which the proxy keeps to itself
+
     def __init__(self, url: str) -> None:
         self._url = url
         self._connections: list[psycopg.Connection] = []

@@ -159,7 +159,7 @@ class PrivacyProxyDialect(DefaultDialect):
 
 def _policy(connection: Any) -> Policy:
     """Return the policy of a connection."""
-    policy: Policy = connection.connection.dbapi_connection._engine.policy
+    policy: Policy = connection.connection.dbapi_connection.policy
     return policy
 
 

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.cli import run, show
-from proxy.cli.plain import WIDTH, Grid, Plain, rich
+from proxy.cli.plain import WIDTH, Grid, Plain, printable, rich
 from proxy.errors import InsufficientBudgetError, PolicyError, SQLSyntaxError, StateError
 from proxy.sql.program import Column
 
@@ -416,7 +416,8 @@ WORDS = st.text(st.characters(codec="ascii", categories=["L", "N", "P", "S", "Zs
 @given(st.data())
 def test_what_is_piped_is_what_rich_prints(data):
     """
-    A table, or a line, in ASCII or not, of one line each or more, is printed plainly as by rich.
+    A table, or a line, in ASCII or not, of one line each or more, is printed plainly as by rich,
+    once what would steer a terminal is escaped.
     """
     cells = st.one_of(WORDS, st.text(max_size=4))
     sides = data.draw(st.lists(st.tuples(cells, st.booleans()), min_size=1, max_size=4))
@@ -426,9 +427,10 @@ def test_what_is_piped_is_what_rich_prints(data):
         printed = []
         for printer in (Plain(), rich(WIDTH)):
             with contextlib.redirect_stdout(io.StringIO()) as out:
-                printer.print(what)
+                printer.print(printable(what) if isinstance(what, str) else what)
             printed.append(out.getvalue())
         assert printed[0] == printed[1]
+        assert {c for c in printed[0] if not c.isprintable()} <= {"\n"}
 
 
 def test_a_reader_that_has_had_enough_is_no_error(tmp_path):

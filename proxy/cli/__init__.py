@@ -17,6 +17,7 @@ from contextlib import closing
 import click
 
 from proxy.cli import steward
+from proxy.cli.complaints import INTERRUPTED, WRONG, complain, status
 from proxy.cli.console import console
 from proxy.cli.draft import draft
 from proxy.cli.experiment import experiment
@@ -33,18 +34,17 @@ from proxy.cli.options import (
 from proxy.cli.passwd import passwd
 from proxy.cli.plan import plan
 from proxy.cli.serve import serve
+from proxy.cli.shell import shell
 from proxy.cli.users import users
-from proxy.errors import Error, InsufficientBudgetError, PolicyError
-
-WRONG, REFUSED, INTERRUPTED = 2, 3, 130
+from proxy.errors import Error, PolicyError
 
 
 def main() -> None:
     """Run the command line of this process, and exit with its status."""
     logging.basicConfig(format="warning: %(message)s")
-    status = run(sys.argv[1:])
+    ended = run(sys.argv[1:])
     gc.freeze()  # all goes with the process: nothing in it needs to be told from garbage
-    sys.exit(status)
+    sys.exit(ended)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -54,35 +54,25 @@ def run(arguments: Sequence[str]) -> int:
     ``| head``, is click's to handle: it exits with 1, silently.
     """
     try:
-        status = commands.main(
-            list(arguments) or ["--help"], "privacy-proxy", standalone_mode=False
-        )
-        return status if isinstance(status, int) else 0
+        ended = commands.main(list(arguments) or ["--help"], "privacy-proxy", standalone_mode=False)
+        return ended if isinstance(ended, int) else 0
     except click.ClickException as error:
         help_of = getattr(getattr(error, "ctx", None), "command_path", "privacy-proxy")
-        _complain(error.format_message(), hint=f"{help_of} --help")
+        complain(error.format_message(), hint=f"{help_of} --help")
         return WRONG
     except PolicyError as error:
         for each in (error, *error.others):
-            _complain(each.message, None, each.hint)
+            complain(each.message, None, each.hint)
         return WRONG
     except Error as error:
-        _complain(error.message, error.detail, error.hint)
-        return REFUSED if isinstance(error, InsufficientBudgetError) else WRONG
+        complain(error.message, error.detail, error.hint)
+        return status(error)
     except OSError as error:
-        _complain(f"{error.strerror}: {error.filename}" if error.filename else str(error))
+        complain(f"{error.strerror}: {error.filename}" if error.filename else str(error))
         return WRONG
     except (click.Abort, KeyboardInterrupt):
-        _complain("interrupted; what was already answered stays charged, and is free to ask again")
+        complain("interrupted; what was already answered stays charged, and is free to ask again")
         return INTERRUPTED
-
-
-def _complain(message: str, detail: str | None = None, hint: str | None = None) -> None:
-    """Print an error in one line, and what to do about it in another."""
-    more = f" ({detail.splitlines()[0]})" if detail else ""  # the rest points into the statement
-    click.echo(f"error: {' '.join(message.split())}{more}", err=True)
-    if hint:
-        click.echo(f"hint: {' '.join(hint.split())}", err=True)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -197,5 +187,5 @@ def _still_in_force(error: Error) -> None:
     click.echo(f"hint: {error.hint}", err=True)
 
 
-for _command in (console, draft, experiment, passwd, plan, serve, users, *steward.COMMANDS):
+for _command in (console, draft, experiment, passwd, plan, serve, shell, users, *steward.COMMANDS):
     commands.add_command(_command)

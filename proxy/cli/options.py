@@ -92,13 +92,13 @@ USER = click.option("--user", metavar="NAME", help="The analyst of the policy wh
 
 def open_engine(policy: str, state: str | None) -> Engine:
     """Open a dataset, importing what that needs."""
-    with _staying("proxy.engine.engine"):
+    with staying("proxy.engine.engine"):
         from proxy.engine import Engine
     return Engine.open(policy, state)
 
 
 @contextmanager
-def _staying(module: str) -> Iterator[None]:
+def staying(module: str) -> Iterator[None]:
     """Import a module without looking for garbage in what stays anyway, now or later.
 
     BLAS gets one thread, unless the environment says more: several wait longer than they work.

@@ -1,6 +1,7 @@
 """Tables and lines where no terminal shows them: as rich prints them, without waiting for rich.
 
-Whatever is not printable ASCII is rich's to print: it knows how wide it is.
+Whatever is not printable ASCII is rich's to print: it knows how wide it is.  What would steer a
+terminal is never printed as it is: names and values may come from anybody.
 """
 
 from __future__ import annotations
@@ -19,6 +20,15 @@ WIDTH = 10_000  # places of what is piped
 GAP = 2  # places between columns
 
 
+def printable(text: str, kept: str = "\n") -> str:
+    """Return a text with what would steer a terminal as escapes, as psql shows it."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text
+    )
+
+
 @dataclass(frozen=True)
 class Grid:
     """A table of texts; a header says whether its column is set to the right."""
@@ -32,14 +42,14 @@ class Grid:
 
         grid = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
         for header, right in self.headers:
-            grid.add_column(header, justify="right" if right else "left")
+            grid.add_column(printable(header), justify="right" if right else "left")
         for line in self.lines:
-            grid.add_row(*line)
+            grid.add_row(*map(printable, line))
         return grid
 
     def plain(self) -> Iterator[str]:
         """Yield its lines, if every character takes one place."""
-        rows = [[header for header, _ in self.headers], *self.lines]
+        rows = [[*map(printable, line)] for line in ([h for h, _ in self.headers], *self.lines)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         widths[-1] = max(widths[-1], 1)
         for row in rows:
@@ -50,7 +60,7 @@ class Grid:
 
 
 class Printer(Protocol):
-    """What prints: rich's ``Console``, or ``Plain``."""
+    """What prints: ``Plain``, ``Terminal``, or the screen of the shell."""
 
     def print(self, what: Grid | str) -> None:
         """Print a table or a line."""
@@ -61,11 +71,19 @@ class Plain:
 
     def print(self, what: Grid | str) -> None:
         """Print a table or a line."""
-        lines = [what] if isinstance(what, str) else list(what.plain())
+        lines = [printable(what)] if isinstance(what, str) else list(what.plain())
         if all(line.isascii() and line.isprintable() and len(line) < WIDTH for line in lines):
             click.echo("\n".join(lines))
         else:
-            rich(WIDTH).print(what)
+            rich(WIDTH).print(printable(what) if isinstance(what, str) else what)
+
+
+class Terminal:
+    """Prints to a terminal."""
+
+    def print(self, what: Grid | str) -> None:
+        """Print a table or a line."""
+        rich().print(printable(what) if isinstance(what, str) else what)
 
 
 def rich(width: int | None = None, stderr: bool = False) -> Console:

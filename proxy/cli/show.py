@@ -11,14 +11,14 @@ import datetime
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from proxy.cli.plain import Grid, Plain, Printer, rich
+from proxy.cli.plain import Grid, Plain, Printer, Terminal, printable, rich
 
 COLUMN = 80  # places of a column of a list, where no terminal says otherwise
 TIME = 19  # places of a time, which is not cut
@@ -26,12 +26,12 @@ CUT = "…"
 GAP = "  "
 
 if TYPE_CHECKING:
-    from proxy.engine import Answer, BudgetReport, HistoryLine, Result
+    from proxy.engine import Answer, BudgetReport, Result
 
 
 def console() -> Printer:
     """Return what prints texts as they are, and cuts no table when it is piped."""
-    return rich() if sys.stdout.isatty() else Plain()
+    return Terminal() if sys.stdout.isatty() else Plain()
 
 
 @contextmanager
@@ -76,23 +76,34 @@ def plain(value: Any) -> Any:
 
 def print_json(value: Any) -> None:
     """Print one JSON value."""
-    click.echo(json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False))
+    click.echo(as_json_text(value))
 
 
-def result(result: Result, as_json: bool) -> None:
+def as_json_text(value: Any) -> str:
+    """Return one JSON value as text."""
+    return json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def result_parts(result: Result) -> dict[str, Any]:
+    """Return what programs read of a result."""
+    names = ("columns", "rows", "answers", "cost", "left", "left_of", "notices")
+    return {name: getattr(result, name) for name in names}
+
+
+def result(result: Result, as_json: bool, out: Printer | None = None) -> None:
     """Print the result of a statement, what it cost, and what is left."""
     if as_json:
-        names = ("columns", "rows", "answers", "cost", "left", "left_of", "notices")
-        print_json({name: getattr(result, name) for name in names})
+        print_json(result_parts(result))
         return
-    out = console()
-    out.print(_answers(result) if result.columns else result.tag)
+    out = out or console()
+    out.print(answers(result) if result.columns else result.tag)
     for notice in result.notices:
         out.print(f"notice: {notice}")
-    out.print(f"cost {amount(result.cost)}, left {left(result)}")
+    if not math.isnan(result.left):  # a running proxy tells it only with numbers
+        out.print(f"cost {amount(result.cost)}, left {left(result)}")
 
 
-def _answers(result: Result) -> Grid:
+def answers(result: Result) -> Grid:
     """Lay out one line for each row of the result, each number followed by how it is known."""
     numeric = {place for places in result.places for place in places}
     headers: list[tuple[str, bool]] = []
@@ -101,8 +112,8 @@ def _answers(result: Result) -> Grid:
         if place in numeric:
             headers += [("interval", False), ("source", False), ("cost", True)]
     lines = []
-    for row, answers, places in zip(result.rows, result.answers, result.places, strict=True):
-        known = dict(zip(places, answers, strict=True))
+    for row, told, places in zip(result.rows, result.answers, result.places, strict=True):
+        known = dict(zip(places, told, strict=True))
         line: list[str] = []
         for place, value in enumerate(row):
             answer = known.get(place)
@@ -117,7 +128,16 @@ def _answers(result: Result) -> Grid:
 
 
 def csv(result: Result) -> None:
-    """Print rows as CSV, as PostgreSQL's COPY does: NULL is nothing, an empty text is ``""``.
+    """Print rows as CSV; beside each number with an interval are its ends and its source."""
+    for line in csv_lines(result):
+        click.echo(line)
+    click.echo(f"cost {amount(result.cost)}, left {left(result)}", err=True)
+    for notice in result.notices:
+        click.echo(f"notice: {notice}", err=True)
+
+
+def csv_lines(result: Result) -> Iterator[str]:
+    """Yield rows as CSV, as PostgreSQL's COPY does: NULL is nothing, an empty text is ``""``.
 
     Beside each number with an interval are its ends, in full, and its source.
     """
@@ -127,19 +147,16 @@ def csv(result: Result) -> None:
         header.append(column.name)
         if place in numeric:
             header += [f"{column.name}_low", f"{column.name}_high", f"{column.name}_source"]
-    click.echo(_csv_line(header))
-    for row, answers, places in zip(result.rows, result.answers, result.places, strict=True):
-        known = dict(zip(places, answers, strict=True))
+    yield _csv_line(header)
+    for row, told, places in zip(result.rows, result.answers, result.places, strict=True):
+        known = dict(zip(places, told, strict=True))
         line: list[Any] = []
         for place, value in enumerate(row):
             line.append(value)
             if place in numeric:
                 answer = known.get(place)
                 line += [answer.low, answer.high, answer.source] if answer else [None] * 3
-        click.echo(_csv_line(line))
-    click.echo(f"cost {amount(result.cost)}, left {left(result)}", err=True)
-    for notice in result.notices:
-        click.echo(f"notice: {notice}", err=True)
+        yield _csv_line(line)
 
 
 def _csv_line(values: Sequence[Any]) -> str:
@@ -155,7 +172,7 @@ def _csv_field(value: Any) -> str:
     return '"' + field.replace('"', '""') + '"' if quoted else field
 
 
-def explained(result: Result, as_json: bool) -> None:
+def explained(result: Result, as_json: bool, out: Printer | None = None) -> None:
     """Print what a statement would cost, number by number."""
     if as_json:
         names = ("columns", "rows", "left", "left_of", "notices")
@@ -168,7 +185,7 @@ def explained(result: Result, as_json: bool) -> None:
         within = "" if half_width is None else f"±{half_width:,.10g}"
         paid = amount(cost) if cost else "free"
         lines.append([number, *[group or ""] * grouped, source, paid, within])
-    out = console()
+    out = out or console()
     if lines:
         out.print(Grid([*headers, ("cost", True), ("within", True)], lines))
     for notice in result.notices:
@@ -184,6 +201,13 @@ def budget(report: BudgetReport, as_json: bool) -> None:
     if as_json:
         print_json(report)
         return
+    out = console()
+    out.print(budgets(report.rules))
+    out.print(f"The history holds {report.numbers:,} measured numbers.")
+
+
+def budgets(rules: Iterable[Any]) -> Grid:
+    """Lay out one line for each budget: a RuleReport, or what has the same names."""
     headers = [("budget", False), ("alpha", True), ("spent", True), ("left", True)]
     lines = [
         [
@@ -192,15 +216,13 @@ def budget(report: BudgetReport, as_json: bool) -> None:
             amount(rule.spent) if rule.exact else f"at most {amount(rule.spent)}",
             amount(rule.left),
         ]
-        for rule in report.rules
+        for rule in rules
     ]
-    out = console()
-    out.print(Grid(headers, lines))
-    out.print(f"The history holds {report.numbers:,} measured numbers.")
+    return Grid(headers, lines)
 
 
-def history(lines: Sequence[HistoryLine], as_json: bool, wide: bool = False) -> None:
-    """Print the statements that were paid for, one in a line."""
+def history(lines: Sequence[Any], as_json: bool, wide: bool = False) -> None:
+    """Print the statements that were paid for, each a HistoryLine or alike, one in a line."""
     if as_json:
         print_json(lines)
         return
@@ -249,10 +271,7 @@ def listing(
 
 def _one_line(text: str) -> str:
     """Return a text in one line, with what would steer a terminal as escapes, as psql does."""
-    line = " ".join(text.split())
-    if line.isprintable():
-        return line
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    return printable(" ".join(text.split()), "")
 
 
 def text(value: Any) -> str:

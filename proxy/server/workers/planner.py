@@ -140,7 +140,7 @@ def answered(key: str, sent: Packed, who: Who, spend: bool) -> Answered:
     """Return every number of a program, without what the server has or does not need."""
     program = _unpacked(sent)
     told = _planner(key).answered(program, _asker(key, who), spend)
-    whole = bool(program.derived or program.traces)
+    whole = bool(program.derived or program.traces or told.sources is not None)
     bare = [
         replace(each, number=cast(Number, None), estimators=each.estimators if whole else ())
         for each in told.inference.outcomes

@@ -1,0 +1,1 @@
+"""What ``privacy-proxy shell`` runs: an interpreter of what is entered, and its prompt."""
