@@ -64,9 +64,9 @@ def test_explain_says_what_would_be_paid(small, told):
     told("query", "people.yaml", groups)
     explained = told("explain", "people.yaml", PEOPLE, "--utility", "50, 0.1", "--json")
     names = [column["name"] for column in explained["columns"]]
-    assert names == ["number", "group", "source", "cost", "half_width", "left_after"]
-    ((number, group, source, cost, half_width, after),) = explained["rows"]
-    assert (number, group, source, cost) == ("COUNT(*)", None, "inferred", 0)
+    assert names == ["number", "group", "source", "cost", "half_width", "left_after", "at_most"]
+    ((number, group, source, cost, half_width, after, most),) = explained["rows"]
+    assert (number, group, source, cost, most) == ("COUNT(*)", None, "inferred", 0, 0)
     assert 10 < half_width <= 50
     assert explained["left"] == after == pytest.approx(0.28056, abs=1e-5)
     line = told("explain", "people.yaml", f"{PEOPLE} WITH UTILITY (50, 0.1)")[1]

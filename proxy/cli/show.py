@@ -181,7 +181,7 @@ def explained(result: Result, as_json: bool, out: Printer | None = None) -> None
     grouped = any(row[1] is not None for row in result.rows)
     headers = [("number", False), *[("group", False)] * grouped, ("source", False)]
     lines = []
-    for number, group, source, cost, half_width, _ in result.rows:
+    for number, group, source, cost, half_width, *_ in result.rows:
         within = "" if half_width is None else f"±{half_width:,.10g}"
         paid = amount(cost) if cost else "free"
         lines.append([number, *[group or ""] * grouped, source, paid, within])
@@ -190,7 +190,7 @@ def explained(result: Result, as_json: bool, out: Printer | None = None) -> None
         out.print(Grid([*headers, ("cost", True), ("within", True)], lines))
     for notice in result.notices:
         out.print(f"notice: {notice}")
-    after = min((row[-1] for row in result.rows), default=result.left)
+    after = min((row[5] for row in result.rows), default=result.left)
     stepwise = any(row[2] == "measured" and row[4] is None for row in result.rows)
     end = "its first step" if stepwise else "the statement"
     out.print(f"left {left(result)}, after {end} {amount(after)}")

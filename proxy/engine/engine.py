@@ -369,6 +369,7 @@ class Engine:
                 more, told = self.planner.explained(each, session)
                 rows, notices = rows + more, notices + told
                 if told or any(row[reports.COST_AT] for row in more):
+                    rows = [(*row[:-1], None) for row in rows]  # nobody knows what the rest costs
                     return rows, (*notices, reports.RELEASED_FIRST)
                 session.bill = None
                 released[key] = self._run(each, session, shown=False, spend=False).rows

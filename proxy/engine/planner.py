@@ -207,15 +207,15 @@ class LocalPlanner:
                 more = () if first.refused else terms
                 return least(allowances(asker.privileges, accountant, self.ledger, now, more)).left
 
-            rows, dear = reports.explain(
-                program, first.goals, first.progress, accountant, measurer.plan, after
-            )
-            if first.refused:
-                return rows, (f"the statement would be refused: {first.refusal}",)
             most = accountant.most_left()
             most = most if asker.bill.limit is None else min(most, asker.bill.limit)
             for allowance in spending_allowances(asker.privileges, accountant, self.ledger, now):
                 most = min(most, max(allowance.budget - allowance.spent, 0))
+            rows, dear = reports.explain(
+                program, first.goals, first.progress, accountant, measurer.plan, after, most
+            )
+            if first.refused:
+                return rows, (f"the statement would be refused: {first.refusal}",)
             notices = (
                 reports.foreseen(goal, progress, first.refusal, most)
                 for goal, progress in zip(first.goals, first.progress, strict=True)

@@ -146,6 +146,7 @@ EXPLAINED = (
     Column("cost", "double precision"),
     Column("half_width", "double precision"),
     Column("left_after", "double precision"),
+    Column("at_most", "double precision"),
 )
 
 
@@ -156,11 +157,13 @@ def explain(
     accountant: Accountant,
     make: Callable[[Accountant, Sequence[AccuracyTarget]], Plan],
     after: Callable[[Sequence[Term]], float],
+    most: int,
 ) -> tuple[list[tuple[Any, ...]], tuple[str, ...]]:
     """Return one row for each number: free, or its cost; the interval to expect; what is left.
 
     ``left_after`` is what the whole statement would leave, as ``after`` says it of its charges.  A
-    number that is met in steps shows its first.  Return notices of what is dear, too.
+    number that is met in steps shows its first; ``at_most`` is what the whole statement costs, or,
+    where there are steps, ``most``, in 2⁻⁴⁰ alpha.  Return notices of what is dear, too.
     """
     kept = accountant.history.mark
     try:
@@ -169,6 +172,8 @@ def explain(
         bill = Bill(accountant.space)
         bill.owners = [place for place, each in enumerate(progress) for _ in each.targets]
         bill.add(plan.measurements)
+        stepwise = any(look.asked for each in progress for look in each.looks.values())
+        end = left, (most if stepwise else bill.cost()) / UNIT
         rows: list[tuple[Any, ...]] = []
         for release in program.releases:
             labels = list(zip(*(group.values for group in release.groups), strict=True))
@@ -179,7 +184,7 @@ def explain(
                 for row, (source, paid, half) in enumerate(expected):
                     cost = costs[row] if paid else 0.0
                     group = ", ".join(map(_written, labels[row])) if labels else None
-                    rows.append((goal.number.label, group, source, cost, upwards(half), left))
+                    rows.append((goal.number.label, group, source, cost, upwards(half), *end))
         pieces = told(plan.measurements, accountant.policy.domain)
         return rows, (*pieces, *dear(goals, bill))
     finally:

@@ -76,11 +76,14 @@ def compare(session, text, stepwise):
     assert result.cost > 0
     if not stepwise:
         assert ran == costs, text
+        assert {row[6] for row in before.rows} == {result.cost}, text
         assert result.left == after, text
         return "measured"
     assert result.left <= after
     assert max(costs) <= result.cost * (1 + 1e-9), text
     assert max(ran) <= min(steps) * (1 + 1e-3), text
+    assert {f"{row[6]:.4g}" for row in before.rows} == {f"{most:.4g}" for most in steps}, text
+    assert result.cost <= before.rows[0][6]
     assert "up to 5 steps" in before.notices[-1]
     return "in steps"
 
