@@ -1,0 +1,245 @@
+"""Asking on behalf of a visit: what a statement costs, and its result at no more than that.
+
+A statement goes to the user's own session, as any client's.  What a statement changes in a session
+(SET, views) holds for the visit: it is done again in the session that previews, and in one that
+is opened anew.  Invariant: nobody pays more than the price that they were shown.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from proxy.console.backend import Session
+from proxy.console.results import amount, finite
+from proxy.console.visits import LOOK, WORK, Visit
+from proxy.engine.allowances import said
+from proxy.engine.answers import Result
+from proxy.errors import Error, NotSupportedError
+
+T = TypeVar("T")
+
+QUERY = re.compile(r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*(?:SELECT|WITH|FROM)\b", re.I | re.S)
+CHANGES = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*(?:SET|RESET|CREATE|DROP)\b", re.I | re.S)
+REFUSED = "the statement would be refused: "
+ROUNDING = 1e-9  # by which a limit is above the price, relatively
+MAX_COST = "privacy.max_cost"
+CHANGES_KEPT, RESULTS_KEPT, ASKED_KEPT = 100, 4, 200
+LONGEST = 100_000  # characters of a statement
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a statement costs: ``most`` in alpha, None where nobody knows beforehand."""
+
+    most: float | None
+    first: float  # what its first step costs
+    left: float
+    left_of: str
+    after: float
+    numbers: tuple[dict[str, Any], ...] = ()
+    notices: tuple[str, ...] = ()
+    refused: str = ""
+
+    @property
+    def limit(self) -> float:
+        """The most that somebody who has seen this price agrees to."""
+        return self.left if self.most is None else self.most
+
+    def told(self) -> dict[str, Any]:
+        """Return the price in words, and the limit as a number."""
+        steps = self.most is None or self.most > self.first * (1 + ROUNDING)
+        cost = f"{amount(self.first)} to {amount(self.limit)}" if steps else amount(self.first)
+        return {
+            "limit": finite(self.limit),
+            "free": not self.limit or (self.most == 0),
+            "cost": cost,
+            "steps": steps,
+            "left": said(self.left, self.left_of),
+            "leaves": amount(self.after),
+            "numbers": list(self.numbers),
+            "notices": list(self.notices),
+            "refused": self.refused,
+        }
+
+
+def price(explained: Result) -> Price:
+    """Return what EXPLAIN UTILITY says of a statement."""
+    rows = explained.rows
+    refused = next((n for n in explained.notices if n.startswith(REFUSED)), "")
+    mosts = [row[6] for row in rows]
+    known = all(each is not None for each in mosts)
+    most = max(mosts, default=0.0) if known else None
+    stepwise = any(row[2] == "measured" and row[4] is None for row in rows)
+    first = max((row[3] for row in rows), default=0.0)
+    return Price(
+        most,
+        first if stepwise or most is None else most,
+        explained.left,
+        explained.left_of,
+        min((row[5] for row in rows), default=explained.left),
+        tuple(_numbers(rows)),
+        tuple(n for n in explained.notices if n != refused),
+        refused.removeprefix(REFUSED),
+    )
+
+
+def _numbers(rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return the numbers of a statement, each with all of its groups."""
+    found: dict[str, dict[str, Any]] = {}
+    for label, _, source, _, half, *_ in rows:
+        number = found.setdefault(label, {"label": label, "groups": 0, "measured": 0, "half": None})
+        number["groups"] += 1
+        number["measured"] += source == "measured"
+        if half is not None:
+            number["half"] = max(number["half"] or 0.0, half)
+    return [each | {"half": each["half"] and f"{each['half']:,.10g}"} for each in found.values()]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A result that can still be downloaded."""
+
+    result: Result
+    statement: str
+
+
+@dataclass
+class Asked:
+    """A statement that was run, as the visit remembers it."""
+
+    statement: str
+    time: float
+    outcome: str
+
+
+@dataclass(eq=False)
+class Asking:
+    """What one visit does in one dataset."""
+
+    visit: Visit
+    dataset: str
+    changes: list[str] = field(default_factory=list)  # statements that changed the session
+    asked: list[Asked] = field(default_factory=list)  # oldest first
+    results: OrderedDict[str, Kept] = field(default_factory=OrderedDict)
+    latest: int = 0  # preview that was asked for
+    _ready: dict[str, tuple[Session, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, visit: Visit, dataset: str) -> Asking:
+        """Return that of a visit."""
+        found = visit.memory.setdefault(f"asking {dataset}", cls(visit, dataset))
+        assert isinstance(found, cls)
+        return found
+
+    async def preview(self, text: str) -> Price | None:
+        """Return what a statement would cost; nothing where another preview was asked for since.
+
+        Raises:
+            Error: the statement is wrong.
+        """
+        self.latest += 1
+        mine = self.latest
+        await self.visit.cancel(self.dataset, LOOK)
+        if not is_query(text):
+            return None
+        try:
+            return await self.visit.use(
+                self.dataset,
+                lambda session: self._priced(session, LOOK, text) if mine == self.latest else None,
+                LOOK,
+            )
+        except Error:
+            if mine != self.latest:
+                return None
+            raise
+
+    async def run(self, text: str, limit: float | None) -> Result | Price:
+        """Return the result of a statement, or its price, if that is more than the limit.
+
+        Raises:
+            Error: the statement fails.
+        """
+        return await self.visit.use(self.dataset, lambda session: self._run(session, text, limit))
+
+    async def cancel(self) -> None:
+        """Stop the statement that runs."""
+        await self.visit.cancel(self.dataset, WORK)
+
+    def _run(self, session: Session, text: str, limit: float | None) -> Result | Price:
+        self._replay(session, WORK)
+        if not is_query(text):
+            result = session.execute(text)
+            if CHANGES.match(text):
+                self.changes = [*self.changes[-CHANGES_KEPT + 1 :], text]
+                self._ready[WORK] = (session, len(self.changes))
+            return result
+        price = self._priced(session, WORK, text)
+        if limit is None and price.limit and not price.refused:
+            return price
+        if limit is not None and not price.refused and price.limit > allowed(limit):
+            return price
+        most = allowed(limit or 0.0)
+        own = session.execute(f"SHOW {MAX_COST}").rows[0][0]
+        if most and not (own and float(own) <= most):
+            session.execute(f"SET {MAX_COST} = '{most!r}'")
+        try:
+            return session.execute(text)
+        finally:
+            session.execute(f"SET {MAX_COST} = '{own}'" if own else f"RESET {MAX_COST}")
+
+    def _priced(self, session: Session, purpose: str, text: str) -> Price:
+        self._replay(session, purpose)
+        head = "EXPLAIN UTILITY "
+        try:
+            return price(session.execute(head + text))
+        except Error as error:
+            if error.position is not None:
+                error.position = max(error.position - len(head), 1)
+            raise
+
+    def _replay(self, session: Session, purpose: str) -> None:
+        """Do in a session what statements have changed, as far as that was not done in it."""
+        known, done = self._ready.get(purpose, (None, 0))
+        done = done if known is session else 0
+        for text in self.changes[done:]:
+            session.execute(text)
+        self._ready[purpose] = (session, len(self.changes))
+
+    def keep(self, result: Result, statement: str) -> str:
+        """Keep a result for downloads; return its name."""
+        name = secrets.token_urlsafe(9)
+        self.results[name] = Kept(result, statement)
+        while len(self.results) > RESULTS_KEPT:
+            self.results.popitem(last=False)
+        return name
+
+    def remember(self, statement: str, outcome: str) -> None:
+        """Add a statement to those of this visit."""
+        self.asked = [*self.asked[-ASKED_KEPT + 1 :], Asked(statement, time.time(), outcome)]
+
+
+def is_query(text: str) -> bool:
+    """Return whether a text asks for numbers, rather than for a command."""
+    return QUERY.match(text) is not None
+
+
+def allowed(limit: float) -> float:
+    """Return the most that a statement may cost whose price was shown: a little more, for digits."""
+    return limit * (1 + ROUNDING)
+
+
+def checked(text: str) -> str:
+    """Return a statement that is not too long.
+
+    Raises:
+        NotSupportedError: it is.
+    """
+    if len(text) > LONGEST:
+        raise NotSupportedError(f"a statement has at most {LONGEST:,} characters here")
+    return text

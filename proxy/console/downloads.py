@@ -1,0 +1,138 @@
+"""A result to take away: CSV as the command line writes it, JSON, Parquet, and code that asks again.
+
+Beside each number with an interval are its ends, in full, and its source.  Texts are written as
+they are: who opens the CSV in a spreadsheet imports its columns as text.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from proxy.console.results import plain
+from proxy.engine.answers import Result
+
+KINDS = {  # PostgreSQL's types in DuckDB's words, where they differ
+    "text": "VARCHAR",
+    "numeric": "DOUBLE",
+    "double precision": "DOUBLE",
+    "timestamp without time zone": "TIMESTAMP",
+    "timestamp with time zone": "TIMESTAMPTZ",
+}
+KNOWN = ("smallint", "integer", "bigint", "real", "boolean", "date", "timestamp", "time")
+
+
+def table(result: Result) -> tuple[list[tuple[str, str]], Iterator[list[Any]]]:
+    """Return the columns, by name and type, and the rows, with what is known of each number."""
+    numeric = {place for places in result.places for place in places}
+    header: list[tuple[str, str]] = []
+    for place, column in enumerate(result.columns):
+        header.append((column.name, column.type))
+        if place in numeric:
+            header += [(f"{column.name}_{end}", "double precision") for end in ("low", "high")]
+            header.append((f"{column.name}_source", "text"))
+
+    def rows() -> Iterator[list[Any]]:
+        for row, answers, places in zip(result.rows, result.answers, result.places, strict=True):
+            known = dict(zip(places, answers, strict=True))
+            line: list[Any] = []
+            for place, value in enumerate(row):
+                line.append(value)
+                if place in numeric:
+                    answer = known.get(place)
+                    line += [answer.low, answer.high, answer.source] if answer else [None] * 3
+            yield line
+
+    return header, rows()
+
+
+def csv(result: Result, every: bool = False) -> str:
+    """Return the rows as CSV: NULL is nothing, an empty text is ``""``; ``every`` text quoted."""
+    header, rows = table(result)
+    lines = [[name for name, _ in header], *rows]
+    return "".join(",".join(_field(value, every) for value in line) + "\n" for line in lines)
+
+
+def _field(value: Any, every: bool) -> str:
+    if value is None:
+        return ""
+    field = ("true" if value else "false") if isinstance(value, bool) else str(value)
+    needed = not field or any(mark in field for mark in ',"\r\n')
+    if needed or (every and isinstance(value, str)):
+        return '"' + field.replace('"', '""') + '"'
+    return field
+
+
+def as_json(result: Result) -> str:
+    """Return the result as JSON, in the words of the command line's."""
+    told = {
+        "columns": [{"name": column.name, "type": column.type} for column in result.columns],
+        "rows": [[plain(value) for value in row] for row in result.rows],
+        "answers": [
+            [{k: plain(v) for k, v in vars(answer).items()} for answer in answers]
+            for answers in result.answers
+        ],
+        "cost": plain(result.cost),
+        "left": plain(result.left),
+        "left_of": result.left_of,
+        "notices": list(result.notices),
+    }
+    return json.dumps(told, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def parquet(result: Result) -> bytes:
+    """Return the rows as Parquet."""
+    header, _ = table(result)
+    names = _distinct([name for name, _ in header])
+    kinds = [KINDS.get(kind, kind if kind in KNOWN else "VARCHAR") for _, kind in header]
+    columns = ", ".join(f"{text(n)}: {text(k)}" for n, k in zip(names, kinds, strict=True))
+    with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
+        source, target = Path(folder, "rows.csv"), Path(folder, "rows.parquet")
+        source.write_text(csv(result, every=True), encoding="utf-8", newline="")
+        connection.execute("SET threads = 1")
+        connection.execute(
+            f"COPY (SELECT * FROM read_csv({text(str(source))}, header = true, delim = ',', "
+            f"quote = '\"', escape = '\"', nullstr = '', allow_quoted_nulls = false, "
+            f"auto_detect = false, null_padding = false, columns = {{{columns}}})) "
+            f"TO {text(str(target))} (FORMAT parquet)"
+        )
+        return target.read_bytes()
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return names of which no two are the same, in any case."""
+    found: list[str] = []
+    seen: set[str] = set()
+    for name in names:
+        other, n = name or "column", 1
+        while other.lower() in seen:
+            n += 1
+            other = f"{name}_{n}"
+        seen.add(other.lower())
+        found.append(other)
+    return found
+
+
+def text(value: str) -> str:
+    """Return a text as a literal of SQL."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def python(statement: str, address: str) -> str:
+    """Return a program that asks the same."""
+    quotes = '"""'
+    plain_ = quotes not in statement and "\\" not in statement and not statement.endswith('"')
+    body = f"{quotes}\n{statement}\n{quotes}" if plain_ else repr(statement)
+    return (
+        "import proxy\n\n"
+        f"with proxy.connect({address!r}) as connection:\n"
+        "    cursor = connection.cursor()\n"
+        f"    cursor.execute({body})\n"
+        "    for row, answers in zip(cursor, cursor.answers):\n"
+        "        print(row, [(a.low, a.high, a.source) for a in answers])\n"
+    )
