@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from proxy.console import entrance
+from proxy.console import ask, entrance
 from proxy.console.backend import Backend
 from proxy.console.guard import Guard
 from proxy.console.pages import HERE, failed, visit_of
@@ -27,6 +27,7 @@ ROUTES: list[BaseRoute] = [
     Route("/", entrance.home),
     Route("/login", entrance.login, methods=["GET", "POST"]),
     Route("/logout", entrance.logout, methods=["POST"]),
+    *ask.ROUTES,
     Mount("/static", StaticFiles(directory=HERE / "static")),
 ]
 

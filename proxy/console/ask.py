@@ -12,7 +12,7 @@ from proxy.console import downloads
 from proxy.console.asking import LONGEST, Asking, Price, checked, is_query
 from proxy.console.completion import schema, starters
 from proxy.console.pages import Asked, page
-from proxy.console.results import amount, view
+from proxy.console.results import amount, explained, view
 from proxy.console.saved import SavedQueries
 from proxy.console.visits import Visit
 from proxy.errors import Error, InsufficientBudgetError
@@ -101,6 +101,15 @@ async def download(asked: Asked) -> Response:
     stamp = f"{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}"
     headers = {"Content-Disposition": f'attachment; filename="result-{stamp}.{kind}"'}
     return Response(body, media_type=media, headers=headers)
+
+
+@page(ANALYST)
+async def why(asked: Asked) -> Response:
+    """Return how probable the values of one number of a result are, and what it follows from."""
+    kept = _asking(asked).results.get(asked.request.path_params["name"])
+    row, place = asked.request.path_params["row"], asked.request.path_params["place"]
+    told = explained(kept.result, row, place) if kept is not None else None
+    return JSONResponse(told or {"none": True})
 
 
 @page(ANALYST)
@@ -195,5 +204,6 @@ ROUTES: list[BaseRoute] = [
     Route("/d/{dataset}/ask/cancel", cancel, methods=["POST"]),
     Route("/d/{dataset}/ask/history", history),
     Route("/d/{dataset}/ask/saved", saved, methods=["GET", "POST"]),
+    Route("/d/{dataset}/ask/results/{name}/{row:int}/{place:int}", why),
     Route("/d/{dataset}/ask/results/{name}.{kind}", download),
 ]

@@ -11,9 +11,10 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from proxy.console.backend import Session
 from proxy.console.results import amount, finite
@@ -21,14 +22,12 @@ from proxy.console.visits import LOOK, WORK, Visit
 from proxy.engine.allowances import said
 from proxy.engine.answers import Result
 from proxy.errors import Error, NotSupportedError
-
-T = TypeVar("T")
+from proxy.settings import EXPLANATIONS, MAX_COST, SPEND
 
 QUERY = re.compile(r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*(?:SELECT|WITH|FROM)\b", re.I | re.S)
 CHANGES = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*(?:SET|RESET|CREATE|DROP)\b", re.I | re.S)
 REFUSED = "the statement would be refused: "
 ROUNDING = 1e-9  # by which a limit is above the price, relatively
-MAX_COST = "privacy.max_cost"
 CHANGES_KEPT, RESULTS_KEPT, ASKED_KEPT = 100, 4, 200
 LONGEST = 100_000  # characters of a statement
 
@@ -184,14 +183,8 @@ class Asking:
             return price
         if limit is not None and not price.refused and price.limit > allowed(limit):
             return price
-        most = allowed(limit or 0.0)
-        own = session.execute(f"SHOW {MAX_COST}").rows[0][0]
-        if most and not (own and float(own) <= most):
-            session.execute(f"SET {MAX_COST} = '{most!r}'")
-        try:
+        with _limited(session, allowed(limit or 0.0)):
             return session.execute(text)
-        finally:
-            session.execute(f"SET {MAX_COST} = '{own}'" if own else f"RESET {MAX_COST}")
 
     def _priced(self, session: Session, purpose: str, text: str) -> Price:
         self._replay(session, purpose)
@@ -206,7 +199,10 @@ class Asking:
     def _replay(self, session: Session, purpose: str) -> None:
         """Do in a session what statements have changed, as far as that was not done in it."""
         known, done = self._ready.get(purpose, (None, 0))
-        done = done if known is session else 0
+        if known is not session:
+            done = 0
+            if purpose == WORK:
+                session.execute(f"SET {EXPLANATIONS} = on")
         for text in self.changes[done:]:
             session.execute(text)
         self._ready[purpose] = (session, len(self.changes))
@@ -229,8 +225,23 @@ def is_query(text: str) -> bool:
     return QUERY.match(text) is not None
 
 
+@contextmanager
+def _limited(session: Session, most: float) -> Iterator[None]:
+    """Let a session spend so much, unless it has a limit of its own that is lower."""
+    name = MAX_COST if most else SPEND
+    own = session.execute(f"SHOW {name}").rows[0][0]
+    if not most:
+        session.execute(f"SET {name} = off")
+    elif not own or float(own) > most:
+        session.execute(f"SET {name} = '{most!r}'")
+    try:
+        yield
+    finally:
+        session.execute(f"SET {name} = '{own}'" if own else f"RESET {name}")
+
+
 def allowed(limit: float) -> float:
-    """Return the most that a statement may cost whose price was shown: a little more, for digits."""
+    """Return the most that a statement may cost whose price was shown: more by what digits lose."""
     return limit * (1 + ROUNDING)
 
 

@@ -1,4 +1,4 @@
-"""A result to take away: CSV as the command line writes it, JSON, Parquet, and code that asks again.
+"""A result to take away: CSV as the command line has it, JSON, Parquet, and code that asks again.
 
 Beside each number with an interval are its ends, in full, and its source.  Texts are written as
 they are: who opens the CSV in a spreadsheet imports its columns as text.
@@ -16,15 +16,9 @@ import duckdb
 
 from proxy.console.results import plain
 from proxy.engine.answers import Result
+from proxy.sql.types import DUCKDB
 
-KINDS = {  # PostgreSQL's types in DuckDB's words, where they differ
-    "text": "VARCHAR",
-    "numeric": "DOUBLE",
-    "double precision": "DOUBLE",
-    "timestamp without time zone": "TIMESTAMP",
-    "timestamp with time zone": "TIMESTAMPTZ",
-}
-KNOWN = ("smallint", "integer", "bigint", "real", "boolean", "date", "timestamp", "time")
+KINDS = {**DUCKDB, "numeric": "DOUBLE"}
 
 
 def table(result: Result) -> tuple[list[tuple[str, str]], Iterator[list[Any]]]:
@@ -89,7 +83,7 @@ def parquet(result: Result) -> bytes:
     """Return the rows as Parquet."""
     header, _ = table(result)
     names = _distinct([name for name, _ in header])
-    kinds = [KINDS.get(kind, kind if kind in KNOWN else "VARCHAR") for _, kind in header]
+    kinds = [KINDS.get(kind, "VARCHAR") for _, kind in header]
     columns = ", ".join(f"{text(n)}: {text(k)}" for n, k in zip(names, kinds, strict=True))
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
         source, target = Path(folder, "rows.csv"), Path(folder, "rows.parquet")

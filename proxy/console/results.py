@@ -15,7 +15,7 @@ from typing import Any
 
 from proxy.domain import Attribute
 from proxy.engine.allowances import said
-from proxy.engine.answers import Answer, Result
+from proxy.engine.answers import Answer, Origin, Result
 from proxy.engine.functions.digits import decimals, ends
 from proxy.policy import Policy
 
@@ -57,6 +57,7 @@ def view(result: Result, policy: Policy) -> dict[str, Any]:
         "notices": list(result.notices),
         "nulls": nulls(result, numeric, policy),
         "picture": picture(result, numeric),
+        "explained": [[why is not None for why in line] for line in result.explanations],
         "tag": result.tag,
     }
 
@@ -166,3 +167,48 @@ def picture(result: Result, numeric: Sequence[int]) -> dict[str, Any] | None:
     ordered = len(keys) == 1 and kind in (*ORDERED, *DAYS)
     line = ordered and (len(result.rows) > BARS // 2 or kind in DAYS)
     return {"kind": "line" if line else "bars", "numbers": numbers, "keys": keys, "most": BARS}
+
+
+def explained(result: Result, row: int, place: int) -> dict[str, Any] | None:
+    """Return how probable the values of a number are, and where it comes from, if that is told."""
+    if row >= len(result.explanations) or place not in result.places[row]:
+        return None
+    at = result.places[row].index(place)
+    why, answer = result.explanations[row][at], result.answers[row][at]
+    if why is None:
+        return None
+    posterior = why.posterior
+    return {
+        "values": posterior.values,
+        "below": posterior.below,
+        "zero": posterior.zero,
+        "step": posterior.step,
+        "density": posterior.density(),
+        "answer": number(answer.estimate, answer),
+        "origins": [_origin(origin) for origin in why.origins],
+    }
+
+
+def _origin(origin: Origin) -> dict[str, Any]:
+    """Return one of the statements that a number rests on."""
+    count = f"{origin.numbers:,} number{'s' if origin.numbers != 1 else ''}"
+    whose = {
+        "this": f"{count} measured by this statement",
+        "earlier": f"{count} of an earlier statement",
+        "others": f"{count} of statements that you may not see",
+        "rest": f"{count} of further statements",
+    }
+    return {
+        "what": whose[origin.kind],
+        "kind": origin.kind,
+        "share": math.floor(origin.share * 1000 + 0.5) / 10,
+        "statement": origin.statement,
+        "time": f"{origin.time:%Y-%m-%d %H:%M} UTC" if origin.time else None,
+        "weights": weights(*origin.weights) if origin.weights else None,
+    }
+
+
+def weights(least: float, most: float) -> str:
+    """Return the weights with which numbers are added up."""
+    low, high = f"{least:.4g}", f"{most:.4g}"
+    return low if low == high else f"{low} to {high}"
