@@ -197,13 +197,13 @@ def _error(error: Error) -> Response:
 
 
 ROUTES: list[BaseRoute] = [
-    Route("/d/{dataset}/ask", ask),
-    Route("/d/{dataset}/ask/known", known),
-    Route("/d/{dataset}/ask/preview", preview, methods=["POST"]),
-    Route("/d/{dataset}/ask/run", run, methods=["POST"]),
-    Route("/d/{dataset}/ask/cancel", cancel, methods=["POST"]),
-    Route("/d/{dataset}/ask/history", history),
-    Route("/d/{dataset}/ask/saved", saved, methods=["GET", "POST"]),
-    Route("/d/{dataset}/ask/results/{name}/{row:int}/{place:int}", why),
-    Route("/d/{dataset}/ask/results/{name}.{kind}", download),
+    Route("/d/{dataset:path}/ask", ask),
+    Route("/d/{dataset:path}/ask/known", known),
+    Route("/d/{dataset:path}/ask/preview", preview, methods=["POST"]),
+    Route("/d/{dataset:path}/ask/run", run, methods=["POST"]),
+    Route("/d/{dataset:path}/ask/cancel", cancel, methods=["POST"]),
+    Route("/d/{dataset:path}/ask/history", history),
+    Route("/d/{dataset:path}/ask/saved", saved, methods=["GET", "POST"]),
+    Route("/d/{dataset:path}/ask/results/{name}/{row:int}/{place:int}", why),
+    Route("/d/{dataset:path}/ask/results/{name}.{kind}", download),
 ]

@@ -53,13 +53,16 @@ class Price:
     def told(self) -> dict[str, Any]:
         """Return the price in words, and the limit as a number."""
         steps = self.most is None or self.most > self.first * (1 + ROUNDING)
-        cost = f"{amount(self.first)} to {amount(self.limit)}" if steps else amount(self.first)
+        cost = amount(self.first)
+        if steps:  # each of which follows from the answers before it
+            cost = f"{cost} or more, {amount(self.limit)} at most"
         return {
             "limit": finite(self.limit),
             "free": not self.limit or (self.most == 0),
             "cost": cost,
             "steps": steps,
             "left": said(self.left, self.left_of),
+            "of": "" if steps else f" of {said(self.left, self.left_of)} left",
             "leaves": amount(self.after),
             "numbers": list(self.numbers),
             "notices": list(self.notices),

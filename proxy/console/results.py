@@ -131,9 +131,9 @@ def nulls(result: Result, numeric: Sequence[int], policy: Policy) -> list[str]:
         if not any(row[place] is None for row in result.rows):
             continue
         if place in numeric:
-            told.append(f"{column.name} is NULL where there is nothing to divide by, or nobody")
+            told.append(f"NULL in {column.name}: there is nothing to divide by, or nobody")
         else:
-            told.append(f"{column.name} is NULL for {_nobody(axes.get(column.name))}")
+            told.append(f"NULL in {column.name}: {_nobody(axes.get(column.name))}")
     return told
 
 

@@ -133,17 +133,25 @@ function values(schema) {
     const column = compared(context.state.sliceDoc(Math.max(0, from - 4000), from), schema);
     if (!column) return null;
     const end = inside && context.state.sliceDoc(context.pos, context.pos + 1) === "'" ? 1 : 0;
+    const typed = context.state.sliceDoc(from, context.pos).toLowerCase();
     return {
       from,
       to: context.pos + end,
-      options: column.completions ??= column.values.map((value) => ({
-        label: value,
-        type: "constant",
-        detail: column.name,
-      })),
-      validFor: inside ? /^'(?:[^']|'')*'?$/ : /^[^\s,)]*$/,
+      filter: false,
+      options: chosen(column, typed).map((label) => ({ label, type: "constant", detail: column.name })),
     };
   };
+}
+
+/** Return the values that what is typed begins, and then those that it is in, as far as they fit. */
+function chosen(column, typed) {
+  column.folded ??= column.values.map((value) => value.toLowerCase());
+  const word = typed.replace(/^'/, "");
+  const first = column.values.filter((_, i) => column.folded[i].replace(/^'/, "").startsWith(word));
+  if (first.length >= MOST) return first.slice(0, MOST);
+  const found = new Set(first);
+  const rest = column.values.filter((value, i) => !found.has(value) && column.folded[i].includes(word));
+  return [...first, ...rest].slice(0, MOST);
 }
 
 /** Return tables, columns and words of SQL, as completions. */
@@ -203,6 +211,7 @@ export function createEditor({ parent, text, nonce, label, describedBy, schema, 
         drawSelection(),
         bracketMatching(),
         closeBrackets(),
+        Prec.highest(EditorState.languageData.of(() => [{ closeBrackets: { brackets: ["(", "'"] } }])),
         search({ top: true }),
         highlightSelectionMatches(),
         EditorState.tabSize.of(2),

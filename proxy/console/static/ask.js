@@ -98,7 +98,7 @@ function preview(price) {
   const what = measured === 0 ? `${count(all)}, all known from earlier answers` : measured === all ? `${count(all)} to measure` : `${count(measured)} to measure, ${(all - measured).toLocaleString("en")} known already`;
   const within = price.numbers.filter((each) => each.half).map((each) => `${each.label} within ±${each.half}`);
   const first = element("p", {}, element("strong", { class: price.free ? "good" : "paid" }, price.free ? "Free" : `Costs ${price.cost}`),
-    price.free ? ` · ${price.left} left` : ` of ${price.left} left, leaves ${price.steps ? "at most " : ""}${price.leaves}`);
+    price.free ? ` · ${price.left} left` : price.steps ? ` · ${price.left} left` : `${price.of}, leaves ${price.leaves}`);
   place.append(first, element("p", { class: "quiet small" }, all ? [`${what}`, ...within.slice(0, 4)].join(" · ") : "It shows no number of anybody."));
   for (const notice of price.notices) place.append(element("p", { class: "quiet small" }, sentence(notice)));
 }
@@ -107,7 +107,7 @@ function button() {
   const price = priced?.text === editor.text() ? priced.price : null;
   let label = "Run";
   if (running) label = "Running …";
-  else if (price && !price.error && !price.command && !price.refused) label = price.free ? "Run · free" : `Run · costs ${price.cost} of ${price.left} left`;
+  else if (price && !price.error && !price.command && !price.refused) label = price.free ? "Run · free" : `Run · costs ${price.cost}${price.of}`;
   run.textContent = label;
   run.disabled = running || !editor.text().trim();
   cancel.hidden = !running;
@@ -146,7 +146,7 @@ async function start() {
       const price = await look();
       if (!price || price.error) return;
       if (!price.command && !price.free && !price.refused) {
-        say(`This costs ${price.cost} of ${price.left} left. Run it again to spend that.`, true);
+        say(`This costs ${price.cost}${price.of}. Run it again to spend that.`, true);
         return;
       }
     }

@@ -11,10 +11,11 @@ export function written(value) {
   return String(value);
 }
 
+const texts = new Intl.Collator("en", { numeric: true });
+
 function compare(a, b) {
-  if (a === null || b === null) return (a === null) - (b === null);
-  if (typeof a === "number" && typeof b === "number") return a - b;
-  return String(a).localeCompare(String(b), "en", { numeric: true });
+  if (a === null || b === null) return 0;
+  return typeof a === "number" && typeof b === "number" ? a - b : texts.compare(String(a), String(b));
 }
 
 const sortable = (cell) => (Array.isArray(cell) ? cell[4] : cell);
