@@ -96,7 +96,7 @@ const looks = EditorView.theme({
     backgroundColor: "var(--sql-chosen)",
     color: "var(--sql-chosen-text)",
   },
-  ".cm-completionDetail": { fontStyle: "normal", color: "inherit", opacity: "0.85" },
+  ".cm-completionDetail": { fontStyle: "normal", color: "inherit" },
   ".cm-diagnostic": { fontSize: "0.875rem", padding: "0.4rem 0.7rem" },
   ".cm-diagnostic-error": { borderLeft: "4px solid var(--sql-error)" },
   ".cm-lintRange-error": {
@@ -178,6 +178,23 @@ function names(schema) {
   };
 }
 
+/**
+ * Take over what is typed in the place of a selection: Chromium would keep the look of what was
+ * there by an inline style, which the page forbids.
+ */
+const typing = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    const { from, to, empty } = view.state.selection.main;
+    if (empty || event.inputType !== "insertText" || !event.data || view.composing) return false;
+    const insert = () =>
+      view.state.update(view.state.replaceSelection(event.data), { userEvent: "input.type", scrollIntoView: true });
+    const handlers = view.state.facet(EditorView.inputHandler);
+    if (!handlers.some((handler) => handler(view, from, to, event.data, insert))) view.dispatch(insert());
+    event.preventDefault();
+    return true;
+  },
+});
+
 function completion(schema) {
   const byValue = values(schema);
   const byName = names(schema);
@@ -209,6 +226,7 @@ export function createEditor({ parent, text, nonce, label, describedBy, schema, 
         lineNumbers(),
         history(),
         drawSelection(),
+        typing,
         bracketMatching(),
         closeBrackets(),
         Prec.highest(EditorState.languageData.of(() => [{ closeBrackets: { brackets: ["(", "'"] } }])),
