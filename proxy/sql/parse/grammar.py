@@ -52,6 +52,13 @@ WRITTEN = (exp.Literal, *QUOTED)
 LITERAL = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
 
 
+QUOTATION = re.compile(  # or a comment; ``open`` is what begins one that does not end
+    r"""--[^\n]*|/\*.*?\*/|\be'(?:[^'\\]|\\.|'')*+'|'(?:[^']|'')*+'|"(?:[^"]|"")*+"|"""
+    r"""(\$\w*\$).*?\1|(?P<open>/\*|['"]|\$\w*\$)""",
+    re.DOTALL | re.IGNORECASE,
+)
+
+
 class _Ahead(threading.local):
     """The text that was looked at last, and its tree."""
 
@@ -72,11 +79,10 @@ def tokens(text: str, name: str = "postgres") -> list[Token]:
         raise StatementTooComplexError(f"the statement is longer than {MAX_BYTES} bytes")
     try:
         found = language(name).tokenize(text)
-    except SqlglotError as error:
-        at = getattr(error, "start", None)
+    except SqlglotError:
+        begun = (match.start() + 1 for match in QUOTATION.finditer(text) if match["open"])
         raise SQLSyntaxError(
-            "the text ends inside a quotation or a comment",
-            position=None if at is None else at + 1,
+            "the text ends inside a quotation or a comment", position=next(begun, None)
         ) from None
     if len(found) > MAX_TOKENS:
         raise StatementTooComplexError(

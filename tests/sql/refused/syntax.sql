@@ -25,13 +25,19 @@ SELECT COUNT(*) FROM survey WHERE children BETWEEN 1
 -- an open quote
 -- error: SQLSyntaxError
 -- says: the text ends inside a quotation or a comment
--- at: SELECT COU
+-- at: 'south
 SELECT COUNT(*) FROM survey WHERE region = 'south
+
+-- an open quote behind quotes that end
+-- error: SQLSyntaxError
+-- says: the text ends inside a quotation or a comment
+-- at: 'it''s
+SELECT COUNT(*) FROM survey WHERE "region" IN ('so''uth', E'\'', $$'$$) /* ' */ OR region = 'it''s
 
 -- an open comment
 -- error: SQLSyntaxError
 -- says: the text ends inside a quotation or a comment
--- at: SELECT COU
+-- at: /* FROM
 SELECT COUNT(*) /* FROM survey
 
 -- an open CASE

@@ -1,0 +1,324 @@
+"""The page Ask, as a browser's requests see it: prices, results, errors, what is kept."""
+
+import json
+import re
+import threading
+import time
+
+import pytest
+
+from proxy.console import asking
+from proxy.console.completion import starters
+from proxy.engine import Engine, Session
+
+PAGE = "/d/cps1988/ask"
+COUNT = "SELECT COUNT(*) AS n FROM cps1988 WITH UTILITY (100, 0.05)"
+GROUPS = "SELECT region, COUNT(*) AS n FROM cps1988 GROUP BY region WITH UTILITY (200, 0.05)"
+PRICE = 0.0298  # of COUNT, about
+
+
+def told(browser, what, **fields):
+    """The answer to a request of the page."""
+    return json.loads(browser.submit(f"{PAGE}/{what}", fragment=False, **fields))
+
+
+def ran(browser, sql):
+    """The result of a statement that is run at its price."""
+    price = told(browser, "preview", sql=sql)
+    return told(browser, "run", sql=sql, **({"limit": price["limit"]} if "limit" in price else {}))
+
+
+def paid(browser):
+    """How many statements have been paid for."""
+    return len(told(browser, "run", sql="SHOW HISTORY")["rows"])
+
+
+def test_a_price_is_told_and_nothing_is_spent(browser):
+    price = told(browser, "preview", sql=COUNT)
+    assert price["limit"] == pytest.approx(PRICE, rel=1e-2)
+    assert (price["free"], price["refused"], price["left"]) == (False, "", "2")
+    assert price["numbers"] == [{"label": "COUNT(*)", "groups": 1, "measured": 1, "half": "100"}]
+    assert paid(browser) == 0
+
+
+def test_a_statement_costs_its_price_and_is_free_the_second_time(browser):
+    price = told(browser, "preview", sql=COUNT)
+    result = told(browser, "run", sql=COUNT, limit=price["limit"])
+    assert (result["cost"], result["measured"]) == (price["cost"], 1)
+    again = told(browser, "preview", sql=COUNT)
+    assert (again["free"], again["limit"]) == (True, 0)
+    assert told(browser, "run", sql=COUNT, limit=0)["free"]
+    assert paid(browser) == 1
+
+
+@pytest.mark.parametrize("limit", ["", "x", "nan", "-1", "0", "0.01"])
+def test_a_statement_that_costs_more_than_was_shown_is_not_run(browser, limit):
+    """Also without a price that makes sense: the price is told instead."""
+    answer = told(browser, "run", sql=COUNT, limit=limit)
+    assert answer.keys() == {"dearer"}
+    assert answer["dearer"]["limit"] == pytest.approx(PRICE, rel=1e-2)
+    assert paid(browser) == 0
+
+
+@pytest.mark.parametrize("shown", [0.01, 0.0])
+def test_nobody_pays_more_than_was_shown_even_if_the_price_was_wrong(browser, monkeypatch, shown):
+    """As if it had risen since: what it affords is given, and nothing where it was to be free."""
+    wrong = asking.Price(shown, shown, 1.0, "", 1.0)
+    monkeypatch.setattr(asking, "price", lambda explained: wrong)
+    answer = told(browser, "run", sql=COUNT, limit=shown)
+    monkeypatch.undo()
+    if shown:
+        assert 0 < float(answer["cost"]) <= shown
+        assert "rather than 100" in answer["notices"][0]
+    else:
+        assert answer["error"]["refused"]
+    assert paid(browser) == bool(shown)
+    assert not told(browser, "preview", sql=COUNT)["refused"]
+
+
+def test_a_statement_in_steps_costs_no_more_than_its_ceiling(browser):
+    sql = "SELECT AVG(wage) FROM cps1988 WITH UTILITY (30, 0.05)"
+    price = told(browser, "preview", sql=sql)
+    assert price["steps"]
+    assert "or more" in price["cost"]
+    result = told(browser, "run", sql=sql, limit=price["limit"])
+    assert 0 < float(result["cost"]) <= price["limit"]
+
+
+def test_a_refusal_is_foreseen_and_told_as_such(browser):
+    sql = "SELECT COUNT(*) FROM cps1988 WITH UTILITY (0.6, 0.05)"
+    price = told(browser, "preview", sql=sql)
+    assert "would fit" in price["refused"]
+    answer = told(browser, "run", sql=sql, limit=price["limit"])
+    assert answer["error"]["refused"]
+    assert "requested" in answer["error"]["detail"]
+
+
+ERRORS = [
+    ("SELECT regoin FROM cps1988", 8, "did you mean region?"),
+    ("SELECT COUNT(*) FROM cps1988 WITH UTILITY (0, 0.05)", 43, None),
+    ("SELECT COUNT(*) FROM cps1988 WHERE", None, None),
+    ("SELECT COUNT(*) FROM other", 22, None),
+    ("SELECT '", 8, None),
+]
+
+
+@pytest.mark.parametrize("sql, position, hint", ERRORS)
+def test_an_error_has_the_place_that_caused_it(browser, sql, position, hint):
+    """In the preview as in the run; both say the same."""
+    error = told(browser, "preview", sql=sql)["error"]
+    if position is not None:
+        assert error["position"] == position
+    assert 1 <= error["position"] <= len(sql) + 1
+    assert hint in (None, error["hint"])
+    assert told(browser, "run", sql=sql)["error"]["message"] == error["message"]
+
+
+def test_an_error_over_the_wire_has_its_place_too(visitor):
+    client = visitor("alice")
+    token = re.search('name="csrf-token" content="([^"]+)"', client.get(PAGE).text)[1]
+    reply = client.post(
+        f"{PAGE}/preview",
+        data={"sql": "SELECT regoin FROM cps1988"},
+        headers={"x-csrf-token": token},
+    )
+    assert reply.json()["error"]["position"] == 8
+
+
+def test_what_a_statement_sets_holds_for_prices_and_for_sessions_opened_later(browser):
+    """The limit that a user has set for themselves is theirs again after each statement."""
+    plain = "SELECT COUNT(*) FROM cps1988 WHERE region = 'west'"
+    before = told(browser, "preview", sql=plain)["limit"]
+    for sql in ("SET privacy.utility = '50, 0.05'", "SET privacy.max_cost = 0.5"):
+        assert "error" not in told(browser, "run", sql=sql)
+    assert told(browser, "preview", sql=plain)["limit"] == pytest.approx(2 * before, rel=0.02)
+    ran(browser, COUNT)
+    assert told(browser, "run", sql="SHOW privacy.max_cost")["rows"] == [["0.5"]]
+    (visit,) = browser.app.app.state.visits._visits.values()
+    browser.portal.call(visit.rest, time.monotonic() + 1e6)
+    assert not visit.lanes
+    assert told(browser, "run", sql="SHOW privacy.utility")["rows"] == [["50, 0.05"]]
+    assert told(browser, "preview", sql=plain)["limit"] == pytest.approx(2 * before, rel=0.02)
+
+
+def test_a_running_statement_can_be_stopped(browser, monkeypatch):
+    """The statement of the visit that runs, and no later one."""
+    stopped, began, execute = threading.Event(), threading.Event(), Session.execute
+
+    def slow(session, text, parameters=None):
+        if text == COUNT:
+            began.set()
+            assert stopped.wait(10)
+        return execute(session, text, parameters)
+
+    cancel = Session.cancel
+    monkeypatch.setattr(Session, "execute", slow)
+    monkeypatch.setattr(Session, "cancel", lambda session: (cancel(session), stopped.set()))
+    token = browser.token
+    answers = []
+
+    def post():
+        headers = {"x-csrf-token": token}
+        answers.append(
+            browser.post(f"{PAGE}/run", data={"sql": COUNT, "limit": 1}, headers=headers)
+        )
+
+    running = threading.Thread(target=post)
+    running.start()
+    assert began.wait(10)
+    assert browser.submit(f"{PAGE}/cancel", 204, fragment=False) == ""
+    running.join(20)
+    assert stopped.is_set()
+    assert answers[0].status_code == 200
+
+
+def test_only_the_last_of_several_previews_is_worked_out(browser, monkeypatch):
+    """One that was overtaken while it waited for its turn is answered with nothing."""
+    began, go, execute, seen = threading.Event(), threading.Event(), Session.execute, []
+
+    def slow(session, text, parameters=None):
+        if text.startswith("EXPLAIN"):
+            seen.append(text)
+            began.set()
+            assert go.wait(10)
+        return execute(session, text, parameters)
+
+    monkeypatch.setattr(Session, "execute", slow)
+    token, answers = browser.token, {}
+
+    def post(number):
+        sql = f"SELECT COUNT(*) + {number} FROM cps1988 WITH UTILITY (100, 0.05)"
+        reply = browser.post(f"{PAGE}/preview", data={"sql": sql}, headers={"x-csrf-token": token})
+        answers[number] = reply.json()
+
+    threads = [threading.Thread(target=post, args=(number,)) for number in range(3)]
+    threads[0].start()
+    assert began.wait(10)
+    (visit,) = browser.app.app.state.visits._visits.values()
+    mine = asking.Asking.of(visit, "cps1988")
+    for number, thread in enumerate(threads[1:], 2):
+        thread.start()
+        while mine.latest < number:
+            time.sleep(0.01)
+    go.set()
+    for thread in threads:
+        thread.join(20)
+    assert len(seen) == 2
+    assert "limit" in answers[2]
+    assert answers[1] == {"command": False}
+
+
+def test_a_result_is_downloaded_as_long_as_it_is_kept(browser):
+    result = ran(browser, GROUPS)
+    for kind, begins in (
+        ("csv", b"region,n,n_low"),
+        ("json", b'{\n  "columns"'),
+        ("parquet", b"PAR1"),
+    ):
+        reply = browser.get(f"{PAGE}/results/{result['name']}.{kind}")
+        assert reply.content.startswith(begins)
+        assert reply.headers["content-disposition"].endswith(f'.{kind}"')
+    for _ in range(asking.RESULTS_KEPT):
+        ran(browser, GROUPS)
+    for name in (f"{result['name']}.csv", f"{result['name']}.exe", "x.csv"):
+        assert browser.get(f"{PAGE}/results/{name}").status_code == 404
+
+
+def test_each_number_says_where_it_comes_from(browser):
+    first, second = (
+        ran(browser, GROUPS),
+        ran(browser, "SELECT COUNT(*) AS n FROM cps1988 WITH UTILITY (600, 0.05)"),
+    )
+    assert first["explained"] == [[True]] * 4
+    why = browser.get(f"{PAGE}/results/{second['name']}/0/0").json()
+    assert [origin["what"] for origin in why["origins"]] == ["4 numbers of an earlier statement"]
+    assert why["origins"][0]["statement"] == GROUPS
+    assert why["below"][-1] > 0.99
+    for missing in (f"{second['name']}/0/7", f"{second['name']}/9/0", "x/0/0"):
+        assert browser.get(f"{PAGE}/results/{missing}").json() == {"none": True}
+
+
+def test_statements_of_the_visit_are_listed_newest_first_with_what_they_cost(browser):
+    for sql in (COUNT, "SELECT regoin FROM cps1988", "SHOW BUDGET"):
+        ran(browser, sql)
+    listed = re.findall(
+        "<code>(.*?)</code>.*?UTC · ([a-z]+)", browser.page(f"{PAGE}/history"), re.S
+    )
+    assert [outcome for _, outcome in listed] == ["done", "failed", "cost"]
+    assert listed[0][0] == "SHOW BUDGET"
+
+
+HOSTILE = '"><img src=x onerror=alert(1)><script>alert(2)</script>&amp;'
+
+
+def test_no_name_and_no_statement_is_ever_html(browser):
+    """Saved names and texts, statements of the visit, the text in an address, errors."""
+    parts = [
+        browser.submit(f"{PAGE}/saved", name=HOSTILE, sql=HOSTILE),
+        browser.submit(f"{PAGE}/saved", name="", sql=HOSTILE),
+        browser.page(f"{PAGE}/saved"),
+    ]
+    told(browser, "run", sql=HOSTILE)
+    parts += [browser.page(f"{PAGE}/history"), browser.page(PAGE, params={"sql": HOSTILE})]
+    for text in parts:
+        assert "<img src=x" not in text
+        assert "<script>alert" not in text
+    assert "&#34;&gt;&lt;img src=x" in parts[0]
+    assert parts[1].count('role="alert"') == 1
+    assert "Nothing" not in browser.submit(f"{PAGE}/saved", delete=HOSTILE)
+    assert "img" not in browser.page(f"{PAGE}/saved")
+
+
+def test_only_analysts_ask(visitor):
+    """Whatever the address; and what is posted by others does nothing."""
+    client = visitor("sam")
+    text = client.get("/d/cps1988/budget").text
+    token = re.search('name="csrf-token" content="([^"]+)"', text)[1]
+    for address in (PAGE, f"{PAGE}/known", f"{PAGE}/history", f"{PAGE}/saved"):
+        assert client.get(address).status_code == 403
+    for address in (f"{PAGE}/run", f"{PAGE}/preview", f"{PAGE}/saved"):
+        reply = client.post(address, data={"sql": COUNT}, headers={"x-csrf-token": token})
+        assert reply.status_code == 403
+
+
+def test_results_of_one_visit_are_not_those_of_another(visitor):
+    clients = [visitor("alice"), visitor("bob")]
+    names = []
+    for client in clients:
+        token = re.search('name="csrf-token" content="([^"]+)"', client.get(PAGE).text)[1]
+        data = {"sql": "SHOW BUDGET"}
+        reply = client.post(f"{PAGE}/run", data=data, headers={"x-csrf-token": token})
+        names.append(reply.json()["name"])
+    for client, name, other in zip(clients, names, names[::-1], strict=True):
+        assert client.get(f"{PAGE}/results/{name}.csv").status_code == 200
+        assert client.get(f"{PAGE}/results/{other}.csv").status_code == 404
+
+
+def test_a_statement_that_is_too_long_is_refused(browser):
+    sql = f"SELECT {'1 + ' * asking.LONGEST}1"
+    for what in ("preview", "run"):
+        assert "at most 100,000 characters" in told(browser, what, sql=sql)["error"]["message"]
+
+
+def test_every_statement_to_begin_with_can_be_run(folder_of_survey):
+    """What a newcomer is offered is right, foreseen to fit, and the first is in the editor."""
+    engine = Engine.open(folder_of_survey / "cps1988.yaml", folder_of_survey / "state")
+    try:
+        begun = starters(engine.policy)
+        assert begun[0]["sql"].startswith("SELECT region, COUNT(*)")
+        for each in begun:
+            explained = engine.session().execute(f"EXPLAIN UTILITY {each['sql']}")
+            assert not any("refused" in notice for notice in explained.notices)
+    finally:
+        engine.close()
+
+
+def test_the_editor_knows_the_columns_and_their_declared_values(browser):
+    known = browser.get(f"{PAGE}/known").json()
+    (table,) = known["tables"]
+    values = {column["name"]: column["values"] for column in table["columns"]}
+    assert values["region"] == ["'midwest'", "'northeast'", "'south'", "'west'"]
+    assert values["area"] == ["'north'", "'other'"]
+    assert values["education"][:2] == ["0", "1"]
+    assert values["wage"] == []
+    assert known["utility"] == {"COUNT": [100, 0.05], "SUM(wage)": [170000, 0.05]}
