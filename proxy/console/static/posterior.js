@@ -5,7 +5,7 @@ import { density } from "./chart.js";
 
 /** Return P(number <= value), as the proxy computes it; see Posterior in proxy/engine/answers.py. */
 export function atMost({ values, below, zero, step }, value) {
-  const at = zero + (Math.floor((value - zero) / step + 1e-9) + 0.5) * step;
+  const at = step ? zero + (Math.floor((value - zero) / step + 1e-9) + 0.5) * step : value;
   const i = values.findIndex((each) => each >= at);
   if (i <= 0) return i === 0 ? 0 : 1;
   const [v, w, p, q] = [values[i - 1], values[i], below[i - 1], below[i]];
