@@ -12,7 +12,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from proxy.console.results import amount, finite
 from proxy.console.visits import LOOK, WORK, Visit
 from proxy.engine.allowances import said
 from proxy.engine.answers import Result
-from proxy.errors import Error, NotSupportedError
+from proxy.errors import Error, NotSupportedError, QueryCanceledError
 from proxy.settings import EXPLANATIONS, MAX_COST, SPEND
 
 QUERY = re.compile(r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*(?:SELECT|WITH|FROM)\b", re.I | re.S)
@@ -150,16 +150,19 @@ class Asking:
         await self.visit.cancel(self.dataset, LOOK)
         if not is_query(text):
             return None
-        try:
-            return await self.visit.use(
-                self.dataset,
-                lambda session: self._priced(session, LOOK, text) if mine == self.latest else None,
-                LOOK,
-            )
-        except Error:
-            if mine != self.latest:
-                return None
-            raise
+
+        def look(session: Session) -> Price | None:
+            return self._priced(session, LOOK, text) if mine == self.latest else None
+
+        for last in (False, True):
+            try:
+                return await self.visit.use(self.dataset, look, LOOK)
+            except Error as error:
+                if mine != self.latest:
+                    break
+                if last or not isinstance(error, QueryCanceledError):
+                    raise  # else the cancellation of the preview before came late
+        return None
 
     async def run(self, text: str, limit: float | None) -> Result | Price:
         """Return the result of a statement, or its price, if that is more than the limit.
@@ -240,7 +243,8 @@ def _limited(session: Session, most: float) -> Iterator[None]:
     try:
         yield
     finally:
-        session.execute(f"SET {name} = '{own}'" if own else f"RESET {name}")
+        with suppress(Error):  # of a transaction that has failed, or a lost connection
+            session.execute(f"SET {name} = '{own}'" if own else f"RESET {name}")
 
 
 def allowed(limit: float) -> float:

@@ -10,6 +10,7 @@ import pytest
 from proxy.console import asking
 from proxy.console.completion import starters
 from proxy.engine import Engine, Session
+from proxy.errors import QueryCanceledError
 
 PAGE = "/d/cps1988/ask"
 COUNT = "SELECT COUNT(*) AS n FROM cps1988 WITH UTILITY (100, 0.05)"
@@ -85,6 +86,45 @@ def test_a_statement_in_steps_costs_no_more_than_its_ceiling(browser):
     assert 0 < float(result["cost"]) <= price["limit"]
 
 
+CHOSEN = (
+    "SELECT region, COUNT(*) FROM cps1988 WHERE region IN (SELECT region FROM cps1988 "
+    "GROUP BY region ORDER BY COUNT(*) DESC LIMIT 2) GROUP BY region WITH UTILITY (200, 0.05)"
+)
+
+
+def test_where_nobody_knows_the_whole_price_all_that_is_left_is_agreed_to_or_nothing(browser):
+    """The price of a statement whose rows are chosen by a result says what is sure, and so much."""
+    price = told(browser, "preview", sql=CHOSEN)
+    assert (price["limit"], price["steps"], price["free"]) == (2, True, False)
+    assert told(browser, "run", sql=CHOSEN, limit=0.01).keys() == {"dearer"}
+    assert told(browser, "run", sql=CHOSEN, limit=price["limit"])["measured"] == 4
+
+
+def test_what_fails_in_a_transaction_leaves_no_limit_behind(browser):
+    """After a ROLLBACK the session is as it was."""
+    for sql in ("BEGIN", "SELECT 1/0 FROM cps1988 GROUP BY region", "ROLLBACK"):
+        told(browser, "run", sql=sql)
+    for name in ("max_cost", "spend"):
+        shown = told(browser, "run", sql=f"SHOW privacy.{name}")["rows"]
+        assert shown == [["" if name == "max_cost" else "on"]]
+    assert ran(browser, COUNT)["measured"] == 1
+
+
+def test_a_late_cancellation_of_the_preview_before_is_not_told(browser, monkeypatch):
+    """It stops the next one, which is then made again."""
+    execute, hits = Session.execute, []
+
+    def stopped(session, text, parameters=None):
+        if text.startswith("EXPLAIN") and not hits:
+            hits.append(text)
+            raise QueryCanceledError("canceling statement due to user request")
+        return execute(session, text, parameters)
+
+    monkeypatch.setattr(Session, "execute", stopped)
+    assert "limit" in told(browser, "preview", sql=COUNT)
+    assert hits
+
+
 def test_a_refusal_is_foreseen_and_told_as_such(browser):
     sql = "SELECT COUNT(*) FROM cps1988 WITH UTILITY (0.6, 0.05)"
     price = told(browser, "preview", sql=sql)
@@ -114,15 +154,29 @@ def test_an_error_has_the_place_that_caused_it(browser, sql, position, hint):
     assert told(browser, "run", sql=sql)["error"]["message"] == error["message"]
 
 
+def asked(client, what, **fields):
+    """The answer to a request of the page, in a console over a server."""
+    token = re.search('name="csrf-token" content="([^"]+)"', client.get(PAGE).text)[1]
+    return client.post(f"{PAGE}/{what}", data=fields, headers={"x-csrf-token": token}).json()
+
+
 def test_an_error_over_the_wire_has_its_place_too(visitor):
     client = visitor("alice")
-    token = re.search('name="csrf-token" content="([^"]+)"', client.get(PAGE).text)[1]
-    reply = client.post(
-        f"{PAGE}/preview",
-        data={"sql": "SELECT regoin FROM cps1988"},
-        headers={"x-csrf-token": token},
-    )
-    assert reply.json()["error"]["position"] == 8
+    error = asked(client, "preview", sql="SELECT regoin FROM cps1988")["error"]
+    assert (error["position"], error["hint"]) == (8, "did you mean region?")
+
+
+def test_over_the_wire_a_price_is_kept_and_each_number_says_where_it_comes_from(visitor):
+    client = visitor("alice")
+    sql = "SELECT smsa, COUNT(*) AS n FROM cps1988 GROUP BY smsa WITH UTILITY (300, 0.05)"
+    price = asked(client, "preview", sql=sql)
+    assert asked(client, "run", sql=sql, limit=price["limit"] / 2).keys() == {"dearer"}
+    result = asked(client, "run", sql=sql, limit=price["limit"])
+    assert (result["cost"], result["left"]) == (price["cost"], price["leaves"])
+    assert result["explained"] == [[True], [True]]
+    why = client.get(f"{PAGE}/results/{result['name']}/1/1").json()
+    assert [origin["kind"] for origin in why["origins"]] == ["this"]
+    assert asked(client, "preview", sql=sql)["free"]
 
 
 def test_what_a_statement_sets_holds_for_prices_and_for_sessions_opened_later(browser):
@@ -283,12 +337,7 @@ def test_only_analysts_ask(visitor):
 
 def test_results_of_one_visit_are_not_those_of_another(visitor):
     clients = [visitor("alice"), visitor("bob")]
-    names = []
-    for client in clients:
-        token = re.search('name="csrf-token" content="([^"]+)"', client.get(PAGE).text)[1]
-        data = {"sql": "SHOW BUDGET"}
-        reply = client.post(f"{PAGE}/run", data=data, headers={"x-csrf-token": token})
-        names.append(reply.json()["name"])
+    names = [asked(client, "run", sql="SHOW BUDGET")["name"] for client in clients]
     for client, name, other in zip(clients, names, names[::-1], strict=True):
         assert client.get(f"{PAGE}/results/{name}.csv").status_code == 200
         assert client.get(f"{PAGE}/results/{other}.csv").status_code == 404

@@ -222,6 +222,16 @@ def test_a_running_statement_can_be_canceled_by_its_button(enter):
     assert page.locator("#run").is_enabled()
 
 
+def test_where_the_visit_has_ended_it_says_so_and_keeps_the_text(enter):
+    page = enter("bob")
+    page.locator(PRICED).first.wait_for()
+    page.context.clear_cookies()
+    write(page, "SELECT COUNT(*) FROM cps1988 WHERE education = 11")
+    assert "Your visit has ended" in page.get_by_role("alert").inner_text()
+    assert page.get_by_role("link", name="Log in again").is_visible()
+    assert "education = 11" in text_of(page)
+
+
 SHORT = '"><img src=x onerror=document.title=3>'
 HOSTILE = '"><img src=x onerror="document.title=1"><script>document.title=2</script>'
 
