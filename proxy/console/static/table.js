@@ -85,8 +85,10 @@ export function resultTable(result, onWhy) {
         tr.append(...number(cell, i, place, explained[i]?.[nth]));
         return;
       }
-      const kind = isNumeric(columns[place].type) ? "number" : "";
-      tr.append(element("td", { class: cell === null ? `${kind} null` : kind || null }, written(cell)));
+      const text = written(cell);
+      const kinds = { number: isNumeric(columns[place].type), null: cell === null, long: text.length > 40 };
+      const kind = Object.keys(kinds).filter((name) => kinds[name]).join(" ");
+      tr.append(element("td", { class: kind || null }, text));
       if (columns[place].number) tr.append(element("td"), element("td"));
     });
     return tr;
