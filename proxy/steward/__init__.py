@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         take_users,
         upgrade,
     )
+    from proxy.steward.editing import Fault, Review, Text, adopt, review, text_of
     from proxy.steward.inspection import (
         CheckReport,
         GuardReport,
@@ -37,13 +38,14 @@ if TYPE_CHECKING:
     from proxy.steward.prices import Price
     from proxy.steward.recovery import RestoreReport, backup, restore
     from proxy.steward.snapshots import RebuildReport, open_cube
-    from proxy.steward.spending import HeatMap, LimitReport, Spending, spending
+    from proxy.steward.spent import HeatMap, LimitReport, Spending, spending
 
 __all__ = [
     "ApplyReport",
     "ChangedPolicyError",
     "CheckReport",
     "Curves",
+    "Fault",
     "GuardReport",
     "HeatMap",
     "LimitReport",
@@ -52,8 +54,11 @@ __all__ = [
     "RebuildReport",
     "Report",
     "RestoreReport",
+    "Review",
     "Rule",
     "Spending",
+    "Text",
+    "adopt",
     "apply",
     "arranged",
     "audit",
@@ -69,10 +74,12 @@ __all__ = [
     "people",
     "rebuild",
     "restore",
+    "review",
     "same_policy",
     "spending",
     "sql_for",
     "take_users",
+    "text_of",
     "upgrade",
     "verify",
 ]
@@ -82,16 +89,20 @@ MODULES = {
     "ChangedPolicyError": "proxy.steward.changes",
     "CheckReport": "proxy.steward.inspection",
     "Curves": "proxy.steward.over_time",
+    "Fault": "proxy.steward.editing",
     "GuardReport": "proxy.steward.inspection",
-    "HeatMap": "proxy.steward.spending",
-    "LimitReport": "proxy.steward.spending",
+    "HeatMap": "proxy.steward.spent",
+    "LimitReport": "proxy.steward.spent",
     "Person": "proxy.steward.person",
     "Price": "proxy.steward.prices",
     "RebuildReport": "proxy.steward.snapshots",
     "Report": "proxy.cube",
     "RestoreReport": "proxy.steward.recovery",
+    "Review": "proxy.steward.editing",
     "Rule": "proxy.cube",
-    "Spending": "proxy.steward.spending",
+    "Spending": "proxy.steward.spent",
+    "Text": "proxy.steward.editing",
+    "adopt": "proxy.steward.editing",
     "apply": "proxy.steward.changes",
     "arranged": "proxy.steward.changes",
     "audit": "proxy.steward.inspection",
@@ -107,10 +118,12 @@ MODULES = {
     "people": "proxy.steward.person",
     "rebuild": "proxy.steward.changes",
     "restore": "proxy.steward.recovery",
+    "review": "proxy.steward.editing",
     "same_policy": "proxy.steward.changes",
-    "spending": "proxy.steward.spending",
+    "spending": "proxy.steward.spent",
     "sql_for": "proxy.steward.inspection",
     "take_users": "proxy.steward.changes",
+    "text_of": "proxy.steward.editing",
     "upgrade": "proxy.steward.changes",
     "verify": "proxy.steward.inspection",
 }
