@@ -87,12 +87,12 @@ class Spending:
     policy: Policy
     sequence: int
     accounts: Mapping[str, Account]
-    rules: Mapping[str, tuple[BudgetRule, ...]]
+    every: tuple[Limit, ...]  # of all histories together
 
     def limits(self, history: str = SHARED) -> list[LimitReport]:
         """Return how far each limit of a history is used up."""
         account = self._account(history)
-        found = ((rule, account.spent(rule.within)) for rule in self.rules[history])
+        found = ((rule, account.spent(rule.within)) for rule in self._rules(history))
         return [_limit(rule, most.value, most.exact) for rule, most in found]
 
     def heat(self, rows: str, columns: str | None = None, history: str = SHARED) -> HeatMap:
@@ -114,7 +114,7 @@ class Spending:
         That is where charges tell more groups of cells apart than are compared: it is then the
         dearest cell with each of the labels.
         """
-        account, rules = self._account(history), self.rules[history]
+        account, rules = self._account(history), self._rules(history)
         regions = [factor for rule in rules for factor in rule.within]
         axes, whole = _told_apart(account, regions)
         shares: NDArray[np.float64] | None = None
@@ -154,9 +154,12 @@ class Spending:
         return self.policy.domain.axis[name]
 
     def _account(self, history: str) -> Account:
-        if history not in self.accounts:
-            raise ProgrammingError(f"no history {history}")
-        return self.accounts[history]
+        """Return the account of a history; of one that was never used, an empty one."""
+        return self.accounts.get(history) or Account(space(self.policy.domain))
+
+    def _rules(self, history: str) -> tuple[BudgetRule, ...]:
+        others = {name: each for name, each in self.accounts.items() if name != history}
+        return tuple(rules_beside(self.every, history, self.policy, others))
 
 
 def spending(policy: Policy, reads: Reads) -> Spending:
@@ -172,16 +175,8 @@ def spending(policy: Policy, reads: Reads) -> Spending:
         found.setdefault(name, Account(shape, snapshot.bases.get(name, 0)))
     with closing(Evaluator(policy.domain)) as evaluator:
         same_policy(policy, protection(policy, evaluator), reads)
-        every: tuple[Limit, ...] = limits(policy, evaluator)
-    rules = {
-        name: tuple(
-            rules_beside(
-                every, name, policy, {other: a for other, a in found.items() if other != name}
-            )
-        )
-        for name in found
-    }
-    return Spending(policy, sequence, found, rules)
+        every = limits(policy, evaluator)
+    return Spending(policy, sequence, found, every)
 
 
 def label(attribute: Attribute, code: int) -> str:
