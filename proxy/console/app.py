@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from proxy.console import entrance
+from proxy.console import audit, budget, entrance, history, policy
 from proxy.console.backend import Backend
 from proxy.console.guard import Guard
 from proxy.console.pages import HERE, failed, visit_of
@@ -27,6 +27,16 @@ ROUTES: list[BaseRoute] = [
     Route("/", entrance.home),
     Route("/login", entrance.login, methods=["GET", "POST"]),
     Route("/logout", entrance.logout, methods=["POST"]),
+    Route("/d/{dataset}/budget", budget.budget),
+    Route("/d/{dataset}/budget/heat", budget.heat),
+    Route("/d/{dataset}/budget/typical", budget.typical),
+    Route("/d/{dataset}/history", history.history),
+    Route("/d/{dataset}/policy", policy.policy),
+    Route("/d/{dataset}/policy/check", policy.check, methods=["POST"]),
+    Route("/d/{dataset}/policy/apply", policy.apply, methods=["POST"]),
+    Route("/d/{dataset}/audit", audit.audit),
+    Route("/d/{dataset}/audit/line/{sequence}", audit.line),
+    Route("/d/{dataset}/audit/verify", audit.verify, methods=["POST"]),
     Mount("/static", StaticFiles(directory=HERE / "static")),
 ]
 

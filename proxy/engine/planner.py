@@ -214,7 +214,9 @@ class LocalPlanner:
                 return rows, (f"the statement would be refused: {first.refusal}",)
             most = accountant.most_left()
             most = most if asker.bill.limit is None else min(most, asker.bill.limit)
-            for allowance in spending_allowances(asker.privileges, accountant, self.ledger, now):
+            for allowance in spending_allowances(
+                asker.privileges, accountant.policy, self.ledger, now
+            ):
                 most = min(most, max(allowance.budget - allowance.spent, 0))
             notices = (
                 reports.foreseen(goal, progress, first.refusal, most)
