@@ -129,7 +129,7 @@ export function createPolicyEditor({ parent, text, nonce, label, describedBy, sc
         syntaxHighlighting(colours),
         looks,
         autocompletion({ override: [completion(schema)], icons: false }),
-        EditorView.contentAttributes.of({ "aria-label": label, "aria-describedby": describedBy, autocapitalize: "off", spellcheck: "false" }),
+        EditorView.contentAttributes.of({ "aria-label": label, "aria-describedby": describedBy, tabindex: "0", autocapitalize: "off", spellcheck: "false" }),
         Prec.highest(keymap.of([{ key: "Mod-Enter", run }, { key: "Ctrl-Enter", run }, { key: "Tab", run: acceptCompletion }])),
         keymap.of([...completionKeymap, ...searchKeymap, ...historyKeymap, ...defaultKeymap]),
         EditorView.updateListener.of((update) => {
