@@ -139,7 +139,7 @@ def audited(
 def chained(dataset: Dataset, sequence: int) -> tuple[AuditLine, dict[str, str]] | None:
     """Return a line of the audit log, and how it is chained; None where there is none."""
     with ledger_in_force(dataset.policy, dataset.state) as (ledger, _):
-        stored = ledger.lines(max(sequence - 2, 0), 2)
+        stored = ledger.lines(max(sequence - 2, 0), min(sequence, 2))
         if not stored or stored[-1][0].sequence != sequence:
             return None
         line = next(each for each in ledger.audit(sequence - 1))

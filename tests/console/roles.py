@@ -1,8 +1,13 @@
 """A console for users with roles, over an engine in this process, and a dataset of evil names."""
 
+import asyncio
 import contextlib
 import re
+import shutil
+import tempfile
+import threading
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +15,7 @@ from starlette.testclient import TestClient
 
 from proxy.console.app import create_app
 from proxy.console.embedded import Opened
+from proxy.console.service import Console
 from proxy.engine import Engine, init
 from proxy.errors import InsufficientPrivilegeError
 from proxy.inference.family import Family
@@ -108,18 +114,50 @@ class Browser(TestClient):
         return self.post(f"/d/people/{address}", data=fields, headers=headers).text
 
 
-def made(folder, text=None):
-    """Make a dataset, its users and its state in a folder; return a backend over it."""
-    folder.mkdir(exist_ok=True)
+@cache
+def _prepared():
+    """Return a folder of which copies are taken, so that its state is made once."""
+    kept = tempfile.TemporaryDirectory(prefix="prepared-")
+    folder = Path(kept.name)
     rows = [f"{n % 10},{'ab'[n % 2]}" for n in range(60)]
     (folder / "people.csv").write_text("\n".join(["age,town", *rows]) + "\n")
-    (folder / "people.yaml").write_text(text or POLICY.format(xss=XSS))
+    (folder / "people.yaml").write_text(POLICY.format(xss=XSS))
     verifier = scram_verifier(PASSWORD, 1, b"salt")
     users = [f'  {n}: {{password: "{verifier}", roles: {roles}}}' for n, roles in ROLES.items()]
     (folder / "users.yaml").write_text("\n".join(["users:", *users]) + "\n")
     init(folder / "people.yaml", folder / "state")
+    return kept
+
+
+def made(folder):
+    """Make a dataset, its users and its state in a folder; return a backend over it.
+
+    ann and bob have asked something.
+    """
+    shutil.copytree(_prepared().name, folder, dirs_exist_ok=True)
     engine = Engine.open(folder / "people.yaml", folder / "state", sampler=Silent())
-    return Roles(engine, folder)
+    backend = Roles(engine, folder)
+    backend.ask("ann", "SELECT COUNT(*) FROM people WHERE age < 5")
+    backend.ask("bob", f"SELECT town, COUNT(*) FROM people GROUP BY town -- {XSS}")
+    return backend
+
+
+@contextlib.contextmanager
+def served(backend):
+    """The address of a console over a backend, for browsers."""
+    loop, console = asyncio.new_event_loop(), Console("127.0.0.1", 0)
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(console.start(backend), loop).result(60)
+        try:
+            yield console.url
+        finally:
+            asyncio.run_coroutine_threadsafe(console.stop(), loop).result(60)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 @contextlib.contextmanager
