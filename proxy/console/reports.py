@@ -16,6 +16,7 @@ from proxy.engine.allowances import spending_allowances
 from proxy.engine.reports import history
 from proxy.inference.accounting import UNIT
 from proxy.ledger import AuditLine
+from proxy.ledger.stored import StoredLedger
 from proxy.privileges import Privileges
 from proxy.steward import Curves, LimitReport, Spending, curves, ledger_in_force, spending
 
@@ -23,7 +24,9 @@ PAGE = 100  # lines of a page
 PAID, FREE, REFUSED = "paid", "free", "refused"
 ASKED = ("measured", "refined", "inferred", "refused")  # kinds of lines that are of statements
 
-_cache: dict[str, tuple[tuple[int, str], Spending]] = {}
+_cache: dict[str, tuple[tuple[int, str], Spending]] = {}  # by the ledger's id
+_logs: dict[str, list[AuditLine]] = {}
+_ends: dict[str, bytes] = {}  # hashes of their last lines
 _locks: dict[str, threading.Lock] = {}
 
 
@@ -86,7 +89,7 @@ def statements(
             Statement(
                 each.sequence, each.time, each.user, PAID, each.statement, each.cost, each.numbers
             )
-            for each in history(ledger, user)
+            for each in history(_log(ledger), user)
         ]
         free = [
             Statement(None, n.time, n.user, REFUSED if n.kind == REFUSED else FREE, n.statement)
@@ -98,7 +101,11 @@ def statements(
         line
         for line in (*paid, *free)
         if outcome in ("", line.outcome)
-        and (wanted in line.text.casefold() or (user is None and wanted in line.user.casefold()))
+        and (
+            not wanted
+            or wanted in line.text.casefold()
+            or (user is None and wanted in line.user.casefold())
+        )
     ]
     found.sort(key=lambda line: line.time, reverse=True)
     return _part(found, page)
@@ -120,7 +127,7 @@ def audited(
     UTC, as ISO 8601; the last one is included.
     """
     with ledger_in_force(dataset.policy, dataset.state) as (ledger, _):
-        lines = [*ledger.audit(), *ledger.notes()]
+        lines = [*_log(ledger), *ledger.notes()]
     kinds = sorted({line.kind for line in lines})
     wanted, who = words.casefold(), user.casefold()
     found = [
@@ -134,6 +141,20 @@ def audited(
     ]
     found.sort(key=lambda line: line.time, reverse=True)
     return _part(found, page), kinds
+
+
+def _log(ledger: StoredLedger) -> Sequence[AuditLine]:
+    """Return the chained lines; those that were read before are, if their chain still stands."""
+    with _locks.setdefault(ledger.id, threading.Lock()):
+        known = _logs.setdefault(ledger.id, [])
+        last = known[-1].seq if known else 0
+        if known and [hash for _, hash in ledger.lines(last - 1, 1)] != [_ends[ledger.id]]:
+            known.clear()  # a ledger that was put back
+            last = 0
+        known.extend(ledger.audit(last))
+        if known and known[-1].seq != last:
+            _ends[ledger.id] = ledger.lines(known[-1].seq - 1, 1)[0][1]
+        return tuple(known)
 
 
 def chained(dataset: Dataset, sequence: int) -> tuple[AuditLine, dict[str, str]] | None:

@@ -373,7 +373,7 @@ class LocalPlanner:
         if "budget" in program.systems:
             rows["budget"] = reports.budget_rows(self.budget(privileges))
         if "history" in program.systems:
-            lines = reports.history(self.ledger, privileges.sees)
+            lines = reports.history(self.ledger.audit(), privileges.sees)
             rows["history"] = list(reports.history_rows(lines))
         return rows
 

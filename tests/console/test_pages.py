@@ -12,7 +12,8 @@ import pytest
 
 from proxy.console import audit as audit_page
 from proxy.console.budget import questions
-from proxy.steward import audit
+from proxy.engine import Engine
+from proxy.steward import audit, backup, restore
 from tests.console.roles import PASSWORD, XSS, entered, fill, made
 
 COST = 0.07547125489054451  # of a count within 30, with confidence 90%
@@ -326,3 +327,19 @@ def test_an_auditor_is_shown_the_file_and_no_way_to_change_it(backend):
     _, text = page(backend, "aud", "policy")
     assert "max_records: 1000" in text
     assert "<form" not in text.partition('id="main"')[2]
+
+
+def test_a_ledger_that_was_put_back_is_read_again(backend):
+    """
+    Lines are kept from page to page as long as their chain stands.
+    """
+    policy, state = backend.engine.policy.path, backend.folder / "state"
+    backup(policy, backend.folder / "backup", state)
+    backend.ask("ann", "SELECT COUNT(*) FROM people WHERE age > 7 WITH UTILITY (40, 0.1)")
+    assert "age &gt; 7" in page(backend, "ann", "history")[1]
+    backend.engine.close()
+    restore(policy, backend.folder / "backup", state)
+    backend.engine = Engine.open(policy, state)
+    _, text = page(backend, "aud", "audit")
+    assert "age &gt; 7" not in text
+    assert "restore" in text
