@@ -156,3 +156,12 @@ def test_curves_end_where_the_ledger_is(small):
     assert every.users["bob"] == pytest.approx([0, paid[1], paid[1]])
     assert thin.users == {name: curve[-1:] for name, curve in every.users.items()}
     assert policy.privacy.budget >= every.histories["shared"][-1] >= max(paid)
+
+
+def test_cells_that_may_pay_nothing_are_at_their_limit(small):
+    """
+    And no other cell is, for their sake.
+    """
+    small.made(privacy(cells='[{where: "age = 9", budget: 0}]'))
+    cells, _ = seen(small).nearest()
+    assert [(cell.labels, cell.limit.share) for cell in cells] == [((("age", "9"),), 1.0)]
