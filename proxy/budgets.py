@@ -7,7 +7,7 @@ within it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -72,7 +72,15 @@ def shared_out(
     snapshot that began with it everywhere, is taken from this one's.  That history can pay no
     more, so the difference does not move with what is asked there.
     """
-    others = accounts(snapshot, rows, space(policy.domain), but=name)
+    yield from rules_beside(
+        limits, name, policy, accounts(snapshot, rows, space(policy.domain), name)
+    )
+
+
+def rules_beside(
+    limits: Iterable[Limit], name: str, policy: Policy, others: Mapping[str, Account]
+) -> Iterator[BudgetRule]:
+    """Yield the rules of one history, given the accounts of the others."""
     for limit in limits:
         beyond = 0
         for other, account in others.items():

@@ -12,9 +12,10 @@ import logging
 import os
 import pwd
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 
 from proxy.errors import OperationalError, StateError
 
@@ -68,6 +69,27 @@ def create(path: Path, like: Path | None = None, flags: int = os.O_EXCL) -> int:
         os.close(file)
         raise
     return file
+
+
+def replace(path: Path, data: bytes, check: Callable[[Path], object] | None = None) -> None:
+    """Put a content in the place of a file's at once, for whom the file is; durable at the end.
+
+    ``check`` is shown a file beside it that has the content, and may raise.
+    """
+    draft = path.with_name(f".{path.name}-{token_hex(4)}")
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+    descriptor = create(draft, path if path.exists() else path.parent)
+    try:
+        os.fchmod(descriptor, mode)
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        if check is not None:
+            check(draft)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def give(file: int | Path, like: Path) -> None:

@@ -177,7 +177,7 @@ def history(policy: str, state: str | None, as_json: bool, wide: bool, user: str
             show.history(engine.history(user), as_json, wide)
     except ChangedPolicyError as error:
         with ledger_in_force(policy, state) as (ledger, _):
-            show.history(reports.history(ledger, user), as_json, wide)
+            show.history(reports.history(ledger.audit(), user), as_json, wide)
         _still_in_force(error)
 
 

@@ -7,17 +7,15 @@ reader meets half of it.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from pathlib import Path
-from secrets import token_hex
 from typing import TYPE_CHECKING
 
 import click
 
 from proxy.errors import ProgrammingError
-from proxy.files import create, require_own
+from proxy.files import replace, require_own
 
 if TYPE_CHECKING:
     import yaml
@@ -97,19 +95,7 @@ def replace_file(path: Path, text: str) -> None:
     """
     from proxy.policy import load_users
 
-    draft = path.with_name(f".{path.name}-{token_hex(4)}")
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-    descriptor = create(draft, path if path.exists() else path.parent)
-    try:
-        os.fchmod(descriptor, mode)
-        with open(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(descriptor)
-        load_users(draft)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    replace(path, text.encode(), load_users)
 
 
 def edited(text: str, user: str, verifier: str, roles: tuple[str, ...]) -> tuple[str, bool]:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from proxy.console import ask, entrance
+from proxy.console import ask, audit, budget, entrance, history, policy
 from proxy.console.backend import Backend
 from proxy.console.guard import Guard
 from proxy.console.pages import HERE, failed, visit_of
@@ -28,6 +28,16 @@ ROUTES: list[BaseRoute] = [
     Route("/login", entrance.login, methods=["GET", "POST"]),
     Route("/logout", entrance.logout, methods=["POST"]),
     *ask.ROUTES,
+    Route("/d/{dataset:path}/budget", budget.budget),
+    Route("/d/{dataset:path}/budget/heat", budget.heat),
+    Route("/d/{dataset:path}/budget/typical", budget.typical),
+    Route("/d/{dataset:path}/history", history.history),
+    Route("/d/{dataset:path}/policy", policy.policy),
+    Route("/d/{dataset:path}/policy/check", policy.check, methods=["POST"]),
+    Route("/d/{dataset:path}/policy/apply", policy.apply, methods=["POST"]),
+    Route("/d/{dataset:path}/audit", audit.audit),
+    Route("/d/{dataset:path}/audit/line/{sequence}", audit.line),
+    Route("/d/{dataset:path}/audit/verify", audit.verify, methods=["POST"]),
     Mount("/static", StaticFiles(directory=HERE / "static")),
 ]
 

@@ -10,6 +10,7 @@ import functools
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -44,7 +45,7 @@ PLACES = (
     Place("budget", "Budget", EVERYBODY),
     Place("history", "History", frozenset({ANALYST, AUDITOR})),
     Place("policy", "Policy", frozenset({STEWARD, AUDITOR})),
-    Place("audit", "Audit", frozenset({AUDITOR})),
+    Place("audit", "Audit", frozenset({STEWARD, AUDITOR})),
 )
 
 
@@ -54,6 +55,12 @@ def json_block(value: Any) -> Markup:
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)
+
+
+def moment(time: datetime | float) -> str:
+    """Return a time, or seconds since 1970, in UTC, as pages show it."""
+    shown = time if isinstance(time, datetime) else datetime.fromtimestamp(time, UTC)
+    return f"{shown:%Y-%m-%d %H:%M:%S}"
 
 
 def link(dataset: str, place: str, **query: str) -> str:
@@ -70,6 +77,7 @@ TEMPLATES = jinja2.Environment(
     lstrip_blocks=True,
 )
 TEMPLATES.filters["json_block"] = json_block
+TEMPLATES.filters["moment"] = moment
 TEMPLATES.globals["link"] = link
 
 

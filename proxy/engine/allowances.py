@@ -41,7 +41,7 @@ class Allowance:
 
 
 def spending_allowances(
-    privileges: Privileges, accountant: Accountant, reads: Reads, now: datetime
+    privileges: Privileges, policy: Policy, reads: Reads, now: datetime
 ) -> Iterator[Allowance]:
     """Yield the limits on what statements spend together; ``now`` is in the policy's time zone."""
     if not privileges.spend:
@@ -50,12 +50,12 @@ def spending_allowances(
         spent = sum(map(reads.spent_by, _bound(cap, reads))) + reads.spent_unknown()
         yield Allowance(cap.name, budget_units(cap.budget), spent)
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    privacy = accountant.policy.privacy
+    privacy = policy.privacy
     for period, budget in privacy.per.items():
         days = today.weekday() if period == "week" else 0
         since = (today - timedelta(days=days)).astimezone(UTC)
         part = budget / privacy.unit.max_rows
-        yield _of_period(f"this {period}", part, privileges, accountant.policy, reads, since)
+        yield _of_period(f"this {period}", part, privileges, policy, reads, since)
 
 
 def _of_period(
@@ -103,7 +103,7 @@ def allowances(
         *(Allowance(rule.name, rule.budget, spent.value, spent.exact) for rule, spent in cells),
         *(
             Allowance(allowance.name, allowance.budget, allowance.spent + cost)
-            for allowance in spending_allowances(privileges, accountant, reads, now)
+            for allowance in spending_allowances(privileges, accountant.policy, reads, now)
         ),
     ]
 

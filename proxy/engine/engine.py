@@ -335,7 +335,7 @@ class Engine:
 
     def history(self, user: str | None = None) -> list[HistoryLine]:
         """Return the statements that were paid for, oldest first; of one user, or of all."""
-        return reports.history(self.ledger, user)
+        return reports.history(self.ledger.audit(), user)
 
     def left(self, privileges: Privileges) -> Allowance:
         """Return the limit with the least left, of all that bind a user."""

@@ -265,7 +265,9 @@ class Measurer:
         overspend = accountant.overspend(terms)
         if overspend is not None:
             raise too_dear(overspend)
-        for allowance in spending_allowances(self.asker.privileges, accountant, reads, self.now()):
+        for allowance in spending_allowances(
+            self.asker.privileges, accountant.policy, reads, self.now()
+        ):
             if allowance.spent + cost > allowance.budget:
                 raise InsufficientBudgetError(
                     f"refused: the statement costs more than {allowance.name} has left",

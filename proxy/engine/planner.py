@@ -209,7 +209,9 @@ class LocalPlanner:
 
             most = accountant.most_left()
             most = most if asker.bill.limit is None else min(most, asker.bill.limit)
-            for allowance in spending_allowances(asker.privileges, accountant, self.ledger, now):
+            for allowance in spending_allowances(
+                asker.privileges, accountant.policy, self.ledger, now
+            ):
                 most = min(most, max(allowance.budget - allowance.spent, 0))
             rows, dear = reports.explain(
                 program, first.goals, first.progress, accountant, measurer.plan, after, most
@@ -371,7 +373,7 @@ class LocalPlanner:
         if "budget" in program.systems:
             rows["budget"] = reports.budget_rows(self.budget(privileges))
         if "history" in program.systems:
-            lines = reports.history(self.ledger, privileges.sees)
+            lines = reports.history(self.ledger.audit(), privileges.sees)
             rows["history"] = list(reports.history_rows(lines))
         return rows
 

@@ -6,7 +6,7 @@ plan that is made to be shown is taken back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
@@ -26,7 +26,7 @@ from proxy.engine.strategy import told
 from proxy.inference.accounting import UNIT
 from proxy.inference.plan import AccuracyTarget, Plan
 from proxy.inference.query import Term
-from proxy.ledger import SHARED, Ledger
+from proxy.ledger import SHARED, AuditLine, Ledger
 from proxy.policy.kinds import decimal
 from proxy.policy.weaker import UNLISTED
 from proxy.privileges import OWN
@@ -109,14 +109,14 @@ def in_force(ledger: Ledger, domain: Domain, user: str | None = None) -> BudgetR
     return BudgetReport(ledger.dataset, tuple(lines), len(rows), numbers)
 
 
-def history(ledger: Any, user: str | None = None) -> list[HistoryLine]:
+def history(lines: Iterable[AuditLine], user: str | None = None) -> list[HistoryLine]:
     """Return the paid statements, oldest first; of one user, or of all.
 
     The steps of a statement, each a line of the ledger, are one.  Those of one user are numbered on
     their own, so that no gap tells of others' statements.
     """
     statements: dict[int, HistoryLine] = {}  # by the first line of each
-    for line in ledger.audit():
+    for line in lines:
         if line.kind != "measured" or user not in (None, line.user):
             continue
         cost = line.detail.get(COST, line.cost) / UNIT
@@ -128,10 +128,9 @@ def history(ledger: Any, user: str | None = None) -> list[HistoryLine]:
         statements[line.seq] = HistoryLine(
             line.seq, line.time, line.user, line.statement, cost, line.answers
         )
-    lines = statements.values()
     if user is None:
-        return list(lines)
-    return [replace(line, sequence=number) for number, line in enumerate(lines, 1)]
+        return list(statements.values())
+    return [replace(each, sequence=n) for n, each in enumerate(statements.values(), 1)]
 
 
 COST_AT = 3

@@ -16,7 +16,7 @@ that of graphical models (mini-buckets where it is forced to bound).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
@@ -157,22 +157,37 @@ def _coarsened(tables: list[Table], cells: int) -> list[Table]:
             total = _sum(total, table.over(axes))
         return [Table(axes, total)]
     for axis in sorted({axis for table in tables for axis in table.axes}):
-        mine = [table for table in tables if axis in table.axes]
-        slices = [np.moveaxis(t.array, t.axes.index(axis), 0) for t in mine]
-        # np.unique(axis=0) would make a type of as many fields as a row has numbers: minutes
-        alike: dict[tuple[bytes, ...], int] = {}
-        for value, parts in enumerate(zip(*slices, strict=True)):
-            alike.setdefault(tuple(part.tobytes() for part in parts), value)
-        kept = list(alike.values())
-        tables = [
-            Table(t.axes, np.take(t.array, kept, axis=t.axes.index(axis))) if t in mine else t
-            for t in tables
-        ]
+        tables, _ = _alike(tables, axis)
     return tables
 
 
-def _eliminate(tables: list[Table], cells: int) -> tuple[list[Table], bool]:
-    """Maximise over the axis that is cheapest to maximise over."""
+def _alike(tables: list[Table], axis: int) -> tuple[list[Table], Integers]:
+    """Keep, along an axis, one of all the codes that every table treats alike.
+
+    Return for each code which of those that are kept stands for it, too.
+    """
+    mine = [table for table in tables if axis in table.axes]
+    slices = [np.moveaxis(t.array, t.axes.index(axis), 0) for t in mine]
+    # np.unique(axis=0) would make a type of as many fields as a row has numbers: minutes
+    alike: dict[tuple[bytes, ...], int] = {}
+    kept: list[int] = []
+    classes = []
+    for code, parts in enumerate(zip(*slices, strict=True)):
+        place = alike.setdefault(tuple(part.tobytes() for part in parts), len(kept))
+        if place == len(kept):
+            kept.append(code)
+        classes.append(place)
+    tables = [
+        Table(t.axes, np.take(t.array, kept, axis=t.axes.index(axis))) if axis in t.axes else t
+        for t in tables
+    ]
+    return tables, np.array(classes, dtype=np.int64)
+
+
+def _eliminate(
+    tables: list[Table], cells: int, keep: Collection[int] = ()
+) -> tuple[list[Table], bool]:
+    """Maximise over the axis that is cheapest to maximise over, of those that are not kept."""
     sizes = {a: n for t in tables for a, n in zip(t.axes, t.array.shape, strict=True)}
 
     def cost(axes: Iterable[int]) -> int:
@@ -181,7 +196,8 @@ def _eliminate(tables: list[Table], cells: int) -> tuple[list[Table], bool]:
             total *= sizes[axis]
         return total
 
-    axis = min(sizes, key=lambda a: cost(b for t in tables if a in t.axes for b in t.axes))
+    others = [axis for axis in sizes if axis not in keep]
+    axis = min(others, key=lambda a: cost(b for t in tables if a in t.axes for b in t.axes))
     rest = [table for table in tables if axis not in table.axes]
     buckets: list[list[Table]] = []
     for table in sorted((t for t in tables if axis in t.axes), key=lambda t: -t.array.size):
@@ -222,6 +238,28 @@ class Overspend:
     def left(self) -> int:
         """The rest of the rule's budget in the requested cells."""
         return max(self.rule.budget - self.spent, 0)
+
+
+def _halved(table: Table, axis: int) -> Table:
+    """Return the larger of each two neighbours along an axis, if the table has it."""
+    if axis not in table.axes:
+        return table
+    place = table.axes.index(axis)
+    starts = np.arange(0, table.array.shape[place], 2)
+    return Table(table.axes, np.maximum.reduceat(table.array, starts, axis=place))
+
+
+@dataclass(frozen=True, eq=False)
+class Most:
+    """The most that any cell has paid by the codes of some axes: int64 [classes of each axis].
+
+    Codes that all charges treat alike are of one class; ``classes`` has that of each code, by
+    axis.  Below 0 where no cell is inside; an upper bound, where not ``exact``.
+    """
+
+    classes: tuple[Integers, ...]
+    table: Integers
+    exact: bool
 
 
 @dataclass(eq=False)
@@ -285,13 +323,55 @@ class Account:
 
     def most_by(self, axis: int) -> Integers:
         """Return, by code of an axis, the most that a cell has paid there, or a bound on it."""
-        size = self.space.sizes[axis]
+        found = self.most((axis,))
+        return np.asarray(found.table[found.classes[0]])
+
+    def most(
+        self, axes: Sequence[int], within: Sequence[Factor] = (), apart: Sequence[Factor] = ()
+    ) -> Most:
+        """Return the largest B_j inside ``within`` by the codes of some axes.
+
+        Codes that ``apart`` tells from each other are in classes of their own, too.
+        """
+        items, classes, exact = self._by_class(axes, [*within, *apart])
+        sizes = {axis: int(codes.max()) + 1 for axis, codes in classes.items()}
+        while math.prod(sizes.values()) > self.cells:
+            longest = max(axes, key=sizes.__getitem__)
+            items, exact = [_halved(item, longest) for item in items], False
+            classes[longest] //= 2
+            sizes[longest] = -(-sizes[longest] // 2)
+        rest = len(within) + len(apart)
+        kept = items[: len(items) - rest]
+        for item in items[len(kept) : len(kept) + len(within)]:
+            kept.append(Table(item.axes, np.where(item.array > 0, 0, FORBIDDEN)))
+        while any(axis not in axes for item in kept for axis in item.axes):
+            kept, whole = _eliminate(kept, self.cells, axes)
+            exact &= whole
+        total: Integers = np.zeros([sizes[axis] for axis in axes], dtype=np.int64)
+        for item in kept:
+            total = _sum(total, item.over(axes))
+        return Most(tuple(classes[axis] for axis in axes), total + self.base, exact)
+
+    def classes(self, apart: Sequence[Factor] = ()) -> dict[int, int]:
+        """Return how many kinds of codes the charges tell apart, by axis along which they vary."""
+        items, _, _ = self._by_class((), apart)
+        return {a: n for item in items for a, n in zip(item.axes, item.array.shape, strict=True)}
+
+    def _by_class(
+        self, axes: Sequence[int], apart: Sequence[Factor]
+    ) -> tuple[list[Table], dict[int, Integers], bool]:
+        """Return charges, then ``apart``, by class of codes; the classes along some axes."""
         if self._table is None:
-            codes = (Factor((axis,), code) for code in np.eye(size, dtype=np.int64))
-            return np.array([self.spent([code]).value for code in codes], dtype=np.int64)
-        others = tuple(place for place, each in enumerate(self._axes) if each != axis)
-        most = self._table.max(axis=others) if others else self._table
-        return np.asarray(np.broadcast_to(most, (size,)) + self.base)
+            items, exact = _tables(self.terms, self.space, self.cells)
+        else:
+            items, exact = [Table(self._axes, self._table)], True
+        items += [Table(factor.axes, factor.array) for factor in apart]
+        classes = {axis: np.zeros(self.space.sizes[axis], dtype=np.int64) for axis in axes}
+        for axis in sorted({axis for item in items for axis in item.axes}):
+            items, found = _alike(items, axis)
+            if axis in classes:
+                classes[axis] = found
+        return items, classes, exact
 
     def check(self, terms: Sequence[Term], rules: Iterable[BudgetRule]) -> Overspend | None:
         """Return the first rule that a charged cell breaks if these are added, else None.

@@ -189,6 +189,16 @@ class SQLReads(ABC):
         )
         return [(Line(*row[:-1]), row[-1]) for row in rows]
 
+    def charges(self) -> list[tuple[int, str, int, Mapping[str, int]]]:
+        """Return time, user and cost of each line that cost something, in order.
+
+        With what the dearest cell of each history had then paid, or a bound on it.
+        """
+        rows = self._rows(
+            'SELECT time, "user", cost, spent FROM audit WHERE cost > 0 ORDER BY sequence'
+        )
+        return [(time, user, cost, amounts(spent)) for time, user, cost, spent in rows]
+
     def _whole(self, table: str, columns: str, which: str, *values: object) -> list[Any]:
         """Return rows, from their ids to their hashes, as they were written."""
         rows = self._rows(f"SELECT id, {columns} FROM {table} {which}", *values)

@@ -126,23 +126,24 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-def read(path: Path) -> Item:
-    """Return the mapping in a YAML file; its faults are begun.
+def read(path: Path, text: str | None = None) -> Item:
+    """Return the mapping in a YAML file, or in a text that is to be in it; its faults are begun.
 
     Raises:
         PolicyError: the file is not there, too large, not UTF-8, not YAML, or not a mapping.
     """
     file = str(path)
     try:
-        return _read(path, file)
+        data = _data(path, file) if text is None else text.encode("utf-8", "surrogatepass")
+        return _read(data, file)
     except PolicyError as error:
         error.hint = error.hint or "more can be said of the file once this is put right"
         raise
 
 
-def _read(path: Path, file: str) -> Item:
-    """Return the mapping in a file."""
-    root = _compose(_text(path, file), file)
+def _read(data: bytes, file: str) -> Item:
+    """Return the mapping in the bytes of a file."""
+    root = _compose(_text(data, file), file)
     if root is None:
         raise PolicyError("the file is empty; a mapping of keys is expected", file=file, line=1)
     if not isinstance(root, yaml.MappingNode):
@@ -151,11 +152,11 @@ def _read(path: Path, file: str) -> Item:
     return _Walk(file).item(root, 1, "", 0)
 
 
-def _text(path: Path, file: str) -> str:
-    """Return the file's text, of a bounded size."""
+def _data(path: Path, file: str) -> bytes:
+    """Return what is in a file, as far as it may be."""
     try:
         with path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
+            return stream.read(MAX_BYTES + 1)
     except IsADirectoryError:
         raise PolicyError("this is a directory; name the YAML file in it", file=file) from None
     except FileNotFoundError:
@@ -163,6 +164,10 @@ def _text(path: Path, file: str) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise PolicyError(f"the file cannot be read: {reason}", file=file) from None
+
+
+def _text(data: bytes, file: str) -> str:
+    """Return the text of a file, of a bounded size."""
     if len(data) > MAX_BYTES:
         raise PolicyError(
             f"the file is larger than {MAX_BYTES:,} bytes; long lists of values go "

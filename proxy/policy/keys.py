@@ -39,6 +39,7 @@ COUNT = Number(low=1, high=INT64, whole=True)
 INTEGER = Number(low=-INT64, high=INT64, whole=True)
 NUMBER = Number()
 PATH = Text("a path, relative to this file")
+LEDGER = Text("postgresql://host/database, without a password")
 SQL = Text("SQL text")
 
 # fmt: off
@@ -210,7 +211,7 @@ POLICY = Record((
         "choose a strategy by, where that is auto."),
     Key("state", PATH, "The folder of the ledger and the cube.",
         otherwise=".privacy-proxy beside this file"),
-    Key("ledger", Text("postgresql://host/database, without a password"),
+    Key("ledger", LEDGER,
         "The PostgreSQL that has the ledger, for proxies on several machines.",
         otherwise="a file in the folder at state"),
     Key("partition", Record((

@@ -66,15 +66,15 @@ class Reading(NamedTuple):
     lacking: frozenset[str]  # columns that could not be made: what names them cannot be judged
 
 
-def read(path: str | os.PathLike[str]) -> Reading:
-    """Return what can be read of the policy in a file.
+def read(path: str | os.PathLike[str], text: str | None = None) -> Reading:
+    """Return what can be read of the policy in a file, or of a text that is to be in it.
 
     Raises:
         PolicyError: nothing can: the file is missing, or no mapping in YAML.
     """
     path = Path(path)
     folder = path.parent.absolute()
-    item = keys.POLICY.read(document.read(path))
+    item = keys.POLICY.read(document.read(path, text))
     faults, tried = item.faults, item.faults.tried
     axes = domain(item, folder)
     measures = listed(item, "measures")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         take_users,
         upgrade,
     )
+    from proxy.steward.editing import Fault, Review, Text, adopt, review, text_of
     from proxy.steward.inspection import (
         CheckReport,
         GuardReport,
@@ -32,27 +33,38 @@ if TYPE_CHECKING:
         verify,
     )
     from proxy.steward.loading import loaded
+    from proxy.steward.over_time import Curves, curves
     from proxy.steward.person import Person, people
     from proxy.steward.prices import Price
     from proxy.steward.recovery import RestoreReport, backup, restore
     from proxy.steward.snapshots import RebuildReport, open_cube
+    from proxy.steward.spent import HeatMap, LimitReport, Spending, spending
 
 __all__ = [
     "ApplyReport",
     "ChangedPolicyError",
     "CheckReport",
+    "Curves",
+    "Fault",
     "GuardReport",
+    "HeatMap",
+    "LimitReport",
     "Person",
     "Price",
     "RebuildReport",
     "Report",
     "RestoreReport",
+    "Review",
     "Rule",
+    "Spending",
+    "Text",
+    "adopt",
     "apply",
     "arranged",
     "audit",
     "backup",
     "check",
+    "curves",
     "guards",
     "init",
     "ledger_in_force",
@@ -62,9 +74,12 @@ __all__ = [
     "people",
     "rebuild",
     "restore",
+    "review",
     "same_policy",
+    "spending",
     "sql_for",
     "take_users",
+    "text_of",
     "upgrade",
     "verify",
 ]
@@ -73,18 +88,27 @@ MODULES = {
     "ApplyReport": "proxy.steward.changes",
     "ChangedPolicyError": "proxy.steward.changes",
     "CheckReport": "proxy.steward.inspection",
+    "Curves": "proxy.steward.over_time",
+    "Fault": "proxy.steward.editing",
     "GuardReport": "proxy.steward.inspection",
+    "HeatMap": "proxy.steward.spent",
+    "LimitReport": "proxy.steward.spent",
     "Person": "proxy.steward.person",
     "Price": "proxy.steward.prices",
     "RebuildReport": "proxy.steward.snapshots",
     "Report": "proxy.cube",
     "RestoreReport": "proxy.steward.recovery",
+    "Review": "proxy.steward.editing",
     "Rule": "proxy.cube",
+    "Spending": "proxy.steward.spent",
+    "Text": "proxy.steward.editing",
+    "adopt": "proxy.steward.editing",
     "apply": "proxy.steward.changes",
     "arranged": "proxy.steward.changes",
     "audit": "proxy.steward.inspection",
     "backup": "proxy.steward.recovery",
     "check": "proxy.steward.inspection",
+    "curves": "proxy.steward.over_time",
     "guards": "proxy.steward.inspection",
     "init": "proxy.steward.changes",
     "ledger_in_force": "proxy.steward.inspection",
@@ -94,9 +118,12 @@ MODULES = {
     "people": "proxy.steward.person",
     "rebuild": "proxy.steward.changes",
     "restore": "proxy.steward.recovery",
+    "review": "proxy.steward.editing",
     "same_policy": "proxy.steward.changes",
+    "spending": "proxy.steward.spent",
     "sql_for": "proxy.steward.inspection",
     "take_users": "proxy.steward.changes",
+    "text_of": "proxy.steward.editing",
     "upgrade": "proxy.steward.changes",
     "verify": "proxy.steward.inspection",
 }

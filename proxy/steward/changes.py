@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import getpass
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -273,54 +273,75 @@ def with_users(known: Protection, meant: Protection) -> Protection:
     return replace(meant, protection=dict(meant.protection) | {"users": users})
 
 
+@dataclass(frozen=True)
+class Intention:
+    """What applying a policy would do to a state."""
+
+    known: Protection  # in force
+    meant: Protection
+    weaker: tuple[str, ...]  # how it protects less
+    fits: bool  # the present cube; else it is rebuilt
+    new: bool  # whether it is not in force already
+
+
+def intention(policy: Policy, folder: Path, ledger: StoredLedger) -> Intention:
+    """Return what applying a policy would do; its axes are in the ledger's order."""
+    known, meant = ledger.protection(), protection(policy, users=users_of(policy))
+    before = upgraded(known.protection)
+    changes = tuple(policies.weaker(before, meant.protection))
+    if before["source"] != meant.protection["source"]:
+        others = twins(policy, folder)
+        changes += tuple(f"the people of {name} have a budget there: {how}" for name, how in others)
+    users, fits = before["users"], _fits(policy, meant, folder, ledger)
+    listed = all(users.get(name) == each for name, each in meant.protection["users"].items())
+    new = known.digest != meant.digest or not listed or not fits
+    return Intention(known, meant, changes if new else (), fits, new)
+
+
 def apply(
     policy: str | Path,
     state: str | Path | None = None,
     *,
-    accept_weaker: bool = False,
+    accept_weaker: bool | Collection[str] = False,
     everything: bool = False,
     progress: Progress | None = None,
+    user: str | None = None,
 ) -> ApplyReport:
     """Make a changed policy the one in force; rebuild the cube where its cells have changed.
+
+    ``accept_weaker`` is True for whatever it protects less, or has the sentences that are accepted.
+    ``user`` is who does it, if not the user of this process.
 
     Raises:
         StateError: it protects less than the one in force, and that was not accepted; or closed
             periods would be read again, and ``everything`` does not say so.
     """
     new = loaded(policy, absent=True)  # only other cells need it
-    folder = state_folder(new, state)
+    folder, user = state_folder(new, state), user or me()
     with opened(new, folder) as ledger:
         new = arranged(new, ledger)
-        known, meant = ledger.protection(), protection(new, users=users_of(new))
-        before = upgraded(known.protection)
-        changes = tuple(policies.weaker(before, meant.protection))
-        if before["source"] != meant.protection["source"]:
-            others = twins(new, folder)
-            changes += tuple(
-                f"the people of {name} have a budget there: {how}" for name, how in others
-            )
-        users, fits = before["users"], _fits(new, meant, folder, ledger)
-        listed = all(users.get(n) == each for n, each in meant.protection["users"].items())
-        if known.digest == meant.digest and listed and fits:
+        found = intention(new, folder, ledger)
+        if not found.new:
             return ApplyReport(new.dataset, False, ())
-        if changes and not accept_weaker:
+        accepted = found.weaker if accept_weaker is True else accept_weaker or ()
+        if not set(found.weaker) <= set(accepted):
             raise StateError(
                 "the policy protects less than the one in force; nothing was changed",
-                detail="; ".join(changes),
+                detail="; ".join(found.weaker),
                 hint=f"to apply it all the same: privacy-proxy apply --accept-weaker {near(new)}",
             )
-        meant = with_users(known, meant)
-        detail = {"digest": meant.digest, "weaker": list(changes)}
-        if not fits:
+        meant = with_users(found.known, found.meant)
+        detail = {"digest": meant.digest, "weaker": list(found.weaker)}
+        if not found.fits:
             rebuilt = new_snapshot(
-                new, meant, folder, ledger, me(), progress, detail, everything=everything
+                new, meant, folder, ledger, user, progress, detail, everything=everything
             )
-            return ApplyReport(new.dataset, True, changes, rebuilt)
+            return ApplyReport(new.dataset, True, found.weaker, rebuilt)
         with ledger.transaction() as tx:
-            unchanged(tx, known.digest)
+            unchanged(tx, found.known.digest)
             tx.apply_policy(meant.digest, meant.protection)
-            tx.audit("policy", me(), detail=detail)
-        return ApplyReport(new.dataset, True, changes)
+            tx.audit("policy", user, detail=detail)
+        return ApplyReport(new.dataset, True, found.weaker)
 
 
 def _fits(policy: Policy, meant: Protection, folder: Path, ledger: StoredLedger) -> bool:

@@ -18,7 +18,8 @@ from proxy.cube import Report, survey
 from proxy.errors import Error, PolicyError
 from proxy.files import enter
 from proxy.inference.accounting import UNIT, Account
-from proxy.ledger import AuditLine, Ledger
+from proxy.ledger import AuditLine
+from proxy.ledger.stored import StoredLedger
 from proxy.policy import Policy
 from proxy.privileges import users_of
 from proxy.protection import protection, upgraded
@@ -127,13 +128,14 @@ def _twins(policy: Policy) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def ledger_in_force(
-    policy: str | Path, state: str | Path | None = None
-) -> Iterator[tuple[Ledger, Policy]]:
+    policy: str | Path | Policy, state: str | Path | None = None
+) -> Iterator[tuple[StoredLedger, Policy]]:
     """Open the ledger of a policy for reading, whatever has become of its file meanwhile.
 
-    With the policy as the file is now, its axes in the order of the ledger's where they are those.
+    With the policy as the file is now, or as it is given, its axes in the order of the ledger's
+    where they are those.
     """
-    found = policies.load(policy)
+    found = policy if isinstance(policy, Policy) else policies.load(policy)
     with opened(found, state_folder(found, state)) as ledger:
         yield ledger, arranged(found, ledger)
 
@@ -158,14 +160,14 @@ def verify(policy: str | Path, state: str | Path | None = None) -> list[str]:
         return problems
 
 
-def guards(policy: str | Path, state: str | Path | None = None) -> list[GuardReport]:
+def guards(policy: str | Path | Policy, state: str | Path | None = None) -> list[GuardReport]:
     """Return how close each claim of the policy is, from what has been charged in all histories.
 
     Whoever knows every record but those of one cell, and thinks any count of it as likely as any
     other, may become certain of a count between L and U to at most 1 - exp(-B (U - L + 1)), B
     what the cell has paid (paper, §5).
     """
-    found = loaded(policy, source=False)
+    found = policy if isinstance(policy, Policy) else loaded(policy, source=False)
     with opened(found, state_folder(found, state)) as ledger:
         found = arranged(found, ledger)
         same_policy(found, protection(found), ledger)

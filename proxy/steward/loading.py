@@ -19,15 +19,18 @@ from proxy.sql.conditions import region
 from proxy.sql.evaluator.evaluator import Evaluator
 
 
-def loaded(policy: str | Path, source: bool = True, absent: bool = False) -> Policy:
+def loaded(
+    policy: str | Path, source: bool = True, absent: bool = False, text: str | None = None
+) -> Policy:
     """Return a policy whose every key is right and supported, with the source that it fits.
 
     Without ``source`` nobody looks whether it does; with ``absent`` only where the source is there.
+    With a ``text`` it is this that is read, as if it were in the file.
 
     Raises:
         PolicyError: it is wrong, or has a key that is not supported yet; all its faults.
     """
-    found, faults, sources, lacking = policies.read(policy)
+    found, faults, sources, lacking = policies.read(policy, text)
     if found.domain.attributes:
         with closing(Evaluator(found.domain)) as evaluator:
             for cell in found.privacy.cells:

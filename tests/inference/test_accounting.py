@@ -129,6 +129,43 @@ def test_the_most_by_a_code_is_that_of_its_cells(parts, axis, cells):
     assert cells == 1 or (found == expected).all()
 
 
+@given(
+    st.lists(terms, max_size=6),
+    st.sampled_from([(0, 1), (2, 0), (1,), ()]),
+    st.lists(factors(), max_size=2),
+    st.lists(factors(), max_size=1),
+    st.sampled_from([1, 4, 24]),
+)
+def test_the_most_by_codes_of_some_axes_is_that_of_the_cells_inside(
+    parts, axes, region, apart, cells
+):
+    """
+    Exactly where tables fit, else no less; codes that a factor tells apart stay apart.
+    """
+    region, apart = (
+        [Factor(f.axes, (f.array > 0).astype(np.int64)) for f in each] for each in (region, apart)
+    )
+    account = Account(SPACE, 7, cells)
+    account.add(parts)
+    inside = np.where(total([Term(1, (f,)) for f in region]) == len(region), total(parts) + 7, -1)
+    others = tuple(each for each in range(3) if each not in axes)
+    expected = np.transpose(inside.max(axis=others), np.argsort(np.argsort(axes)))
+    most = account.most(axes, region, apart)
+    found = most.table[np.ix_(*most.classes)] if axes else most.table
+    assert (np.where(expected < 0, expected, found) >= expected).all()
+    if most.exact:
+        assert (np.where(found < 0, -1, found) == expected).all()
+        for factor in apart:
+            for axis, classes in zip(axes, most.classes, strict=True):
+                if axis in factor.axes:
+                    codes = np.moveaxis(factor.array, factor.axes.index(axis), 0)
+                    assert all(
+                        (codes[a] == codes[b]).all()
+                        for a, b in np.argwhere(classes[:, None] == classes)
+                    )
+    assert most.exact or cells < 24
+
+
 @pytest.mark.parametrize("largest", [1, 2**39, 2**41, 2**47])
 def test_charges_of_one_form_are_added_up_together(monkeypatch, largest):
     """

@@ -16,6 +16,13 @@ const editor = await build({
   outfile: join(out, "editor.js"),
   metafile: true,
 });
+const policy = await build({
+  ...common,
+  entryPoints: [join(here, "policy-editor.js")],
+  format: "esm",
+  outfile: join(out, "policy-editor.js"),
+  metafile: true,
+});
 await build({
   ...common,
   stdin: { contents: 'export { default } from "uplot"', resolveDir: here },
@@ -25,7 +32,7 @@ await build({
 await build({ ...common, entryPoints: [join(here, "node_modules/uplot/dist/uPlot.min.css")], outfile: join(out, "uplot.css") });
 await copyFile(join(here, "node_modules/htmx.org/dist/htmx.min.js"), join(out, "htmx.js"));
 
-const bundled = Object.keys(editor.metafile.inputs)
+const bundled = [editor, policy].flatMap((each) => Object.keys(each.metafile.inputs))
   .map((path) => /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1])
   .filter(Boolean);
 const licenses = [];
