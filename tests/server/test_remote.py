@@ -191,9 +191,8 @@ def alike(one, two, off=1e-12):
     if isinstance(one, float) and isinstance(two, float):
         return one == pytest.approx(two, rel=1e-12, abs=off, nan_ok=True)
     if isinstance(one, list | tuple) and isinstance(two, list | tuple):
-        return len(one) == len(two) and all(
-            alike(*pair, off) for pair in zip(one, two, strict=True)
-        )
+        pairs = zip(one, two, strict=False)
+        return len(one) == len(two) and all(alike(*pair, off) for pair in pairs)
     return one == two
 
 
