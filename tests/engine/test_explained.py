@@ -380,6 +380,7 @@ def test_a_count_s_posterior_says_what_a_claim_says(small, claim):
     assert result.rows[0][1] == pytest.approx(found[claim], abs=4e-3)
 
 
+@settings(max_examples=30)
 @given(st.integers(1, 400), st.floats(-1, 1), st.floats(0.01, 1), st.sampled_from((0.1, 0.01)))
 def test_a_ratio_s_posterior_is_a_law(count, mean, rate, delta):
     """
