@@ -26,6 +26,7 @@ from proxy.sql.program import Origin as Place  # release, number, row
 
 EXPLAINED = 200  # rows of a result whose numbers are explained
 MAX_ORIGINS = 20  # of one number; the rest is taken together
+NOTHING = 1e-9  # of the noise: a share that is but a rounding
 DIGITS = 10  # of a probability
 RARE = 1e-6  # the chance that is left of an average's being of nobody
 
@@ -124,6 +125,8 @@ def _origins(estimator: Estimator, sources: Sources, times: float = 1.0) -> tupl
     for place in np.unique(places).tolist():
         chosen = places == place
         numbers, share = int(chosen.sum()), float(shares[chosen].sum())
+        if share < NOTHING:
+            continue
         if place < 0:
             found.append((False, Origin("others", numbers, share)))
             continue
