@@ -100,6 +100,15 @@ def test_where_nobody_knows_the_whole_price_all_that_is_left_is_agreed_to_or_not
     assert told(browser, "run", sql=CHOSEN, limit=price["limit"])["measured"] == 4
 
 
+def test_a_limit_of_ones_own_holds_where_more_was_agreed_to(browser):
+    """Such a statement is told to cost all that is left at most, and stays within the limit."""
+    told(browser, "run", sql="SET privacy.max_cost = 0.01")
+    price = told(browser, "preview", sql=CHOSEN)
+    result = told(browser, "run", sql=CHOSEN, limit=price["limit"])
+    assert price["limit"] == 2
+    assert 0 < float(result["cost"]) <= 0.01
+
+
 def test_what_fails_in_a_transaction_leaves_no_limit_behind(browser):
     """After a ROLLBACK the session is as it was."""
     for sql in ("BEGIN", "SELECT 1/0 FROM cps1988 GROUP BY region", "ROLLBACK"):
