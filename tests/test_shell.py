@@ -150,6 +150,19 @@ def test_a_script_stops_at_an_error(folder, capsys):
     assert run([*shell, "-c", "quit; SELECT foo"]) == 0
 
 
+def test_an_error_of_a_script_points_into_the_statement(folder, capsys):
+    """
+    A line says what is wrong, two where, and one what to do about it.
+    """
+    assert run(["shell", str(folder.policy), "-c", "SELECT 1 AS x; SELECT\n foo FROM people"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        'error: column "foo" does not exist',
+        "line 2:  foo FROM people",
+        "         ^",
+        "hint: there are age, town",
+    ]
+
+
 def test_calls_that_make_no_sense(folder, capsys, monkeypatch):
     """
     Each ends with one line that says what is wrong, and the status 2.
@@ -462,6 +475,9 @@ def test_nothing_steers_the_terminal(at_terminal, capsys):
     at_terminal.script([f"\\{ESCAPE}"])
     at_terminal.script([f"\\i {ESCAPE}"])
     at_terminal.script([f"\\d {ESCAPE}"])
+    at_terminal.screen.print(f"notice: {ESCAPE}")
+    at_terminal.screen.data(ESCAPE)
+    at_terminal.screen.flush()
     told = capsys.readouterr()
     for text in told:
         assert "\\x1b]0;title\\x07" in text

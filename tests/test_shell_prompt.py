@@ -103,6 +103,7 @@ def completed(shell):
         ("SELECT COUNT(*) FROM people WHERE town IN ('a', 'b|", ["'b'"]),
         ("SELECT COUNT(*) FROM people WHERE town <> 'IT|", ["'it''s'"]),
         ("SELECT COUNT(*) FROM people WHERE town = 'S|", ["'it''s'"]),
+        ("SELECT COUNT(*) FROM people WHERE town = 'it''|", ["'it''s'"]),
         ('SELECT COUNT(*) FROM people WHERE "town" = \'b|', ["'b'"]),
         ("SELECT 1; SELECT COUNT(*) FROM people WHERE town = 'b|", ["'b'"]),
         ("SELECT COUNT(*) FROM people WITH |", []),

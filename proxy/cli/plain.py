@@ -48,8 +48,8 @@ class Grid:
         return grid
 
     def plain(self) -> Iterator[str]:
-        """Yield its lines, if every character takes one place."""
-        rows = [[*map(printable, line)] for line in ([h for h, _ in self.headers], *self.lines)]
+        """Yield its lines, if every character is printable, and takes one place."""
+        rows = [[header for header, _ in self.headers], *self.lines]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         widths[-1] = max(widths[-1], 1)
         for row in rows:

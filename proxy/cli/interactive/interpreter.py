@@ -16,7 +16,7 @@ from proxy.cli.interactive.lexemes import entries, spoken
 from proxy.cli.interactive.screen import Screen
 from proxy.cli.interactive.sparkline import sparkline
 from proxy.dbapi import Connection
-from proxy.errors import Error, InternalError
+from proxy.errors import Error
 
 if TYPE_CHECKING:
     from proxy.engine import Result
@@ -143,8 +143,6 @@ class Interpreter:
         except Error as error:
             if error.position:
                 error.position = max(error.position - len(EXPLAIN), 1)
-                if error.detail and error.detail.startswith("line "):
-                    error.detail = None  # of the text with EXPLAIN
             raise
 
     def look(self) -> None:
@@ -168,10 +166,7 @@ class Interpreter:
         if first in PRICELESS:
             self._question(f"What {first} costs is not known before.")
             return
-        try:
-            told = self.explain(text)
-        except InternalError:
-            return  # of a transaction that has failed: so will the statement, and in its own words
+        told = self.explain(text)
         total, stepwise = price(told)
         if not total or any(WOULD in notice for notice in told.notices):
             return
