@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -210,8 +211,7 @@ def test_nobody_spends_unknowingly(at_terminal, capsys):
     before, at_terminal.answer = spent(at_terminal), False
     assert at_terminal.script([f"{count}; SELECT 'reached' AS x;"]) == 0
     (asked,) = at_terminal.asked
-    assert asked.startswith("This costs 0.2187: left ")
-    assert asked.endswith("Run it?")
+    assert asked == "This costs 0.2187: left 2, then 1.781.  Run it?"
     out = capsys.readouterr().out
     assert "nothing was spent" in out
     assert "reached" not in out
@@ -266,17 +266,33 @@ def test_a_failed_transaction_says_so(at_terminal, capsys):
     at_terminal.script(["ROLLBACK;"])
 
 
-def test_a_price_is_that_of_the_dearest_group_of_each_number():
+def test_a_price_is_what_explain_says():
     """
-    Groups have nobody in common: they cost what one does, and numbers add up.
+    Of the whole statement; where that is met in steps, of the first, for which groups cost what
+    the dearest does and numbers add up, and the most that all of them can cost.
     """
-    rows = [("a", "x", "measured", 0.25, 1.0, 0.0), ("a", "y", "measured", 0.5, 1.0, 0.0)]
-    more = [("a", "x", "measured", 0.25, 1.0, 0.0), ("b", None, "measured", 1.0, 1.0, 0.0)]
-    alone = [("b", None, "measured", 2.0, None, 0.0), ("c", None, "inferred", 0.0, 1.0, 0.0)]
-    assert price(SimpleNamespace(rows=rows)) == (0.5, False)
-    assert price(SimpleNamespace(rows=[*rows, *more])) == (1.75, False)
-    assert price(SimpleNamespace(rows=[*rows, *more, *alone])) == (3.75, True)
-    assert price(SimpleNamespace(rows=[])) == (0.0, False)
+
+    def said(most, *rows):
+        return price(SimpleNamespace(rows=[(*row, 0.5, most) for row in rows]))
+
+    one = [("a", "x", "measured", 0.25, 1.0), ("a", "y", "measured", 0.5, 1.0)]
+    more = [("a", "x", "measured", 0.25, 1.0), ("b", None, "measured", 1.0, 1.0)]
+    step = [("b", None, "measured", 2.0, None), ("c", None, "inferred", 0.0, 1.0)]
+    assert said(0.7, *one) == "0.7"
+    assert said(0.0, step[1]) == ""
+    assert said(9.0, *one, *more, *step) == "3.75 for its first step, at most 9 for all"
+    assert said(None, *one).startswith("0.5 for its first part, ")
+    assert price(SimpleNamespace(rows=[])) == ""
+
+
+def test_the_price_of_steps_is_shown(at_terminal):
+    """
+    What the first costs, the most that all cost, and what the first leaves.
+    """
+    at_terminal.answer = False
+    at_terminal.script(["SELECT AVG(age) FROM people WITH UTILITY (2, 0.1);"])
+    (asked,) = at_terminal.asked
+    assert re.match(r"This costs \S+ for its first step, at most 2 for all: left 2, then ", asked)
 
 
 # --- commands ------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ RELEASING_NOTHING = (  # what begins such statements
 )
 FREE = frozenset(RELEASING_NOTHING.split())
 PRICELESS = {"COPY", "EXECUTE", "FETCH", "DECLARE", "MOVE"}  # which may cost, and take no EXPLAIN
+LEFT_AFTER, AT_MOST = 5, 6  # columns of EXPLAIN
 WOULD = "would be refused"  # a notice of EXPLAIN: then nothing is spent
 
 
@@ -167,17 +168,15 @@ class Interpreter:
             self._question(f"What {first} costs is not known before.")
             return
         told = self.explain(text)
-        total, stepwise = price(told)
-        if not total or any(WOULD in notice for notice in told.notices):
+        said = price(told)
+        if not said or any(WOULD in notice for notice in told.notices):
             return
         for notice in told.notices:
             self.screen.print(f"notice: {notice}")
         self.screen.flush()
-        after = show.amount(min(row[-1] for row in told.rows))
-        step = " for its first step" if stepwise else ""
-        self._question(
-            f"This costs {show.amount(total)}{step}: left {show.left(told)}, then {after}."
-        )
+        after = min(row[LEFT_AFTER] for row in told.rows)
+        then = "" if after == told.left else f", then {show.amount(after)}"
+        self._question(f"This costs {said}: left {show.left(told)}{then}.")
 
     def _question(self, said: str) -> None:
         assert self.ask is not None
@@ -187,17 +186,22 @@ class Interpreter:
             raise Stopped
 
 
-def price(told: Result) -> tuple[float, bool]:
-    """Return what a statement would cost by EXPLAIN, and whether that is only of a first step.
+def price(told: Result) -> str:
+    """Return what a statement would cost by EXPLAIN; nothing if it is free.
 
     Groups have nobody in common, so that a number costs what its dearest group does.
     """
-    total, dearest = 0.0, 0.0
+    most = told.rows[0][AT_MOST] if told.rows else 0.0
+    first, dearest = 0.0, 0.0
     number, groups = None, set[str | None]()
     for label, group, _, cost, *_ in told.rows:
         if label != number or group in groups:
-            total, dearest, number, groups = total + dearest, 0.0, label, set()
+            first, dearest, number, groups = first + dearest, 0.0, label, set()
         groups.add(group)
         dearest = max(dearest, cost)
-    stepwise = any(row[2] == "measured" and row[4] is None for row in told.rows)
-    return total + dearest, stepwise
+    first += dearest
+    if most is None:
+        return f"{show.amount(first)} for its first part, and then what is known only after it"
+    if any(row[2] == "measured" and row[4] is None for row in told.rows):
+        return f"{show.amount(first)} for its first step, at most {show.amount(most)} for all"
+    return show.amount(most) if most else ""
