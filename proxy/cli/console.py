@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +32,8 @@ def console(policies: tuple[str, ...], state: str | None, listen: tuple[str, int
 
     Whoever has the address that is printed may do all; for several people there is serve --console.
     """
+    import asyncio
+
     with needing("the console", "console"):
         from proxy.console.embedded import Embedded
         from proxy.console.service import Console
@@ -50,6 +50,9 @@ def console(policies: tuple[str, ...], state: str | None, listen: tuple[str, int
 
 async def _serve(served: Console, backend: Embedded) -> None:
     """Serve until a signal says to stop."""
+    import asyncio
+    import signal
+
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)

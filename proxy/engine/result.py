@@ -15,9 +15,8 @@ from typing import Any
 
 from proxy.engine.allowances import Allowance
 from proxy.engine.answered import Relations, Sources
-from proxy.engine.answers import Answer, Result
+from proxy.engine.answers import Answer, Explanation, Result
 from proxy.engine.compiler import Compiler
-from proxy.engine.explained.explanations import explanations
 from proxy.engine.functions.cells import computed
 from proxy.engine.functions.derived import intervals, settled
 from proxy.engine.functions.digits import ends
@@ -54,7 +53,11 @@ def present(
         program, inference.outcomes, relations, settings, compiler, cancellation if told else None
     )
     released = by_release(program, inference.outcomes)
-    explained = explanations(rows.origins, cells, released, sources, cancellation)
+    explained: list[list[Explanation | None]] = []
+    if sources is not None:
+        from proxy.engine.explained.explanations import explanations  # with more of numpy
+
+        explained = explanations(rows.origins, cells, released, sources, cancellation)
     places = [[i for i, answer in enumerate(row) if answer] for row in cells]
     if settings.value(COLUMNS):
         rows, places = _with_columns(program, rows, cells)

@@ -37,12 +37,10 @@ def explanations(
     places: Places,
     answers: Sequence[Sequence[Answer | None]],
     released: Sequence[Sequence[Outcome]],
-    sources: Sources | None,
+    sources: Sources,
     cancellation: Callable[[], None],
 ) -> list[list[Explanation | None]]:
-    """Return an explanation, or None, for each answer of each row; nothing without sources."""
-    if sources is None:
-        return []
+    """Return an explanation, or None, for each answer of each row."""
     known: dict[Place, Explanation | None] = {}
     rows: list[list[Explanation | None]] = []
     for i, (line, cells) in enumerate(zip(places, answers, strict=True)):
