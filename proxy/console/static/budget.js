@@ -33,7 +33,10 @@ if (place && told) {
         height: 260,
         tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
         cursor: { drag: { x: false, y: false } },
-        scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.1, budget / 20)] } },
+        scales: {
+          x: { range: (_, first, last) => (last - first < 60 ? [first - 1800, last + 1800] : [first, last]) },
+          y: { range: (_, low, high) => [0, Math.max(high * 1.1, budget / 20)] },
+        },
         axes: [{ ...axis, values: when, space: 80 }, { ...axis, size: 56, label: "alpha", labelSize: 18, labelFont: axis.font }],
         series: [
           { label: "Time (UTC)", value: (_, each) => (each == null ? "" : iso(each).slice(0, 19).replace("T", " ")) },
