@@ -1,7 +1,7 @@
 // Bundles what the console uses of others into ../static/vendor, where it is committed.
 
 import { build } from "esbuild";
-import { copyFile, mkdir, readFile, readdir, writeFile } from "node:fs/promises";
+import { mkdir, readFile, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
 const out = process.argv[2] ?? new URL("../static/vendor", import.meta.url).pathname;
@@ -30,7 +30,8 @@ await build({
   outfile: join(out, "uplot.js"),
 });
 await build({ ...common, entryPoints: [join(here, "node_modules/uplot/dist/uPlot.min.css")], outfile: join(out, "uplot.css") });
-await copyFile(join(here, "node_modules/htmx.org/dist/htmx.min.js"), join(out, "htmx.js"));
+const htmx = await readFile(join(here, "node_modules/htmx.org/dist/htmx.min.js"), "utf8");
+await writeFile(join(out, "htmx.js"), `${htmx.trimEnd()}\n`);
 
 const bundled = [editor, policy].flatMap((each) => Object.keys(each.metafile.inputs))
   .map((path) => /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1])
