@@ -34,7 +34,7 @@ if (place && told) {
         tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
         cursor: { drag: { x: false, y: false } },
         scales: {
-          x: { range: (_, first, last) => (last - first < 60 ? [first - 1800, last + 1800] : [first, last]) },
+          x: { range: (_, first, last) => (last === first ? [first - 1800, last + 1800] : [first, last]) },
           y: { range: (_, low, high) => [0, Math.max(high * 1.1, budget / 20)] },
         },
         axes: [{ ...axis, values: when, space: 80 }, { ...axis, size: 56, label: "alpha", labelSize: 18, labelFont: axis.font }],
