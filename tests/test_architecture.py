@@ -115,7 +115,7 @@ def test_a_query_goes_that_way(tmp_path):
         cursor = connection.cursor()
         sys.setprofile(note)
         try:
-            cursor.execute("SELECT COUNT(*) FROM cps1988 WHERE smsa = %(smsa)s", {"smsa": "yes"})
+            cursor.execute("SELECT COUNT(*) FROM cps1988 WHERE smsa LIKE %(smsa)s", {"smsa": "yes"})
         finally:
             sys.setprofile(None)
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from proxy.inference.query import (
     MAX_CELLS,
+    SEPARABLE_STEPS,
     Factor,
     Integers,
     LinearQuery,
@@ -231,7 +232,34 @@ class Family:
 
 
 def _queries(family: Family) -> Sequence[LinearQuery]:
-    return tuple(map(family.row, range(family.rows)))
+    """Return its rows as queries; a row of all combinations of some codes is a product as it is."""
+    labels = family.labels
+    if labels.ndim < 2 or labels.size << labels.ndim > SEPARABLE_STEPS:
+        return tuple(map(family.row, range(family.rows)))
+    cells = np.nonzero(labels >= 0)
+    kinds = labels[cells]
+    combinations = np.ones(family.rows, dtype=np.int64)
+    codes: list[NDArray[np.bool_]] = []  # along each axis: which row has which code
+    for places, size in zip(cells, labels.shape, strict=True):
+        codes.append(np.zeros((family.rows, size), dtype=np.bool_))
+        codes[-1][kinds, places] = True
+        combinations *= codes[-1].sum(axis=1)
+    whole = combinations == np.bincount(kinds, minlength=family.rows)
+    shared: dict[tuple[int, bytes], Factor] = {}  # with what is known of each
+
+    def side(axis: int, own: NDArray[np.bool_]) -> Factor:
+        key = axis, own.tobytes()
+        if key not in shared:
+            shared[key] = Factor((axis,), own.astype(np.int64))
+        return shared[key]
+
+    def row(index: int) -> LinearQuery:
+        if not whole[index]:
+            return family.row(index)
+        sides = zip(family.axes, (each[index] for each in codes), strict=True)
+        return family.query.times(*(side(axis, own) for axis, own in sides))
+
+    return tuple(map(row, range(family.rows)))
 
 
 _kept_queries = lru_cache(maxsize=KEPT)(_queries)

@@ -162,7 +162,7 @@ class History:
             if answers is not None:
                 self.good_enough.measured(len(self))
             if self._fits(family, len(rows)):
-                own = ((family.row(i), number) for i, number in enumerate(block.rows))
+                own = zip(family.queries(), block.rows, strict=True)
                 rows += [(query, number, family.grid) for query, number in own if not query.zero]
             elif family.rows == 1:
                 self.singles.add_row(family.row(0), block.start, family.grid)

@@ -24,6 +24,30 @@ def families(draw):
     return Family(draw(queries()), axes, np.array(labels, dtype=np.int32).reshape(shape), rows)
 
 
+@st.composite
+def combinations(draw):
+    """A family by some values of each axis, as GROUP BY makes it, or with a few cells elsewhere."""
+    axes = draw(st.sampled_from([(0,), (0, 2), (0, 1, 2)]))
+    shape = [SPACE.sizes[axis] for axis in axes]
+    kinds = [np.array(draw(st.permutations([i // 2 for i in range(size)]))) for size in shape]
+    labels = np.ravel_multi_index(np.ix_(*kinds), shape).astype(np.int32)
+    rows = int(labels.max()) + 1
+    for place in draw(st.lists(st.integers(0, labels.size - 1), max_size=2)):
+        labels.flat[place] = draw(st.integers(-1, rows - 1))
+    return Family(draw(queries()), axes, labels, rows)
+
+
+@given(st.one_of(families(), combinations()))
+def test_all_rows_at_once_are_those_one_by_one(family):
+    """
+    Every coefficient, the grid and the form are the same, whichever cells a row has.
+    """
+    for at_once, alone in zip(family.queries(), map(family.row, range(family.rows)), strict=True):
+        assert (at_once.grid, at_once.parts.keys()) == (alone.grid, alone.parts.keys())
+        for part, term in at_once.parts.items():
+            assert (term.scale, term.key) == (alone.parts[part].scale, alone.parts[part].key)
+
+
 @given(families(), queries())
 def test_inner_products_by_label_are_those_of_the_rows(family, query):
     """

@@ -1,10 +1,10 @@
 """The one evaluator: an empty DuckDB in a sandbox, which knows the public domain and no data.
 
-It evaluates a scalar expression on every combination of the values of the axes it reads, and runs
-the SQL outside of the aggregations over noisy answers.  Axis i is relation ``di`` with the columns
-``code`` and ``v``; of a binned axis, ``v`` runs over values inside each bin, so that what is not
-constant inside a bin shows.  Invariant: what a statement can reach and use up is the sandbox's,
-and what is kept has a bound.
+It evaluates a scalar expression on every combination of the values of the axes it reads (but plain
+comparisons, see ``comparisons.py``), and runs the SQL outside of the aggregations over noisy
+answers.  Axis i is relation ``di`` with the columns ``code`` and ``v``; of a binned axis, ``v``
+runs over values inside each bin, so that what is not constant inside a bin shows.  Invariant: what
+a statement can reach and use up is the sandbox's, and what is kept has a bound.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from proxy.domain import Attribute, Domain, Value
 from proxy.errors import StatementTooComplexError
 from proxy.inference.query import MAX_CELLS, Factor
 from proxy.sql import types
+from proxy.sql.evaluator.comparisons import comparison
 from proxy.sql.evaluator.failures import failure
 from proxy.sql.evaluator.public_tables import PublicTable, load
 from proxy.sql.evaluator.sandbox import Here, Sandbox
@@ -133,6 +134,35 @@ class Evaluator:
         return self.cached(key, lambda: self._evaluate(sql, axes, points))
 
     def _evaluate(self, sql: str, axes: tuple[int, ...], points: Mapping[int, Points]) -> Values:
+        shape = tuple(self.domain.attributes[a].size for a in axes)
+        decimal, scale = False, 0
+        if (columns := self._compared(sql, axes, points)) is None:
+            columns, kind = self._fetched(sql, axes, points)
+            decimal = kind.startswith("DECIMAL(")
+            scale = int(kind.rstrip(")").split(",")[1]) if decimal else 0
+        found = _dense(*columns, shape, bool(points))
+        factor = None
+        if found.array.dtype == bool and found.array.size <= SMALL:
+            factor = Factor(axes, (found.array & found.present).astype(np.int64))
+        return replace(found, axes=axes, scale=scale, decimal=decimal, factor=factor)
+
+    def _compared(
+        self, sql: str, axes: tuple[int, ...], points: Mapping[int, Points]
+    ) -> tuple[Array, Array] | None:
+        """Return codes and values of an axis's comparison with constants, which needs no DuckDB."""
+        if len(axes) != 1 or (axes[0] in points and points[axes[0]] is not None):
+            return None
+        attribute = self.domain.attributes[axes[0]]
+        compared = comparison(sql, attribute)
+        if compared is None or (inside(attribute) if points else attribute.size) > SMALL:
+            return None
+        codes, values = _looks(attribute, bool(points))
+        return np.array(codes), compared(values)
+
+    def _fetched(
+        self, sql: str, axes: tuple[int, ...], points: Mapping[int, Points]
+    ) -> tuple[tuple[Array, Array], str]:
+        """Return codes and values of an expression, and their type, as DuckDB has them."""
         sources = [
             f"{self._points(a, points[a]) if a in points else self._axis(a)} AS d{a}" for a in axes
         ]
@@ -140,15 +170,8 @@ class Evaluator:
         for a in axes:
             index = f"({index} * {self.domain.attributes[a].size} + d{a}.code)"
         tail = f" FROM {', '.join(sources)}" if sources else ""
-        columns, kinds = self.fetch(f"SELECT {index} AS i, {sql} AS v{tail}")
-        shape = tuple(self.domain.attributes[a].size for a in axes)
-        decimal = kinds[1].startswith("DECIMAL(")
-        scale = int(kinds[1].rstrip(")").split(",")[1]) if decimal else 0
-        found = _dense(columns[0], columns[1], shape, bool(points))
-        factor = None
-        if found.array.dtype == bool and found.array.size <= SMALL:
-            factor = Factor(axes, (found.array & found.present).astype(np.int64))
-        return replace(found, axes=axes, scale=scale, decimal=decimal, factor=factor)
+        (codes, values), kinds = self.fetch(f"SELECT {index} AS i, {sql} AS v{tail}")
+        return (codes, values), kinds[1]
 
     def fetch(self, sql: str) -> tuple[list[Array], list[str]]:
         """Return the columns of a query as numpy arrays, and their DuckDB types.
@@ -236,8 +259,7 @@ class Evaluator:
     def _axis(self, axis: int) -> str:
         """Return the relation of an axis."""
         attribute = self.domain.attributes[axis]
-        values = [attribute.value(code) for code in range(attribute.size)]
-        return self._table(f"axis{axis}", attribute, list(range(attribute.size)), values)
+        return self._table(f"axis{axis}", attribute, *_looks(attribute, False))
 
     def _points(self, axis: int, points: Points) -> str:
         """Return the relation of the values inside the bins of an axis."""
@@ -252,11 +274,7 @@ class Evaluator:
                 f"(SELECT unnest({bins(attribute, points)}) AS code, "
                 f"unnest(CAST([{lists}] AS {kind}[])) AS v{null})"
             )
-        values: list[Value | None] = list(everything(attribute))
-        codes = bins(attribute, values)
-        if attribute.null:
-            values, codes = [*values, None], [*codes, attribute.size - 1]
-        return self._table(f"points{axis}", attribute, codes, values)
+        return self._table(f"points{axis}", attribute, *_looks(attribute, True))
 
     def _table(
         self, name: str, attribute: Attribute, codes: list[int], values: Sequence[Value | None]
@@ -314,6 +332,15 @@ def inside(attribute: Attribute) -> int:
     if isinstance(low, datetime.date) and isinstance(high, datetime.date):
         return (high - low).days
     return high - low  # type: ignore[operator, return-value]  # two integers
+
+
+def _looks(attribute: Attribute, inside: bool) -> tuple[list[int], list[Value | None]]:
+    """Return codes and values of an axis: of its cells, or all ``inside`` its bins; NULL last."""
+    if not inside:
+        return list(range(attribute.size)), [*map(attribute.value, range(attribute.size))]
+    values = everything(attribute)
+    null = [attribute.size - 1] if attribute.null else []
+    return bins(attribute, values) + null, [*values, *(None for _ in null)]
 
 
 def everything(attribute: Attribute) -> list[Value]:

@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 import duckdb
@@ -48,12 +49,17 @@ PACKED: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
 
 
 class Database:
-    """The DuckDB itself; no limit but those of DuckDB's own."""
+    """The DuckDB itself, made when first asked; no limit but those of DuckDB's own."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection | None = None) -> None:
-        self._connection = connection or _connected()
-        if connection is None:
-            self._connection.execute(SETTINGS)
+        if connection is not None:
+            vars(self)["_connection"] = connection
+
+    @cached_property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        connection = _connected()
+        connection.execute(SETTINGS)
+        return connection
 
     @classmethod
     def several(cls, count: int) -> list[Database]:
@@ -81,14 +87,16 @@ class Database:
 
     def interrupt(self) -> None:
         """Stop the call that runs."""
-        self._connection.interrupt()
+        if "_connection" in vars(self):
+            self._connection.interrupt()
 
     def rest(self) -> None:
         """Do nothing: what runs this is to end."""
 
     def close(self) -> None:
         """Let go of it."""
-        self._connection.close()
+        if "_connection" in vars(self):
+            self._connection.close()
 
 
 def _connected() -> duckdb.DuckDBPyConnection:
