@@ -49,7 +49,7 @@ def test_the_table_of_speed_has_a_figure_for_each_line():
     assert len(re.findall(r"^\w.* [\d.]+ ms +<= \d+ ms", done.stdout, re.M)) == 6, done.stdout
 
 
-@pytest.mark.parametrize("strategy", share(0, ["pieces", "topup", "auto"]))
+@pytest.mark.parametrize("strategy", share(0, ["auto", "pieces", "topup"], 1))
 def test_a_data_teams_questions_are_answered_under_a_strategy(strategy, tmp_path):
     """
     A day of three analysts on meps1996: nearly everything is answered, a third of it free, within

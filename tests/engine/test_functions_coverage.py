@@ -37,7 +37,7 @@ HISTORY = [  # what was measured before: the numbers themselves, and what shares
 ]
 DELTA = 0.1
 RUNS = [  # at each of two sizes of noise
-    pytest.param(500, marks=pytest.mark.slow),
+    pytest.param(250, marks=pytest.mark.slow),
     pytest.param(2000, marks=pytest.mark.audit),
 ]
 N = "(SELECT g, COUNT(*) AS n FROM d GROUP BY g) t"

@@ -141,7 +141,7 @@ def drawn(family, data):
 
 
 @pytest.mark.parametrize("dense", [128, 0, 1])
-@pytest.mark.parametrize("examples", share(1, [8, 100, 400]))
+@pytest.mark.parametrize("examples", share(1, [8, 100, 400], 2))
 def test_what_a_history_knows_hangs_on_its_blocks_alone(dense, examples):
     """
     Appended one by one and together, refined and taken back, answered and replaced, in whatever

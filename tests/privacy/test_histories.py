@@ -40,7 +40,7 @@ def test_every_key_has_an_edit():
     assert sorted(edits.USER_EDITS) == sorted(edits.user_paths())
 
 
-@pytest.mark.parametrize("part", share(1, range(16), 8))
+@pytest.mark.parametrize("part", share(1, range(16), 5))
 def test_a_hundred_and_sixty_lives(part, lives):
     """
     Random edits, acts, accidents and statements: no record, unit or user loses more than the
