@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import ssl
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -131,23 +132,18 @@ def test_who_is_taken_out_or_has_a_new_password_is_out_at_once(server_of_our_own
         assert not entered(bob, "bob")
 
 
-def sockets():
-    return set(Path("/tmp").glob("privacy-proxy-console-*")) | set(
-        Path(os.environ.get("TMPDIR", "/tmp")).glob("privacy-proxy-console-*")
-    )
-
-
-def test_a_visit_leaves_nothing_behind(server_of_our_own):
-    before = sockets()
-    with stranger(server_of_our_own) as client:
+def test_a_visit_leaves_nothing_behind(server_of_our_own, monkeypatch):
+    with tempfile.TemporaryDirectory() as folder, stranger(server_of_our_own) as client:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
         assert not entered(client, secret="wrong")
+        assert list(Path(folder).iterdir()) == []
         assert entered(client)
-        assert len(sockets() - before) == 1
+        assert len(list(Path(folder).iterdir())) == 1
         text = client.get("/nowhere").text
         token = re.search('name="csrf-token" content="([^"]+)"', text)[1]
         client.post("/logout", data={"csrf": token})
         assert COOKIE not in client.cookies
-    assert sockets() == before
+        assert list(Path(folder).iterdir()) == []
 
 
 @pytest.fixture
