@@ -36,6 +36,7 @@ NAMES = {  # PostgreSQL's short names of types, in ours
     "varchar": "text",
     "name": "text",
 }
+COPY = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*COPY\b", re.I | re.S)
 AMOUNTS = re.compile(r"requested (\S+), spent (\S+), left (\S+)")
 
 
@@ -104,6 +105,9 @@ class RemoteSession:
         if parameters is not None:
             text = bind_parameters(text, parameters)
         _check_one(text)
+        if COPY.match(text):
+            hint = "run its SELECT, and fetch the rows"
+            raise NotSupportedError("COPY is not supported by this door", hint=hint)
         self._notices.clear()
         with translated():
             cursor = self._connection.execute(text.encode())

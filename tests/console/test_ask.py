@@ -188,6 +188,45 @@ def test_over_the_wire_a_price_is_kept_and_each_number_says_where_it_comes_from(
     assert asked(client, "preview", sql=sql)["free"]
 
 
+WAYS = (  # to be paid for what shows no price
+    "COPY ({}) TO STDOUT",
+    "PREPARE p AS {}; EXECUTE p",
+    "PREPARE q AS {}|EXECUTE q",
+    "BEGIN|DECLARE c CURSOR FOR {}|FETCH ALL FROM c|COMMIT",
+    "/* */ EXPLAIN ANALYZE {}",
+    "CREATE TABLE t AS {}",
+    "CREATE TEMP TABLE t AS {}",
+    "CREATE TEMP VIEW v AS {}|TABLE v",
+    "TABLE cps1988",
+    "VALUES (({}))",
+    "SET privacy.spend = on|COPY ({}) TO STDOUT",
+    "SHOW HISTORY; {}",
+    "SET privacy.nonnegative = on; {}",
+    "BEGIN; {}; COMMIT",
+    "BEGIN; {}",
+    "ROLLBACK; {}",
+    "DO $$ {} $$",
+)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_is_paid_for_but_what_has_shown_its_price(visitor, served, way):
+    """A run without a price measures nothing, whatever is in the editor, and the session goes on."""
+    client = visitor("alice")
+    engine = served.server.registry.current.engines["cps1988"]
+    before = engine.ledger.sequence()
+    count = (
+        f"SELECT COUNT(*) AS n FROM cps1988 WHERE education = 12 WITH UTILITY ({len(way)}, 0.05)"
+    )
+    for each in way.format(count).split("|"):
+        asked(client, "run", sql=each)
+    kinds = [line.kind for line in engine.ledger.audit(before)]
+    assert "measured" not in kinds
+    for each in ("ROLLBACK", "RESET ALL"):
+        assert "error" not in asked(client, "run", sql=each)
+    assert asked(client, "preview", sql=count)["cost"]
+
+
 def test_what_a_statement_sets_holds_for_prices_and_for_sessions_opened_later(browser):
     """The limit that a user has set for themselves is theirs again after each statement."""
     plain = "SELECT COUNT(*) FROM cps1988 WHERE region = 'west'"

@@ -278,6 +278,17 @@ def test_what_only_a_server_knows(fresh, text):
     fresh[1].execute(text)
 
 
+@pytest.mark.parametrize("before", ["", " \n", "-- a word\n", "/* two\nlines */ "])
+def test_copy_is_refused_and_the_connection_goes_on(fresh, before):
+    """
+    Its rows come by another way of the protocol, for which a connection of Python would wait.
+    """
+    for connection in fresh:
+        with pytest.raises(proxy.NotSupportedError):
+            connection.execute(f"{before}COPY (SELECT 1) TO STDOUT")
+        assert connection.execute("SELECT 1").fetchall() == [(1,)]
+
+
 @pytest.mark.parametrize("text", WRITES)
 def test_writing_is_refused(fresh, text):
     """
