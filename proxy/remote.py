@@ -131,18 +131,20 @@ class RemoteSession:
                 said = json.loads(detail)
             elif not message.startswith("privacy: "):
                 plain.append(message)
-        answers = [
-            [_answer(each) for each in row] for row in said.get("answers", [[] for _ in rows])
-        ]
+        told = said.get("answers", [])
+        if len(told) != len(rows):  # of a cursor that was declared: its rows come later
+            said |= {"answers": [], "places": [], "explanations": []}
+        answers = [[_answer(each) for each in row] for row in said.get("answers", [])]
+        none: list[list[Any]] = [[] for _ in rows]
         return Result(
             columns,
             rows,
-            answers,
+            answers or none,
             float(said.get("cost", 0.0)),
             float(said.get("left", "nan")),
             tuple(plain),
             tag,
-            said.get("places", [[] for _ in rows]),
+            said.get("places") or none,
             str(said.get("left_of", "")),
             int(said.get("numbers", 0)),
             int(said.get("measured", 0)),

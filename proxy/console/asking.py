@@ -26,6 +26,10 @@ from proxy.settings import EXPLANATIONS, MAX_COST, SPEND
 
 QUERY = re.compile(r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*(?:SELECT|WITH|FROM)\b", re.I | re.S)
 CHANGES = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*(?:SET|RESET|CREATE|DROP)\b", re.I | re.S)
+BLOCK = re.compile(  # which may have failed, so that nothing but its end is run
+    r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*(?:BEGIN|START|COMMIT|END|ROLLBACK|ABORT|SAVEPOINT|RELEASE)\b",
+    re.I | re.S,
+)
 REFUSED = "the statement would be refused: "
 ROUNDING = 1e-9  # by which a limit is above the price, relatively
 CHANGES_KEPT, RESULTS_KEPT, ASKED_KEPT = 100, 4, 200
@@ -178,12 +182,16 @@ class Asking:
 
     def _run(self, session: Session, text: str, limit: float | None) -> Result | Price:
         self._replay(session, WORK)
-        if not is_query(text):
+        if CHANGES.match(text):
             result = session.execute(text)
-            if CHANGES.match(text):
-                self.changes = [*self.changes[-CHANGES_KEPT + 1 :], text]
-                self._ready[WORK] = (session, len(self.changes))
+            self.changes = [*self.changes[-CHANGES_KEPT + 1 :], text]
+            self._ready[WORK] = (session, len(self.changes))
             return result
+        if BLOCK.match(text):
+            return session.execute(text)
+        if not is_query(text):  # as COPY, EXECUTE or FETCH, of which nobody has seen a price
+            with _limited(session, 0.0):
+                return session.execute(text)
         price = self._priced(session, WORK, text)
         if limit is None and price.limit and not price.refused:
             return price

@@ -211,7 +211,7 @@ WAYS = (  # to be paid for what shows no price
 
 @pytest.mark.parametrize("way", WAYS)
 def test_nothing_is_paid_for_but_what_has_shown_its_price(visitor, served, way):
-    """A run without a price measures nothing, whatever is in the editor, and the session goes on."""
+    """A run without a price measures nothing, whatever is written, and the session goes on."""
     client = visitor("alice")
     engine = served.server.registry.current.engines["cps1988"]
     before = engine.ledger.sequence()
