@@ -36,6 +36,7 @@ NAMES = {  # PostgreSQL's short names of types, in ours
     "varchar": "text",
     "name": "text",
 }
+COPY = re.compile(r"(?:\s|;|--[^\n]*(?:\n|$)|/\*.*?\*/)*+COPY\b", re.I | re.S)
 AMOUNTS = re.compile(r"requested (\S+), spent (\S+), left (\S+)")
 
 
@@ -104,6 +105,8 @@ class RemoteSession:
         if parameters is not None:
             text = bind_parameters(text, parameters)
         _check_one(text)
+        if COPY.match(text):  # its rows would be read by nobody, and be paid for
+            raise NotSupportedError("COPY is not supported here", hint="run its query itself")
         self._notices.clear()
         with translated():
             cursor = self._connection.execute(text.encode())
@@ -127,6 +130,8 @@ class RemoteSession:
                 said = json.loads(detail)
             elif not message.startswith("privacy: "):
                 plain.append(message)
+        if not columns:  # of a cursor that was opened: its rows come later, without their answers
+            said |= {"answers": [], "places": [], "explanations": []}
         answers = [
             [_answer(each) for each in row] for row in said.get("answers", [[] for _ in rows])
         ]
