@@ -39,6 +39,7 @@ REFUSED = "the statement would be refused: "
 ROUNDING = 1e-9  # by which a limit is above the price, relatively
 CHANGES_KEPT, RESULTS_KEPT, ASKED_KEPT = 100, 4, 200
 LONGEST = 100_000  # characters of a statement
+TRIES = 10  # to take back a limit, while somebody cancels
 
 
 @dataclass(frozen=True)
@@ -268,8 +269,14 @@ def _limited(session: Session, most: float) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(Error):  # of a transaction that has failed, or a lost connection
-            session.execute(f"SET {name} = '{own}'" if own else f"RESET {name}")
+        for _ in range(TRIES):
+            try:
+                session.execute(f"SET {name} = '{own}'" if own else f"RESET {name}")
+            except QueryCanceledError:  # a cancellation that came late
+                continue
+            except Error:  # of a transaction that has failed, or a lost connection
+                pass
+            break
 
 
 def allowed(limit: float) -> float:

@@ -148,6 +148,20 @@ def test_the_last_change_of_many_holds_for_previews(browser, monkeypatch):
         assert price["numbers"][0]["half"] == str(half)
 
 
+def test_a_cancellation_that_comes_late_leaves_no_limit_behind(browser, monkeypatch):
+    """Somebody clicks on Cancel twice, or the statement ends just then."""
+    late, execute = iter([1, 1]), Session.execute
+
+    def cancelled(session, text, *more):
+        if text.startswith("RESET") and next(late, None):
+            raise QueryCanceledError("canceling statement due to user request")
+        return execute(session, text, *more)
+
+    monkeypatch.setattr(Session, "execute", cancelled)
+    assert ran(browser, COUNT)["measured"] == 1
+    assert told(browser, "run", sql="SHOW privacy.max_cost")["rows"] == [[""]]
+
+
 def test_what_fails_in_a_transaction_leaves_no_limit_behind(browser):
     """After a ROLLBACK the session is as it was."""
     for sql in ("BEGIN", "SELECT 1/0 FROM cps1988 GROUP BY region", "ROLLBACK"):
