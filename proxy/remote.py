@@ -36,7 +36,7 @@ NAMES = {  # PostgreSQL's short names of types, in ours
     "varchar": "text",
     "name": "text",
 }
-COPY = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*COPY\b", re.I | re.S)
+COPY = re.compile(r"(?:\s|;|--[^\n]*(?:\n|$)|/\*.*?\*/)*+COPY\b", re.I | re.S)
 AMOUNTS = re.compile(r"requested (\S+), spent (\S+), left (\S+)")
 
 
@@ -105,9 +105,8 @@ class RemoteSession:
         if parameters is not None:
             text = bind_parameters(text, parameters)
         _check_one(text)
-        if COPY.match(text):
-            hint = "run its SELECT, and fetch the rows"
-            raise NotSupportedError("COPY is not supported by this door", hint=hint)
+        if COPY.match(text):  # its rows would be read by nobody, and be paid for
+            raise NotSupportedError("COPY is not supported here", hint="run its query itself")
         self._notices.clear()
         with translated():
             cursor = self._connection.execute(text.encode())
@@ -131,20 +130,20 @@ class RemoteSession:
                 said = json.loads(detail)
             elif not message.startswith("privacy: "):
                 plain.append(message)
-        told = said.get("answers", [])
-        if len(told) != len(rows):  # of a cursor that was declared: its rows come later
+        if not columns:  # of a cursor that was opened: its rows come later, without their answers
             said |= {"answers": [], "places": [], "explanations": []}
-        answers = [[_answer(each) for each in row] for row in said.get("answers", [])]
-        none: list[list[Any]] = [[] for _ in rows]
+        answers = [
+            [_answer(each) for each in row] for row in said.get("answers", [[] for _ in rows])
+        ]
         return Result(
             columns,
             rows,
-            answers or none,
+            answers,
             float(said.get("cost", 0.0)),
             float(said.get("left", "nan")),
             tuple(plain),
             tag,
-            said.get("places") or none,
+            said.get("places", [[] for _ in rows]),
             str(said.get("left_of", "")),
             int(said.get("numbers", 0)),
             int(said.get("measured", 0)),

@@ -21,19 +21,25 @@ from proxy.console.results import amount, finite
 from proxy.console.visits import LOOK, WORK, Visit
 from proxy.engine.allowances import said
 from proxy.engine.answers import Result
-from proxy.errors import Error, NotSupportedError, QueryCanceledError
+from proxy.errors import (
+    Error,
+    InsufficientBudgetError,
+    NotSupportedError,
+    ProgrammingError,
+    QueryCanceledError,
+)
 from proxy.settings import EXPLANATIONS, MAX_COST, SPEND
 
-QUERY = re.compile(r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*(?:SELECT|WITH|FROM)\b", re.I | re.S)
-CHANGES = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*(?:SET|RESET|CREATE|DROP)\b", re.I | re.S)
-BLOCK = re.compile(  # which may have failed, so that nothing but its end is run
-    r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*(?:BEGIN|START|COMMIT|END|ROLLBACK|ABORT|SAVEPOINT|RELEASE)\b",
-    re.I | re.S,
-)
+BLANK = r"\s|--[^\n]*(?:\n|$)|/\*.*?\*/"  # and comments
+QUERY = re.compile(rf"(?:{BLANK}|\()*+(?:SELECT|WITH|FROM)\b", re.I | re.S)
+CHANGES = re.compile(rf"(?:{BLANK})*+(?:SET|RESET|CREATE|DROP|DISCARD)\b", re.I | re.S)
+WORDS = r"SHOW|BEGIN|START|COMMIT|END|ROLLBACK|ABORT|SAVEPOINT|RELEASE"
+HARMLESS = re.compile(rf"(?:{BLANK})*+(?:{WORDS})\b", re.I | re.S)
 REFUSED = "the statement would be refused: "
 ROUNDING = 1e-9  # by which a limit is above the price, relatively
 CHANGES_KEPT, RESULTS_KEPT, ASKED_KEPT = 100, 4, 200
 LONGEST = 100_000  # characters of a statement
+TRIES = 10  # to take back a limit, while somebody cancels
 
 
 @dataclass(frozen=True)
@@ -131,6 +137,7 @@ class Asking:
     visit: Visit
     dataset: str
     changes: list[str] = field(default_factory=list)  # statements that changed the session
+    changed: int = 0  # how many there have been
     asked: list[Asked] = field(default_factory=list)  # oldest first
     results: OrderedDict[str, Kept] = field(default_factory=OrderedDict)
     latest: int = 0  # preview that was asked for
@@ -182,16 +189,8 @@ class Asking:
 
     def _run(self, session: Session, text: str, limit: float | None) -> Result | Price:
         self._replay(session, WORK)
-        if CHANGES.match(text):
-            result = session.execute(text)
-            self.changes = [*self.changes[-CHANGES_KEPT + 1 :], text]
-            self._ready[WORK] = (session, len(self.changes))
-            return result
-        if BLOCK.match(text):
-            return session.execute(text)
-        if not is_query(text):  # as COPY, EXECUTE or FETCH, of which nobody has seen a price
-            with _limited(session, 0.0):
-                return session.execute(text)
+        if not is_query(text):
+            return self._commanded(session, text)
         price = self._priced(session, WORK, text)
         if limit is None and price.limit and not price.refused:
             return price
@@ -199,6 +198,23 @@ class Asking:
             return price
         with _limited(session, allowed(limit or 0.0)):
             return session.execute(text)
+
+    def _commanded(self, session: Session, text: str) -> Result:
+        """Return the result of a command, whose price was not shown: so that it spends nothing."""
+        if CHANGES.match(text):
+            result = session.execute(text)
+            self.changes = [*self.changes[-CHANGES_KEPT + 1 :], text]
+            self.changed += 1
+            self._ready[WORK] = (session, self.changed)
+            return result
+        if HARMLESS.match(text):
+            return session.execute(text)
+        with _limited(session, 0.0):
+            try:
+                return session.execute(text)
+            except InsufficientBudgetError as error:
+                error.hint = "no price is shown of a command, so that it may not spend: SELECT it"
+                raise
 
     def _priced(self, session: Session, purpose: str, text: str) -> Price:
         self._replay(session, purpose)
@@ -217,9 +233,11 @@ class Asking:
             done = 0
             if purpose == WORK:
                 session.execute(f"SET {EXPLANATIONS} = on")
-        for text in self.changes[done:]:
-            session.execute(text)
-        self._ready[purpose] = (session, len(self.changes))
+        first = len(self.changes) - (self.changed - done)
+        for text in self.changes[max(first, 0) :]:
+            with suppress(ProgrammingError):  # of what was rolled back, or is there no more
+                session.execute(text)
+        self._ready[purpose] = (session, self.changed)
 
     def keep(self, result: Result, statement: str) -> str:
         """Keep a result for downloads; return its name."""
@@ -251,8 +269,14 @@ def _limited(session: Session, most: float) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(Error):  # of a transaction that has failed, or a lost connection
-            session.execute(f"SET {name} = '{own}'" if own else f"RESET {name}")
+        for _ in range(TRIES):
+            try:
+                session.execute(f"SET {name} = '{own}'" if own else f"RESET {name}")
+            except QueryCanceledError:  # a cancellation that came late
+                continue
+            except Error:  # of a transaction that has failed, or a lost connection
+                pass
+            break
 
 
 def allowed(limit: float) -> float:

@@ -47,7 +47,8 @@ async def budget(asked: Asked) -> Response:
     history = history if history in histories else histories[0]
     look = asked.visit.thread
     spent: Spending = await look(reports.spent, asked.dataset)
-    curves = _theirs(asked, await look(reports.over_time, asked.dataset))
+    user = None if _all(asked) else asked.visit.user
+    curves: Curves = await look(reports.over_time, asked.dataset, user)
     cells, whole = await look(spent.nearest, history)
     limits: list[LimitReport] = await look(spent.limits, history)
     mine: list[LimitReport] = []
@@ -63,7 +64,7 @@ async def budget(asked: Asked) -> Response:
         cells=cells,
         whole=whole,
         curves=curves,
-        chart=_chart(curves, history, limits[0]),
+        chart=_chart(curves, history if user is None else None, limits[0]),
         recent=_recent(curves),
         people=sorted(((n, c[-1]) for n, c in curves.users.items()), key=lambda each: -each[1]),
         everybody=_all(asked),
@@ -137,14 +138,6 @@ def _histories(asked: Asked) -> list[str]:
     return list(dict.fromkeys([own, *histories(asked.dataset.policy)]))
 
 
-def _theirs(asked: Asked, curves: Curves) -> Curves:
-    """Return the curves that a user may see: without the role, those of their own statements."""
-    if _all(asked):
-        return curves
-    user = asked.visit.user
-    return Curves(curves.times, {n: c for n, c in curves.users.items() if n == user}, {})
-
-
 async def _heat(asked: Asked, spent: Spending, history: str) -> dict[str, Any]:
     """Return what the template of a heat map needs."""
     names = [axis.name for axis in asked.dataset.policy.domain.attributes]
@@ -168,12 +161,12 @@ async def _heat(asked: Asked, spent: Spending, history: str) -> dict[str, Any]:
     }
 
 
-def _chart(curves: Curves, history: str, limit: LimitReport) -> dict[str, Any]:
-    """Return what the chart draws: users' sums, and the dearest cell against its budget."""
+def _chart(curves: Curves, history: str | None, limit: LimitReport) -> dict[str, Any]:
+    """Return what the chart draws: users' sums, and a history's dearest cell, with its budget."""
     series: list[dict[str, Any]] = [
         {"label": name, "values": values} for name, values in curves.users.items()
     ]
-    if history in curves.histories:
+    if history is not None and history in curves.histories:
         dearest = {"label": "the dearest cell", "values": curves.histories[history], "main": True}
         series.insert(0, dearest)
     return {"times": curves.times, "series": series, "budget": limit.budget}

@@ -74,10 +74,10 @@ def limits(dataset: Dataset, privileges: Privileges) -> list[LimitReport]:
     return found
 
 
-def over_time(dataset: Dataset) -> Curves:
-    """Return how a dataset's budget was spent in the course of time."""
+def over_time(dataset: Dataset, user: str | None) -> Curves:
+    """Return how a dataset's budget was spent in the course of time; by a user, or by all."""
     with ledger_in_force(dataset.policy, dataset.state) as (ledger, _):
-        return curves(ledger)
+        return curves(ledger, user=user)
 
 
 def statements(

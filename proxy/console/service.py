@@ -6,17 +6,19 @@ import asyncio
 import os
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from proxy.console.app import create_app
 from proxy.console.backend import Backend
 from proxy.errors import OperationalError
 
-CONNECTIONS = 500
+CONNECTIONS = 500  # past which a newcomer takes the place of another
 GRACE = 5  # seconds for requests that run, when it stops
 
 
@@ -27,6 +29,33 @@ class Listener(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Capture none."""
         yield
+
+
+class Connection(H11Protocol):
+    """A connection.  One too many ends the oldest of the address that holds most, at first one
+    without a request under way, so that nobody shuts out the others by staying.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a place."""
+        super().connection_made(transport)
+        self.since = self.loop.time()
+        held = [each for each in self.connections if isinstance(each, Connection)]
+        held = [each for each in held if not each.transport.is_closing()]
+        if len(held) > CONNECTIONS:
+            of = Counter(each.address for each in held)
+            most = [each for each in held if of[each.address] == max(of.values())]
+            min(most, key=lambda each: (each.busy, each.since)).transport.abort()
+
+    @property
+    def address(self) -> str:
+        """Where it comes from."""
+        return self.client[0] if self.client else ""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way."""
+        return self.cycle is not None and not self.cycle.response_complete
 
 
 class Console:
@@ -84,7 +113,7 @@ class Console:
             date_header=False,
             ws="none",
             lifespan="on",
-            limit_concurrency=CONNECTIONS,
+            http=Connection,
             timeout_graceful_shutdown=GRACE,
         )
         config.load()

@@ -16,13 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
 from proxy.engine import Engine
 from proxy.errors import Error, InsufficientPrivilegeError, OperationalError
 from proxy.policy import Policy, Verifier
 from proxy.privileges import Privileges
-from proxy.remote import Remote, RemoteSession
+from proxy.remote import Remote, RemoteSession, translated
 from proxy.server.connections import Connections
 from proxy.server.registry import Registry
 
@@ -88,8 +89,7 @@ class ConsoleDoor:
             names = sorted(self._engines(), key=lambda name: not (user and user.may_see(name)))
             if not names:
                 raise OperationalError("no dataset is served at present")
-            session = await asyncio.to_thread(_session, folder, credentials, names[0])
-            await asyncio.to_thread(session.close)
+            await _check(folder, credentials, names[0])
             if user is None:  # came a moment ago: no session of theirs could be checked
                 raise InsufficientPrivilegeError("the users have changed: try again")
         except BaseException:
@@ -163,9 +163,26 @@ async def _end(folder: Path, server: asyncio.Server) -> None:
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
+async def _check(folder: Path, credentials: Credentials, dataset: str) -> None:
+    """Log in over a socket, and out; a guess that waits takes no thread from anybody."""
+    try:
+        with translated():
+            connection = await AsyncConnection.connect(_conninfo(folder, credentials, dataset))
+            await connection.close()
+    except Error as error:
+        raise _bare(error) from None
+
+
 def _session(folder: Path, credentials: Credentials, dataset: str) -> RemoteSession:
     """Log in over a socket."""
-    conninfo = make_conninfo(
+    try:
+        return Remote(_conninfo(folder, credentials, dataset)).session()
+    except Error as error:
+        raise _bare(error) from None
+
+
+def _conninfo(folder: Path, credentials: Credentials, dataset: str) -> str:
+    return make_conninfo(
         host=str(folder),
         port=NAME.rpartition(".")[2],
         user=credentials.user,
@@ -175,8 +192,9 @@ def _session(folder: Path, credentials: Credentials, dataset: str) -> RemoteSess
         sslmode="disable",
         client_encoding="utf8",
     )
-    try:
-        return Remote(conninfo).session()
-    except Error as error:  # without libpq's words about our socket
-        error.message = error.message.rpartition("FATAL: ")[2].strip().splitlines()[0]
-        raise
+
+
+def _bare(error: Error) -> Error:
+    """Return an error without libpq's words about our socket."""
+    error.message = error.message.rpartition("FATAL: ")[2].strip().splitlines()[0]
+    return error

@@ -20,16 +20,18 @@ class Curves:
     histories: Mapping[str, tuple[float, ...]]  # what the dearest cell of each had paid, at most
 
 
-def curves(ledger: SQLReads, points: int = POINTS) -> Curves:
-    """Return the curves of a ledger, thinned to some of its moments, the last one among them."""
-    lines = ledger.charges()
+def curves(ledger: SQLReads, points: int = POINTS, user: str | None = None) -> Curves:
+    """Return the curves of a ledger, thinned to some of its moments, the last one among them; of
+    the statements of a user, if one is named.
+    """
+    lines = [line for line in ledger.charges() if user in (None, line[1])]
     every = max(-(-len(lines) // points), 1)
     times: list[float] = []
     sums: dict[str, int] = {}
     users: dict[str, list[float]] = {}
     histories: dict[str, list[float]] = {}
-    for left, (time, user, cost, spent) in zip(range(len(lines) - 1, -1, -1), lines, strict=True):
-        sums[user] = sums.get(user, 0) + cost
+    for left, (time, who, cost, spent) in zip(range(len(lines) - 1, -1, -1), lines, strict=True):
+        sums[who] = sums.get(who, 0) + cost
         if left % every:
             continue
         for found, values in ((users, sums), (histories, spent)):

@@ -109,6 +109,59 @@ def test_a_limit_of_ones_own_holds_where_more_was_agreed_to(browser):
     assert 0 < float(result["cost"]) <= 0.01
 
 
+def test_a_text_of_comments_is_read_at_once():
+    """Whatever follows them: the time does not double with each."""
+    began = time.monotonic()
+    assert not asking.is_query("/* a */\n" * 1000 + "VALUES (1)")
+    assert asking.is_query("/**/-- a\n(" * 1000 + "SELECT 1")
+    assert time.monotonic() - began < 1
+
+
+def test_a_command_spends_nothing_since_its_price_is_not_shown(browser):
+    sql = "TABLE v"
+    told(browser, "run", sql=f"CREATE TEMP VIEW v AS {COUNT}")
+    assert told(browser, "preview", sql=sql) == {"command": True}
+    error = told(browser, "run", sql=sql)["error"]
+    assert error["refused"]
+    assert "SELECT it" in error["hint"]
+    assert paid(browser) == 0
+    assert ran(browser, COUNT)["measured"] == 1
+    assert told(browser, "run", sql=sql)["free"]
+
+
+def test_what_was_discarded_can_be_made_again(browser):
+    """Also for the session that previews."""
+    for sql in ("CREATE TEMP VIEW v AS SELECT 1", "DISCARD ALL", "CREATE TEMP VIEW v AS SELECT 2"):
+        assert "error" not in told(browser, "run", sql=sql)
+        assert "error" not in told(browser, "preview", sql="SELECT 1")
+    for sql in ("BEGIN", "CREATE TEMP VIEW w AS SELECT 1", "ROLLBACK"):
+        told(browser, "run", sql=sql)
+    told(browser, "run", sql="CREATE TEMP VIEW w AS SELECT 2")
+    assert "error" not in told(browser, "preview", sql="SELECT * FROM w")
+
+
+def test_the_last_change_of_many_holds_for_previews(browser, monkeypatch):
+    monkeypatch.setattr(asking, "CHANGES_KEPT", 3)
+    for half in (100, 200, 300, 400, 500):
+        told(browser, "run", sql=f"SET privacy.utility = '{half}, 0.05'")
+        price = told(browser, "preview", sql="SELECT COUNT(*) FROM cps1988")
+        assert price["numbers"][0]["half"] == str(half)
+
+
+def test_a_cancellation_that_comes_late_leaves_no_limit_behind(browser, monkeypatch):
+    """Somebody clicks on Cancel twice, or the statement ends just then."""
+    late, execute = iter([1, 1]), Session.execute
+
+    def cancelled(session, text, *more):
+        if text.startswith("RESET") and next(late, None):
+            raise QueryCanceledError("canceling statement due to user request")
+        return execute(session, text, *more)
+
+    monkeypatch.setattr(Session, "execute", cancelled)
+    assert ran(browser, COUNT)["measured"] == 1
+    assert told(browser, "run", sql="SHOW privacy.max_cost")["rows"] == [[""]]
+
+
 def test_what_fails_in_a_transaction_leaves_no_limit_behind(browser):
     """After a ROLLBACK the session is as it was."""
     for sql in ("BEGIN", "SELECT 1/0 FROM cps1988 GROUP BY region", "ROLLBACK"):

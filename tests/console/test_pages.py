@@ -89,6 +89,7 @@ def test_an_analyst_is_shown_nothing_of_what_others_asked_and_paid(backend):
     _, history = page(backend, "ann", "history")
     curves = json.loads(re.search(r'id="curves">(.*?)</script>', budget)[1])
     assert [each["label"] for each in curves["series"]] == ["ann"]
+    assert len(curves["times"]) == 1  # and not bob's
     assert not re.search(r"\bbob\b", budget + history)
     assert "town, COUNT" not in history
     assert "age &lt; 5" in history

@@ -5,8 +5,10 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import ssl
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +16,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+import proxy.console.service as service
 import proxy.console.visits as visits
 from proxy.cli import run
 from proxy.console.backend import Credentials
@@ -90,8 +93,8 @@ def test_beside_a_server_its_log_says_where_it_is_and_both_end_together(folder_o
         url = re.search(r'"console": "([^"]+)"', told)[1]
         with httpx2.Client(base_url=url, headers={"origin": url[:-1]}, trust_env=False) as client:
             assert entered(client)
-            begun = [line for line in server.log if '"session began"' in line]
-            assert '"user": "alice", "database": "cps1988", "address": "127.0.0.1"' in begun[0]
+            who = '"session began", "user": "alice", "database": "cps1988", "address": "127.0.0.1"'
+            until(lambda: any(who in line for line in server.log))
             server.process.send_signal(signal.SIGTERM)
             assert server.process.wait(30) == 0
 
@@ -130,6 +133,24 @@ def test_who_is_taken_out_or_has_a_new_password_is_out_at_once(server_of_our_own
         assert not entered(alice)
         assert entered(alice, secret="new")
         assert not entered(bob, "bob")
+
+
+def test_who_only_stays_shuts_nobody_out(server_of_our_own, monkeypatch):
+    """Neither by guesses that wait in threads that all share, nor by connections."""
+    monkeypatch.setattr(service, "CONNECTIONS", 4)
+    free, loop = threading.Event(), server_of_our_own.loop
+    for _ in range(64):
+        loop.call_soon_threadsafe(loop.run_in_executor, None, free.wait)
+    address = ("127.0.0.1", server_of_our_own.console.port)
+    with contextlib.ExitStack() as stack:
+        stack.callback(free.set)
+        idle = [
+            stack.enter_context(socket.create_connection(address, 10, ("127.0.0.2", 0)))
+            for _ in range(8)
+        ]
+        with stranger(server_of_our_own) as client:
+            assert entered(client)
+        assert idle[0].recv(1) == b""
 
 
 def test_a_visit_leaves_nothing_behind(server_of_our_own, monkeypatch):
