@@ -6,11 +6,13 @@ import asyncio
 import os
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from proxy.console.app import create_app
 from proxy.console.backend import Backend
@@ -18,6 +20,57 @@ from proxy.errors import OperationalError
 
 CONNECTIONS = 500
 GRACE = 5  # seconds for requests that run, when it stops
+PATIENCE = 20.0  # seconds for a connection to bring the whole of a request
+
+
+class Connection(H11Protocol):
+    """A connection that is closed where a request does not come whole, or in time.
+
+    Where there are too many, the one that has waited longest makes place, so that connections which
+    stall shut out nobody.
+    """
+
+    since = 0.0  # when it began to wait
+    _late: asyncio.TimerHandle | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether no whole request is here that is to be answered."""
+        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin, in the place of another where there are too many."""
+        super().connection_made(transport)
+        self._wait()
+        if len(self.connections) >= CONNECTIONS:
+            waiting = [e for e in self.connections if isinstance(e, Connection) and e.waits]
+            min(waiting, key=lambda each: each.since).drop()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        if self._late is not None:
+            self._late.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        self._wait()
+
+    def drop(self) -> None:
+        """Close it at once."""
+        self.connections.discard(self)
+        self.transport.abort()
+
+    def _wait(self) -> None:
+        self.since = time.monotonic()
+        if self._late is not None:
+            self._late.cancel()
+        self._late = self.loop.call_later(PATIENCE, self._end_if_late)
+
+    def _end_if_late(self) -> None:
+        if self.waits:
+            self.drop()
 
 
 class Listener(uvicorn.Server):
@@ -76,6 +129,7 @@ class Console:
         assert self._socket is not None
         config = uvicorn.Config(
             create_app(backend, secure=self._context is not None),
+            http=Connection,
             log_config=None,
             log_level="warning",
             access_log=False,

@@ -8,25 +8,38 @@ and sessions have the same limits, workers, log lines and notices.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+import psycopg
 from psycopg.conninfo import make_conninfo
 
 from proxy.engine import Engine
 from proxy.errors import Error, InsufficientPrivilegeError, OperationalError
 from proxy.policy import Policy, Verifier
 from proxy.privileges import Privileges
-from proxy.remote import Remote, RemoteSession
+from proxy.remote import Remote, RemoteSession, translated
 from proxy.server.connections import Connections
 from proxy.server.registry import Registry
 
 NAME = ".s.PGSQL.5432"  # of a socket, as libpq looks for it
+OURS = {  # what a variable of the server's environment, such as PGHOSTADDR, must not decide
+    "hostaddr": "",
+    "passfile": os.devnull,
+    "sslmode": "disable",
+    "gssencmode": "disable",
+    "channel_binding": "disable",
+    "target_session_attrs": "any",
+    "connect_timeout": "60",
+    "client_encoding": "utf8",
+}
 
 
 class Credentials(Protocol):
@@ -82,14 +95,15 @@ class ConsoleDoor:
         Raises:
             Error: it is wrong, or too many were tried.
         """
+        if not credentials.password:  # libpq would look for one elsewhere
+            raise InsufficientPrivilegeError("a password is needed")
         folder, server = await self._socket(credentials.address)
         try:
             user = self._registry.current.users.get(credentials.user)
             names = sorted(self._engines(), key=lambda name: not (user and user.may_see(name)))
             if not names:
                 raise OperationalError("no dataset is served at present")
-            session = await asyncio.to_thread(_session, folder, credentials, names[0])
-            await asyncio.to_thread(session.close)
+            await _prove(folder, credentials, names[0])
             if user is None:  # came a moment ago: no session of theirs could be checked
                 raise InsufficientPrivilegeError("the users have changed: try again")
         except BaseException:
@@ -163,20 +177,38 @@ async def _end(folder: Path, server: asyncio.Server) -> None:
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
+async def _prove(folder: Path, credentials: Credentials, dataset: str) -> None:
+    """Log in and out; a wrong password waits in no thread, of which there are few."""
+    with _without_libpq(), translated():
+        conninfo = _conninfo(folder, credentials, dataset)
+        connection = await psycopg.AsyncConnection.connect(conninfo)
+    await connection.close()
+
+
 def _session(folder: Path, credentials: Credentials, dataset: str) -> RemoteSession:
     """Log in over a socket."""
-    conninfo = make_conninfo(
+    with _without_libpq():
+        return Remote(_conninfo(folder, credentials, dataset)).session()
+
+
+def _conninfo(folder: Path, credentials: Credentials, dataset: str) -> str:
+    return make_conninfo(
         host=str(folder),
         port=NAME.rpartition(".")[2],
         user=credentials.user,
         password=credentials.password,
         dbname=dataset,
         application_name="console",
-        sslmode="disable",
-        client_encoding="utf8",
+        **OURS,
     )
+
+
+@contextmanager
+def _without_libpq() -> Iterator[None]:
+    """Take libpq's words about our socket from an error."""
     try:
-        return Remote(conninfo).session()
-    except Error as error:  # without libpq's words about our socket
-        error.message = error.message.rpartition("FATAL: ")[2].strip().splitlines()[0]
+        yield
+    except Error as error:
+        _, fatal, said = error.message.rpartition("FATAL: ")
+        error.message = said.strip().splitlines()[0] if fatal else "the server cannot be reached"
         raise
