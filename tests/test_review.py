@@ -2,13 +2,15 @@
 would change is said before it is done; and nothing but adopting it writes.
 """
 
+import shutil
+
 import pytest
 
 import proxy.policy as policies
 from proxy.errors import Error, StateError
 from proxy.policy.edits import Edit
 from proxy.steward import adopt, audit, review, text_of
-from tests.small import Small, count
+from tests.small import DOMAIN, Small, count
 
 
 @pytest.fixture
@@ -118,6 +120,32 @@ def test_where_it_cannot_be_put_in_force_the_file_is_as_it_was(small, monkeypatc
     with pytest.raises(Error):
         adopted(small, text, review(small.policy, text).weaker)
     assert small.policy.read_text() == old
+
+
+@pytest.mark.parametrize(
+    "key, before, after",
+    [
+        ("dataset", "dataset: people", "dataset: others"),
+        ("state", "state: elsewhere\n", ""),
+        ("ledger", "ledger: postgresql://host/database\n", ""),
+    ],
+)
+def test_no_text_finds_the_state_of_another_policy(small, key, before, after):
+    """
+    By another's name, or by leaving out where its own is.
+    """
+    text = small.policy.read_text()
+    if not after:
+        small.policy.write_text(before + text)
+    elif key == "dataset":
+        text = edited(small, before, after)
+        others = Small(small.folder / "others")
+        others.folder.mkdir()
+        others.data((0, "a", 5))
+        others.made(domain=DOMAIN.replace(before, after))
+        shutil.copytree(others.state, small.state.with_name("others"))
+    [fault] = review(small.policy, text).faults
+    assert (fault.key, fault.message) == (key, f"{key} stays as it is in the file")
 
 
 @pytest.mark.parametrize(

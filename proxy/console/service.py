@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import ssl
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,8 +19,66 @@ from proxy.console.app import create_app
 from proxy.console.backend import Backend
 from proxy.errors import OperationalError
 
-CONNECTIONS = 500  # past which a newcomer takes the place of another
+CONNECTIONS = 500
 GRACE = 5  # seconds for requests that run, when it stops
+PATIENCE = 20.0  # seconds for a connection to bring the whole of a request
+
+
+class Connection(H11Protocol):
+    """A connection that is closed where a request does not come whole in time.
+
+    Where there are too many, one of the address that holds most makes place, at first the one that
+    has waited longest, so that nobody shuts out the others by staying.
+    """
+
+    since = 0.0  # when it began to wait
+    _late: asyncio.TimerHandle | None = None
+
+    @property
+    def address(self) -> str:
+        """Where it comes from."""
+        return self.client[0] if self.client else ""
+
+    @property
+    def waits(self) -> bool:
+        """Whether no whole request is here that is to be answered."""
+        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin, in the place of another where there are too many."""
+        super().connection_made(transport)
+        self._wait()
+        held = [each for each in self.connections if isinstance(each, Connection)]
+        if len(held) > CONNECTIONS:
+            of = Counter(each.address for each in held)
+            most = [each for each in held if of[each.address] == max(of.values())]
+            min(most, key=lambda each: (not each.waits, each.since)).drop()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        if self._late is not None:
+            self._late.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        self._wait()
+
+    def drop(self) -> None:
+        """Close it at once."""
+        self.connections.discard(self)
+        self.transport.abort()
+
+    def _wait(self) -> None:
+        self.since = time.monotonic()
+        if self._late is not None:
+            self._late.cancel()
+        self._late = self.loop.call_later(PATIENCE, self._end_if_late)
+
+    def _end_if_late(self) -> None:
+        if self.waits:
+            self.drop()
 
 
 class Listener(uvicorn.Server):
@@ -29,33 +88,6 @@ class Listener(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Capture none."""
         yield
-
-
-class Connection(H11Protocol):
-    """A connection.  One too many ends the oldest of the address that holds most, at first one
-    without a request under way, so that nobody shuts out the others by staying.
-    """
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a place."""
-        super().connection_made(transport)
-        self.since = self.loop.time()
-        held = [each for each in self.connections if isinstance(each, Connection)]
-        held = [each for each in held if not each.transport.is_closing()]
-        if len(held) > CONNECTIONS:
-            of = Counter(each.address for each in held)
-            most = [each for each in held if of[each.address] == max(of.values())]
-            min(most, key=lambda each: (each.busy, each.since)).transport.abort()
-
-    @property
-    def address(self) -> str:
-        """Where it comes from."""
-        return self.client[0] if self.client else ""
-
-    @property
-    def busy(self) -> bool:
-        """Whether a request is under way."""
-        return self.cycle is not None and not self.cycle.response_complete
 
 
 class Console:
@@ -105,6 +137,7 @@ class Console:
         assert self._socket is not None
         config = uvicorn.Config(
             create_app(backend, secure=self._context is not None),
+            http=Connection,
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -113,7 +146,6 @@ class Console:
             date_header=False,
             ws="none",
             lifespan="on",
-            http=Connection,
             timeout_graceful_shutdown=GRACE,
         )
         config.load()

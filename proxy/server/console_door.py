@@ -8,15 +8,17 @@ and sessions have the same limits, workers, log lines and notices.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from psycopg import AsyncConnection
+import psycopg
 from psycopg.conninfo import make_conninfo
 
 from proxy.engine import Engine
@@ -28,6 +30,16 @@ from proxy.server.connections import Connections
 from proxy.server.registry import Registry
 
 NAME = ".s.PGSQL.5432"  # of a socket, as libpq looks for it
+OURS = {  # what a variable of the server's environment, such as PGHOSTADDR, must not decide
+    "hostaddr": "",
+    "passfile": os.devnull,
+    "sslmode": "disable",
+    "gssencmode": "disable",
+    "channel_binding": "disable",
+    "target_session_attrs": "any",
+    "connect_timeout": "60",
+    "client_encoding": "utf8",
+}
 
 
 class Credentials(Protocol):
@@ -83,13 +95,15 @@ class ConsoleDoor:
         Raises:
             Error: it is wrong, or too many were tried.
         """
+        if not credentials.password:  # libpq would look for one elsewhere
+            raise InsufficientPrivilegeError("a password is needed")
         folder, server = await self._socket(credentials.address)
         try:
             user = self._registry.current.users.get(credentials.user)
             names = sorted(self._engines(), key=lambda name: not (user and user.may_see(name)))
             if not names:
                 raise OperationalError("no dataset is served at present")
-            await _check(folder, credentials, names[0])
+            await _prove(folder, credentials, names[0])
             if user is None:  # came a moment ago: no session of theirs could be checked
                 raise InsufficientPrivilegeError("the users have changed: try again")
         except BaseException:
@@ -163,22 +177,18 @@ async def _end(folder: Path, server: asyncio.Server) -> None:
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
-async def _check(folder: Path, credentials: Credentials, dataset: str) -> None:
-    """Log in over a socket, and out; a guess that waits takes no thread from anybody."""
-    try:
-        with translated():
-            connection = await AsyncConnection.connect(_conninfo(folder, credentials, dataset))
-            await connection.close()
-    except Error as error:
-        raise _bare(error) from None
+async def _prove(folder: Path, credentials: Credentials, dataset: str) -> None:
+    """Log in and out; a wrong password waits in no thread, of which there are few."""
+    with _without_libpq(), translated():
+        conninfo = _conninfo(folder, credentials, dataset)
+        connection = await psycopg.AsyncConnection.connect(conninfo)
+    await connection.close()
 
 
 def _session(folder: Path, credentials: Credentials, dataset: str) -> RemoteSession:
     """Log in over a socket."""
-    try:
+    with _without_libpq():
         return Remote(_conninfo(folder, credentials, dataset)).session()
-    except Error as error:
-        raise _bare(error) from None
 
 
 def _conninfo(folder: Path, credentials: Credentials, dataset: str) -> str:
@@ -189,12 +199,16 @@ def _conninfo(folder: Path, credentials: Credentials, dataset: str) -> str:
         password=credentials.password,
         dbname=dataset,
         application_name="console",
-        sslmode="disable",
-        client_encoding="utf8",
+        **OURS,
     )
 
 
-def _bare(error: Error) -> Error:
-    """Return an error without libpq's words about our socket."""
-    error.message = error.message.rpartition("FATAL: ")[2].strip().splitlines()[0]
-    return error
+@contextmanager
+def _without_libpq() -> Iterator[None]:
+    """Take libpq's words about our socket from an error."""
+    try:
+        yield
+    except Error as error:
+        _, fatal, said = error.message.rpartition("FATAL: ")
+        error.message = said.strip().splitlines()[0] if fatal else "the server cannot be reached"
+        raise

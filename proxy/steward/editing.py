@@ -25,6 +25,8 @@ from proxy.steward.loading import loaded
 
 KEPT = ".before"  # ends the name of the file that was there
 
+STATE = ("dataset", "state", "ledger")  # keys by which a policy finds its state
+
 _turn = threading.Lock()
 
 
@@ -83,6 +85,7 @@ def review(policy: Path, text: str, state: str | Path | None = None) -> Review:
         changed = edits(policy, before, text)
     try:
         _require_resources(policy, before, text)
+        _require_state(policy, changed)
         new = loaded(policy, absent=True, text=text)
     except PolicyError as error:
         faults = sorted(
@@ -157,6 +160,23 @@ def _require_resources(policy: Path, before: str, text: str) -> None:
     for error in faults.errors:
         error.hint = "edit the policy's file on its own machine, then privacy-proxy apply"
     faults.finish()
+
+
+def _require_state(policy: Path, changed: Collection[Edit]) -> None:
+    """Refuse a text that finds another state than the file does, such as another dataset's.
+
+    Raises:
+        PolicyError: it does.
+    """
+    for key, line, _, _ in changed:
+        if key in STATE:
+            raise PolicyError(
+                f"{key} stays as it is in the file",
+                file=str(policy),
+                line=line,
+                key=key,
+                hint="by it the policy finds its ledger",
+            )
 
 
 def _of(policy: Path, text: str) -> dict[str, Item]:

@@ -121,6 +121,58 @@ def test_under_tls_cookies_are_for_tls_alone_and_a_renewed_certificate_is_served
             assert client.get("/login").status_code == 200
 
 
+def test_connections_that_stall_shut_nobody_out(server_of_our_own, monkeypatch):
+    """They make place for others, and are closed after a while."""
+    monkeypatch.setattr(service, "CONNECTIONS", 8)
+    monkeypatch.setattr(service, "PATIENCE", 1.0)
+    address = ("127.0.0.1", server_of_our_own.console.port)
+    with contextlib.ExitStack() as stack:
+        stalled = [stack.enter_context(socket.create_connection(address)) for _ in range(20)]
+        for each in stalled[:-4]:
+            with contextlib.suppress(OSError):
+                each.sendall(b"GET /login HTTP/1.1\r\nHost: x\r\n")
+        for each in stalled[-4:]:
+            each.sendall(b"POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx")
+        with stranger(server_of_our_own) as client:
+            assert client.get("/login").status_code == 200
+        for each in stalled:
+            each.settimeout(30)
+            with contextlib.suppress(ConnectionError):
+                while each.recv(1000):
+                    pass
+
+
+@pytest.mark.slow
+def test_wrong_passwords_that_wait_keep_nobody_waiting(server_of_our_own):
+    """However many: they wait in no thread that others need."""
+    loop = server_of_our_own.loop
+    with ThreadPoolExecutor(40) as threads, contextlib.ExitStack() as stack:
+        loop.call_soon_threadsafe(loop.set_default_executor, ThreadPoolExecutor(2))
+        alice, *others = [stack.enter_context(stranger(server_of_our_own)) for _ in range(41)]
+        guesses = [
+            threads.submit(entered, each, f"nobody {n % 4}", "guess")
+            for n, each in enumerate(others)
+        ]
+        until(lambda: sum(each.done() for each in guesses) >= 16)  # the others wait, to 16 seconds
+        assert entered(alice)
+        assert not all(each.done() for each in guesses)
+
+
+def test_no_variable_of_the_environment_lets_anybody_in(server_of_our_own, tmp_path, monkeypatch):
+    """
+    Such as libpq's file of passwords, or its address of another server.
+    """
+    (tmp_path / "passwords").write_text(f"*:*:*:alice:{password('alice')}\n")
+    (tmp_path / "passwords").chmod(0o600)
+    monkeypatch.setenv("PGPASSFILE", str(tmp_path / "passwords"))
+    monkeypatch.setenv("PGHOSTADDR", "127.0.0.2")
+    with stranger(server_of_our_own) as client:
+        reply = client.post("/login", data={"user": "alice", "password": ""})
+        assert reply.status_code == 401
+        assert "a password is needed" in reply.text.casefold()
+        assert entered(client)
+
+
 def test_who_is_taken_out_or_has_a_new_password_is_out_at_once(server_of_our_own):
     users = server_of_our_own.folder / "users.yaml"
     with stranger(server_of_our_own) as alice, stranger(server_of_our_own) as bob:
