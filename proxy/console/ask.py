@@ -15,7 +15,7 @@ from proxy.console.pages import Asked, page
 from proxy.console.results import amount, explained, view
 from proxy.console.saved import SavedQueries
 from proxy.console.visits import Visit
-from proxy.errors import Error, InsufficientBudgetError
+from proxy.errors import Error, InsufficientBudgetError, NotSupportedError
 from proxy.privileges import ANALYST
 from proxy.state import state_folder
 
@@ -76,7 +76,10 @@ async def run(asked: Asked) -> Response:
         return JSONResponse({"dearer": found.told()})
     cost = f"cost {amount(found.cost)}" if found.cost else "free"
     asking.remember(text, cost if found.numbers else "done")
-    name = asking.keep(found, text)
+    try:
+        name = asking.keep(found, text)
+    except NotSupportedError as error:
+        return _error(error)
     shown = await asked.visit.thread(view, found, asked.dataset.policy)
     python = downloads.python(text, _address(asked))
     return JSONResponse(shown | {"name": name, "statement": text, "python": python})

@@ -39,6 +39,7 @@ REFUSED = "the statement would be refused: "
 ROUNDING = 1e-9  # by which a limit is above the price, relatively
 CHANGES_KEPT, RESULTS_KEPT, ASKED_KEPT = 100, 4, 200
 LONGEST = 100_000  # characters of a statement
+LARGEST = 20_000_000  # characters of a result, about
 TRIES = 10  # to take back a limit, while somebody cancels
 
 
@@ -206,6 +207,8 @@ class Asking:
             self.changes = [*self.changes[-CHANGES_KEPT + 1 :], text]
             self.changed += 1
             self._ready[WORK] = (session, self.changed)
+            with suppress(Error):  # which RESET ALL ends too
+                session.execute(f"SET {EXPLANATIONS} = on")
             return result
         if HARMLESS.match(text):
             return session.execute(text)
@@ -240,7 +243,17 @@ class Asking:
         self._ready[purpose] = (session, self.changed)
 
     def keep(self, result: Result, statement: str) -> str:
-        """Keep a result for downloads; return its name."""
+        """Keep a result for downloads; return its name.
+
+        Raises:
+            NotSupportedError: it is larger than a page should have.
+        """
+        size = sum(len(v) if isinstance(v, str) else 16 for row in result.rows for v in row)
+        if size > LARGEST:
+            raise NotSupportedError(
+                f"a result of {len(result.rows):,} rows is too large for a page",
+                hint="ask with LIMIT, or from a SQL client: what was measured is free to ask again",
+            )
         name = secrets.token_urlsafe(9)
         self.results[name] = Kept(result, statement)
         while len(self.results) > RESULTS_KEPT:

@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 IDLE, LONGEST = 30 * 60.0, 12 * 3600.0  # seconds
 UNUSED = 5 * 60.0  # seconds after which a session is closed, and opened again when needed
+THREADS_OF_USER = 8  # at work at a time, over all of a user's visits
 MOST, MOST_OF_USER = 1000, 10  # visits; past that the oldest ends
 WORK, LOOK = "work", "look"  # what a session is for: statements that are run, and previews
 
@@ -45,6 +46,7 @@ class Visit:
     credentials: Credentials
     backend: Backend
     threads: Executor
+    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(THREADS_OF_USER))
     csrf: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     began: float = field(default_factory=time.monotonic)
     seen: float = field(default_factory=time.monotonic)
@@ -88,7 +90,8 @@ class Visit:
 
     async def thread(self, work: Callable[..., T], *arguments: object) -> T:
         """Return what a function returns that blocks."""
-        return await asyncio.get_running_loop().run_in_executor(self.threads, work, *arguments)
+        async with self.turns:
+            return await asyncio.get_running_loop().run_in_executor(self.threads, work, *arguments)
 
     async def cancel(self, dataset: str, purpose: str = WORK) -> None:
         """Stop the statement that runs, if one does."""
@@ -137,6 +140,9 @@ class Visits:
         """
         await self._backend.login(credentials)
         token, visit = secrets.token_urlsafe(32), Visit(credentials, self._backend, self._threads)
+        for other in self._visits.values():
+            if other.user == visit.user:
+                visit.turns = other.turns
         self._visits[_hash(token)] = visit
         mine = [key for key, each in self._visits.items() if each.user == visit.user]
         surplus = mine[:-MOST_OF_USER] + list(self._visits)[:-MOST]

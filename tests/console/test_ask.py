@@ -472,3 +472,21 @@ def test_the_editor_knows_the_columns_and_their_declared_values(browser):
     assert values["education"][:2] == ["0", "1"]
     assert values["wage"] == []
     assert known["utility"] == {"COUNT": [100, 0.05], "SUM(wage)": [170000, 0.05]}
+
+
+def test_a_result_that_is_too_large_for_a_page_is_not_kept(browser, monkeypatch):
+    """It says so; what was measured for it is free to ask again."""
+    monkeypatch.setattr(asking, "LARGEST", 50)
+    price = told(browser, "preview", sql=COUNT)
+    assert told(browser, "run", sql=COUNT, limit=price["limit"])["cost"] == price["cost"]
+    sql = "SELECT region, COUNT(*) FROM cps1988 GROUP BY region WITH UTILITY (400, 0.05)"
+    limit = told(browser, "preview", sql=sql)["limit"]
+    assert "too large" in told(browser, "run", sql=sql, limit=limit)["error"]["message"]
+    assert told(browser, "preview", sql=sql)["free"]
+
+
+@pytest.mark.parametrize("command", ["RESET ALL", "DISCARD ALL"])
+def test_after_all_settings_are_reset_numbers_say_where_they_come_from(browser, command):
+    told(browser, "run", sql=command)
+    price = told(browser, "preview", sql=COUNT)
+    assert told(browser, "run", sql=COUNT, limit=price["limit"])["explained"] == [[True]]

@@ -227,7 +227,7 @@ def test_a_server_shows_them_to_its_users(visitor):
     assert "experience" in sam.get(f"{base}/policy").text
     assert "init" in sam.get(f"{base}/audit").text
     token = re.search('name="csrf-token" content="([^"]+)"', sam.get(f"{base}/policy").text)[1]
-    given = {"text": "dataset: x", "digest": "", "csrf": token}
+    given = {"text": "dataset: cps1988", "digest": "", "csrf": token}
     assert "things are wrong" in sam.post(f"{base}/policy/check", data=given).text
 
 

@@ -270,3 +270,30 @@ def test_after_its_end_a_visit_opens_nothing(visit):
     wait(one.end())
     with pytest.raises(OperationalError, match="logged out"):
         wait(one.execute("cps1988", COUNT))
+
+
+def test_a_user_has_a_share_of_the_threads_over_all_visits(folder_of_survey):
+    """However many pages one user loads, others' are made."""
+    policy, state = folder_of_survey / "cps1988.yaml", folder_of_survey / "state"
+    free, began = threading.Event(), []
+
+    def work():
+        began.append(1)
+        free.wait(60)
+
+    async def crowd():
+        found = visits.Visits(backend, threads)
+        (_, one), (_, two) = [
+            await found.enter(Credentials("", backend.token, "")) for _ in range(2)
+        ]
+        tasks = [asyncio.create_task(each.thread(work)) for each in (one, two) * 20]
+        while len(began) < visits.THREADS_OF_USER:
+            await asyncio.sleep(0.01)
+        other = Visit(Credentials("other", "", ""), backend, threads)
+        assert await other.thread(lambda: len(began)) == visits.THREADS_OF_USER
+        free.set()
+        await asyncio.gather(*tasks)
+
+    backend = Embedded([policy], state)
+    with contextlib.closing(backend), ThreadPoolExecutor(2 * visits.THREADS_OF_USER) as threads:
+        asyncio.run(crowd())
