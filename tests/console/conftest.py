@@ -66,7 +66,7 @@ def browser(folder_of_survey):
         yield entered
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # its threads are in the way of tests of other packages
 def served(tmp_path_factory):
     """A server with a console, over the survey; alice and bob are analysts, sam a steward."""
     folder = tmp_path_factory.mktemp("console") / "folder"
@@ -99,7 +99,7 @@ def visitor(served):
         yield enter
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def chrome():
     """Chromium, one for all tests."""
     with chromium() as browser:
