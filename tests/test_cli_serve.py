@@ -186,6 +186,9 @@ def test_a_unit_has_the_paths_and_flags_of_this_installation(capsys, monkeypatch
     assert found["ReadWritePaths"] == str(people.folder / ".privacy-proxy")
     assert found["ExecReload"] == "/bin/kill -HUP $MAINPID"
     assert found["CapabilityBoundingSet"] == found["AmbientCapabilities"] == ""
+    found, _ = unit(capsys, "people.yaml", "--console", "[::1]:443")
+    assert found["ExecStart"].endswith("--console [::1]:443 --rows 5")
+    assert found["CapabilityBoundingSet"] == "CAP_NET_BIND_SERVICE"
     found, _ = unit(capsys, "people.yaml", "--listen", "[::1]:443")
     assert found["CapabilityBoundingSet"] == "CAP_NET_BIND_SERVICE"
 

@@ -89,7 +89,7 @@ WantedBy=multi-user.target
 def unit(context: click.Context) -> str:
     """Return the unit of a call of ``serve``."""
     values = context.params
-    port = values["listen"][1]
+    ports = [each[1] for each in (values["listen"], values["console"]) if each]
     states = _states([Path(each) for each in values["policies"]], values["state"])
     paths = [Path(sys.executable), *states, *_files(context)]
     return UNIT.format(
@@ -98,7 +98,7 @@ def unit(context: click.Context) -> str:
         account=_account(states),
         writable="".join(f"ReadWritePaths={quoted(str(each))}\n" for each in states),
         home="read-only" if any(map(_at_home, paths)) else "yes",
-        capabilities="CAP_NET_BIND_SERVICE" if 0 < port < PRIVILEGED else "",
+        capabilities="CAP_NET_BIND_SERVICE" if any(0 < port < PRIVILEGED for port in ports) else "",
     )
 
 
@@ -129,7 +129,7 @@ def _flags(context: click.Context) -> list[str]:
         elif isinstance(parameter, click.Option) and parameter.is_flag:
             given += [parameter.opts[0]] if value else []
         else:
-            text = f"{_host(value[0])}:{value[1]}" if name == "listen" else str(value)
+            text = f"{_host(value[0])}:{value[1]}" if isinstance(value, tuple) else str(value)
             given += [parameter.opts[0], os.path.abspath(text) if name in FILES else text]
     return [*arguments, *given]
 

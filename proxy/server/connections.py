@@ -100,7 +100,7 @@ class Connections:
         self._registry, self._metrics, self._most = registry, metrics, most
         self._allow_plain = allow_plain
         self._start, self._unwell = start, unwell
-        self._new_relay, self._reload = new_relay, reload
+        self._new_relay, self.reload = new_relay, reload
         self._line: Places[Visitor] = Places(LINE, math.inf)
         self._turns: dict[str, Turn] = {}  # by network, while anybody waits
         self._strangers: Places[Visitor] = Places()
@@ -329,7 +329,7 @@ class Connections:
         except login.ShutOutError:
             mirror.close()
             log.error("the mirror lets a user in no more", extra={"user": user.name})
-            self._reload()  # the roles are made anew
+            self.reload()  # the roles are made anew
             raise _not_ready() from None
         except BaseException:
             mirror.close()

@@ -155,7 +155,8 @@ class ConsoleDoor:
             await _end(entry.folder, entry.server)
 
     async def renew(self, dataset: str) -> None:
-        """Do nothing: the server looks at its files itself."""
+        """Have the server look at its files at once."""
+        self._connections.reload()
 
     def _engines(self) -> Mapping[str, Engine]:
         return self._registry.current.engines

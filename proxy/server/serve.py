@@ -149,6 +149,8 @@ class Server:
         Raises:
             OperationalError: one of them is taken, or not to be had.
         """
+        if self.options.console is not None:  # first: it listens, so that no other takes its port
+            self.options.console.bind()
         loop = asyncio.get_running_loop()
         host, port = self.options.host, self.options.port
         with _naming(f"--listen {host}:{port}"):
@@ -162,8 +164,6 @@ class Server:
                     "127.0.0.1", own, self.metrics, self.health.datasets, ready
                 )
             self.metrics_port = self._metrics_server.sockets[0].getsockname()[1]
-        if self.options.console is not None:
-            self.options.console.bind()
 
     async def stop(self) -> None:
         """Stop listening, let running statements end, cancel the rest, and clean up."""

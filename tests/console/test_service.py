@@ -62,6 +62,16 @@ def test_a_port_that_is_taken_is_an_error_that_names_the_flag():
     assert told.value.message == f"--console 127.0.0.1:{first.port}: Address already in use"
 
 
+def test_one_port_for_clients_and_browsers_is_an_error_that_names_the_flag(
+    capsys, folder_of_survey
+):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        where = f"127.0.0.1:{free.getsockname()[1]}"
+    command = ["serve", str(folder_of_survey), "--state", str(folder_of_survey / "state")]
+    assert run([*command, "--listen", where, "--console", where]) == 2
+    assert f"--listen {where}: Address already in use" in capsys.readouterr().err
+
+
 def test_a_console_for_ones_own_machine_listens_there_alone(capsys, folder_of_survey):
     policy = str(folder_of_survey / "cps1988.yaml")
     assert run(["console", policy, "--listen", "0.0.0.0:0"]) == 2
