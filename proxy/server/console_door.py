@@ -95,8 +95,8 @@ class ConsoleDoor:
         Raises:
             Error: it is wrong, or too many were tried.
         """
-        if not credentials.password:  # libpq would look for one elsewhere
-            raise InsufficientPrivilegeError("a password is needed")
+        if not (credentials.user and credentials.password):  # libpq would look elsewhere for them
+            raise InsufficientPrivilegeError("a name and a password are needed")
         folder, server = await self._socket(credentials.address)
         try:
             user = self._registry.current.users.get(credentials.user)

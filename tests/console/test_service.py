@@ -179,7 +179,7 @@ def test_no_variable_of_the_environment_lets_anybody_in(server_of_our_own, tmp_p
     with stranger(server_of_our_own) as client:
         reply = client.post("/login", data={"user": "alice", "password": ""})
         assert reply.status_code == 401
-        assert "a password is needed" in reply.text.casefold()
+        assert "a name and a password are needed" in reply.text.casefold()
         assert entered(client)
 
 
