@@ -42,9 +42,11 @@ COMMANDS = {  # by name; what each says where it is the first
     "ledger backup": ["people.yaml", "backup"],
     "ledger restore": ["people.yaml", "backup"],
     "passwd": ["ann", "--users", "users.yaml"],
+    "shell": ["people.yaml", "-c", FREE],
 }
 FIRST = {"query", "init", "rebuild", "ledger restore", "ledger backup", "passwd"}  # they write
-STATELESS = {"demo", "draft", "experiment", "schema", "serve"}  # of serve the parts are tried below
+STATELESS = {"demo", "draft", "experiment", "schema"}
+SERVING = {"serve", "console"}  # whose parts are tried below
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
 
@@ -143,7 +145,10 @@ def test_every_command_is_tried():
             else:
                 yield " ".join((*before, name))
 
-    assert set(names(commands)) == STATELESS | set(COMMANDS) - {"query again", "audit --verify"}
+    assert set(names(commands)) == STATELESS | SERVING | set(COMMANDS) - {
+        "query again",
+        "audit --verify",
+    }
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ from tests.shells import ESCAPE, LONG, copied
 ROOT = Path(__file__).parent.parent
 SLOW = (
     "SELECT SUM(sqrt(a * 1.0) * ln(b)) AS s "
-    "FROM generate_series(1, 5000) t(a), generate_series(1, 5000) u(b)"
+    "FROM generate_series(1, 20000) t(a), generate_series(1, 20000) u(b)"
 )
 ENTER, DOWN, TAB, CTRL_C, CTRL_D = "\r", "\x1b[B", "\t", "\x03", "\x04"
 

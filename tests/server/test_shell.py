@@ -17,7 +17,7 @@ from tests.server.serving import password
 
 SLOW = (
     "SELECT SUM(sqrt(a * 1.0) * ln(b)) AS s "
-    "FROM generate_series(1, 5000) t(a), generate_series(1, 5000) u(b)"
+    "FROM generate_series(1, 20000) t(a), generate_series(1, 20000) u(b)"
 )
 
 
