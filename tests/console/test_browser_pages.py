@@ -21,7 +21,7 @@ SIZES = pytest.mark.parametrize(
     "size, dark", [(WIDE, False), (NARROW, True)], ids=["wide", "narrow"]
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.clients]
 
 
 @pytest.fixture
