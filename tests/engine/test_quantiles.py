@@ -190,3 +190,23 @@ def test_a_quantile_that_the_limit_does_not_afford_is_wider(engine):
     assert any("less exact than was asked" in notice for notice in result.notices)
     with pytest.raises(InsufficientBudgetError):
         ask(engine, "SELECT MEDIAN(e) FROM d WITH UTILITY (0.1, 0.1)", max_cost=1e-7)
+
+
+VALUES = {  # of g, of a date for each of its values, of a condition: and which is in the middle
+    "g": "a",
+    "CASE g WHEN 'a' THEN DATE '2020-01-01' ELSE DATE '2021-01-01' END": "2020-01-01",
+    "k > 100": "False",
+}
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("keys", ["", "e"])
+def test_the_middle_of_what_is_no_number_is_asked_for_by_counts(engine, value, keys):
+    """In PostgreSQL, texts, dates and conditions have percentiles too; they have no half-width."""
+    said = f"{keys}, " if keys else ""
+    tail = f" GROUP BY {keys} ORDER BY {keys}" if keys else ""
+    text = f"SELECT {said}{DISC.format(0.5, value)} AS m FROM d{tail} WITH UTILITY (50, 0.1)"
+    rows = engine.session().execute(text).rows
+    assert len(rows) == (4 if keys else 1)
+    if not keys:
+        assert str(rows[0][0]) == VALUES[value]

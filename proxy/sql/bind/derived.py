@@ -80,7 +80,8 @@ class Marginals:
         typed = lower(resolved)
         typed = coerce(typed, "text") if typed.type == "unknown" else typed
         edges, whole = self._bins(resolved)
-        quantile = self._quantile(call, edges)
+        # one of texts or dates has no half-width: it is asked for by the counts of the values
+        quantile = self._quantile(call, edges) if typed.type in types.NUMBERS else None
         key = (typed.sql, str(quantile), *(lower(condition).sql for condition in conditions))
         if key not in self.marginals:
             self.marginals[key] = self._marginal(
