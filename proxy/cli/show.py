@@ -129,47 +129,13 @@ def answers(result: Result) -> Grid:
 
 def csv(result: Result) -> None:
     """Print rows as CSV; beside each number with an interval are its ends and its source."""
+    from proxy.engine.answers import csv_lines
+
     for line in csv_lines(result):
         click.echo(line)
     click.echo(f"cost {amount(result.cost)}, left {left(result)}", err=True)
     for notice in result.notices:
         click.echo(f"notice: {notice}", err=True)
-
-
-def csv_lines(result: Result) -> Iterator[str]:
-    """Yield rows as CSV, as PostgreSQL's COPY does: NULL is nothing, an empty text is ``""``.
-
-    Beside each number with an interval are its ends, in full, and its source.
-    """
-    numeric = {place for places in result.places for place in places}
-    header: list[Any] = []
-    for place, column in enumerate(result.columns):
-        header.append(column.name)
-        if place in numeric:
-            header += [f"{column.name}_low", f"{column.name}_high", f"{column.name}_source"]
-    yield _csv_line(header)
-    for row, told, places in zip(result.rows, result.answers, result.places, strict=True):
-        known = dict(zip(places, told, strict=True))
-        line: list[Any] = []
-        for place, value in enumerate(row):
-            line.append(value)
-            if place in numeric:
-                answer = known.get(place)
-                line += [answer.low, answer.high, answer.source] if answer else [None] * 3
-        yield _csv_line(line)
-
-
-def _csv_line(values: Sequence[Any]) -> str:
-    """Return a line of CSV."""
-    return ",".join(map(_csv_field, values))
-
-
-def _csv_field(value: Any) -> str:
-    if value is None:
-        return ""
-    field = ("true" if value else "false") if isinstance(value, bool) else str(value)
-    quoted = not field or any(mark in field for mark in ',"\r\n')
-    return '"' + field.replace('"', '""') + '"' if quoted else field
 
 
 def explained(result: Result, as_json: bool, out: Printer | None = None) -> None:

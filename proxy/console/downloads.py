@@ -8,58 +8,21 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import duckdb
 
 from proxy.console.results import plain
-from proxy.engine.answers import Result
+from proxy.engine.answers import Result, csv_lines, table
 from proxy.sql.types import DUCKDB
 
 KINDS = {**DUCKDB, "numeric": "DOUBLE"}
 
 
-def table(result: Result) -> tuple[list[tuple[str, str]], Iterator[list[Any]]]:
-    """Return the columns, by name and type, and the rows, with what is known of each number."""
-    numeric = {place for places in result.places for place in places}
-    header: list[tuple[str, str]] = []
-    for place, column in enumerate(result.columns):
-        header.append((column.name, column.type))
-        if place in numeric:
-            header += [(f"{column.name}_{end}", "double precision") for end in ("low", "high")]
-            header.append((f"{column.name}_source", "text"))
-
-    def rows() -> Iterator[list[Any]]:
-        for row, answers, places in zip(result.rows, result.answers, result.places, strict=True):
-            known = dict(zip(places, answers, strict=True))
-            line: list[Any] = []
-            for place, value in enumerate(row):
-                line.append(value)
-                if place in numeric:
-                    answer = known.get(place)
-                    line += [answer.low, answer.high, answer.source] if answer else [None] * 3
-            yield line
-
-    return header, rows()
-
-
-def csv(result: Result, every: bool = False) -> str:
-    """Return the rows as CSV: NULL is nothing, an empty text is ``""``; ``every`` text quoted."""
-    header, rows = table(result)
-    lines = [[name for name, _ in header], *rows]
-    return "".join(",".join(_field(value, every) for value in line) + "\n" for line in lines)
-
-
-def _field(value: Any, every: bool) -> str:
-    if value is None:
-        return ""
-    field = ("true" if value else "false") if isinstance(value, bool) else str(value)
-    needed = not field or any(mark in field for mark in ',"\r\n')
-    if needed or (every and isinstance(value, str)):
-        return '"' + field.replace('"', '""') + '"'
-    return field
+def csv(result: Result) -> str:
+    """Return the rows as the command line's CSV."""
+    return "".join(f"{line}\n" for line in csv_lines(result))
 
 
 def as_json(result: Result) -> str:
@@ -82,12 +45,13 @@ def as_json(result: Result) -> str:
 def parquet(result: Result) -> bytes:
     """Return the rows as Parquet."""
     header, _ = table(result)
-    names = _distinct([name for name, _ in header])
-    kinds = [KINDS.get(kind, "VARCHAR") for _, kind in header]
+    names = _distinct([column.name for column in header])
+    kinds = [KINDS.get(column.type, "VARCHAR") for column in header]
     columns = ", ".join(f"{text(n)}: {text(k)}" for n, k in zip(names, kinds, strict=True))
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
         source, target = Path(folder, "rows.csv"), Path(folder, "rows.parquet")
-        source.write_text(csv(result, every=True), encoding="utf-8", newline="")
+        lines = (f"{line}\n" for line in csv_lines(result, every=True))
+        source.write_text("".join(lines), encoding="utf-8", newline="")
         connection.execute("SET threads = 1")
         connection.execute(
             f"COPY (SELECT * FROM read_csv({text(str(source))}, header = true, delim = ',', "

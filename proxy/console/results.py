@@ -16,7 +16,7 @@ from typing import Any
 from proxy.domain import Attribute
 from proxy.engine.allowances import said
 from proxy.engine.answers import Answer, Origin, Result
-from proxy.engine.functions.digits import decimals, ends
+from proxy.engine.functions.digits import decimals, interval
 from proxy.policy import Policy
 
 BARS = 60  # that a picture has room for
@@ -78,13 +78,6 @@ def number(value: Any, answer: Answer) -> list[Any]:
     cost = amount(answer.cost) if answer.cost else "free"
     floats = [finite(each) for each in (answer.estimate, answer.low, answer.high)]
     return [written(value, decimals(answer.high - answer.low)), ends_, answer.source, cost, *floats]
-
-
-def interval(answer: Answer) -> str:
-    """Return an interval rounded outwards, and its confidence rounded down."""
-    places, (low, high) = decimals(answer.high - answer.low), ends(answer)
-    confidence = math.floor(answer.confidence * 10_000 + 1e-6) / 100
-    return f"[{low:,.{places}f}, {high:,.{places}f}] {confidence:g}%"
 
 
 def written(value: Any, places: int) -> str | None:

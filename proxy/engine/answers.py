@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain, pairwise
@@ -153,3 +153,50 @@ class Result:
     def inferred(self) -> int:
         """How many of the numbers were free."""
         return self.numbers - self.measured
+
+
+def table(result: Result) -> tuple[list[Column], Iterator[list[Any]]]:
+    """Return the columns and the rows of a result as a file has them: beside each number with an
+    interval are its ends, in full, and its source.
+    """
+    numeric = {place for places in result.places for place in places}
+    header: list[Column] = []
+    for place, column in enumerate(result.columns):
+        header.append(column)
+        if place in numeric:
+            header += [
+                Column(f"{column.name}_{end}", "double precision") for end in ("low", "high")
+            ]
+            header.append(Column(f"{column.name}_source", "text"))
+
+    def rows() -> Iterator[list[Any]]:
+        for row, answers, places in zip(result.rows, result.answers, result.places, strict=True):
+            known = dict(zip(places, answers, strict=True))
+            line: list[Any] = []
+            for place, value in enumerate(row):
+                line.append(value)
+                if place in numeric:
+                    answer = known.get(place)
+                    line += [answer.low, answer.high, answer.source] if answer else [None] * 3
+            yield line
+
+    return header, rows()
+
+
+def csv_lines(result: Result, every: bool = False) -> Iterator[str]:
+    """Yield a result as CSV, as PostgreSQL's COPY does: NULL is nothing, an empty text is ``""``;
+    ``every`` text is quoted, or those that must be.
+    """
+    header, rows = table(result)
+    for line in chain([[column.name for column in header]], rows):
+        yield ",".join(_csv_field(value, every) for value in line)
+
+
+def _csv_field(value: Any, every: bool) -> str:
+    if value is None:
+        return ""
+    field = ("true" if value else "false") if isinstance(value, bool) else str(value)
+    needed = not field or any(mark in field for mark in ',"\r\n')
+    if needed or (every and isinstance(value, str)):
+        return '"' + field.replace('"', '""') + '"'
+    return field

@@ -12,6 +12,7 @@ from proxy.cli import show
 from proxy.cli.complaints import status
 from proxy.cli.interactive.endings import Leave, Stopped
 from proxy.cli.plain import Grid
+from proxy.engine.answers import csv_lines
 from proxy.errors import Error, OperationalError, ProgrammingError
 from proxy.settings import MAX_COST, UTILITY
 from proxy.sql.parse.identifiers import nearest
@@ -240,7 +241,7 @@ def _json(result: Result) -> str:
 
 
 def _csv(result: Result) -> str:
-    return "".join(f"{line}\n" for line in show.csv_lines(result))
+    return "".join(f"{line}\n" for line in csv_lines(result))
 
 
 COMMANDS = {
