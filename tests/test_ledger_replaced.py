@@ -108,7 +108,8 @@ def test_nothing_is_told_once_a_file_is_gone(folder, way):
         act(folder / name)
         when = time.monotonic()
         for child, first in zip(children, lines, strict=True):
-            out, err = child.communicate(timeout=30)
+            out, err = child.stdout.read(), child.stderr.read()  # communicate loses what is buffered
+            child.wait(30)
             told += [line.split() for line in (first + out).splitlines()]
             assert child.returncode == 1
             last = err.strip().splitlines()

@@ -231,7 +231,7 @@ def test_what_costs_no_more_than_is_left_is_not_refused(master, limits, asked):
             session = engine.session(user)
             text = f"SELECT COUNT(*) FROM people WITH UTILITY ({within}, 0.1)"
             told = session.explain(text)
-            ((*_, cost, _, after),) = told.rows
+            ((*_, cost, _, after, _),) = told.rows
             report = engine.budget(user).rules
             least = min(report, key=lambda rule: rule.left)
             assert (told.left, told.left_of) == (least.left, least.name)
