@@ -149,6 +149,17 @@ def test_a_policy_is_edited_checked_and_applied_by_keyboard_alone(console, backe
     assert (line.kind, line.user) == ("policy", "sam")
 
 
+def test_what_is_typed_in_the_place_of_a_policy_breaks_no_rule(console):
+    """
+    The browser would give it the look of what was selected, by a style that the page forbids.
+    """
+    page = console("sam", "policy")
+    page.locator(".cm-content").click()
+    page.keyboard.press("ControlOrMeta+A")
+    page.keyboard.type("dataset: new")
+    assert page.locator(".cm-content").inner_text().strip() == "dataset: new"
+
+
 def test_keys_of_a_policy_are_completed(console):
     """
     By what its schema has at the place, with what they mean; and the values that are allowed.

@@ -9,18 +9,13 @@ const here = new URL(".", import.meta.url).pathname;
 const common = { bundle: true, minify: true, target: "es2022", legalComments: "none", logLevel: "error" };
 
 await mkdir(out, { recursive: true });
-const editor = await build({
+const editors = await build({
   ...common,
-  entryPoints: [join(here, "editor.js")],
+  entryPoints: [join(here, "editor.js"), join(here, "policy-editor.js")],
   format: "esm",
-  outfile: join(out, "editor.js"),
-  metafile: true,
-});
-const policy = await build({
-  ...common,
-  entryPoints: [join(here, "policy-editor.js")],
-  format: "esm",
-  outfile: join(out, "policy-editor.js"),
+  splitting: true,
+  chunkNames: "shared",
+  outdir: out,
   metafile: true,
 });
 await build({
@@ -33,7 +28,7 @@ await build({ ...common, entryPoints: [join(here, "node_modules/uplot/dist/uPlot
 const htmx = await readFile(join(here, "node_modules/htmx.org/dist/htmx.min.js"), "utf8");
 await writeFile(join(out, "htmx.js"), `${htmx.trimEnd()}\n`);
 
-const bundled = [editor, policy].flatMap((each) => Object.keys(each.metafile.inputs))
+const bundled = Object.keys(editors.metafile.inputs)
   .map((path) => /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1])
   .filter(Boolean);
 const licenses = [];

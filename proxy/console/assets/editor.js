@@ -1,26 +1,19 @@
 // The editor of the Ask page: CodeMirror with PostgreSQL's SQL, and completion of what a dataset has.
 
 import {
-  acceptCompletion,
   autocompletion,
   closeBrackets,
   closeBracketsKeymap,
-  completionKeymap,
   snippetCompletion,
 } from "@codemirror/autocomplete";
-import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { PostgreSQL, SQLDialect, sql } from "@codemirror/lang-sql";
-import {
-  HighlightStyle,
-  bracketMatching,
-  syntaxHighlighting,
-  syntaxTree,
-} from "@codemirror/language";
+import { HighlightStyle, syntaxHighlighting, syntaxTree } from "@codemirror/language";
 import { setDiagnostics } from "@codemirror/lint";
-import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search";
 import { Compartment, EditorState, Prec } from "@codemirror/state";
-import { EditorView, drawSelection, keymap, lineNumbers, placeholder } from "@codemirror/view";
+import { EditorView, keymap, placeholder } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
+
+import { createView } from "./base.js";
 
 const MOST = 200; // completions offered at once: a longer list is filtered by what is typed
 const KEYWORDS =
@@ -178,23 +171,6 @@ function names(schema) {
   };
 }
 
-/**
- * Take over what is typed in the place of a selection: Chromium would keep the look of what was
- * there by an inline style, which the page forbids.
- */
-const typing = EditorView.domEventHandlers({
-  beforeinput(event, view) {
-    const { from, to, empty } = view.state.selection.main;
-    if (empty || event.inputType !== "insertText" || !event.data || view.composing) return false;
-    const insert = () =>
-      view.state.update(view.state.replaceSelection(event.data), { userEvent: "input.type", scrollIntoView: true });
-    const handlers = view.state.facet(EditorView.inputHandler);
-    if (!handlers.some((handler) => handler(view, from, to, event.data, insert))) view.dispatch(insert());
-    event.preventDefault();
-    return true;
-  },
-});
-
 function completion(schema) {
   const byValue = values(schema);
   const byName = names(schema);
@@ -210,60 +186,21 @@ function completion(schema) {
  *
  * `schema` is {tables: [{name, written, columns: [{name, written, type, comment, values}]}]}.
  */
-export function createEditor({ parent, text, nonce, label, describedBy, schema, onChange, onRun }) {
+export function createEditor({ schema, ...rest }) {
   const completing = new Compartment();
-  let silent = false;
-  const run = () => {
-    onRun();
-    return true;
-  };
-  const view = new EditorView({
-    parent,
-    state: EditorState.create({
-      doc: text,
-      extensions: [
-        EditorView.cspNonce.of(nonce),
-        lineNumbers(),
-        history(),
-        drawSelection(),
-        typing,
-        bracketMatching(),
-        closeBrackets(),
-        Prec.highest(EditorState.languageData.of(() => [{ closeBrackets: { brackets: ["(", "'"] } }])),
-        search({ top: true }),
-        highlightSelectionMatches(),
-        EditorState.tabSize.of(2),
-        EditorView.lineWrapping,
-        sql({ dialect }),
-        syntaxHighlighting(colours),
-        looks,
-        completing.of(completion(schema ?? { tables: [] })),
-        placeholder("SELECT COUNT(*) FROM …"),
-        EditorView.contentAttributes.of({
-          "aria-label": label,
-          "aria-describedby": describedBy,
-          autocapitalize: "off",
-          spellcheck: "false",
-        }),
-        Prec.highest(
-          keymap.of([
-            { key: "Mod-Enter", run },
-            { key: "Ctrl-Enter", run },
-            { key: "Tab", run: acceptCompletion }, // elsewhere Tab leaves the editor
-          ]),
-        ),
-        keymap.of([
-          ...closeBracketsKeymap,
-          ...completionKeymap,
-          ...searchKeymap,
-          ...historyKeymap,
-          ...defaultKeymap,
-        ]),
-        EditorView.updateListener.of((update) => {
-          if (update.docChanged && !silent) onChange(update.state.doc.toString());
-        }),
-      ],
-    }),
+  const view = createView({
+    ...rest,
+    own: [
+      closeBrackets(),
+      Prec.highest(EditorState.languageData.of(() => [{ closeBrackets: { brackets: ["(", "'"] } }])),
+      EditorView.lineWrapping,
+      sql({ dialect }),
+      syntaxHighlighting(colours),
+      looks,
+      completing.of(completion(schema ?? { tables: [] })),
+      placeholder("SELECT COUNT(*) FROM …"),
+      keymap.of(closeBracketsKeymap),
+    ],
   });
   return {
     view,

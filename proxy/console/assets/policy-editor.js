@@ -1,14 +1,13 @@
 // The editor of the Policy page: CodeMirror with YAML, and completion of keys by the JSON Schema.
 
-import { acceptCompletion, autocompletion, completionKeymap } from "@codemirror/autocomplete";
-import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
+import { autocompletion } from "@codemirror/autocomplete";
 import { yaml } from "@codemirror/lang-yaml";
-import { HighlightStyle, bracketMatching, syntaxHighlighting } from "@codemirror/language";
+import { HighlightStyle, syntaxHighlighting } from "@codemirror/language";
 import { lintGutter, setDiagnostics } from "@codemirror/lint";
-import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search";
-import { EditorState, Prec } from "@codemirror/state";
-import { EditorView, drawSelection, keymap, lineNumbers } from "@codemirror/view";
+import { EditorView } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
+
+import { createView } from "./base.js";
 
 const colours = HighlightStyle.define([
   { tag: [tags.definition(tags.propertyName), tags.propertyName], color: "var(--link)", fontWeight: "600" },
@@ -106,37 +105,18 @@ function completion(schema) {
 }
 
 /** Put an editor of a policy into an element; `schema` is the JSON Schema of policies. */
-export function createPolicyEditor({ parent, text, nonce, label, describedBy, schema, onChange, onCheck }) {
-  const run = () => {
-    onCheck();
-    return true;
-  };
-  const view = new EditorView({
-    parent,
-    state: EditorState.create({
-      doc: text,
-      extensions: [
-        EditorView.cspNonce.of(nonce),
-        lineNumbers(),
-        lintGutter(),
-        history(),
-        drawSelection(),
-        bracketMatching(),
-        search({ top: true }),
-        highlightSelectionMatches(),
-        EditorState.tabSize.of(2),
-        yaml(),
-        syntaxHighlighting(colours),
-        looks,
-        autocompletion({ override: [completion(schema)], icons: false }),
-        EditorView.contentAttributes.of({ "aria-label": label, "aria-describedby": describedBy, tabindex: "0", autocapitalize: "off", spellcheck: "false" }),
-        Prec.highest(keymap.of([{ key: "Mod-Enter", run }, { key: "Ctrl-Enter", run }, { key: "Tab", run: acceptCompletion }])),
-        keymap.of([...completionKeymap, ...searchKeymap, ...historyKeymap, ...defaultKeymap]),
-        EditorView.updateListener.of((update) => {
-          if (update.docChanged) onChange(update.state.doc.toString());
-        }),
-      ],
-    }),
+export function createPolicyEditor({ schema, onCheck, ...rest }) {
+  const view = createView({
+    ...rest,
+    onRun: onCheck,
+    own: [
+      lintGutter(),
+      yaml(),
+      syntaxHighlighting(colours),
+      looks,
+      autocompletion({ override: [completion(schema)], icons: false }),
+      EditorView.contentAttributes.of({ tabindex: "0" }),
+    ],
   });
   const line = (number) => view.state.doc.line(Math.min(Math.max(number, 1), view.state.doc.lines));
   return {
