@@ -108,7 +108,10 @@ def test_nothing_is_told_once_a_file_is_gone(folder, way):
         act(folder / name)
         when = time.monotonic()
         for child, first in zip(children, lines, strict=True):
-            out, err = child.stdout.read(), child.stderr.read()  # communicate loses what is buffered
+            out, err = (
+                child.stdout.read(),
+                child.stderr.read(),
+            )  # communicate loses what is buffered
             child.wait(30)
             told += [line.split() for line in (first + out).splitlines()]
             assert child.returncode == 1
