@@ -23,6 +23,7 @@ from proxy.engine.answers import Answer, Explanation, Origin, Posterior, Result
 from proxy.errors import Error, InsufficientBudgetError, NotSupportedError, SQLSyntaxError
 from proxy.settings import ANSWERS, MAX_COST, UTILITY, Settings, given
 from proxy.sql.parse import grammar as language
+from proxy.sql.parse.first_word import first_word
 from proxy.sql.parse.parameters import bind_parameters
 from proxy.sql.program import Column
 
@@ -36,7 +37,6 @@ NAMES = {  # PostgreSQL's short names of types, in ours
     "varchar": "text",
     "name": "text",
 }
-COPY = re.compile(r"(?:\s|;|--[^\n]*(?:\n|$)|/\*.*?\*/)*+COPY\b", re.I | re.S)
 AMOUNTS = re.compile(r"requested (\S+), spent (\S+), left (\S+)")
 
 
@@ -105,7 +105,7 @@ class RemoteSession:
         if parameters is not None:
             text = bind_parameters(text, parameters)
         _check_one(text)
-        if COPY.match(text):  # its rows would be read by nobody, and be paid for
+        if first_word(text, ";") == "COPY":  # its rows would be read by nobody, and be paid for
             raise NotSupportedError("COPY is not supported here", hint="run its query itself")
         self._notices.clear()
         with translated():

@@ -7,7 +7,6 @@ is opened anew.  Invariant: nobody pays more than the price that they were shown
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
 from collections import OrderedDict
@@ -21,6 +20,7 @@ from proxy.console.results import amount, finite
 from proxy.console.visits import LOOK, WORK, Visit
 from proxy.engine.allowances import said
 from proxy.engine.answers import Result
+from proxy.engine.explained.price import first_cost, in_steps
 from proxy.errors import (
     Error,
     InsufficientBudgetError,
@@ -29,12 +29,11 @@ from proxy.errors import (
     QueryCanceledError,
 )
 from proxy.settings import EXPLANATIONS, MAX_COST, SPEND
+from proxy.sql.parse.first_word import first_word
 
-BLANK = r"\s|--[^\n]*(?:\n|$)|/\*.*?\*/"  # and comments
-QUERY = re.compile(rf"(?:{BLANK}|\()*+(?:SELECT|WITH|FROM)\b", re.I | re.S)
-CHANGES = re.compile(rf"(?:{BLANK})*+(?:SET|RESET|CREATE|DROP|DISCARD)\b", re.I | re.S)
-WORDS = r"SHOW|BEGIN|START|COMMIT|END|ROLLBACK|ABORT|SAVEPOINT|RELEASE"
-HARMLESS = re.compile(rf"(?:{BLANK})*+(?:{WORDS})\b", re.I | re.S)
+QUERIES = {"SELECT", "WITH", "FROM"}
+CHANGES = {"SET", "RESET", "CREATE", "DROP", "DISCARD"}  # of what a session is
+HARMLESS = {"SHOW", "BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"}
 REFUSED = "the statement would be refused: "
 ROUNDING = 1e-9  # by which a limit is above the price, relatively
 CHANGES_KEPT, RESULTS_KEPT, ASKED_KEPT = 100, 4, 200
@@ -88,11 +87,9 @@ def price(explained: Result) -> Price:
     mosts = [row[6] for row in rows]
     known = all(each is not None for each in mosts)
     most = max(mosts, default=0.0) if known else None
-    stepwise = any(row[2] == "measured" and row[4] is None for row in rows)
-    first = max((row[3] for row in rows), default=0.0)
     return Price(
         most,
-        first if stepwise or most is None else most,
+        first_cost(rows) if most is None or in_steps(rows) else most,
         explained.left,
         explained.left_of,
         min((row[5] for row in rows), default=explained.left),
@@ -202,7 +199,7 @@ class Asking:
 
     def _commanded(self, session: Session, text: str) -> Result:
         """Return the result of a command, whose price was not shown: so that it spends nothing."""
-        if CHANGES.match(text):
+        if (word := first_word(text)) in CHANGES:
             result = session.execute(text)
             self.changes = [*self.changes[-CHANGES_KEPT + 1 :], text]
             self.changed += 1
@@ -210,7 +207,7 @@ class Asking:
             with suppress(Error):  # which RESET ALL ends too
                 session.execute(f"SET {EXPLANATIONS} = on")
             return result
-        if HARMLESS.match(text):
+        if word in HARMLESS:
             return session.execute(text)
         with _limited(session, 0.0):
             try:
@@ -267,7 +264,7 @@ class Asking:
 
 def is_query(text: str) -> bool:
     """Return whether a text asks for numbers, rather than for a command."""
-    return QUERY.match(text) is not None
+    return first_word(text, "(") in QUERIES
 
 
 @contextmanager

@@ -490,3 +490,16 @@ def test_after_all_settings_are_reset_numbers_say_where_they_come_from(browser, 
     told(browser, "run", sql=command)
     price = told(browser, "preview", sql=COUNT)
     assert told(browser, "run", sql=COUNT, limit=price["limit"])["explained"] == [[True]]
+
+
+def test_the_first_step_of_several_numbers_costs_what_they_cost_together(browser):
+    """Groups have nobody in common, numbers have: those that are met in steps are added up."""
+    one, two = (
+        f"PERCENTILE_CONT({part}) WITHIN GROUP (ORDER BY education)" for part in (0.25, 0.75)
+    )
+    clause = "WITH UTILITY (2, 0.05)"
+    each = [told(browser, "preview", sql=f"SELECT {q} FROM cps1988 {clause}") for q in (one, two)]
+    both = told(browser, "preview", sql=f"SELECT {one}, {two} FROM cps1988 {clause}")
+    assert all(price["steps"] for price in (*each, both))
+    first, second, together = (float(price["cost"].split(" or more")[0]) for price in (*each, both))
+    assert together == pytest.approx(first + second, rel=1e-2)

@@ -16,6 +16,7 @@ from proxy.cli.interactive.lexemes import entries, spoken
 from proxy.cli.interactive.screen import Screen
 from proxy.cli.interactive.sparkline import sparkline
 from proxy.dbapi import Connection
+from proxy.engine.explained.price import first_cost, in_steps
 from proxy.errors import Error
 
 if TYPE_CHECKING:
@@ -187,21 +188,11 @@ class Interpreter:
 
 
 def price(told: Result) -> str:
-    """Return what a statement would cost by EXPLAIN; nothing if it is free.
-
-    Groups have nobody in common, so that a number costs what its dearest group does.
-    """
+    """Return what a statement would cost by EXPLAIN; nothing if it is free."""
     most = told.rows[0][AT_MOST] if told.rows else 0.0
-    first, dearest = 0.0, 0.0
-    number, groups = None, set[str | None]()
-    for label, group, _, cost, *_ in told.rows:
-        if label != number or group in groups:
-            first, dearest, number, groups = first + dearest, 0.0, label, set()
-        groups.add(group)
-        dearest = max(dearest, cost)
-    first += dearest
+    first = show.amount(first_cost(told.rows))
     if most is None:
-        return f"{show.amount(first)} for its first part, and then what is known only after it"
-    if any(row[2] == "measured" and row[4] is None for row in told.rows):
-        return f"{show.amount(first)} for its first step, at most {show.amount(most)} for all"
+        return f"{first} for its first part, and then what is known only after it"
+    if in_steps(told.rows):
+        return f"{first} for its first step, at most {show.amount(most)} for all"
     return show.amount(most) if most else ""
