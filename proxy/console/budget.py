@@ -68,7 +68,7 @@ async def budget(asked: Asked) -> Response:
         recent=_recent(curves),
         people=sorted(((n, c[-1]) for n, c in curves.users.items()), key=lambda each: -each[1]),
         everybody=_all(asked),
-        **await _heat(asked, spent, history),
+        **await _heat(asked, spent, history, limits[0]),
     )
 
 
@@ -79,7 +79,9 @@ async def heat(asked: Asked) -> Response:
     history = asked.request.query_params.get("history", "")
     history = history if history in histories else histories[0]
     spent: Spending = await asked.visit.thread(reports.spent, asked.dataset)
-    return asked.render("heat.html", history=history, **await _heat(asked, spent, history))
+    limits: list[LimitReport] = await asked.visit.thread(spent.limits, history)
+    found = await _heat(asked, spent, history, limits[0])
+    return asked.render("heat.html", history=history, **found)
 
 
 @page()
@@ -138,8 +140,8 @@ def _histories(asked: Asked) -> list[str]:
     return list(dict.fromkeys([own, *histories(asked.dataset.policy)]))
 
 
-async def _heat(asked: Asked, spent: Spending, history: str) -> dict[str, Any]:
-    """Return what the template of a heat map needs."""
+async def _heat(asked: Asked, spent: Spending, history: str, limit: LimitReport) -> dict[str, Any]:
+    """Return what the template of a heat map needs, whose shades are shares of a limit."""
     names = [axis.name for axis in asked.dataset.policy.domain.attributes]
     chosen = asked.request.query_params
     rows = chosen.get("rows", "")
@@ -148,7 +150,6 @@ async def _heat(asked: Asked, spent: Spending, history: str) -> dict[str, Any]:
     if columns is None or columns not in ("", *names):
         columns = next((name for name in names if name != rows), "")
     found: HeatMap = await asked.visit.thread(spent.heat, rows, columns or None, history)
-    limit: LimitReport = (await asked.visit.thread(spent.limits, history))[0]
     shares = found.spent / limit.budget if limit.budget else found.spent * 0
     return {
         "names": names,
