@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -36,8 +35,8 @@ from tests.shells import ESCAPE, LONG, copied
 
 ROOT = Path(__file__).parent.parent
 SLOW = (
-    "SELECT SUM(sqrt(a * 1.0) * ln(b)) AS s "
-    "FROM generate_series(1, 20000) t(a), generate_series(1, 20000) u(b)"
+    "SELECT SUM(sqrt(a * c * 1.0) * ln(b)) AS s FROM generate_series(1, 10000) t(a), "
+    "generate_series(1, 10000) u(b), generate_series(1, 1000) v(c)"
 )
 ENTER, DOWN, TAB, CTRL_C, CTRL_D = "\r", "\x1b[B", "\t", "\x03", "\x04"
 
@@ -271,23 +270,22 @@ def test_ctrl_c_stops_the_statement_that_runs(shell):
     """
     It fails as a canceled one, and the session goes on.
     """
-    running = threading.Event()
+    ended = threading.Event()
 
     def work():
-        running.set()
-        return shell.connection.execute(SLOW).result
+        threading.Thread(target=interrupt).start()
+        try:
+            return shell.connection.execute(SLOW).result
+        finally:
+            ended.set()
 
     def interrupt():
-        running.wait()
-        time.sleep(0.2)
-        os.kill(os.getpid(), signal.SIGINT)
+        if not ended.wait(0.3):  # else the signal would stop the tests
+            os.kill(os.getpid(), signal.SIGINT)
 
-    killer = threading.Thread(target=interrupt)
-    killer.start()
     with ThreadPoolExecutor(1) as pool:
         with pytest.raises(QueryCanceledError):
             terminal.stoppable(shell, pool, work)
-        killer.join()
         assert terminal.stoppable(shell, pool, lambda: 5) == 5
     assert shell.connection.execute("SELECT 1 AS x").fetchall() == [(1,)]
 

@@ -16,8 +16,8 @@ from proxy.policy import load
 from tests.server.serving import password
 
 SLOW = (
-    "SELECT SUM(sqrt(a * 1.0) * ln(b)) AS s "
-    "FROM generate_series(1, 20000) t(a), generate_series(1, 20000) u(b)"
+    "SELECT SUM(sqrt(a * c * 1.0) * ln(b)) AS s FROM generate_series(1, 10000) t(a), "
+    "generate_series(1, 10000) u(b), generate_series(1, 1000) v(c)"
 )
 
 
