@@ -14,7 +14,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import TokenType
 
-from proxy.errors import NotSupportedError, UndefinedFunctionError
+from proxy.errors import NotSupportedError, OperationalError, UndefinedFunctionError
 from proxy.sql.parse.utility_clause import MaxCost, Utility, UtilityItem
 
 
@@ -95,7 +95,11 @@ def _at_most(name: str, most: int, build: Callable[[list[Any]], Any]) -> Callabl
 
 
 def extended(name: str) -> Dialect:
-    """Return one of sqlglot's dialects with the utility clause."""
+    """Return one of sqlglot's dialects with the utility clause.
+
+    Raises:
+        OperationalError: this sqlglot's parsers cannot be extended.
+    """
     base: Any = type(Dialect.get_or_raise(name))
     modifiers = base.parser_class.SET_OP_MODIFIERS | {"utility"}
     # sqlglot does not know it; it is PostgreSQL's other name of bool_and
@@ -108,6 +112,14 @@ def extended(name: str) -> Dialect:
     own = {"SET_OP_MODIFIERS": modifiers, "FUNCTIONS": functions, "FUNCTION_PARSERS": parsers}
     parser = type("Parser", (UtilityParser, base.parser_class), own)
     dialect: Dialect = type(f"Proxy{base.__name__}", (base,), {"Parser": parser})()
+    try:
+        dialect.parser()
+    except TypeError:  # compiled classes have no interpreted subclasses
+        raise OperationalError(
+            "sqlglot's compiled parsers (sqlglotc) are installed: the proxy's grammar cannot "
+            "extend them",
+            hint="pip uninstall -y sqlglot sqlglotc && pip install sqlglot",
+        ) from None
     return dialect
 
 
