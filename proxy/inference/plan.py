@@ -238,7 +238,7 @@ def paper_rate(half_width: Fraction, delta: float, grid: Fraction) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What to measure; where that is nothing, an estimator of every row of every number."""
+    """What to measure; only where that is nothing, an estimator of every row of every number."""
 
     measurements: tuple[PlannedMeasurement, ...]
     estimators: tuple[list[Estimator | None], ...]
@@ -258,8 +258,8 @@ def plan(
     planned: list[PlannedMeasurement] = []
     inferred: list[list[Estimator | None]] = []
     for place, target in enumerate(targets):
-        inferred.append(estimators(history, target, cancellation))
-        missing = [i for i, estimator in enumerate(inferred[-1]) if estimator is None]
+        missing, found = _missing(history, target, cancellation)
+        inferred.append(found)
         if missing:
             part = replace(target, family=target.family.subset(missing))
             pieces = None
@@ -275,8 +275,39 @@ def plan(
                 for block, before in pieces
             ]
             if not pieces:  # with what is there it is good enough
-                inferred[-1] = estimators(history, target, cancellation)
-    return Plan(_last(planned), tuple(inferred))
+                inferred[-1] = []
+    if planned:
+        return Plan(_last(planned), ())
+    pairs = zip(targets, inferred, strict=True)
+    return Plan(
+        (), tuple(found or estimators(history, each, cancellation) for each, found in pairs)
+    )
+
+
+def _missing(
+    history: History, target: AccuracyTarget, cancellation: Cancellation
+) -> tuple[list[int], list[Estimator | None]]:
+    """Return the rows of a target that no estimator is enough for, and, if all were looked at, the
+    estimators of all.
+
+    A row for which a remembered estimator is enough is not looked at: from what it is best
+    estimated is another question, to be asked when it is known that nothing is measured.
+    """
+    family = target.family
+    rest = list(range(family.rows))
+    if 1 < family.rows <= MAX_ROWS_BEST:
+        known = [history.good_enough.get(key_of(row)) for row in family.queries()]
+        look_at([each[-1] for each in known if each], target.half_width)
+        rest = [
+            i
+            for i, each in enumerate(known)
+            if not any(meets(one, target.half_width, target.delta) for one in each)
+        ]
+    if not rest:
+        return [], []
+    found = estimators(history, replace(target, family=family.subset(rest)), cancellation)
+    missing = [i for i, estimator in zip(rest, found, strict=True) if estimator is None]
+    return missing, found if len(rest) == family.rows else []
 
 
 def _last(planned: Sequence[PlannedMeasurement]) -> tuple[PlannedMeasurement, ...]:

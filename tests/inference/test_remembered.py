@@ -70,6 +70,53 @@ def test_a_plan_that_is_taken_back_leaves_no_trace(asked):
     assert known(history, rows) == before
 
 
+@settings(max_examples=60)
+@given(statements)
+def test_rows_that_are_known_to_be_good_enough_are_not_looked_at_again(asked):
+    """
+    What is measured is what it would be if they were; and where nothing is, their estimators are
+    the best that there are now, not those that are remembered.
+    """
+    history = History(SPACE, 1000)
+    for targets in asked:
+        kept = len(history.blocks)
+        for target in targets:
+            looked = planning.estimators(history, target)
+            plan = planning.plan(history, [target], Allocation())
+            missing = [i for i, each in enumerate(looked) if each is None]
+            measured = sum(each.block.family.rows for each in plan.measurements)
+            assert measured == len(missing)
+            if missing:
+                assert not plan.estimators
+                continue
+            (found,) = plan.estimators
+            assert all(one.same(other) for one, other in zip(looked, found, strict=True))
+        for block in history.blocks[kept:]:
+            history.set_answers(block, [0] * block.family.rows)
+
+
+def test_of_a_row_more_only_that_row_is_looked_at(monkeypatch):
+    """
+    As a chart asks that moves on by a day: the days before are known.
+    """
+    history = History(SPACE, 1000)
+    whole = AccuracyTarget(grouped(0, 1), Fraction(40), 0.05)
+    before = AccuracyTarget(whole.family.subset(range(5)), whole.half_width, whole.delta)
+    planning.plan(history, [before], Allocation())
+    history.set_answers(history.blocks[0], [0] * 5)
+    assert None not in planning.estimators(history, before)
+    asked, find = [], history.estimators
+
+    def estimators(query, *more, **named):
+        asked.append(key_of(query))
+        return find(query, *more, **named)
+
+    monkeypatch.setattr(history, "estimators", estimators)
+    plan = planning.plan(history, [whole], Allocation())
+    assert [each.block.family.rows for each in plan.measurements] == [1]
+    assert set(asked) == {key_of(whole.family.row(5))}
+
+
 actions = st.lists(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 6)), min_size=1, max_size=4)
     | st.integers(1, 6),
