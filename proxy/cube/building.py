@@ -207,6 +207,7 @@ class _Work:
         self.measures = policy.domain.measures
         self.layout = Layout.of(policy)
         self.codes = self.layout.codes
+        self._marked = 0  # groups
         for measure in self.measures:
             if max(map(abs, measure.bounds)) * policy.max_records > LARGEST_SUM:
                 raise PolicyError("sums pass 2^63 quanta", key=f"measures.{measure.name}")
@@ -215,12 +216,14 @@ class _Work:
         """Make GROUPS, where the source is, and count."""
         sql, columns = grouped(self.policy, self.source, self.taken), self.layout.columns
         self._run(lambda: self.source.group(sql, columns), 0.0, 0.8)
-        rules = self._rules({a.name: self._axis_counts(i, a) for i, a in enumerate(self.axes)})
-        sums = self._rules({m.name: self._measure_counts(k) for k, m in enumerate(self.measures)})
         state, kept = self.layout.state, self._kept()
         beyond = f"{state} = {BEYOND}"
         counts = [_count(each) for each in ("true", kept, f"{state} = {UNITLESS}", beyond)]
-        rows, records, unitless, more = self._one(f"SELECT {', '.join(counts)} FROM {GROUPS}")
+        counts.append(f"count(*) FILTER ({self.layout.marked})")
+        found = self._one(f"SELECT {', '.join(counts)} FROM {GROUPS}")
+        rows, records, unitless, more, self._marked = found
+        rules = self._rules({a.name: self._axis_counts(i, a) for i, a in enumerate(self.axes)})
+        sums = self._rules({m.name: self._measure_counts(k) for k, m in enumerate(self.measures)})
         looks = tuple(self._looks(rules + sums))
         over = self._records(_over(self.policy, self.taken)) if self.taken else 0
         return Report(rows, records, unitless, more, rules, sums, looks, taken=over)
@@ -255,14 +258,20 @@ class _Work:
 
     def _rules(self, counts: Mapping[str, list[str]]) -> tuple[Rule, ...]:
         """Return what rules meet, by name."""
-        every = ", ".join(_count(condition) for condition in chain(*counts.values()))
-        if not every:
-            return ()
-        found = iter(self._one(f"SELECT {every} FROM {GROUPS}"))
+        found = iter(self._counts(list(chain(*counts.values()))))
         return tuple(Rule(name, *islice(found, len(each))) for name, each in counts.items())
+
+    def _counts(self, conditions: Sequence[str]) -> tuple[int, ...]:
+        """Return the number of records of each condition, under which a group is marked."""
+        if not conditions or not self._marked:
+            return (0,) * len(conditions)
+        counts = ", ".join(map(_count, conditions))
+        return self._one(f"SELECT {counts} FROM {GROUPS} WHERE {self.layout.marked}")
 
     def _looks(self, rules: Sequence[Rule]) -> Iterator[Look]:
         """Yield how values look that are not read, the most frequent first."""
+        if not self._marked:
+            return
         types = [axis.type for axis in self.axes] + ["decimal"] * len(self.measures)
         for i, (rule, axis) in enumerate(zip(rules, types, strict=True)):
             look = self.layout.look(i)
@@ -294,7 +303,7 @@ class _Work:
             for k, measure in enumerate(self.measures)
             if measure.nulls == "error"
         ]
-        found = self._one(f"SELECT {', '.join(_count(each) for _, each in met)} FROM {GROUPS}")
+        found = self._counts([condition for _, condition in met])
         for (named, _), records in zip(met, found, strict=True):
             if records:
                 raise SourceError(
@@ -318,9 +327,8 @@ class _Work:
             for i, axis in enumerate(self.axes)
         ]
         named = [each.rpartition(" ")[2] for each in sums]
-        marked = " OR ".join([met, *(f"{word} <> 0" for word in self.layout.marks.names)])
         rows = f"SELECT {words}, {', '.join(sums)} FROM {GROUPS}"
-        if self._one(f"SELECT count(*) FROM {GROUPS} WHERE {marked}") != (0,):
+        if self._marked:
             totals = [f"sum({each}) AS {each}" for each in named]
             rows = (
                 f"SELECT {', '.join([words, *totals])} FROM ({rows} WHERE {kept} AND NOT {met}"

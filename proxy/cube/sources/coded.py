@@ -65,6 +65,11 @@ class Layout:
         """SQL for what became of a record as one of its unit."""
         return self.marks.cell(0)
 
+    @property
+    def marked(self) -> str:
+        """The SQL condition that a rule is met, or that anything is to be said of a record."""
+        return " OR ".join([self.codes.met(), *(f"{word} <> 0" for word in self.marks.names)])
+
     def met(self, k: int) -> str:
         """Return SQL for what a measure met."""
         return self.marks.cell(1 + k)
