@@ -39,6 +39,7 @@ HINT = (
     "within 170000, with confidence 95%"
 )
 DIGITS = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
+OUT_OF_RANGE = "half_width or delta is out of any useful range"
 ITEM = re.compile(
     rf"\s*(?:(?P<name>(?:\w+\s*\(\s*)?(?:{COLUMN})(?:\s*\))?)(?=[\s(]))?\s*"
     rf"(?P<open>\()?\s*(?P<half>{DIGITS})\s*(?P<percent>percent|%)?\s*,\s*"
@@ -128,7 +129,11 @@ def utility(text: str) -> Wishes:
             raise UtilityError(
                 f"utility is two numbers, half_width and delta, not {text!r}", hint=HINT
             )
-        request = checked(_exact(match["half"]), _exact(match["delta"]), bool(match["percent"]))
+        try:
+            numbers = _exact(match["half"]), _exact(match["delta"])
+        except ValueError:
+            raise UtilityError(OUT_OF_RANGE, hint=HINT) from None
+        request = checked(*numbers, bool(match["percent"]))
         if name:
             others[name] = request
         else:
@@ -199,7 +204,7 @@ def _exact(text: str) -> Fraction:
     if not number.is_finite():
         raise ValueError(text)
     if abs(number.adjusted()) > 300:
-        raise UtilityError("half_width or delta is out of any useful range", hint=HINT)
+        raise UtilityError(OUT_OF_RANGE, hint=HINT)
     return Fraction(number)
 
 

@@ -4,6 +4,7 @@ import sqlite3
 import stat
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
+from hashlib import sha256
 
 import numpy as np
 import psycopg
@@ -368,6 +369,25 @@ def test_free_statements_have_files_of_their_own(ledger, folder, clock):
     assert ",2," in heads[1]
     assert ledger.verify() == []
     other.close()
+
+
+@pytest.mark.parametrize("length", [10_000, 10_001, 900_000])
+def test_of_a_long_free_statement_the_beginning_is_kept(ledger, length):
+    """
+    With its length and its hash: it pays nothing for the disk that it takes.
+    """
+    text = ("SELECT /* é */ " * length)[:length]
+    ledger.note("inferred", "ann", text)
+    (note,) = ledger.notes()
+    if length == 10_000:
+        assert note.statement == text
+    else:
+        assert note.statement.startswith(text[:10_000])
+        assert len(note.statement) < 10_200
+        assert f"{length:,} characters" in note.statement
+        assert sha256(text.encode()).hexdigest() in note.statement
+    measure(ledger)
+    assert ledger.verify() == []
 
 
 def test_only_the_owner_can_read(tmp_path):

@@ -232,7 +232,10 @@ class Ledger(Reads, Protocol):
     def note(
         self, kind: str, user: str, statement: str = "", detail: Mapping[str, Any] | None = None
     ) -> None:
-        """Write a free statement to this process's audit file, without the write lock."""
+        """Write a free statement, or its beginning, to this process's audit file.
+
+        It needs no write lock.
+        """
 
     def audit(self, after: int = 0) -> Iterator[AuditLine]:
         """Yield the chained lines after a sequence number."""

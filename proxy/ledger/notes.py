@@ -28,6 +28,7 @@ from proxy.ledger.anchor import sync, sync_folder
 _json = json.JSONEncoder(separators=(",", ":")).encode
 
 PERIOD = 1.0  # seconds between syncs
+LONGEST = 10_000  # characters of a statement: it pays nothing for the disk that it takes
 FOLDER = "notes/"  # begins the names of these files in a backup
 NAME = "proxy.id"  # the file of a state that has its proxy's name, where several share a ledger
 
@@ -41,6 +42,14 @@ class Note:
     user: str
     statement: str
     detail: Mapping[str, Any]
+
+
+def cut(statement: str) -> str:
+    """Return what is kept of a statement: all, or its beginning, its length and its SHA-256."""
+    if len(statement) <= LONGEST:
+        return statement
+    digest = sha256(statement.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{statement[:LONGEST]} … ({len(statement):,} characters, SHA-256 {digest})"
 
 
 class Notes:

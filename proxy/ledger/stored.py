@@ -22,7 +22,7 @@ from proxy.errors import IntegrityError, StateError
 from proxy.ledger import AuditLine, Closing, Measurement
 from proxy.ledger.anchor import Anchor, Mark
 from proxy.ledger.chain import LOOK, amounts, parsed
-from proxy.ledger.notes import Note, Notes, paths, read
+from proxy.ledger.notes import Note, Notes, cut, paths, read
 from proxy.ledger.schema import VERSIONS
 from proxy.ledger.transaction import (
     EPOCH,
@@ -170,10 +170,12 @@ class StoredLedger(SQLReads):
     def note(
         self, kind: str, user: str, statement: str = "", detail: Mapping[str, Any] | None = None
     ) -> None:
-        """Write a free statement to this process's audit file, without the write lock."""
+        """Write a free statement, or its beginning, to this process's audit file, without the
+        write lock.
+        """
         seen = self._witness.read()
         self._witness.check(seen, self.id, self, self.head())  # what is free follows from these
-        self._notes.write(Note(self._clock(), kind, user, statement, detail or {}))
+        self._notes.write(Note(self._clock(), kind, user, cut(statement), detail or {}))
 
     def audit(self, after: int = 0) -> Iterator[AuditLine]:
         """Yield the chained lines after a sequence number."""

@@ -202,6 +202,15 @@ WRONG = {
 EVERYWHERE = [pair for pair, said in WRONG.items() if said != "two numbers"]
 
 
+def test_an_exponent_that_no_decimal_has_is_out_of_range():
+    """
+    Which Python's own decimals cannot read, though it is written as a number.
+    """
+    for pair in ("1e99999999999999999999, 0.05", "50, 1e-99999999999999999999"):
+        with pytest.raises(UtilityError, match="out of any useful range"):
+            utility(pair)
+
+
 def by_setting(small, pair):
     with closing(small.engine()) as engine:
         engine.session().execute(f"SET privacy.utility = '{pair}'")

@@ -144,6 +144,24 @@ def test_what_is_no_cost_is_refused(engine, wrong):
     assert session.execute("SHOW privacy.max_cost").rows == [("",)]
 
 
+@pytest.mark.parametrize("far", ["1e400", "1e309", "1e-400", "1" + "0" * 400])
+def test_no_cost_is_out_of_range(engine, far):
+    """
+    Wherever it stands: a number that no float holds is refused, and no fault of the proxy.
+    """
+    session = engine.session()
+    for text in (
+        f"SET privacy.max_cost = '{far}'",
+        f"/*+ MAX_COST({far}) */ {COUNT}",
+        f"{COUNT} WITH UTILITY (10, 0.1), MAX COST {far}",
+    ):
+        with pytest.raises(UtilityError, match="out of any useful range"):
+            session.execute(text)
+    with pytest.raises(UtilityError):
+        engine.session(max_cost=far)
+    assert session.execute("SHOW privacy.max_cost").rows == [("",)]
+
+
 # --- what is given ---
 
 

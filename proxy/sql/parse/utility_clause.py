@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 from proxy.errors import UtilityError
-from proxy.policy.promise import fault
+from proxy.policy.promise import LEAST, MOST, fault
 from proxy.sql.program import Request
 
 HINT = re.compile(r"(UTILITY|MAX_COST)\s*\(([^()]*)\)[\s,]*", re.IGNORECASE)
@@ -79,9 +79,11 @@ def limit(text: str) -> Fraction:
 
 
 def _limit(found: Fraction | None, position: int | None = None) -> Fraction:
-    if found is None or found <= 0:
+    if found is None or not LEAST <= found <= MOST:
+        wide = found is not None and found > 0
         raise UtilityError(
-            "the most that a statement may cost is an alpha above 0",
+            "the most that a statement may cost is "
+            + ("out of any useful range" if wide else "an alpha above 0"),
             hint="for example 0.05; to spend nothing, SET privacy.spend = off",
             position=position,
         )
