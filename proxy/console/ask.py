@@ -95,7 +95,7 @@ async def cancel(asked: Asked) -> Response:
 @page(ANALYST)
 async def download(asked: Asked) -> Response:
     """Return a result as a file."""
-    kept = _asking(asked).results.get(asked.request.path_params["name"])
+    kept = _asking(asked).kept(asked.request.path_params["name"])
     kind = asked.request.path_params["kind"]
     if kept is None or kind not in FORMATS:
         return Response("this result is kept no longer: run the statement again", 404)
@@ -109,7 +109,7 @@ async def download(asked: Asked) -> Response:
 @page(ANALYST)
 async def why(asked: Asked) -> Response:
     """Return how probable the values of one number of a result are, and what it follows from."""
-    kept = _asking(asked).results.get(asked.request.path_params["name"])
+    kept = _asking(asked).kept(asked.request.path_params["name"])
     row, place = asked.request.path_params["row"], asked.request.path_params["place"]
     told = explained(kept.result, row, place) if kept is not None else None
     return JSONResponse(told or {"none": True})

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from sys import getsizeof
 from typing import Any
 
 from proxy.console.backend import Session
@@ -38,7 +38,7 @@ REFUSED = "the statement would be refused: "
 ROUNDING = 1e-9  # by which a limit is above the price, relatively
 CHANGES_KEPT, RESULTS_KEPT, ASKED_KEPT = 100, 4, 200
 LONGEST = 100_000  # characters of a statement
-LARGEST = 20_000_000  # characters of a result, about
+LARGEST = 20_000_000  # bytes of the values of a result
 TRIES = 10  # to take back a limit, while somebody cancels
 
 
@@ -137,7 +137,6 @@ class Asking:
     changes: list[str] = field(default_factory=list)  # statements that changed the session
     changed: int = 0  # how many there have been
     asked: list[Asked] = field(default_factory=list)  # oldest first
-    results: OrderedDict[str, Kept] = field(default_factory=OrderedDict)
     latest: int = 0  # preview that was asked for
     _ready: dict[str, tuple[Session, int]] = field(default_factory=dict)
 
@@ -245,17 +244,20 @@ class Asking:
         Raises:
             NotSupportedError: it is larger than a page should have.
         """
-        size = sum(len(v) if isinstance(v, str) else 16 for row in result.rows for v in row)
+        size = sum(getsizeof(value) for row in result.rows for value in row)
         if size > LARGEST:
             raise NotSupportedError(
                 f"a result of {len(result.rows):,} rows is too large for a page",
                 hint="ask with LIMIT, or from a SQL client: what was measured is free to ask again",
             )
         name = secrets.token_urlsafe(9)
-        self.results[name] = Kept(result, statement)
-        while len(self.results) > RESULTS_KEPT:
-            self.results.popitem(last=False)
+        self.visit.shelf.put(self, name, Kept(result, statement), size, RESULTS_KEPT)
         return name
+
+    def kept(self, name: str) -> Kept | None:
+        """Return a result that is kept, if it still is."""
+        found: Kept | None = self.visit.shelf.get(self, name)
+        return found
 
     def remember(self, statement: str, outcome: str) -> None:
         """Add a statement to those of this visit."""

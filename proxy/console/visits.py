@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from proxy.console.backend import Backend, Credentials, Session
 from proxy.engine import Result
@@ -27,6 +27,7 @@ IDLE, LONGEST = 30 * 60.0, 12 * 3600.0  # seconds
 UNUSED = 5 * 60.0  # seconds after which a session is closed, and opened again when needed
 THREADS_OF_USER = 8  # at work at a time, over all of a user's visits
 MOST, MOST_OF_USER = 1000, 10  # visits; past that the oldest ends
+KEPT_OF_USER = 40_000_000  # bytes that a user's visits keep together; past that the oldest goes
 WORK, LOOK = "work", "look"  # what a session is for: statements that are run, and previews
 
 
@@ -39,6 +40,30 @@ class Lane:
     used: float = 0.0
 
 
+class Shelf:
+    """What the visits of a user keep, oldest first, each under a name and an owner."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[object, str], tuple[Any, int]] = {}
+
+    def put(self, owner: object, name: str, value: object, size: int, most: int) -> None:
+        """Keep a value of so many bytes under a new name, and ``most`` values of its owner."""
+        self._kept[owner, name] = value, size
+        own = [key for key in self._kept if key[0] is owner]
+        for key in own[:-most]:
+            del self._kept[key]
+        while sum(size for _, size in self._kept.values()) > KEPT_OF_USER:
+            del self._kept[next(iter(self._kept))]
+
+    def get(self, owner: object, name: str) -> Any:
+        """Return what an owner keeps under a name; None where that is nothing."""
+        return self._kept.get((owner, name), (None, 0))[0]
+
+    def leave(self, owner: object) -> None:
+        """Let go of all that an owner keeps."""
+        self._kept = {key: kept for key, kept in self._kept.items() if key[0] is not owner}
+
+
 @dataclass(eq=False)
 class Visit:
     """A browser that is logged in."""
@@ -47,6 +72,7 @@ class Visit:
     backend: Backend
     threads: Executor
     turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(THREADS_OF_USER))
+    shelf: Shelf = field(default_factory=Shelf)
     csrf: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     began: float = field(default_factory=time.monotonic)
     seen: float = field(default_factory=time.monotonic)
@@ -110,6 +136,8 @@ class Visit:
     async def end(self) -> None:
         """Stop what runs, and close the sessions."""
         self.ended = True
+        for owner in self.memory.values():
+            self.shelf.leave(owner)
         for dataset, purpose in list(self.lanes):
             await self.cancel(dataset, purpose)
         for lane in list(self.lanes.values()):
@@ -142,7 +170,7 @@ class Visits:
         token, visit = secrets.token_urlsafe(32), Visit(credentials, self._backend, self._threads)
         for other in self._visits.values():
             if other.user == visit.user:
-                visit.turns = other.turns
+                visit.turns, visit.shelf = other.turns, other.shelf
         self._visits[_hash(token)] = visit
         mine = [key for key, each in self._visits.items() if each.user == visit.user]
         surplus = mine[:-MOST_OF_USER] + list(self._visits)[:-MOST]

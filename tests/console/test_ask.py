@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from proxy.console import asking
+from proxy.console import asking, visits
 from proxy.console.completion import starters
 from proxy.engine import Engine, Session
 from proxy.errors import QueryCanceledError
@@ -503,3 +503,23 @@ def test_the_first_step_of_several_numbers_costs_what_they_cost_together(browser
     assert all(price["steps"] for price in (*each, both))
     first, second, together = (float(price["cost"].split(" or more")[0]) for price in (*each, both))
     assert together == pytest.approx(first + second, rel=1e-2)
+
+
+def test_a_user_keeps_no_more_in_many_visits_than_in_one(monkeypatch):
+    """
+    Past so many bytes the oldest result goes, whichever visit it is of; each sees its own only, and
+    what a visit kept ends with it.
+    """
+    monkeypatch.setattr(visits, "KEPT_OF_USER", 100)
+    shelf, one, two = visits.Shelf(), object(), object()
+    shelf.put(one, "a", "first", 40, 4)
+    shelf.put(two, "b", "second", 40, 4)
+    assert (shelf.get(one, "a"), shelf.get(two, "b")) == ("first", "second")
+    assert shelf.get(two, "a") is shelf.get(one, "b") is None
+    shelf.put(two, "c", "third", 40, 4)
+    assert (shelf.get(one, "a"), shelf.get(two, "b")) == (None, "second")
+    shelf.put(two, "d", "fourth", 1, 1)
+    assert (shelf.get(two, "c"), shelf.get(two, "d")) == (None, "fourth")
+    shelf.put(one, "e", "fifth", 99, 4)
+    shelf.leave(two)
+    assert (shelf.get(two, "d"), shelf.get(one, "e")) == (None, "fifth")
