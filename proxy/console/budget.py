@@ -1,15 +1,18 @@
 """The Budget page: how much is spent and left, where, by whom, and what is still to be had.
 
-An analyst is shown what binds them, what their own statements cost, and the cells of the history
-that serves them, which EXPLAIN tells them as well; stewards and auditors all histories and users.
+An analyst is shown what binds them, what their own statements cost, and of the cells of the history
+that serves them how many tenths of the budget are gone, which tells where it is left and not what
+each statement of others was about and paid; stewards and auditors all histories and users.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from starlette.responses import Response
 
 from proxy.budgets import CELLS
@@ -20,7 +23,7 @@ from proxy.errors import Error
 from proxy.policy import Policy
 from proxy.privileges import ANALYST, AUDITOR, STEWARD, histories
 from proxy.sql.parse.identifiers import quoted
-from proxy.steward import Curves, HeatMap, LimitReport, Spending
+from proxy.steward import CellReport, Curves, HeatMap, LimitReport, Spending
 
 TYPICAL = 3  # attributes, and measures, of which typical questions are about
 LEVELS = 10  # shades of a heat map
@@ -61,7 +64,7 @@ async def budget(asked: Asked) -> Response:
         hero=next((limit for limit in limits if limit.name.startswith(CELLS)), limits[0]),
         limits=limits,
         mine=mine,
-        cells=cells,
+        cells=cells if _all(asked) else [_coarse(cell) for cell in cells],
         whole=whole,
         curves=curves,
         chart=_chart(curves, history if user is None else None, limits[0]),
@@ -132,6 +135,13 @@ def _all(asked: Asked) -> bool:
     return asked.may(STEWARD, AUDITOR)
 
 
+def _coarse(cell: CellReport) -> CellReport:
+    """Return cells as those see them who must not see what others paid: in tenths, rounded up."""
+    limit = cell.limit
+    spent = math.ceil(limit.share * LEVELS) / LEVELS * limit.budget
+    return replace(cell, limit=replace(limit, spent=spent))
+
+
 def _histories(asked: Asked) -> list[str]:
     """Return the names of the histories that a user may look at, their own first."""
     own = asked.privileges.history
@@ -151,6 +161,8 @@ async def _heat(asked: Asked, spent: Spending, history: str, limit: LimitReport)
         columns = next((name for name in names if name != rows), "")
     found: HeatMap = await asked.visit.thread(spent.heat, rows, columns or None, history)
     shares = found.spent / limit.budget if limit.budget else found.spent * 0
+    if not _all(asked):
+        shares = np.ceil(shares * LEVELS) / LEVELS
     return {
         "names": names,
         "rows": rows,
@@ -159,6 +171,7 @@ async def _heat(asked: Asked, spent: Spending, history: str, limit: LimitReport)
         "levels": [[min(-int(-share * LEVELS // 1), LEVELS) for share in row] for row in shares],
         "shares": shares.tolist(),
         "of": limit.budget,
+        "coarse": not _all(asked),
     }
 
 

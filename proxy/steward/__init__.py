@@ -38,10 +38,11 @@ if TYPE_CHECKING:
     from proxy.steward.prices import Price
     from proxy.steward.recovery import RestoreReport, backup, restore
     from proxy.steward.snapshots import RebuildReport, open_cube
-    from proxy.steward.spent import HeatMap, LimitReport, Spending, spending
+    from proxy.steward.spent import CellReport, HeatMap, LimitReport, Spending, spending
 
 __all__ = [
     "ApplyReport",
+    "CellReport",
     "ChangedPolicyError",
     "CheckReport",
     "Curves",
@@ -86,6 +87,7 @@ __all__ = [
 
 MODULES = {
     "ApplyReport": "proxy.steward.changes",
+    "CellReport": "proxy.steward.spent",
     "ChangedPolicyError": "proxy.steward.changes",
     "CheckReport": "proxy.steward.inspection",
     "Curves": "proxy.steward.over_time",

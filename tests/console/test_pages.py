@@ -83,7 +83,7 @@ def test_no_name_value_or_text_is_markup(backend, place):
 
 def test_an_analyst_is_shown_nothing_of_what_others_asked_and_paid(backend):
     """
-    But what all of the history's cells have paid, which EXPLAIN tells, too.
+    But what the dearest cell of the history has paid.
     """
     _, budget = page(backend, "ann", "budget")
     _, history = page(backend, "ann", "history")
@@ -93,7 +93,30 @@ def test_an_analyst_is_shown_nothing_of_what_others_asked_and_paid(backend):
     assert not re.search(r"\bbob\b", budget + history)
     assert "town, COUNT" not in history
     assert "age &lt; 5" in history
-    assert "0.1509" in budget  # of a cell that both have asked about
+    assert "0.1509" in budget  # the dearest cell, as privacy.budget says
+
+
+def shown_of_cells(text):
+    """What the Budget page shows of cells: of each what it paid, and its limit; and shares."""
+    nearest = re.search(r'aria-labelledby="nearest">(.*?)</table>', text, re.DOTALL)[1]
+    numbers = [float(each) for each in re.findall(r'class="number">([\d.]+)<', nearest)]
+    shares = [int(each) for each in re.findall(r'class="level\d+">(\d+)<', text)]
+    return list(zip(numbers[::2], numbers[1::2], strict=True)), shares
+
+
+def test_who_shares_a_history_sees_of_its_cells_only_tenths(backend):
+    """
+    So that what others pay for one statement, and what it was about, cannot be read off from it.
+    """
+    cells, shares = shown_of_cells(page(backend, "ann", "budget")[1])
+    assert cells
+    assert max(shares) > 0
+    assert all(abs(paid / limit * 10 - round(paid / limit * 10)) < 1e-3 for paid, limit in cells)
+    assert all(share % 10 == 0 for share in shares)
+    exact, all_shares = shown_of_cells(page(backend, "sam", "budget")[1])
+    assert all(paid >= own for (paid, _), (own, _) in zip(cells, exact, strict=True))
+    assert any(paid > own for (paid, _), (own, _) in zip(cells, exact, strict=True))
+    assert any(share % 10 for share in all_shares)
 
 
 def test_an_auditor_is_shown_what_everybody_asked_a_steward_what_it_cost(backend):
@@ -183,7 +206,7 @@ def test_typical_questions_cost_what_explain_says(backend):
 
 
 def test_a_heat_map_is_of_the_two_attributes_that_are_picked(backend):
-    with entered(backend, "ann") as browser:
+    with entered(backend, "sam") as browser:
         text = browser.get("/d/people/budget/heat?rows=town&columns=age").text
         one = browser.get("/d/people/budget/heat?rows=age&columns=").text
         long = browser.get("/d/people/budget/heat", params={"rows": XSS, "columns": "age"}).text
