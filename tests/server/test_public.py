@@ -44,6 +44,8 @@ SAME = (
     "ON cps1988.region = r.name GROUP BY area ORDER BY area WITH UTILITY (500, 0.05)",
     "SELECT COUNT(*) AS n FROM cps1988 JOIN regions ON region = name WHERE coast "
     "WITH UTILITY (500, 0.05)",
+    "SELECT upper(name) AS u, lower('ÉÀ') AS l, upper('éß') AS s, initcap('éa bÉ') AS i,"
+    " name ILIKE '%É%' AS m, name ~* 'É' AS r FROM regions ORDER BY area",
     "SELECT foo FROM regions",
 )
 

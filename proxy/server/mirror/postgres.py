@@ -104,6 +104,8 @@ class Embedded:
                 "--auth=scram-sha-256",
                 "--encoding=UTF8",
                 "--locale=C",
+                "--locale-provider=builtin",
+                "--builtin-locale=C.UTF-8",  # letters as in the sandbox, and the order of C
                 "--no-sync",
                 "--no-instructions",
             ]
