@@ -309,6 +309,24 @@ def test_settings_are_those_of_the_session(connection):
     assert width() == 0.95
 
 
+def test_another_time_zone_is_not_that_of_the_answers(server):
+    """
+    The session has it for what PostgreSQL itself reads and shows; of protected tables it is told
+    that their times are in their policy's zone, once for each change, and not to who wants quiet.
+    """
+    with server.connect("alice") as connection:
+        said = notices(connection)
+        connection.execute("SET TIME ZONE 'Europe/Berlin'")
+        assert ["time zone of its policy" in each.message_primary for each in said] == [True]
+        connection.execute("SET TIME ZONE 'Europe/Berlin'")
+        connection.execute("SET work.something = 'x'")
+        assert len(said) == 1
+        connection.execute("SET client_min_messages = 'warning'")
+        connection.execute("SELECT COUNT(*) FROM cps1988 WITH UTILITY (600, 0.05)")
+        connection.execute("SET TIME ZONE 'Asia/Tokyo'")
+        assert len(said) == 1
+
+
 def test_settings_at_connect(server):
     """
     ``-c`` in the connection's options is a setting like any other.

@@ -66,6 +66,10 @@ from proxy.settings import ANSWERS, TABLE
 SETTINGS = (*TABLE, "client_min_messages", "statement_timeout", VIEWS)
 READ = "SELECT " + ", ".join(f"pg_catalog.current_setting('{name}', true)" for name in SETTINGS)
 QUIET = ("warning", "error", "log")
+ZONE = (
+    "privacy: the times of a protected table are in the time zone of its policy, and what is "
+    "compared with them is brought into that one, whatever TimeZone is"
+)
 WRONG = b"!"  # a statement that fails in every state
 HELD, HELD_BYTES = 2000, 32 << 20  # what one session may hold
 MANY = 1000  # rows that take more than some milliseconds to write
@@ -287,6 +291,9 @@ class Conversation:
                     f"({self.released:.4g}): it has been seen",
                 ).encode(self.encoding)
             self.released = 0.0
+        loud = self.settings.get("client_min_messages") not in QUIET
+        if kind == b"S" and body.startswith(b"TimeZone\0") and loud:
+            notice = Report("NOTICE", "00000", ZONE).encode(self.encoding)
         return notice + self.replies.got(kind, body)
 
     def mirrored_rows(self, rows: bytes) -> bytes:
