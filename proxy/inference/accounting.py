@@ -26,10 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxy.inference.family import Family
-from proxy.inference.query import Factor, Integers, Term, TooWideError
+from proxy.inference.query import Factor, Integers, Term, TooDearError
 from proxy.inference.space import Space
 
 UNIT = 2**40  # charges per alpha
+DEAREST = 2**52  # one measurement may charge less than that
 TABLE = 2**22  # cells of the largest table
 FORBIDDEN = -(2**61)  # stands for minus infinity in tables
 CEILING = 2**60  # past every budget: sums stop here, so that none wraps round
@@ -61,8 +62,8 @@ def _paid(magnitude: int, scale: float, before: float | None) -> int:
     """Return ⌈2⁴⁰ c / s⌉, less what was paid with another scale."""
     above, below = scale.as_integer_ratio()
     paid = -(-UNIT * magnitude * below // above)
-    if paid >= 2**52:
-        raise TooWideError("a privacy cost past 2**12")
+    if paid >= DEAREST:
+        raise TooDearError(f"a cost past {DEAREST // UNIT:,} alpha")
     return paid if before is None else paid - _paid(magnitude, before, None)
 
 

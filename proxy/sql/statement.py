@@ -19,7 +19,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 from proxy.errors import Error, NotSupportedError, StatementTooComplexError
-from proxy.inference.query import TooLargeError, TooWideError
+from proxy.inference.query import TooDearError, TooLargeError, TooWideError
 from proxy.policy import Policy
 from proxy.sql import types
 from proxy.sql.bind.binding import Binding
@@ -332,6 +332,11 @@ def _name_columns(binder: Binding, bound: BoundQuery) -> None:
 
 def too_complex(what: str, error: TooLargeError) -> StatementTooComplexError:
     """Return the refusal of coefficients that are too many, or too large."""
+    if isinstance(error, TooDearError):
+        return StatementTooComplexError(
+            f"{what} asks for more than any budget should give: {error}",
+            hint="ask for a wider interval: a larger half_width, or delta",
+        )
     if isinstance(error, TooWideError):
         return StatementTooComplexError(
             f"{what} adds up amounts of too different sizes: {error}",

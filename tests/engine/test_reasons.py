@@ -1,5 +1,7 @@
 """Why a statement is refused, or fails after it was charged: the true reason, with the amounts."""
 
+import shutil
+
 import pytest
 
 from proxy.errors import DataError, InsufficientBudgetError, StatementTooComplexError
@@ -131,3 +133,36 @@ def test_sums_of_whole_measures_are_whole(engine):
         engine.session().execute("SELECT SUM(k / 2) FROM people")
     with pytest.raises(DataError, match="integer out of range"):
         engine.session().execute("SELECT SUM(k * 100000000) FROM people")
+
+
+RICH = "privacy: {budget: 1_000_000, floor: 0.001, unit: row, strategy: %s}\n"
+
+
+@pytest.fixture(params=["paper", "topup"])
+def rich(engine, request, tmp_path):
+    """The same people with a budget that nothing reaches."""
+    small = Small(tmp_path)
+    for path in (tmp_path / ".privacy-proxy", tmp_path / "state"):
+        shutil.rmtree(path, ignore_errors=True)
+    made = small.made(RICH % request.param, domain=DOMAIN)
+    yield made
+    made.close()
+
+
+def test_a_cost_that_no_budget_should_give_is_refused_for_that(rich):
+    """
+    Not for amounts of different sizes, which are not there; a wider interval is the way.
+    """
+    with pytest.raises(StatementTooComplexError, match=r"cost past 4,096 alpha") as caught:
+        rich.session().execute("SELECT SUM(w) FROM people WITH UTILITY (1, 0.05)")
+    assert "half_width" in caught.value.hint
+    assert "sizes" not in str(caught.value)
+
+
+def test_the_first_look_of_an_average_is_cheap_however_large_the_budget_is(rich):
+    """
+    A hundredth of the budget would be 10,000 alpha.
+    """
+    session = rich.session()
+    assert 0 < session.execute("SELECT AVG(w) FROM people WITH UTILITY (50, 0.1)").cost < 20
+    assert session.execute("SELECT AVG(k) FROM people WITH UTILITY (10, 0.1)").cost < 5
