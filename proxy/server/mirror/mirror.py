@@ -47,16 +47,24 @@ REFUSES = {  # functions of PostgreSQL that refuse to read a protected table, wi
     b"fireRIRrules": b"42P17",  # the policy's recursion
     b"check_enable_rls": b"42501",  # the same, where a client turned row_security off
 }
+LOCKS = 500  # of a session, with which it is shown no more views in its transaction
+COLUMNS = 2000  # of all views that are shown
+FREE, WAIT = 50, 0.001  # columns that a call makes at once, and seconds for each beyond them
 # The temporary views of the session in the catalogs, until the transaction ends: nothing of them is
-# committed, so that no other session sees them.  They cannot be read.
+# committed, so that no other session sees them.  They cannot be read.  Each takes about eight locks
+# until then, of a table of locks that all share, and rows of catalogs that are dead afterwards; so
+# what is made waits, before it is made.
 SHOW_VIEWS = f"""
 CREATE FUNCTION privacy.show_views(views jsonb) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS
-$$ DECLARE each record; BEGIN
-  IF current_setting('transaction_read_only')::boolean THEN RETURN; END IF;
+$$ DECLARE each record; made integer = 0; BEGIN
+  IF current_setting('transaction_read_only')::boolean
+     OR (SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid()) > {LOCKS}
+     OR (SELECT sum(jsonb_array_length(value)) FROM jsonb_each(views)) > {COLUMNS}
+  THEN RETURN; END IF;
   FOR each IN
-    SELECT name, wanted, there FROM (
-      SELECT key AS name, (
+    SELECT name, wanted, width, there FROM (
+      SELECT key AS name, jsonb_array_length(value) AS width, (
         SELECT string_agg(format('%I %s', c->>0, (c->>1)::regtype), ', ' ORDER BY i)
         FROM jsonb_array_elements(value) WITH ORDINALITY AS e(c, i)
       ) AS wanted FROM jsonb_each(views) LIMIT {MOST}
@@ -69,6 +77,8 @@ $$ DECLARE each record; BEGIN
   LOOP
     IF each.there IS NOT NULL THEN EXECUTE format('DROP TABLE pg_temp.%I', each.name); END IF;
     IF each.wanted IS NOT NULL THEN
+      made := made + each.width;
+      PERFORM pg_sleep(least(each.width, greatest(made - {FREE}, 0)) * {WAIT});
       EXECUTE format('CREATE TEMP TABLE %I (%s) ON COMMIT DROP', each.name, each.wanted);
       EXECUTE format('GRANT REFERENCES ON pg_temp.%I TO %I', each.name, session_user);
     END IF;

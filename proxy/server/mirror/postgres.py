@@ -34,7 +34,8 @@ ADMIN = "privacy_proxy"  # the superuser; nobody may log in as it through the se
 PORT = 5432  # of the socket's name; no TCP port is opened
 ACCOUNTS = ("privacy-proxy", "postgres", "nobody")  # of root's choice, the first that exists
 NOTES = "mirrors"
-ADDRESS_SPACE = 1 << 30  # bytes, of each process
+ADDRESS_SPACE = 1 << 30  # bytes, of each process, and for the locks of each connection
+LOCK_SPACE = 1 << 19
 PATIENCE = 30.0  # seconds to start or stop
 SETTINGS = {
     "listen_addresses": "",
@@ -46,6 +47,10 @@ SETTINGS = {
     "wal_level": "minimal",
     "max_wal_senders": "0",
     "autovacuum": "on",  # temporary views pass through the catalogs
+    "autovacuum_naptime": "10s",
+    "max_wal_size": "64MB",
+    "min_wal_size": "32MB",
+    "max_locks_per_transaction": "800",  # what every session may hold at once, see mirror.LOCKS
     "track_activities": "off",
     "track_counts": "on",
     "jit": "off",
@@ -117,10 +122,11 @@ class Embedded:
             "unix_socket_directories": str(self._folder),
             "max_connections": str(connections),
         }
+        space = ADDRESS_SPACE + connections * LOCK_SPACE
         self._process = subprocess.Popen(
             [
                 *("/bin/sh", "-c", BOUNDED),
-                *(str(size // 1024) for size in (ADDRESS_SPACE, BACKEND_MEMORY, HEADROOM)),
+                *(str(size // 1024) for size in (space, BACKEND_MEMORY, HEADROOM)),
                 str(binaries / "postgres"),
                 "-D",
                 str(data),

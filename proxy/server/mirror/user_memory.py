@@ -8,6 +8,8 @@ used, a backend may take ``HEADROOM`` whatever its share is, as before the threa
 Only a process of the same account may set the limits of another, so the thread becomes one of that
 account where PostgreSQL runs under another than ours; Linux lets a thread do so alone.  Where
 limits cannot be set, each backend has ``HEADROOM``, and no more.
+
+The same thread looks at the size of the catalogs.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import psycopg
+
+from proxy.server.mirror.catalog_size import CatalogSize
 
 log = logging.getLogger(__name__)
 BACKEND_MEMORY = 512 << 20  # bytes of private memory
@@ -54,6 +58,7 @@ class UserMemory:
         self._conninfo = conninfo
         self._account = account
         self._limits: dict[int, int] = {}  # of backends, as they were set
+        self._catalogs = CatalogSize(conninfo)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="user memory", daemon=True)
         self._thread.start()
@@ -72,6 +77,7 @@ class UserMemory:
                 if connection is None or connection.closed:
                     connection = psycopg.connect(self._conninfo, autocommit=True)
                 self._look(connection)
+                self._catalogs.look(connection)
             except psycopg.Error:  # it starts again after a crash, or ends
                 connection = None
             except Exception:
