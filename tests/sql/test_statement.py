@@ -214,6 +214,54 @@ def test_hidden_groups_are_those_without_a_count():
     assert 0 < len(shown) < 360
 
 
+GROUPS = "SELECT age, COUNT(*) AS n FROM survey GROUP BY age"
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        (
+            "SELECT COUNT(*) FROM (SELECT DISTINCT age, married FROM survey) AS u",
+            "of age, married,",
+        ),
+        ("SELECT DISTINCT age FROM survey", "value of age,"),
+        ("SELECT age FROM survey GROUP BY age", "COUNT(DISTINCT age)"),
+        ("SELECT age % 2 FROM survey GROUP BY 1", "every declared group,"),
+        ("SELECT COUNT(*) FROM (SELECT age FROM survey GROUP BY age) AS u", "value of age,"),
+        ("SELECT EXISTS (SELECT DISTINCT age FROM survey WHERE married)", "value of age,"),
+        ("SELECT 1 IN (SELECT DISTINCT age FROM survey)", "value of age,"),
+        ("SELECT age FROM (SELECT DISTINCT age FROM survey) AS u LIMIT 2", "value of age,"),
+        ("SELECT row_number() OVER (ORDER BY age) FROM survey GROUP BY age", "value of age,"),
+        ("SELECT MIN(age) FROM (SELECT DISTINCT age FROM survey) AS u", "value of age,"),
+        ("SELECT COUNT(*) FROM (SELECT DISTINCT age FROM survey UNION SELECT 1) AS u", "of age,"),
+        (f"SELECT COUNT(*) FROM ({GROUPS}) AS u", "value of age,"),
+        (f"SELECT AVG(n) FROM ({GROUPS}) AS u WHERE age > 1", "value of age,"),
+        (f"SELECT COUNT(*) FROM ({GROUPS} UNION ALL {GROUPS}) AS u", "value of age,"),
+        (f"SELECT EXISTS ({GROUPS})", "value of age,"),
+        (f"WITH u AS ({GROUPS}), v AS (SELECT * FROM u) SELECT MAX(n) FROM v", "value of age,"),
+        ("SELECT age, COUNT(*), COUNT(*) OVER () FROM survey GROUP BY age", "value of age,"),
+        (GROUPS, ""),
+        (f"SELECT SUM(n), SUM(n) FILTER (WHERE age > 1) FROM ({GROUPS}) AS u", ""),
+        ("SELECT age, SUM(COUNT(*)) OVER () FROM survey GROUP BY age", ""),
+        (f"SELECT COUNT(*) FROM ({GROUPS} HAVING COUNT(*) > 5) AS u", ""),
+        (f"SELECT COUNT(*) FROM ({GROUPS}) AS u WHERE n > 5", ""),
+        ("SELECT age FROM survey GROUP BY age ORDER BY COUNT(*) DESC LIMIT 3", ""),
+        ("SELECT COUNT(DISTINCT age) FROM survey", ""),
+        ("SELECT COUNT(*) FROM (SELECT COUNT(*) FROM survey) AS u", ""),
+    ],
+)
+def test_rows_that_are_there_whatever_the_records_are_told(text, told):
+    """
+    Groups of the domain that are counted, listed or looked up, and not shown with their numbers,
+    have a notice: PostgreSQL would count those of records alone.
+    """
+    notices = program(text).notices
+    assert len(notices) == bool(told)
+    if told:
+        assert told in notices[0]
+        assert "whether a record has it or not" in notices[0]
+
+
 def test_a_cut_may_be_widened_to_the_edges():
     """
     With cut: snap a condition holds of a whole bin if it holds of some value in it, and the

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError
 from proxy.sql import types
+from proxy.sql.bind import declared_rows
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
 from proxy.sql.bind.relations import BoundQuery, Scope
@@ -54,6 +55,7 @@ class PostAggregate(ExpressionLowering):
             return self._scalar(node)
         if isinstance(node, exp.Exists):
             bound = self._subquery(node.this)
+            declared_rows.tell(self.binding, bound.declared)
             text = f"(EXISTS ({bound.sql}))"
             return hidden(combine(text, "boolean", *(o.typed for o in bound.outputs)))
         if isinstance(node, exp.In) and node.args.get("query"):

@@ -186,7 +186,7 @@ class Binder(Binding):
         name = self.fresh("t")
         columns = columns_of(name, bound.outputs)
         key = f"hash({name})" if bound.public else f"{name}.k"
-        return Relation(f"({bound.sql}) AS {name}", columns, bound.public, key)
+        return Relation(f"({bound.sql}) AS {name}", columns, bound.public, key, bound.declared)
 
     def _table(self, node: exp.Expr, scope: Scope) -> ProtectedRows | Relation:
         name, schema = name_of(node.this), node.args.get("db")
@@ -223,7 +223,7 @@ class Binder(Binding):
             key = "" if item.public else beside_all(outputs, item.key)
             text = f"SELECT {', '.join(picked)}{key} FROM {item.text}"
             self.withs.append(f"{name} AS ({shown(text)})")
-            cte.relation = Relation(name, item.columns, item.public)
+            cte.relation = Relation(name, item.columns, item.public, declared=item.declared)
             self.ctes.append(cte)
         self.reads_protected += not cte.relation.public
         name = self.fresh("t")
@@ -233,5 +233,6 @@ class Binder(Binding):
             columns_of(name, outputs),
             cte.relation.public,
             f"hash({name})" if cte.relation.public else f"{name}.k",
+            cte.relation.declared,
         )
         return rename_columns(relation, cte.columns, cte.node) if cte.columns else relation

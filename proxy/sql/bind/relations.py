@@ -40,6 +40,7 @@ class Relation:
     columns: tuple[tuple[str, TypedSql], ...]
     public: bool = False  # reads public tables only: nothing is released
     key: str = ""  # DuckDB text that tells its rows apart, in the wide form of a statement
+    declared: str = ""  # the notice that is due where its rows are counted
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class BoundQuery:
     outputs: tuple[Output, ...]
     probe: bool = False
     public: bool = False
+    declared: str = ""  # the notice that is due where its rows, groups of the domain, are counted
 
 
 @dataclass
