@@ -78,7 +78,22 @@ def _date_bin(args: list[Any]) -> exp.Expr:
     return exp.DateBin(**parts)
 
 
-MOST_ARGUMENTS = {"MOD": 2, "DIV": 2, "LTRIM": 2, "RTRIM": 2, "BTRIM": 2, "INITCAP": 1}
+def _to_timestamp(args: list[Any]) -> exp.Expr:
+    """Return to_timestamp, its template as it is written, as to_date has it."""
+    kind = exp.UnixToTime if len(args) == 1 else exp.StrToTime
+    made: exp.Expr = kind.from_arg_list(args)
+    return made
+
+
+MOST_ARGUMENTS = {
+    "MOD": 2,
+    "DIV": 2,
+    "LTRIM": 2,
+    "RTRIM": 2,
+    "BTRIM": 2,
+    "INITCAP": 1,
+    "TO_DATE": 2,
+}
 
 
 def _at_most(name: str, most: int, build: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
@@ -108,6 +123,7 @@ def extended(name: str) -> Dialect:
     if name == "postgres":
         parsers.pop("INITCAP", None)  # which gives it a second argument, and drops a third
         functions |= {"TO_CHAR": ToChar.from_arg_list, "DATE_BIN": _date_bin}
+        functions |= {"TO_DATE": exp.StrToDate.from_arg_list, "TO_TIMESTAMP": _to_timestamp}
         functions |= {n: _at_most(n, k, functions[n]) for n, k in MOST_ARGUMENTS.items()}
     own = {"SET_OP_MODIFIERS": modifiers, "FUNCTIONS": functions, "FUNCTION_PARSERS": parsers}
     parser = type("Parser", (UtilityParser, base.parser_class), own)
