@@ -38,6 +38,8 @@ from proxy.sql.parse.utility_clause import Utility, limited, requests
 from proxy.sql.parse.views import SCHEMA as TEMPORARY
 from proxy.sql.program import Request
 
+INLINE = 50_000  # characters of a WITH query of public rows that is written out where it is read
+
 
 class Binder(Binding):
     """A binding with its recursion tied: subqueries are bound here again."""
@@ -222,7 +224,10 @@ class Binder(Binding):
             outputs = [Output(column, typed) for column, typed in item.columns]
             key = "" if item.public else beside_all(outputs, item.key)
             text = f"SELECT {', '.join(picked)}{key} FROM {item.text}"
-            self.withs.append(f"{name} AS ({shown(text)})")
+            if item.public and len(text) <= INLINE:  # joins are worked out before the statement
+                name = f"({narrow(text)})"
+            else:
+                self.withs.append(f"{name} AS ({shown(text)})")
             cte.relation = Relation(name, item.columns, item.public, declared=item.declared)
             self.ctes.append(cte)
         self.reads_protected += not cte.relation.public
