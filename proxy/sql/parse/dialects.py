@@ -15,7 +15,10 @@ from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import TokenType
 
 from proxy.errors import NotSupportedError, OperationalError, UndefinedFunctionError
+from proxy.policy.promise import FOLD
 from proxy.sql.parse.utility_clause import MaxCost, Utility, UtilityItem
+
+UNNAMED = {"CAST", "CASE", "TRIM", "ANY", "ALL", "SOME"}  # columns have not the names of these
 
 
 class ToChar(exp.Expression, exp.Func):
@@ -43,6 +46,33 @@ class UtilityParser(Parser):
         if isinstance(extract, exp.Extract):
             extract.meta["name"] = "date_part"  # of another type than EXTRACT
         return extract
+
+    def _parse_function_call(self, *args: Any, **options: Any) -> Any:
+        written = self._curr
+        call = super()._parse_function_call(*args, **options)
+        inner = call
+        while isinstance(inner, exp.Window | exp.Filter | exp.WithinGroup):
+            inner = inner.this
+        quoted = written is not None and written.token_type is TokenType.IDENTIFIER
+        if isinstance(inner, exp.Expr) and (quoted or written.text.upper() not in UNNAMED):
+            name = written.text if quoted else written.text.translate(FOLD)
+            inner.meta.setdefault("name", name)  # sqlglot has names of its own
+        return call
+
+    def _parse_type(self, *args: Any, **options: Any) -> Any:
+        written = self._curr
+        typed = super()._parse_type(*args, **options)
+        kinds: list[exp.Expr] = []
+        inner: Any = typed
+        while isinstance(inner, exp.Cast):
+            kinds.append(inner.to)
+            inner = inner.this
+        if len(kinds) > 1 and inner.is_string and written.token_type in self.TYPE_TOKENS:
+            # of DATE 'x'::text sqlglot makes the date of 'x'::text
+            for kind in (kinds[0], *reversed(kinds[1:])):
+                inner = self.expression(exp.Cast(this=inner, to=kind))
+            return inner
+        return typed
 
     def _warn_unsupported(self) -> None:
         self.raise_error("Unsupported syntax")  # sqlglot would log it and go on
