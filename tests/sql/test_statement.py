@@ -8,6 +8,7 @@ import time
 from decimal import Decimal
 
 import pytest
+from sqlglot import exp
 
 from proxy.errors import (
     DataError,
@@ -15,11 +16,13 @@ from proxy.errors import (
     QueryCanceledError,
     SQLSyntaxError,
     StatementTooComplexError,
+    UndefinedFunctionError,
 )
 from proxy.sql import Command, Evaluator, Program, compile_statement, postprocess, split
 from proxy.sql.bind.query import Binder
 from proxy.sql.evaluator.sandbox import Here
 from proxy.sql.parse import grammar
+from proxy.sql.parse.tree import called
 from tests.searches import share
 from tests.sql.survey import evaluator, policy, program, run
 
@@ -663,3 +666,44 @@ def test_results_upon_results_are_bound_no_more_often_than_they_stand_there(monk
     (first,) = compile_statement(text, policy(), evaluator(), released={}).first
     assert len(bound) < 10
     assert len(first[1].releases) == 1
+
+
+@pytest.mark.parametrize(
+    "expression, words",
+    [
+        ("age & 1 = 1", "operator & is"), ("age | 1 = 1", "operator | is"),
+        ("age # 1 = 1", "operator # is"), ("~age = 1", "operator ~ is"),
+        ("age << 1 = 1", "operator << is"), ("age >> 1 = 1", "operator >> is"),
+        ("region -> 'a' = 'b'", "operator -> is"), ("region ->> 'a' = 'b'", "operator ->> is"),
+        ("region @> 'a'", "operator @> is"), ("to_hex(age) = 'a'", "function to_hex is"),
+        ("region COLLATE \"C\" = 'a'", "COLLATE is"), ("(ARRAY[1, 2])[1] = age", "a subscript, "),
+        ("(joined, joined) OVERLAPS (joined, joined)", "operator OVERLAPS is"),
+        ("seen > seen - INTERVAL '1.5 days'", "the interval '1.5 days' is"),
+        ("regexp_replace('a', 'b', 'c', 1, 2, 'g') = 'a'", "regexp_replace is not supported in"),
+        ("date_trunc('month', seen, 'UTC') = seen", "date_trunc is not supported in this form"),
+        ("date_trunc('moon', seen) = seen", "a unit in quotes: day, "),
+        ("EXTRACT(moon FROM joined) = 1", "there are century, "),
+    ],
+)  # fmt: skip
+def test_what_is_refused_is_called_as_it_is_written(expression, words):
+    """
+    Of the dataset and of constants: by its operator, its function or its words, none of sqlglot's.
+    """
+    with pytest.raises((NotSupportedError, UndefinedFunctionError, DataError)) as caught:
+        program(f"SELECT COUNT(*) FROM survey WHERE {expression}")
+    assert words in str(caught.value)
+    assert caught.value.hint
+
+
+def test_the_words_of_errors_are_no_names_of_sqlglots_classes():
+    """
+    Whatever an expression of every kind of node is called when it is refused.
+    """
+    kinds = {k for k in vars(exp).values() if isinstance(k, type) and issubclass(k, exp.Expression)}
+    operators = {k for k in kinds if issubclass(k, exp.Binary | exp.Unary) and k.arg_types}
+    for kind in operators - {exp.Binary, exp.Unary, exp.Connector, exp.Condition}:
+        if issubclass(kind, exp.Func):
+            continue  # by the name that is written
+        said = called(kind(this=exp.Var(this="a"), expression=exp.Var(this="b")))
+        assert said != kind.key, kind
+        assert "_" not in said, kind

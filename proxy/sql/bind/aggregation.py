@@ -21,6 +21,7 @@ from proxy.sql.bind.derived import Marginals
 from proxy.sql.bind.from_clause import FromClause
 from proxy.sql.bind.grouping_sets import grouping_sets
 from proxy.sql.bind.linear_combinations import Combinations, scaled_inside
+from proxy.sql.bind.names import Names
 from proxy.sql.bind.outer import PostAggregate
 from proxy.sql.bind.relations import BoundQuery
 from proxy.sql.bind.render import Body, identity, render_select
@@ -206,6 +207,10 @@ class AggregateExpressions(PostAggregate):
         if not typed.axes:
             return typed  # a public constant
         return None
+
+    def beyond(self) -> Names[exp.Expr] | None:
+        """Return the columns of the rows, which no subquery reads."""
+        return self.resolver.names
 
     def column(self, node: exp.Expr) -> TypedSql:
         """Refuse a column that is not grouped."""

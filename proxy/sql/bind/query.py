@@ -100,7 +100,7 @@ class Binder(Binding):
             bound = values(self, node, scope)
         else:
             raise NotSupportedError(
-                f"{node.key.upper()} is not supported here", position=position(node)
+                "a query begins with SELECT, WITH or VALUES", position=position(node)
             )
         for name, request in named.items():
             self._request(bound, name, request, clause)

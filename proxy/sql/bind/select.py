@@ -29,6 +29,7 @@ CLAUSES = {
     *("order", "limit", "offset", "distinct", "utility", "with_"),
 }
 WORDS = {"locks": "FOR UPDATE", "sample": "TABLESAMPLE", "laterals": "LATERAL"}
+WORDS |= {"pivots": "PIVOT", "ordinality": "WITH ORDINALITY", "match": "MATCH_RECOGNIZE"}
 
 
 def select(

@@ -40,7 +40,10 @@ def _trunc(lowering: Lowering, node: exp.Expr) -> TypedSql:
     if value.type not in types.TIMES:
         raise wrong("date_trunc", [TypedSql("", "unknown"), value])
     if unit not in UNITS:
-        raise DataError(f'unit "{unit}" not recognized for type {value.type}')
+        raise DataError(
+            f'unit "{unit}" not recognized for type {value.type}',
+            hint=f"a unit in quotes: {', '.join(sorted(UNITS))}",
+        )
     value = coerce(value, "timestamp")
     return combine(f"CAST(date_trunc('{unit}', {value.sql}) AS TIMESTAMP)", "timestamp", value)
 
@@ -65,7 +68,10 @@ def _part(lowering: Lowering, node: exp.Expr) -> TypedSql:
         text = f"CAST(microsecond({value.sql}) / 1000000 AS DECIMAL(10, 6))"
         return combine(text, NUMERIC, value, scale=6)
     if field not in FIELDS:
-        raise NotSupportedError(f'unit "{field}" is not supported in EXTRACT')
+        raise NotSupportedError(
+            f'unit "{field}" is not supported in EXTRACT',
+            hint=f"there are {', '.join(sorted({*FIELDS, 'second', 'epoch'}))}",
+        )
     return combine(f"CAST({FIELDS[field]}({value.sql}) AS DECIMAL(10, 0))", NUMERIC, value, scale=0)
 
 
@@ -174,7 +180,7 @@ RULES: Rules = {
     exp.Date: _date,
 }
 ARGUMENTS: Arguments = {
-    exp.Interval: PLAIN | {"unit"},
+    exp.Interval: PLAIN | {"unit", "fraction_in_string"},
     exp.DateBin: PLAIN | {"zone"},
     exp.TimestampTrunc: PLAIN | {"unit"},
     exp.DateTrunc: PLAIN | {"unit"},
