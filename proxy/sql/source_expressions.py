@@ -26,7 +26,7 @@ from proxy.sql.expression.rules import ExpressionLowering
 from proxy.sql.expression.typed import TypedSql, coerce, combine
 from proxy.sql.parse import grammar, quantifiers
 from proxy.sql.parse.deep_stack import deeply
-from proxy.sql.parse.tree import nodes
+from proxy.sql.parse.tree import called, nodes
 
 WHY_NOT: tuple[tuple[tuple[type[exp.Expr], ...], str], ...] = (
     ((exp.Window,), "a window function"),
@@ -218,7 +218,7 @@ class Record(ExpressionLowering):
         """Refuse what is no value of one record, by its kind; TRY_CAST gives NULL for an error."""
         if self.plain and not isinstance(node, PLAIN):
             raise NotSupportedError(
-                f"a view that computes ({node.key}) is not read",
+                f"a view that computes ({called(node) or 'an expression'}) is not read",
                 hint="write what the view computes as source.query",
             )
         for kinds, what in WHY_NOT:

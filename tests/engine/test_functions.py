@@ -461,7 +461,7 @@ def test_of_a_result_that_chooses_rows_nothing_more_is_told(engine):
     result = session(engine).execute(
         f"SELECT COUNT(*) AS c FROM d WHERE k < (SELECT STDDEV(n) FROM {N}){U}"
     )
-    assert result.notices == ()
+    assert not any("approximate" in notice for notice in result.notices)
     assert only(result).source == "measured"
 
 

@@ -1,5 +1,6 @@
 """The page of what is allowed: made of the allow-list, complete, and true of PostgreSQL."""
 
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,39 @@ def test_examples_are_true(postgres, text):
     """
     _, ((theirs,),) = postgres.query(f"SELECT {text}")
     assert close([plain(value(text))], [plain(theirs)])
+
+
+NAMED = [
+    "CASE WHEN TRUE THEN 1 ELSE mod(7, 2) END", "CASE WHEN TRUE THEN 1 ELSE 3::bigint END",
+    "CAST(CASE WHEN TRUE THEN 1 END AS int)", "(CASE 1 WHEN 1 THEN 2 ELSE 3 END)::bigint",
+    "CASE WHEN TRUE THEN 1 ELSE CASE WHEN TRUE THEN 1 ELSE div(7, 2) END END",
+    "COALESCE(1, 2)::numeric", "mod(7, 2)::numeric", "-mod(7, 2)", "mod(7, 2) + 1",
+    "'x'::text::varchar", "1::int4", "1::int8", "1::float4", "1::float", "1::bool", "1::dec",
+    "'a'::character varying(3)", "'2020-01-01'::timestamp with time zone", "'1 day'::interval",
+    "TRUE", "NULL", "1", "'a'", "(1)", "NOT TRUE", "INTERVAL '1 day'", "DATE '2020-01-01'",
+    "DATE '2020-01-01'::text", "TIMESTAMP '2020-01-01 12:00'::date::text", "NUMERIC '1.5'::int",
+    "CURRENT_DATE", "now()", "CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "transaction_timestamp()",
+    "(SELECT 1)", "(SELECT 1 AS z)", "(SELECT 1 AS z)::text", "EXISTS (SELECT 1)",
+    "1 IN (SELECT 1)", "character_length('a')", '"abs"(-1)', "ABS(-1)", "substr('abc', 2)",
+    "every(TRUE)", "bool_or(TRUE)", "string_agg('a', ',')", "count(*)", "count(DISTINCT 1)",
+    "sum(1)", "avg(1)::int", "round(avg(1), 2)", "min(1) FILTER (WHERE TRUE)", "regr_count(1, 2)",
+    "percentile_cont(0.5) WITHIN GROUP (ORDER BY 1)", "mode() WITHIN GROUP (ORDER BY 1)",
+    "percentile_disc(0.5) WITHIN GROUP (ORDER BY 1)", "stddev(1)", "stddev_samp(1)", "variance(1)",
+    "var_pop(1)", "row_number() OVER ()", "sum(1) OVER ()", "lag(1) OVER ()", "ntile(2) OVER ()",
+    "first_value(1) OVER ()", "nth_value(1, 1) OVER ()", "percent_rank() OVER ()",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", [*EXAMPLES, *NAMED])
+def test_a_column_has_postgresqls_name(postgres, text):
+    """
+    That of its function, its type or its kind; and it has a type of the same kind of value.
+    """
+    result = run(f"SELECT {text}")
+    names, ((theirs,),) = postgres.query(f"SELECT {text}")
+    assert [column.name for column in result.columns] == names
+    if isinstance(theirs, date):  # of which a timestamp is one, too
+        assert type(result.rows[0][0]) is type(theirs)
 
 
 def test_every_rule_has_an_example():

@@ -8,6 +8,7 @@ import time
 from decimal import Decimal
 
 import pytest
+from sqlglot import exp
 
 from proxy.errors import (
     DataError,
@@ -15,11 +16,13 @@ from proxy.errors import (
     QueryCanceledError,
     SQLSyntaxError,
     StatementTooComplexError,
+    UndefinedFunctionError,
 )
 from proxy.sql import Command, Evaluator, Program, compile_statement, postprocess, split
 from proxy.sql.bind.query import Binder
 from proxy.sql.evaluator.sandbox import Here
 from proxy.sql.parse import grammar
+from proxy.sql.parse.tree import called
 from tests.searches import share
 from tests.sql.survey import evaluator, policy, program, run
 
@@ -212,6 +215,54 @@ def test_hidden_groups_are_those_without_a_count():
     assert run(text, settings={"privacy.hide_empty": "TRUE"}).rows == shown
     assert shown == [row for row in run(text).rows if row[2] > 0]
     assert 0 < len(shown) < 360
+
+
+GROUPS = "SELECT age, COUNT(*) AS n FROM survey GROUP BY age"
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        (
+            "SELECT COUNT(*) FROM (SELECT DISTINCT age, married FROM survey) AS u",
+            "of age, married,",
+        ),
+        ("SELECT DISTINCT age FROM survey", "value of age,"),
+        ("SELECT age FROM survey GROUP BY age", "COUNT(DISTINCT age)"),
+        ("SELECT age % 2 FROM survey GROUP BY 1", "every declared group,"),
+        ("SELECT COUNT(*) FROM (SELECT age FROM survey GROUP BY age) AS u", "value of age,"),
+        ("SELECT EXISTS (SELECT DISTINCT age FROM survey WHERE married)", "value of age,"),
+        ("SELECT 1 IN (SELECT DISTINCT age FROM survey)", "value of age,"),
+        ("SELECT age FROM (SELECT DISTINCT age FROM survey) AS u LIMIT 2", "value of age,"),
+        ("SELECT row_number() OVER (ORDER BY age) FROM survey GROUP BY age", "value of age,"),
+        ("SELECT MIN(age) FROM (SELECT DISTINCT age FROM survey) AS u", "value of age,"),
+        ("SELECT COUNT(*) FROM (SELECT DISTINCT age FROM survey UNION SELECT 1) AS u", "of age,"),
+        (f"SELECT COUNT(*) FROM ({GROUPS}) AS u", "value of age,"),
+        (f"SELECT AVG(n) FROM ({GROUPS}) AS u WHERE age > 1", "value of age,"),
+        (f"SELECT COUNT(*) FROM ({GROUPS} UNION ALL {GROUPS}) AS u", "value of age,"),
+        (f"SELECT EXISTS ({GROUPS})", "value of age,"),
+        (f"WITH u AS ({GROUPS}), v AS (SELECT * FROM u) SELECT MAX(n) FROM v", "value of age,"),
+        ("SELECT age, COUNT(*), COUNT(*) OVER () FROM survey GROUP BY age", "value of age,"),
+        (GROUPS, ""),
+        (f"SELECT SUM(n), SUM(n) FILTER (WHERE age > 1) FROM ({GROUPS}) AS u", ""),
+        ("SELECT age, SUM(COUNT(*)) OVER () FROM survey GROUP BY age", ""),
+        (f"SELECT COUNT(*) FROM ({GROUPS} HAVING COUNT(*) > 5) AS u", ""),
+        (f"SELECT COUNT(*) FROM ({GROUPS}) AS u WHERE n > 5", ""),
+        ("SELECT age FROM survey GROUP BY age ORDER BY COUNT(*) DESC LIMIT 3", ""),
+        ("SELECT COUNT(DISTINCT age) FROM survey", ""),
+        ("SELECT COUNT(*) FROM (SELECT COUNT(*) FROM survey) AS u", ""),
+    ],
+)
+def test_rows_that_are_there_whatever_the_records_are_told(text, told):
+    """
+    Groups of the domain that are counted, listed or looked up, and not shown with their numbers,
+    have a notice: PostgreSQL would count those of records alone.
+    """
+    notices = program(text).notices
+    assert len(notices) == bool(told)
+    if told:
+        assert told in notices[0]
+        assert "whether a record has it or not" in notices[0]
 
 
 def test_a_cut_may_be_widened_to_the_edges():
@@ -615,3 +666,44 @@ def test_results_upon_results_are_bound_no_more_often_than_they_stand_there(monk
     (first,) = compile_statement(text, policy(), evaluator(), released={}).first
     assert len(bound) < 10
     assert len(first[1].releases) == 1
+
+
+@pytest.mark.parametrize(
+    "expression, words",
+    [
+        ("age & 1 = 1", "operator & is"), ("age | 1 = 1", "operator | is"),
+        ("age # 1 = 1", "operator # is"), ("~age = 1", "operator ~ is"),
+        ("age << 1 = 1", "operator << is"), ("age >> 1 = 1", "operator >> is"),
+        ("region -> 'a' = 'b'", "operator -> is"), ("region ->> 'a' = 'b'", "operator ->> is"),
+        ("region @> 'a'", "operator @> is"), ("to_hex(age) = 'a'", "function to_hex is"),
+        ("region COLLATE \"C\" = 'a'", "COLLATE is"), ("(ARRAY[1, 2])[1] = age", "a subscript, "),
+        ("(joined, joined) OVERLAPS (joined, joined)", "operator OVERLAPS is"),
+        ("seen > seen - INTERVAL '1.5 days'", "the interval '1.5 days' is"),
+        ("regexp_replace('a', 'b', 'c', 1, 2, 'g') = 'a'", "regexp_replace is not supported in"),
+        ("date_trunc('month', seen, 'UTC') = seen", "date_trunc is not supported in this form"),
+        ("date_trunc('moon', seen) = seen", "a unit in quotes: day, "),
+        ("EXTRACT(moon FROM joined) = 1", "there are century, "),
+    ],
+)  # fmt: skip
+def test_what_is_refused_is_called_as_it_is_written(expression, words):
+    """
+    Of the dataset and of constants: by its operator, its function or its words, none of sqlglot's.
+    """
+    with pytest.raises((NotSupportedError, UndefinedFunctionError, DataError)) as caught:
+        program(f"SELECT COUNT(*) FROM survey WHERE {expression}")
+    assert words in str(caught.value)
+    assert caught.value.hint
+
+
+def test_the_words_of_errors_are_no_names_of_sqlglots_classes():
+    """
+    Whatever an expression of every kind of node is called when it is refused.
+    """
+    kinds = {k for k in vars(exp).values() if isinstance(k, type) and issubclass(k, exp.Expression)}
+    operators = {k for k in kinds if issubclass(k, exp.Binary | exp.Unary) and k.arg_types}
+    for kind in operators - {exp.Binary, exp.Unary, exp.Connector, exp.Condition}:
+        if issubclass(kind, exp.Func):
+            continue  # by the name that is written
+        said = called(kind(this=exp.Var(this="a"), expression=exp.Var(this="b")))
+        assert said != kind.key, kind
+        assert "_" not in said, kind

@@ -2,12 +2,13 @@
 
 import random
 import re
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 import pytest
 
 from tests.searches import share
 from tests.sql.compare import close
+from tests.sql.survey import plain
 from tests.sql.test_functions import answer, reference
 
 EACH = 60  # expressions of a seed
@@ -161,3 +162,70 @@ def test_random_values_equal_postgresql(make, seed, postgres):
             wrong.append(f"{text}: {ours}, PostgreSQL has {theirs}")
     assert not wrong, "\n".join(wrong)
     assert answered > EACH // 2
+
+
+PARTS = {
+    "YYYY": ["2024", "1999", "0024", "999"], "YYY": ["024", "999"], "YY": ["24", "69", "70"],
+    "Y": ["4"], "MM": ["02", "2", "12", "13"], "DD": ["29", "1", "31"], "DDD": ["060", "366", "7"],
+    "HH24": ["23", "0", "24"], "HH12": ["12", "1", "13"], "HH": ["11", "12"], "MI": ["59", "5"],
+    "SS": ["07", "60"], "MS": ["05", "5"], "US": ["000005", "5"], "AM": ["am", "PM"],
+    "pm": ["PM", "am"], "Mon": ["Feb", "DEC"], "Q": ["1"], "D": ["1"], "IYYY": ["2024"],
+    "WW": ["1"], "W": ["1"],
+}  # fmt: skip
+YEARS = ("YYYY", "YYY", "YY", "Y")
+
+
+def reading(draw):
+    """to_date or to_timestamp of a text that has the parts of a template, mostly a year."""
+    words = draw.sample([word for word in PARTS if word not in YEARS], draw.randrange(4))
+    words += [draw.choice(YEARS)] * (draw.random() < 0.9)
+    draw.shuffle(words)
+    text = template = ""
+    for word in words:
+        between = draw.choice(["-", "/", ".", " ", ":", "T", '"T"', "", "-", "-"]) * bool(template)
+        template += between + draw.choice([word, word, word.lower()])
+        text += between.strip('"') + draw.choice(PARTS[word])
+    text += draw.choice([""] * 8 + ["x", " "])
+    if draw.random() < 0.5:
+        return f"to_date('{text}', '{template}')"
+    return f"to_timestamp('{text}', '{template}')::timestamp"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_read_by_a_template_is_what_postgresql_reads(seed, postgres):
+    """
+    Or it is refused, as where no year is told: PostgreSQL's is the one before our era.
+    """
+    draw, wrong, answered = random.Random(seed), [], 0
+    for _ in range(5 * EACH):
+        text = reading(draw)
+        ours = answer(text)
+        answered += ours is not None
+        if ours is not None and ours != (theirs := reference(postgres, text)):
+            wrong.append(f"{text}: {ours}, PostgreSQL has {theirs}")
+    assert not wrong, "\n".join(wrong)
+    assert answered > EACH
+
+
+@pytest.mark.parametrize(
+    "text, value",
+    [
+        ("to_date('29 Feb 2024', 'DD Mon YYYY')", date(2024, 2, 29)),
+        ("to_date('24-02-29', 'YY-MM-DD')", date(2024, 2, 29)),
+        ("to_date('2024060', 'YYYYDDD')", date(2024, 2, 29)),
+        ("to_date('2024-02', 'YYYY-MM')", date(2024, 2, 1)),
+        ("to_timestamp('2024-02-29T01:30 PM', 'YYYY-MM-DD\"T\"HH12:MI AM')::timestamp",
+            datetime(2024, 2, 29, 13, 30)),
+        ("to_timestamp('2024-02-29T12:30', 'YYYY-MM-DDTHH24:MI')::timestamp", None),
+        ("to_timestamp('12:30', 'HH24:MI')::timestamp", None),
+        ("to_date('02-28', 'MM-DD')", None),
+        ("to_date('2024-1', 'YYYY-Q')", None),
+        ("to_date('2024-08', 'IYYY-IW')", None),
+        ("to_date('2024-02-29', '%Y-%m-%d')", None),
+    ],
+)  # fmt: skip
+def test_templates_that_are_read(text, value):
+    """
+    Those of a year and parts that do not contradict one another; others are refused.
+    """
+    assert answer(text) == (value and (plain(value),))

@@ -28,6 +28,7 @@ TEXT = 25
 MOST = 65535  # parameters of one statement: what Bind can count
 ARRAY = re.compile(r"\s*::\s*[\w. ]+?\s*\[\s*\]")  # its elements have their types
 WHOLE = re.compile(r"\s*::\s*(?:integer|int|int4|int8|bigint)\b(?!\s*\[)", re.IGNORECASE)
+ANY = "'month'"  # which is a unit of date_trunc, too
 SAMPLES = {  # a value of each type, to find out what a statement gives before it has one
     "bool": "TRUE",
     "int2": "1",
@@ -170,8 +171,8 @@ def samples(types: Sequence[int]) -> list[str]:
 def _sample(oid: int) -> str:
     info = psycopg.postgres.types.get(oid)
     if info is None:
-        return "'x'"
-    one = SAMPLES.get(info.name, "'x'")
+        return ANY
+    one = SAMPLES.get(info.name, ANY)
     return f"ARRAY[{one}]" if oid == info.array_oid else one
 
 

@@ -14,13 +14,14 @@ from sqlglot import exp
 
 from proxy.errors import GroupingError, NotSupportedError, ProgrammingError
 from proxy.sql import types
-from proxy.sql.bind import select_list
+from proxy.sql.bind import declared_rows, select_list
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.claims import claim, not_one_number
 from proxy.sql.bind.derived import Marginals
 from proxy.sql.bind.from_clause import FromClause
 from proxy.sql.bind.grouping_sets import grouping_sets
 from proxy.sql.bind.linear_combinations import Combinations, scaled_inside
+from proxy.sql.bind.names import Names
 from proxy.sql.bind.outer import PostAggregate
 from proxy.sql.bind.relations import BoundQuery
 from proxy.sql.bind.render import Body, identity, render_select
@@ -56,7 +57,8 @@ def bind_release(binding: Binding, clause: FromClause) -> BoundQuery:
     node = clause.node
     outputs = select_list.outputs(clause, lowering)
     having = node.args.get("having")
-    kept = lowering.boolean(having.this, "HAVING").sql if having else None
+    condition = lowering.boolean(having.this, "HAVING") if having else None
+    kept = condition.sql if condition else None
     body = Body(
         lowering.relation,
         outputs,
@@ -69,7 +71,14 @@ def bind_release(binding: Binding, clause: FromClause) -> BoundQuery:
     lowering.finish()
     if binding.hide_empty and (hidden := lowering.empty()):
         kept = f"({kept}) AND NOT {hidden}" if kept else f"NOT {hidden}"
-        bound = render_select(node, replace(body, where=kept), lowering.lower)
+        return render_select(node, replace(body, where=kept), lowering.lower)
+    if not lowering.keys or bound.probe or (condition and condition.chance):
+        return bound
+    declared = declared_rows.notice(lowering.keys, lowering.columns())
+    numbers = any(p.numbers for p in lowering.points) or any(o.typed.chance for o in outputs)
+    if numbers and not declared_rows.counted(node, windows_only=True):
+        return replace(bound, declared=declared)
+    declared_rows.tell(binding, declared)
     return bound
 
 
@@ -99,6 +108,11 @@ class AggregateExpressions(PostAggregate):
         self._marginals = Marginals(
             binding, self.resolver, self.points, self.keys, self.relation, self.scope.request
         )
+
+    def columns(self) -> set[str]:
+        """Return the names of the columns of the rows."""
+        names = self.resolver.names
+        return {name for columns in names.tables.values() for name, _ in columns} | {*names.merged}
 
     def _point(self, keys: Sequence[Key]) -> ReleasePoint:
         point = self.binding.add(self.where, keys, bool(keys), self.branches)
@@ -193,6 +207,10 @@ class AggregateExpressions(PostAggregate):
         if not typed.axes:
             return typed  # a public constant
         return None
+
+    def beyond(self) -> Names[exp.Expr] | None:
+        """Return the columns of the rows, which no subquery reads."""
+        return self.resolver.names
 
     def column(self, node: exp.Expr) -> TypedSql:
         """Refuse a column that is not grouped."""

@@ -41,6 +41,7 @@ class FromClause:
     text: str = ""
     keys: tuple[str, ...] = ()  # what tells the rows of each relation apart
     first: tuple[str, Relation] | None = None  # the first item, where it is a relation
+    declared: str = ""  # the notice that is due where its rows are counted
 
     def resolver(self, binding: Binding) -> ColumnResolver:
         """Return the columns of the protected rows."""
@@ -160,7 +161,8 @@ def _beginning(clause: FromClause, name: str, item: Relation) -> FromClause:
     """Return a FROM clause that begins with a relation."""
     names = Names({name: item.columns})
     keys = (item.key,)
-    return replace(clause, names=names, text=item.text, keys=keys, first=(name, item))
+    first, declared = (name, item), item.declared
+    return replace(clause, names=names, text=item.text, keys=keys, first=first, declared=declared)
 
 
 def _released(binding: Binding, node: exp.Expr, item: Relation, scope: Scope) -> Relation:
@@ -241,7 +243,8 @@ def _join_results(
     if conditions:
         text = f" {side or 'INNER'} JOIN {relation.text} ON ({' AND '.join(conditions)})"
     keys = (*clause.keys, relation.key)
-    return replace(clause, names=names, text=clause.text + text, keys=keys)
+    declared = clause.declared or relation.declared
+    return replace(clause, names=names, text=clause.text + text, keys=keys, declared=declared)
 
 
 def _merged(side: str, left: TypedSql, right: TypedSql) -> TypedSql:

@@ -9,8 +9,10 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError
 from proxy.sql import types
+from proxy.sql.bind import declared_rows
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
+from proxy.sql.bind.protected_rows import several_columns
 from proxy.sql.bind.relations import BoundQuery, Scope
 from proxy.sql.expression import forms
 from proxy.sql.expression.aggregates import (
@@ -48,12 +50,17 @@ class PostAggregate(ExpressionLowering):
         """Return the columns that a subquery sees from here."""
         return None
 
+    def beyond(self) -> Names[exp.Expr] | None:
+        """Return the columns that are here and that no subquery sees."""
+        return None
+
     def special_case(self, node: exp.Expr) -> TypedSql | None:
         """Return the translation of a subquery or a window."""
         if isinstance(node, exp.Subquery):
             return self._scalar(node)
         if isinstance(node, exp.Exists):
             bound = self._subquery(node.this)
+            declared_rows.tell(self.binding, bound.declared)
             text = f"(EXISTS ({bound.sql}))"
             return hidden(combine(text, "boolean", *(o.typed for o in bound.outputs)))
         if isinstance(node, exp.In) and node.args.get("query"):
@@ -82,12 +89,15 @@ class PostAggregate(ExpressionLowering):
         return typed
 
     def _subquery(self, node: exp.Expr) -> BoundQuery:
-        return self.binding.query(node, replace(self.scope, outer=self.visible()))
+        beyond = self.beyond() or self.scope.beyond
+        return self.binding.query(node, replace(self.scope, outer=self.visible(), beyond=beyond))
 
-    def _one_column(self, node: exp.Expr) -> tuple[BoundQuery, TypedSql]:
+    def _one_column(
+        self, node: exp.Expr, call: exp.Expr | None = None
+    ) -> tuple[BoundQuery, TypedSql]:
         bound = self._subquery(node)
         if len(bound.outputs) != 1:
-            raise ProgrammingError("subquery must return only one column", position=position(node))
+            raise several_columns(call or node)
         return bound, bound.outputs[0].typed
 
     def _scalar(self, node: exp.Expr) -> TypedSql:
@@ -109,7 +119,7 @@ class PostAggregate(ExpressionLowering):
         )
 
     def _member(self, node: exp.Expr) -> TypedSql:
-        bound, typed = self._one_column(node.args["query"])
+        bound, typed = self._one_column(node.args["query"], node)
         column = twofold("c0", "d0") if typed.chance else "c0"
         inner = TypedSql(column, typed.type, numbers=typed.numbers, chance=typed.chance)
         left, right = compared(self.lower(node.this), inner, "=")

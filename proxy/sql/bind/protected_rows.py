@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError, StatementTooComplexError
 from proxy.sql.bind.binding import Binding
+from proxy.sql.bind.names import Names
 from proxy.sql.bind.relations import ProtectedRows, Scope
 from proxy.sql.bind.released_first import released_first
 from proxy.sql.compile.columns import Axis, Public
@@ -82,7 +83,13 @@ class ColumnResolver:
     def _column(self, node: exp.Expr) -> exp.Expr:
         if isinstance(node.this, exp.Star):
             raise NotSupportedError("* is not supported here", position=position(node))
-        meaning = self.names.find(node)
+        table = node.args.get("table")
+        here = table is None or name_of(table) in self.names.tables
+        meaning = self.names.find(node) if here else None
+        if meaning is None and not self.is_unit(node) and (far := self.scope.unreachable(node)):
+            raise far
+        if not here:
+            self.names.find(node)  # raises: there is no such table
         if meaning is None:
             raise self._unit(node) if self.is_unit(node) else self.names.unknown(node)
         column = bare_copy(meaning) if isinstance(meaning, Axis) else meaning.copy()
@@ -133,12 +140,14 @@ class ColumnResolver:
         if member is not None:
             return self._resolve(member)
         mark = self.binding.mark()
-        bound = self.binding.query(query, replace(self.scope, outer=None))
+        around = {**(self.scope.beyond.tables if self.scope.beyond else {}), **self.names.tables}
+        scope = replace(self.scope, outer=None, beyond=Names(around))
+        bound = self.binding.query(query, scope)
         if not bound.public:
             self.binding.back_to(mark)
             bound = released_first(self.binding, query, self.scope)
         if len(bound.outputs) != 1 and not isinstance(node, exp.Exists):
-            raise ProgrammingError("subquery must return only one column", position=position(node))
+            raise several_columns(node)
         if isinstance(node, exp.Exists):
             return Public(meaning=(f"(EXISTS ({bound.sql}))", "boolean"))
         if isinstance(node, exp.In):
@@ -189,6 +198,18 @@ class ColumnResolver:
         )
         member = exp.In(this=sides[1].copy(), query=exp.Subquery(this=select))
         return exp.Coalesce(this=exp.Paren(this=member), expressions=[exp.false()])
+
+
+def several_columns(node: exp.Expr) -> ProgrammingError | NotSupportedError:
+    """Return the error for a subquery that stands for one value, or a list, and has several."""
+    if isinstance(node.this, exp.Tuple):
+        return NotSupportedError(
+            "rows of values are looked up in rows that are written out, not in a subquery",
+            hint="join it: JOIN (SELECT DISTINCT a, b FROM x) AS u ON u.a = a AND u.b = b; or "
+            "write (a, b) IN ((1, 2), (3, 4))",
+            position=position(node),
+        )
+    return ProgrammingError("subquery must return only one column", position=position(node))
 
 
 def _places(node: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr, str, int | None]]:

@@ -38,6 +38,8 @@ from proxy.sql.parse.utility_clause import Utility, limited, requests
 from proxy.sql.parse.views import SCHEMA as TEMPORARY
 from proxy.sql.program import Request
 
+INLINE = 50_000  # characters of a WITH query of public rows that is written out where it is read
+
 
 class Binder(Binding):
     """A binding with its recursion tied: subqueries are bound here again."""
@@ -98,7 +100,7 @@ class Binder(Binding):
             bound = values(self, node, scope)
         else:
             raise NotSupportedError(
-                f"{node.key.upper()} is not supported here", position=position(node)
+                "a query begins with SELECT, WITH or VALUES", position=position(node)
             )
         for name, request in named.items():
             self._request(bound, name, request, clause)
@@ -186,7 +188,7 @@ class Binder(Binding):
         name = self.fresh("t")
         columns = columns_of(name, bound.outputs)
         key = f"hash({name})" if bound.public else f"{name}.k"
-        return Relation(f"({bound.sql}) AS {name}", columns, bound.public, key)
+        return Relation(f"({bound.sql}) AS {name}", columns, bound.public, key, bound.declared)
 
     def _table(self, node: exp.Expr, scope: Scope) -> ProtectedRows | Relation:
         name, schema = name_of(node.this), node.args.get("db")
@@ -222,8 +224,11 @@ class Binder(Binding):
             outputs = [Output(column, typed) for column, typed in item.columns]
             key = "" if item.public else beside_all(outputs, item.key)
             text = f"SELECT {', '.join(picked)}{key} FROM {item.text}"
-            self.withs.append(f"{name} AS ({shown(text)})")
-            cte.relation = Relation(name, item.columns, item.public)
+            if item.public and len(text) <= INLINE:  # joins are worked out before the statement
+                name = f"({narrow(text)})"
+            else:
+                self.withs.append(f"{name} AS ({shown(text)})")
+            cte.relation = Relation(name, item.columns, item.public, declared=item.declared)
             self.ctes.append(cte)
         self.reads_protected += not cte.relation.public
         name = self.fresh("t")
@@ -233,5 +238,6 @@ class Binder(Binding):
             columns_of(name, outputs),
             cte.relation.public,
             f"hash({name})" if cte.relation.public else f"{name}.k",
+            cte.relation.declared,
         )
         return rename_columns(relation, cte.columns, cte.node) if cte.columns else relation

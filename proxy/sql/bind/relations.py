@@ -9,12 +9,13 @@ from hashlib import blake2b
 
 from sqlglot import exp
 
-from proxy.errors import ProgrammingError
+from proxy.errors import NotSupportedError, ProgrammingError
 from proxy.policy import Unit
 from proxy.sql.bind.names import Names
 from proxy.sql.expression.faces import beside, drawn, shown, twofold
 from proxy.sql.expression.faces import key as row_key
 from proxy.sql.expression.typed import Form, TypedSql
+from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import as_sql, position
 from proxy.sql.program import Request
 
@@ -40,6 +41,7 @@ class Relation:
     columns: tuple[tuple[str, TypedSql], ...]
     public: bool = False  # reads public tables only: nothing is released
     key: str = ""  # DuckDB text that tells its rows apart, in the wide form of a statement
+    declared: str = ""  # the notice that is due where its rows are counted
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class BoundQuery:
     outputs: tuple[Output, ...]
     probe: bool = False
     public: bool = False
+    declared: str = ""  # the notice that is due where its rows, groups of the domain, are counted
 
 
 @dataclass
@@ -92,6 +95,27 @@ class Scope:
     env: Env = field(default_factory=dict)
     request: Request | None = None
     outer: Names[TypedSql] | None = None
+    beyond: Names[exp.Expr] | None = None  # columns outside of a subquery that cannot be read there
+
+    def unreachable(self, node: exp.Expr) -> NotSupportedError | None:
+        """Return the error for a column that is not of a query but of one around it, if it is."""
+        name, table = name_of(node.this), node.args.get("table")
+        for names in (self.outer, self.beyond):
+            for each, columns in (names.tables if names else {}).items():
+                if (table is None or name_of(table) == each) and name in dict(columns):
+                    return _correlated(node)
+        return None
+
+
+def _correlated(node: exp.Expr) -> NotSupportedError:
+    return NotSupportedError(
+        f"a subquery cannot read {as_sql(node)} of the query around it here",
+        hint="of a row of the dataset, EXISTS (SELECT 1 FROM x WHERE x.a = dataset.a) takes one "
+        "equality; for more, join the table: FROM dataset JOIN x ON x.a = dataset.a AND x.b > "
+        "dataset.b. A subquery over the dataset is grouped, and joined: JOIN (SELECT a, COUNT(*) "
+        "AS n FROM dataset GROUP BY a) AS d ON d.a = x.a",
+        position=position(node),
+    )
 
 
 def columns_of(name: str, outputs: Iterable[Output]) -> tuple[tuple[str, TypedSql], ...]:

@@ -142,7 +142,7 @@ def order_and_limit(bound: BoundQuery, node: exp.Expr) -> BoundQuery:
         replace(o, typed=replace(o.typed, sql=f"c{i}", provenance=o.typed.provenance and f"s{i}"))
         for i, o in enumerate(bound.outputs)
     )  # a form keeps the number of its parts, which stand beside
-    return BoundQuery(text + tail, outputs, probe=bound.probe or limit == 0)
+    return replace(bound, sql=text + tail, outputs=outputs, probe=bound.probe or limit == 0)
 
 
 def _limits(node: exp.Expr) -> tuple[int | None, str]:

@@ -67,6 +67,8 @@ class ResultExpressions(PostAggregate):
         if typed is None and self.scope.outer is not None:
             typed = self.scope.outer.find(node)
         if typed is None:
+            if (far := self.scope.unreachable(node)) is not None:
+                raise far
             if node.args.get("table") is not None:
                 self.names.find(node)  # raises: there is no such table
             raise self.names.unknown(node)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError
-from proxy.sql.bind import select_list
+from proxy.sql.bind import declared_rows, select_list
 from proxy.sql.bind.aggregation import bind_release
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.from_clause import FromClause, from_clause
@@ -29,6 +29,7 @@ CLAUSES = {
     *("order", "limit", "offset", "distinct", "utility", "with_"),
 }
 WORDS = {"locks": "FOR UPDATE", "sample": "TABLESAMPLE", "laterals": "LATERAL"}
+WORDS |= {"pivots": "PIVOT", "ordinality": "WITH ORDINALITY", "match": "MATCH_RECOGNIZE"}
 
 
 def select(
@@ -103,7 +104,8 @@ def _over_results(binding: Binding, clause: FromClause) -> BoundQuery:
     node = clause.node
     plain = ResultExpressions(binding, clause.names, clause.scope)
     where = node.args.get("where")
-    condition = plain.boolean(where.this, "WHERE").sql if where else None
+    condition = plain.boolean(where.this, "WHERE") if where else None
+    declared = "" if condition and condition.chance else clause.declared
     keys, group = _grouping(node, plain) if select_list.is_aggregated(node) else (None, None)
     key = identity(clause.keys)
     if keys is not None:  # of the first of its rows, in each grouping set
@@ -117,12 +119,16 @@ def _over_results(binding: Binding, clause: FromClause) -> BoundQuery:
         clause.text,
         outputs,
         key,
-        condition,
+        condition.sql if condition else None,
         group,
         lowering.boolean(having.this, "HAVING").sql if having else None,
         select_list.qualified(clause, lowering),
     )
-    return render_select(node, body, lowering.lower)
+    bound = render_select(node, body, lowering.lower)
+    if declared and declared_rows.counted(node):
+        declared_rows.tell(binding, declared)
+        declared = ""
+    return replace(bound, declared=declared if keys != [] else "")
 
 
 def _grouping(node: exp.Expr, plain: ResultExpressions) -> tuple[list[TypedSql], str | None]:

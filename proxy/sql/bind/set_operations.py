@@ -72,7 +72,8 @@ def set_operation(node: exp.Expr, sides: Sequence[BoundQuery]) -> BoundQuery:
         text = f"SELECT {', '.join([*columns, *picked])}{first} FROM ({text}) GROUP BY {listed}"
     if not plain:  # a row is not of one side
         text = f"SELECT *{beside_all(outputs, f'hash({chr(44).join(columns)})')} FROM ({text})"
-    return BoundQuery(text, outputs)
+    declared = next((side.declared for side in sides if side.declared), "")
+    return BoundQuery(text, outputs, declared=declared)
 
 
 def _merged(sides: Sequence[BoundQuery], plain: bool) -> list[TypedSql]:

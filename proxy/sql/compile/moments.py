@@ -126,8 +126,16 @@ def _present(node: exp.Expr, reader: _Reader) -> dict[int, exp.Expr]:
     if isinstance(inner, exp.Case) and reader.measured(node):
         return _branches(inner, reader, lambda n: _as_numbers(_present(n, reader)))
     terms = _moments(node, reader)
+    if isinstance(inner, exp.Coalesce) and not _may_be_null(inner.expressions[0], reader.domain):
+        return {COUNT: exp.true()}
     if terms.settled:
-        raise NotSupportedError("COUNT of this expression is not known", position=position(node))
+        raise NotSupportedError(
+            "COUNT, and so AVG, of this expression of a measure is not known: in which records it "
+            "is NULL is not in the cube",
+            hint="divide the sum by the records that are meant: SUM(x) / COUNT(*), or "
+            "SUM(x) / COUNT(*) FILTER (WHERE ...)",
+            position=position(node),
+        )
     part = COUNT if terms.presence is None else present_part(terms.presence)
     guards = [*terms.guards, *terms.parts.values()]
     return {part: exp.and_(*(exp.Not(this=_is_null(guard)) for guard in guards))}

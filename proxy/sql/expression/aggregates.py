@@ -17,7 +17,7 @@ from proxy.sql import types
 from proxy.sql.expression import forms
 from proxy.sql.expression.guards import numeric
 from proxy.sql.expression.typed import TypedSql, coerce, combine, widest
-from proxy.sql.parse.tree import as_sql, nodes, position
+from proxy.sql.parse.tree import as_sql, called, nodes, position
 
 DOUBLE = "double precision"
 # the proxy's own, of protected rows, which the parser does not know
@@ -147,7 +147,8 @@ def only_argument(node: exp.Expr) -> exp.Expr | None:
     for name, value in node.args.items():
         if value and name not in ("this", "big_int"):
             raise ProgrammingError(
-                f"{as_sql(node)}: {node.key.upper()} takes one argument", position=position(node)
+                f"{as_sql(node)}: {called(node).upper()} takes one argument",
+                position=position(node),
             )
     return node.this if isinstance(node.this, exp.Expr) else None
 
@@ -196,9 +197,8 @@ def _call(node: exp.Expr, lower: Callable[[exp.Expr], TypedSql]) -> tuple[str, s
     if isinstance(node, exp.WithinGroup):
         return _within(node, lower)
     if type(node) not in AGGREGATES:
-        name = node.name if isinstance(node, exp.Anonymous) else as_sql(node).split("(")[0]
         raise UndefinedFunctionError(
-            f"the aggregate {name.lower()} is not among those the proxy knows here",
+            f"the aggregate {called(node)} is not among those the proxy knows here",
             position=position(node),
         )
     if isinstance(node, exp.GroupConcat):
@@ -299,7 +299,7 @@ def _within(
         type(node.this)
     )
     if name is None:
-        raise UndefinedFunctionError(f"the aggregate {node.this.key} is not known")
+        raise UndefinedFunctionError(f"the aggregate {called(node.this)} is not known")
     part = fraction(node.this.this)
     kind = DOUBLE if name == "percentile_cont" else value.type
     value = coerce(value, DOUBLE) if name == "percentile_cont" else value

@@ -87,7 +87,9 @@ OTHERS: dict[str, tuple[tuple[str, str], ...]] = {
             "else no statement may name that column"),
         ("COUNT_IF(c)", "records for which a condition is true"),
         ("REGR_COUNT(y, x)", "records in which neither is NULL; one of them may be a measure"),
-        ("SUM(x)", "of attributes, or of a measure times an expression of attributes"),
+        ("SUM(x)", "of attributes, or of a measure times an expression of attributes; 0, not NULL, "
+            "where there is nothing to add: of no records, under FILTER (WHERE false), of a LEFT "
+            "JOIN without a partner, since groups without records are not told from others"),
         ("AVG(x)", "of an attribute or a measure"),
         ("a FILTER (WHERE c)", "the same of the records for which a condition is true"),
         ("CREDIBLE_LOW(a), CREDIBLE_HIGH(a)", "the ends of the interval of a number"),
@@ -128,6 +130,13 @@ OTHERS: dict[str, tuple[tuple[str, str], ...]] = {
         ("unknown", "there is none; a NOTICE says why"),
         ("WHERE, HAVING, GROUP BY, ORDER BY, LIMIT", "choose among numbers as they are shown: an "
             "interval is that of the rows that are there"),
+    ),
+    "Where a result is not to the letter PostgreSQL's": (
+        ("GROUP BY, SELECT DISTINCT", "a row for every declared group, whether a record is in it "
+            "or not; a NOTICE says so where the rows are counted or their numbers not shown"),
+        ("SUM(x)", "0 where PostgreSQL has NULL, because there is nothing to add"),
+        ("x / y, AVG(x), x::text of a computed numeric", "15 to 17 significant digits, where "
+            "PostgreSQL's numeric has up to 20 decimals or more"),
     ),
     "Tables that are written out": (
         ("VALUES (0, 10), (10, 20)", "in FROM, and joined: as bins, `ON x >= lo AND x < hi`"),

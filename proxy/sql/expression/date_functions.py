@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from datetime import datetime
 
 from sqlglot import exp
 
@@ -12,6 +10,7 @@ from proxy.errors import DataError, NotSupportedError
 from proxy.sql import types
 from proxy.sql.expression.arguments import moment, number, required, whole, wrong
 from proxy.sql.expression.casts import cast
+from proxy.sql.expression.date_reading import read
 from proxy.sql.expression.date_templates import texts as date_texts
 from proxy.sql.expression.intervals import DAY, constant
 from proxy.sql.expression.lowering import PLAIN, Arguments, Lowering, Rules
@@ -41,7 +40,10 @@ def _trunc(lowering: Lowering, node: exp.Expr) -> TypedSql:
     if value.type not in types.TIMES:
         raise wrong("date_trunc", [TypedSql("", "unknown"), value])
     if unit not in UNITS:
-        raise DataError(f'unit "{unit}" not recognized for type {value.type}')
+        raise DataError(
+            f'unit "{unit}" not recognized for type {value.type}',
+            hint=f"a unit in quotes: {', '.join(sorted(UNITS))}",
+        )
     value = coerce(value, "timestamp")
     return combine(f"CAST(date_trunc('{unit}', {value.sql}) AS TIMESTAMP)", "timestamp", value)
 
@@ -66,11 +68,14 @@ def _part(lowering: Lowering, node: exp.Expr) -> TypedSql:
         text = f"CAST(microsecond({value.sql}) / 1000000 AS DECIMAL(10, 6))"
         return combine(text, NUMERIC, value, scale=6)
     if field not in FIELDS:
-        raise NotSupportedError(f'unit "{field}" is not supported in EXTRACT')
+        raise NotSupportedError(
+            f'unit "{field}" is not supported in EXTRACT',
+            hint=f"there are {', '.join(sorted({*FIELDS, 'second', 'epoch'}))}",
+        )
     return combine(f"CAST({FIELDS[field]}({value.sql}) AS DECIMAL(10, 0))", NUMERIC, value, scale=0)
 
 
-READ = re.compile(r"(?:%[YmdHMSf]|[-/.,: T])+")
+TO_TIMESTAMP = ("to_timestamp", "timestamp")
 
 
 def _to_char(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -90,19 +95,15 @@ def _to_char(lowering: Lowering, node: exp.Expr) -> TypedSql:
 
 
 def _read(_: Lowering, node: exp.Expr) -> TypedSql:
-    """Return to_date or to_timestamp of a text that is written out, by a known format."""
-    name = "to_date" if isinstance(node, exp.StrToDate) else "to_timestamp"
+    """Return to_date or to_timestamp of a text that is written out, by a known template."""
+    name, kind = ("to_date", "date") if isinstance(node, exp.StrToDate) else TO_TIMESTAMP
     value, shape = node.this, node.args.get("format")
-    if shape is None or not (value.is_string and shape.is_string and READ.fullmatch(shape.name)):
+    if shape is None or not (value.is_string and shape.is_string):
         raise NotSupportedError(
-            f"{name} takes a text in quotes, and YYYY, MM, DD, HH24, MI, SS, US between - / . , :",
+            f"{name} takes a text in quotes and a template in quotes",
             hint="cast the text: CAST(x AS date)",
         )
-    try:
-        moment = datetime.strptime(value.name, shape.name)
-    except ValueError:
-        raise DataError(f'"{value.name}" is not written as {name} is told') from None
-    kind = "date" if name == "to_date" else "timestamp"
+    moment = read(name, value.name, shape.name)
     return TypedSql(types.literal(kind, moment.date() if kind == "date" else moment), kind)
 
 
@@ -179,7 +180,7 @@ RULES: Rules = {
     exp.Date: _date,
 }
 ARGUMENTS: Arguments = {
-    exp.Interval: PLAIN | {"unit"},
+    exp.Interval: PLAIN | {"unit", "fraction_in_string"},
     exp.DateBin: PLAIN | {"zone"},
     exp.TimestampTrunc: PLAIN | {"unit"},
     exp.DateTrunc: PLAIN | {"unit"},

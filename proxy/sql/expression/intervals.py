@@ -89,7 +89,7 @@ def constant(node: exp.Expr) -> Span | None:
         return read(node.name)
     if isinstance(node, exp.Interval):
         text, unit = node.this.name if node.this is not None else "", node.args.get("unit")
-        return read(f"{text} {unit.name}" if unit is not None else text)
+        return read(f"{text} {unit.name.lower()}" if unit is not None else text)
     return None
 
 

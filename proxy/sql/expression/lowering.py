@@ -27,7 +27,7 @@ from proxy.sql import types
 from proxy.sql.expression import forms
 from proxy.sql.expression.guards import EXACT, finite, guarded, numeric, wide
 from proxy.sql.expression.intervals import multiple
-from proxy.sql.expression.refusals import refusal
+from proxy.sql.expression.refusals import not_so, refusal
 from proxy.sql.expression.typed import (
     NULL,
     TypedSql,
@@ -85,7 +85,7 @@ class Lowering:
             allowed = self.arguments.get(type(node), PLAIN)
             for name, value in node.args.items():
                 if value and name not in allowed:
-                    raise NotSupportedError(f"{name.upper()} is not supported in {node.key}")
+                    raise not_so(node)
             return rule(self, node)
         except (ProgrammingError, NotSupportedError, DataError) as error:
             error.position = error.position or position(node)

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError, UndefinedFunctionError
 from proxy.sql.expression import allowlist
-from proxy.sql.parse.tree import as_sql
+from proxy.sql.parse.tree import called
 
 WORDS: dict[type[exp.Expr], str] = {
     exp.UnicodeString: "U&'...'",
@@ -19,6 +19,10 @@ WORDS: dict[type[exp.Expr], str] = {
     exp.AtTimeZone: "AT TIME ZONE",
     exp.Tuple: "a row of values",
     exp.Select: "a subquery",
+    exp.Bracket: "a subscript, x[1],",
+    exp.Collate: "COLLATE",
+    exp.Distinct: "DISTINCT of several expressions",
+    exp.Cast: "a cast",
 }
 HINTS: dict[type[exp.Expr], str] = {
     exp.UnicodeString: "write the characters themselves, or E'\\u00e9'",
@@ -26,15 +30,12 @@ HINTS: dict[type[exp.Expr], str] = {
     exp.HexString: "write a number in digits, a text in plain quotes",
     exp.AtTimeZone: "timestamps have no time zone here, they are in the policy's",
     exp.Tuple: "rows are for (a, b) = (1, 2) and (a, b) IN ((1, 2), (3, 4))",
+    exp.Collate: 'texts are ordered by their bytes, as with COLLATE "C"',
+    exp.Parameter: "abs(x) is the operator @",
+    exp.Distinct: "COUNT(DISTINCT x) takes one expression, as concat(a, '-', b)",
     exp.Array: "lists are for = ANY (ARRAY[1, 2]) and IN (1, 2)",
 }
-
-
-def _function(node: exp.Func) -> str:
-    """Return the name of a function as PostgreSQL has it."""
-    name = node.name if isinstance(node, exp.Anonymous) else as_sql(node).split("(")[0]
-    names = (n for n in node.sql_names() if n.replace("_", "") == name)  # WIDTHBUCKET
-    return next(names, name).lower()
+KNOWN = f"{allowlist.PAGE} shows all forms that are known"
 
 
 def unknown(name: str) -> UndefinedFunctionError:
@@ -49,9 +50,17 @@ def unknown(name: str) -> UndefinedFunctionError:
 
 def refusal(node: exp.Expr) -> NotSupportedError | UndefinedFunctionError:
     """Return the error for a node that has no translation."""
-    if isinstance(node, exp.Func) and type(node) not in WORDS:
-        return unknown(_function(node))
-    return NotSupportedError(
-        f"{WORDS.get(type(node), node.key.upper())} is not supported in an expression",
-        hint=HINTS.get(type(node)),
-    )
+    name = called(node)
+    if type(node) in WORDS or not name:
+        what = WORDS.get(type(node), "what is written here")
+        hint = HINTS.get(type(node), KNOWN)
+        return NotSupportedError(f"{what} is not supported in an expression", hint=hint)
+    if isinstance(node, exp.Func) and (name.isidentifier() or "name" in node.meta):
+        return unknown(name)
+    return NotSupportedError(f"the operator {name} is not supported", hint=KNOWN)
+
+
+def not_so(node: exp.Expr) -> NotSupportedError:
+    """Return the error for a node that is known, but not with all that is written there."""
+    what = WORDS.get(type(node)) or called(node) or "an expression"
+    return NotSupportedError(f"{what} is not supported in this form", hint=KNOWN)

@@ -58,6 +58,7 @@ def localise(nodes: Iterable[exp.Expr], zone: str) -> None:
                 moment = moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
             literal = exp.cast(exp.Literal.string(str(moment)), "timestamp")
             literal.this.meta.update(value.meta)
+            literal.meta["type"] = "timestamptz"  # as which a column is named
             node.replace(literal)
 
 
@@ -82,7 +83,5 @@ def fold(nodes: Iterable[exp.Expr], moment: datetime | None) -> None:
         text = str(moment.date() if day else moment)
         literal = exp.cast(exp.Literal.string(text), "date" if day else "timestamp")
         literal.meta.update(node.meta)
-        literal.meta["name"] = "current_date" if day else "now"
-        if isinstance(node, exp.Localtimestamp):
-            literal.meta["name"] = "localtimestamp"
+        literal.meta.setdefault("name", "current_date" if day else "now")
         node.replace(literal)

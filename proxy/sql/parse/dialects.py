@@ -15,7 +15,10 @@ from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import TokenType
 
 from proxy.errors import NotSupportedError, OperationalError, UndefinedFunctionError
+from proxy.policy.promise import FOLD
 from proxy.sql.parse.utility_clause import MaxCost, Utility, UtilityItem
+
+UNNAMED = {"CAST", "CASE", "TRIM", "ANY", "ALL", "SOME"}  # columns have not the names of these
 
 
 class ToChar(exp.Expression, exp.Func):
@@ -43,6 +46,33 @@ class UtilityParser(Parser):
         if isinstance(extract, exp.Extract):
             extract.meta["name"] = "date_part"  # of another type than EXTRACT
         return extract
+
+    def _parse_function_call(self, *args: Any, **options: Any) -> Any:
+        written = self._curr
+        call = super()._parse_function_call(*args, **options)
+        inner = call
+        while isinstance(inner, exp.Window | exp.Filter | exp.WithinGroup):
+            inner = inner.this
+        quoted = written is not None and written.token_type is TokenType.IDENTIFIER
+        if isinstance(inner, exp.Expr) and (quoted or written.text.upper() not in UNNAMED):
+            name = written.text if quoted else written.text.translate(FOLD)
+            inner.meta.setdefault("name", name)  # sqlglot has names of its own
+        return call
+
+    def _parse_type(self, *args: Any, **options: Any) -> Any:
+        written = self._curr
+        typed = super()._parse_type(*args, **options)
+        kinds: list[exp.Expr] = []
+        inner: Any = typed
+        while isinstance(inner, exp.Cast):
+            kinds.append(inner.to)
+            inner = inner.this
+        if len(kinds) > 1 and inner.is_string and written.token_type in self.TYPE_TOKENS:
+            # of DATE 'x'::text sqlglot makes the date of 'x'::text
+            for kind in (kinds[0], *reversed(kinds[1:])):
+                inner = self.expression(exp.Cast(this=inner, to=kind))
+            return inner
+        return typed
 
     def _warn_unsupported(self) -> None:
         self.raise_error("Unsupported syntax")  # sqlglot would log it and go on
@@ -78,7 +108,22 @@ def _date_bin(args: list[Any]) -> exp.Expr:
     return exp.DateBin(**parts)
 
 
-MOST_ARGUMENTS = {"MOD": 2, "DIV": 2, "LTRIM": 2, "RTRIM": 2, "BTRIM": 2, "INITCAP": 1}
+def _to_timestamp(args: list[Any]) -> exp.Expr:
+    """Return to_timestamp, its template as it is written, as to_date has it."""
+    kind = exp.UnixToTime if len(args) == 1 else exp.StrToTime
+    made: exp.Expr = kind.from_arg_list(args)
+    return made
+
+
+MOST_ARGUMENTS = {
+    "MOD": 2,
+    "DIV": 2,
+    "LTRIM": 2,
+    "RTRIM": 2,
+    "BTRIM": 2,
+    "INITCAP": 1,
+    "TO_DATE": 2,
+}
 
 
 def _at_most(name: str, most: int, build: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
@@ -108,6 +153,7 @@ def extended(name: str) -> Dialect:
     if name == "postgres":
         parsers.pop("INITCAP", None)  # which gives it a second argument, and drops a third
         functions |= {"TO_CHAR": ToChar.from_arg_list, "DATE_BIN": _date_bin}
+        functions |= {"TO_DATE": exp.StrToDate.from_arg_list, "TO_TIMESTAMP": _to_timestamp}
         functions |= {n: _at_most(n, k, functions[n]) for n, k in MOST_ARGUMENTS.items()}
     own = {"SET_OP_MODIFIERS": modifiers, "FUNCTIONS": functions, "FUNCTION_PARSERS": parsers}
     parser = type("Parser", (UtilityParser, base.parser_class), own)

@@ -49,40 +49,47 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 def output_name(item: exp.Expr, text: str) -> str:
     """Return PostgreSQL's name for an output column; ``text`` is the statement."""
+    return _named(item, text)[0] or "?column?"
+
+
+def _named(item: exp.Expr, text: str) -> tuple[str, bool]:
+    """Return a name, if there is any, and whether it goes before that of a type or of CASE."""
     if isinstance(item, exp.Alias):
-        return name_of(item.args["alias"])
-    while isinstance(item, exp.Paren | exp.Filter | exp.Window | exp.WithinGroup):
+        return name_of(item.args["alias"]), True
+    while isinstance(item, exp.Paren | exp.Filter | exp.Window | exp.WithinGroup | exp.Collate):
         item = item.this
     if "name" in item.meta:
-        return str(item.meta["name"])
-    if isinstance(item, exp.Cast):
-        inner = item.this
-        while isinstance(inner, exp.Paren | exp.Cast):
-            inner = inner.this
-        name = output_name(inner, text)
-        return name if name != "?column?" else _type_name(item)
+        return str(item.meta["name"]), True
+    if isinstance(item, exp.Cast | exp.Interval):
+        name, strong = _named(item.this, text) if isinstance(item, exp.Cast) else ("", False)
+        return (name, True) if strong else (_type_name(item), False)
     if isinstance(item, exp.Column):
-        return name_of(item.this)
+        return name_of(item.this), True
     if isinstance(item, exp.Case):
-        inner = output_name(item.args["default"], text) if item.args.get("default") else "case"
-        return inner if isinstance(item.args.get("default"), exp.Column) else "case"
+        last = item.args.get("default")
+        name, strong = _named(last, text) if last is not None else ("", False)
+        return (name, True) if strong else ("case", False)
     if isinstance(item, exp.Subquery) and isinstance(item.this, exp.Select):
-        return output_name(item.this.expressions[0], text)
+        return output_name(item.this.expressions[0], text), True
     if isinstance(item, exp.Exists):
-        return "exists"
+        return "exists", True
+    if isinstance(item, exp.Array):
+        return "array", True
     if isinstance(item, exp.Func) and "start" in item.meta:
         written = text[item.meta["start"] : item.meta["end"] + 1]
-        return written.translate(FOLD) if written.isidentifier() else "?column?"
+        return (written.translate(FOLD) if written.isidentifier() else ""), True
     if isinstance(item, exp.Trim):
         side = str(item.args.get("position"))
-        return {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(side, "btrim")
-    return UNWRITTEN.get(type(item), "?column?")
+        return {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(side, "btrim"), True
+    return UNWRITTEN.get(type(item), ""), type(item) in UNWRITTEN
 
 
 def _type_name(node: exp.Expr) -> str:
     """Return PostgreSQL's internal name of the type of a cast."""
+    if isinstance(node, exp.Interval) or "type" in node.meta:
+        return str(node.meta.get("type", "interval"))
     name = str(getattr(node.args["to"].this, "value", "")).upper()
-    return TYPES.get(name, name.lower()) or "?column?"
+    return TYPES.get(name, name.lower())
 
 
 TYPES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TypeVar
 
 from sqlglot import exp
@@ -61,7 +62,25 @@ def as_sql(node: exp.Expr) -> str:
     try:
         return node.sql(dialect="postgres", comments=False)
     except (ValueError, TypeError, AttributeError):  # it holds resolved columns, or half a tree
-        return node.key.upper()
+        return called(node) or "an expression"
+
+
+def called(node: exp.Expr) -> str:
+    """Return how people call a node: its function or its operator; nothing of what has no name."""
+    if "name" in node.meta:
+        return str(node.meta["name"])
+    if isinstance(node, exp.Query):
+        return node.key.upper()  # SELECT, UNION, INTERSECT or EXCEPT
+    parts = {"this": exp.Var(this="x"), "expression": exp.Var(this="y")}
+    if isinstance(node, exp.Binary | exp.Unary):
+        written = type(node)(**parts if isinstance(node, exp.Binary) else {"this": parts["this"]})
+        try:
+            text = written.sql(dialect="postgres")
+        except ValueError:  # PostgreSQL has none
+            return ""
+        match = re.fullmatch(r"x (.*[^\s()]) y|([^\s()]+) ?x", text)
+        return (match[1] or match[2]) if match else ""
+    return node.sql_name().lower() if isinstance(node, exp.Func) else ""
 
 
 def flat(node: exp.Expr) -> list[exp.Expr]:

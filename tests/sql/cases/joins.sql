@@ -139,3 +139,24 @@ SELECT COUNT(*) AS n FROM survey s WHERE EXISTS (SELECT 1 FROM places p WHERE p.
 
 -- NOT EXISTS, with NULLs on both sides
 SELECT COUNT(*) AS n FROM survey s WHERE NOT EXISTS (SELECT 1 FROM (VALUES (1), (NULL), (2)) AS v(k) WHERE s.children = v.k)
+
+-- a WITH query of constants, joined with the dataset
+WITH pv AS (SELECT 'north' AS region, 1 AS pp) SELECT COUNT(*), SUM(pp) FROM survey JOIN pv USING (region)
+
+-- a WITH query of constants that has the name of a public table
+WITH places AS (SELECT 'north' AS region) SELECT COUNT(*) FROM survey JOIN places USING (region)
+
+-- IN a WITH query of constants
+WITH places AS (SELECT 'north' AS region) SELECT COUNT(*) FROM survey WHERE region IN (SELECT region FROM places)
+
+-- EXISTS in a WITH query of constants
+WITH v AS (VALUES ('north'), ('east')) SELECT COUNT(*) FROM survey WHERE EXISTS (SELECT 1 FROM v WHERE column1 = survey.region)
+
+-- a WITH query of a public table, read by another
+WITH w AS (SELECT * FROM places), x AS (SELECT place AS region, COUNT(*) AS n FROM w GROUP BY 1) SELECT COUNT(*), SUM(n) FROM survey JOIN x USING (region)
+
+-- a scalar of a WITH query of constants
+WITH x AS (SELECT 3 AS a) SELECT COUNT(*) FROM survey WHERE age < (SELECT a FROM x)
+
+-- a WITH query of a series, outer joined
+WITH x AS (SELECT * FROM generate_series(1, 20) AS g(g)) SELECT COUNT(*) FROM survey LEFT JOIN x ON age = g WHERE g IS NULL

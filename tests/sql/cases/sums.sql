@@ -144,3 +144,9 @@ SELECT SUM(wage * children + 1), SUM(bonus * NULLIF(age, 3) - children) FROM sur
 
 -- a measure plus NULL
 SELECT COALESCE(SUM(wage + NULL), 0) AS s, COUNT(wage + NULL) AS c FROM survey
+
+-- the average of a measure, NULL as a number
+SELECT AVG(COALESCE(bonus, 0)) AS a, COUNT(COALESCE(bonus, 0)) AS n FROM survey
+
+-- the same, by an attribute that is never NULL
+SELECT region, AVG(COALESCE(bonus, age)) AS a FROM survey GROUP BY region

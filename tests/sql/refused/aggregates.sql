@@ -52,7 +52,7 @@ SELECT SUM(DISTINCT age) FROM survey
 
 -- different pairs
 -- error: NotSupportedError
--- says: DISTINCT is not supported in an expression
+-- says: DISTINCT of several expressions is not supported
 -- at: age, regio
 SELECT COUNT(DISTINCT age, region) FROM survey
 

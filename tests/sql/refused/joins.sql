@@ -140,6 +140,37 @@ SELECT COUNT(*) FROM survey WHERE age > (SELECT age FROM survey GROUP BY age)
 SELECT COUNT(*) FROM survey WHERE region IN (SELECT region, COUNT(*) FROM survey GROUP BY region)
 
 -- a result that reads the outer rows
--- error: UndefinedTableError
--- says: missing FROM-clause entry for table "s"
+-- error: NotSupportedError
+-- says: a subquery cannot read s.region of the query around it here
 SELECT COUNT(*) FROM survey s WHERE age > (SELECT AVG(t.age) FROM survey t WHERE t.region = s.region)
+
+-- EXISTS by more than one equality
+-- error: NotSupportedError
+-- says: a subquery cannot read s.region of the query around it here
+-- at: s.region AND
+SELECT COUNT(*) FROM survey s WHERE EXISTS (SELECT 1 FROM places p WHERE p.place = s.region AND p.people > s.age)
+
+-- a scalar of a row of the dataset
+-- error: NotSupportedError
+-- says: a subquery cannot read age of the query around it here
+SELECT COUNT(*) FROM survey WHERE age > (SELECT MAX(people) FROM places WHERE people > age)
+
+-- a subquery of the dataset for each row of a table
+-- error: NotSupportedError
+-- says: a subquery cannot read p.place of the query around it here
+SELECT place, (SELECT COUNT(*) FROM survey s WHERE s.region = p.place) FROM places p
+
+-- a subquery of a table for each group
+-- error: NotSupportedError
+-- says: JOIN (SELECT a, COUNT(*) AS n
+SELECT region, (SELECT MAX(people) FROM places WHERE place = survey.region), COUNT(*) FROM survey GROUP BY region
+
+-- rows of values in a subquery
+-- error: NotSupportedError
+-- says: rows of values are looked up in rows that are written out, not in a subquery
+SELECT COUNT(*) FROM survey WHERE (region, age) IN (SELECT place, people FROM places)
+
+-- rows of values in a subquery, over a result
+-- error: NotSupportedError
+-- says: rows of values are looked up in rows that are written out, not in a subquery
+SELECT COUNT(*) FROM places WHERE (place, people) NOT IN (SELECT region, age FROM survey GROUP BY 1, 2)

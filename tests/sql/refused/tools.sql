@@ -52,8 +52,8 @@ SELECT COUNT(*) FROM survey WHERE joined >= TO_DATE('01/02/2020', 'YYYY-MM-DD')
 
 -- TO_DATE by a format that is not known
 -- error: NotSupportedError
--- says: to_date takes a text in quotes, and YYYY, MM, DD
-SELECT COUNT(*) FROM survey WHERE joined >= TO_DATE('1 May 2020', 'DD Mon YYYY')
+-- says: to_date takes a text in quotes and a template of YYYY, YY, MM
+SELECT COUNT(*) FROM survey WHERE joined >= TO_DATE('20 May', 'DD Mon')
 
 -- a length that is computed
 -- error: NotSupportedError

@@ -132,7 +132,7 @@ SELECT COUNT(*) FROM survey WHERE joined > INTERVAL '1 day'
 
 -- an unknown interval
 -- error: NotSupportedError
--- says: the interval '1 LIGHTYEAR' is not known
+-- says: the interval '1 lightyear' is not known
 -- at: '2020-01-0
 SELECT COUNT(*) FROM survey WHERE joined > DATE '2020-01-01' - INTERVAL '1 lightyear'
 
@@ -174,7 +174,7 @@ SELECT COUNT(*) FROM survey WHERE age::json = '1'
 
 -- a part of a text by index
 -- error: NotSupportedError
--- says: BRACKET is not supported in an expression
+-- says: a subscript, x[1], is not supported in an expression
 -- at: region[1]
 SELECT COUNT(*) FROM survey WHERE region[1] = 's'
 
