@@ -160,6 +160,12 @@ MIXED = [
     *(f"left('abc', {n})" for n in (-4, -1, 0, 2, 5)),
     *(f"right('abc', {n})" for n in (-4, -1, 0, 2, 5)),
     *(f"split_part('a,b,,c', ',', {n})" for n in (-5, -1, 0, 1, 3, 4, 5)),
+    *(
+        f"{one}{sign}{two}"
+        for one in ("1e1", "1.5E+1", "5e-3", ".5e0", "1.", "7")
+        for sign in "+-"
+        for two in ("5", ".5", "2.5e1", "1e1-1e1+2", "3*1e1", "1e-1/* a */+1")
+    ),
     *(f"make_date({y}, {m}, 31)" for y, m in ((2020, 1), (2020, 2), (1999, 12))),
     *(f"DATE '2020-02-28' + {n}" for n in (-60, 0, 2)),
     "substring('abc', NULL::int)", "substring('abc', NULL::int, 2)", "substring('abc', 2, NULL)",
