@@ -431,3 +431,18 @@ SELECT TIMESTAMP '9999-12-31 23:59:59' + INTERVAL '1 second'
 -- error: DataError
 -- says: timestamp out of range
 SELECT * FROM generate_series(DATE '9999-12-01', DATE '9999-12-31' + 5, INTERVAL '1 day') AS g
+
+-- a literal of UNION that is no value of the other side's type
+-- error: DataError
+-- says: invalid input syntax for type integer: "all"
+SELECT age, COUNT(*) FROM survey GROUP BY age UNION ALL SELECT 'all', COUNT(*) FROM survey
+
+-- a literal of UNION that DISTINCT has made a text
+-- error: TypeMismatchError
+-- says: UNION types integer and text cannot be matched
+SELECT 1 AS a UNION ALL SELECT DISTINCT NULL
+
+-- literals of UNION that are a text together
+-- error: TypeMismatchError
+-- says: UNION types text and integer cannot be matched
+SELECT NULL AS a UNION SELECT NULL UNION SELECT 1
