@@ -18,6 +18,7 @@ import numpy as np
 from proxy.errors import DataError, NotSupportedError, OperationalError
 from proxy.sql import privacy_schema, types
 from proxy.sql.evaluator.evaluator import decimal_type
+from proxy.sql.evaluator.failures import no_time
 from proxy.sql.program import (
     Cell,
     GroupColumn,
@@ -237,8 +238,10 @@ def _trimmed(cell: Cell, kind: str) -> Cell:
     real the digits that it has.
 
     Raises:
-        DataError: a double is not finite.
+        DataError: a double is not finite, or a date of a year that Python does not have.
     """
+    if kind in types.TIMES and isinstance(cell, str):
+        raise no_time(kind)
     if isinstance(cell, float) and not math.isfinite(cell):
         raise DataError("value out of range: overflow", sqlstate="22003")
     if isinstance(cell, float) and kind == "real":

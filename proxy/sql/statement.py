@@ -23,6 +23,7 @@ from proxy.inference.query import TooDearError, TooLargeError, TooWideError
 from proxy.policy import Policy
 from proxy.sql import types
 from proxy.sql.bind.binding import Binding
+from proxy.sql.bind.clauses import refuse_unread
 from proxy.sql.bind.query import Binder
 from proxy.sql.bind.relations import BoundQuery, Cte, Env, Scope
 from proxy.sql.evaluator.evaluator import Evaluator
@@ -210,7 +211,7 @@ def _with_program(command: Command, source: Source) -> Command:
 
 
 def _query(tree: exp.Expr, found: Iterable[exp.Expr]) -> None:
-    """Refuse a tree, with these nodes, that is no query, or changes something."""
+    """Refuse a tree, with these nodes, that is no query, changes something, or is not all read."""
     if not isinstance(tree, exp.Query):
         raise NotSupportedError(
             f"{tree.key.upper()} is not supported: the proxy answers SELECT statements"
@@ -220,6 +221,7 @@ def _query(tree: exp.Expr, found: Iterable[exp.Expr]) -> None:
         raise NotSupportedError(
             f"{change.key.upper()} is not supported here", position=position(change)
         )
+    refuse_unread(found)
 
 
 def _views(source: Source) -> Env:

@@ -125,7 +125,8 @@ class InMariaDB:
     without = frozenset(("NaN", "Infinity", "-Infinity"))
     refused: ClassVar = {
         "CAST(q AS text)", "CAST(x AS integer)", "TRY_CAST(x AS integer)", "c ILIKE 'X%'",
-        "concat(c, n)", "d ~ '^[ab]'", "greatest(n, 3)", "least(n, 3, NULL)", "power(n, 2)",
+        "concat(c, n)", "concat((b = 1), c)", "d ~ '^[ab]'", "greatest(n, 3)",
+        "least(n, 3, NULL)", "power(n, 2)",
         "position('1' IN c)", "q / 3", "regexp_replace(c, '[0-9]', '#')", "sign(n)",
         "split_part(c, '-', 1)", "t + INTERVAL '1 day'", "to_char(t, 'YYYY-MM')",
         "TIMESTAMP '1970-01-01' + n * INTERVAL '1 second'", *InPostgres.refused,

@@ -238,6 +238,7 @@ EXPRESSIONS = [  # of the columns below
     "date_part('month', f)",
     "t + INTERVAL '1 day'",
     "concat(c, n)",
+    "concat(b, c)",
     "split_part(c, '-', 1)",
     "sign(n)",
     "mod(n, 3)",

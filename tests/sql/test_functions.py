@@ -137,8 +137,9 @@ BINARY = {
     "{} AND {}": [BOOLEANS],
     "{} OR {}": [BOOLEANS],
     "{} || {}": [TEXTS],
-    "concat({}, {})": [TEXTS, INTEGERS],
-    "concat_ws('-', {}, {})": [TEXTS],
+    "{}::text || {}": [BOOLEANS],
+    "concat({}, {})": [TEXTS, INTEGERS, NUMERICS, BOOLEANS, DATES, TIMES, DOUBLES[:-1]],
+    "concat_ws('-', {}, {})": [TEXTS, INTEGERS, NUMERICS, BOOLEANS, DATES, TIMES, DOUBLES[:-1]],
     "greatest({}, {})": [INTEGERS, NUMERICS, TEXTS],
     "least({}, {})": [INTEGERS, DATES],
     "coalesce({}, {})": [INTEGERS, TEXTS],
@@ -159,6 +160,12 @@ MIXED = [
     *(f"left('abc', {n})" for n in (-4, -1, 0, 2, 5)),
     *(f"right('abc', {n})" for n in (-4, -1, 0, 2, 5)),
     *(f"split_part('a,b,,c', ',', {n})" for n in (-5, -1, 0, 1, 3, 4, 5)),
+    *(
+        f"{one}{sign}{two}"
+        for one in ("1e1", "1.5E+1", "5e-3", ".5e0", "1.", "7")
+        for sign in "+-"
+        for two in ("5", ".5", "2.5e1", "1e1-1e1+2", "3*1e1", "1e-1/* a */+1")
+    ),
     *(f"make_date({y}, {m}, 31)" for y, m in ((2020, 1), (2020, 2), (1999, 12))),
     *(f"DATE '2020-02-28' + {n}" for n in (-60, 0, 2)),
     "substring('abc', NULL::int)", "substring('abc', NULL::int, 2)", "substring('abc', 2, NULL)",
@@ -168,6 +175,7 @@ MIXED = [
     "age(NULL, DATE '2020-01-01')::text",
     "date_bin('1 hour', TIMESTAMP '2020-01-01 12:34', '2001-01-01')", "strpos(NULL, 'a')",
     "initcap(NULL)", "translate('abc', NULL, 'x')", "concat_ws(NULL, 'a', 'b')",
+    "concat(INTERVAL '25 months -3 days 1.5 s', TRUE, '|', 1 > 2, NULL)",
     "substring('abc', 1, -1)", "1 / 2 * 2.0", "7 / 2 * 2", "10.0 / 4", "1 / 3.0", "2 / 3.0",
     "2147483647 + 1", "2147483647::bigint + 1", "9223372036854775807 + 1", "1.5 * 2", "5 % 3.5",
     "-7 / 2", "(-7) % 2", "2 ^ 3", "2 ^ -1", "0 ^ 0", "-2 ^ 2", "10 - 2 - 3", "2 + 3 * 4",

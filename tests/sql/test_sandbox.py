@@ -126,7 +126,10 @@ def test_parameters_and_the_limit_of_rows(shared, here):
 
 @pytest.mark.parametrize(
     "sql",
-    ["SELECT 1 / (n - n) FROM numbers", "SELECT CAST('a' || n AS INTEGER) FROM numbers", "SELEC"],
+    [
+        *("SELECT 1 / (n - n) FROM numbers", "SELECT CAST('a' || n AS INTEGER) FROM numbers"),
+        *("SELECT to_days(2147483647)", "SELEC"),
+    ],
 )
 def test_errors_are_the_same(shared, here, sql):
     """

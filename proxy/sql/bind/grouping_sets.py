@@ -11,19 +11,21 @@ def grouping_sets(group: exp.Expr) -> list[list[exp.Expr]]:
     """Return the sets of GROUP BY: the product of its items' own sets.
 
     Raises:
-        NotSupportedError: there are more than 64, or an item is unknown.
+        NotSupportedError: there are more than 64, or like ones are to be left out.
     """
-    for arg, value in group.args.items():
-        if value and arg not in ("expressions", "rollup", "cube", "grouping_sets"):
-            raise NotSupportedError(f"GROUP BY {arg.upper()} is not supported")
-    items = list(group.expressions)
-    for arg in ("rollup", "cube", "grouping_sets"):
-        items += [i for i in group.args.get(arg) or () if isinstance(i, exp.Expr)]
+    every = group.args.get("all")  # False: DISTINCT
+    if every and not group.expressions:
+        raise NotSupportedError("GROUP BY ALL is not supported", hint="list the columns")
     sets: list[list[exp.Expr]] = [[]]
-    for item in items:
+    for item in group.expressions:
         sets = [[*one, *other] for one in sets for other in _sets(item)]
         if len(sets) > 64:
             raise NotSupportedError("GROUP BY has more than 64 grouping sets")
+    if every is False and len(sets) > 1:
+        raise NotSupportedError(
+            "GROUP BY DISTINCT is not supported",
+            hint="list each set once: GROUP BY GROUPING SETS ((a, b), (a), ())",
+        )
     return sets
 
 

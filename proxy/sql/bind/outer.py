@@ -138,6 +138,12 @@ class PostAggregate(ExpressionLowering):
             spec = self.windows[name_of(named)]
         else:
             spec = node
+        if named is not None and _extended(node, spec):
+            raise NotSupportedError(
+                "a window that adds to another is not supported",
+                hint="write all of it out: OVER (PARTITION BY ... ORDER BY ...)",
+                position=position(node),
+            )
         function, kind, values, form = self._windowed(node.this)
         arguments = list(values)
         pieces = []
@@ -186,6 +192,12 @@ class PostAggregate(ExpressionLowering):
             if kind is None and arguments[0].chance:
                 form = forms.neighbour(name, arguments[0], arguments[1:])
             return text, kind or arguments[0].type, arguments, form
+        inner = node.this if isinstance(node, exp.Filter) else node
+        if isinstance(inner.this, exp.Distinct | exp.Order):
+            word = "DISTINCT" if isinstance(inner.this, exp.Distinct) else "aggregate ORDER BY"
+            raise NotSupportedError(
+                f"{word} is not implemented for window functions", position=position(node)
+            )
         call = aggregate(node, self.lower)
         return call.sql, call.type, [call], call.form
 
@@ -194,6 +206,13 @@ def unify_pair(one: TypedSql, two: TypedSql, place: str) -> tuple[TypedSql, Type
     """Return two values as the type they have in common."""
     kind = types.common([one.type, two.type], place.upper())
     return coerce(one, kind), coerce(two, kind)
+
+
+def _extended(node: exp.Expr, named: exp.Expr) -> bool:
+    """Return whether a window adds to one with a name, or copies one that no other may copy."""
+    copied = "partition_by" in node.args  # it is in brackets
+    adds = any(node.args.get(arg) for arg in ("partition_by", "order", "spec"))
+    return adds or named.args.get("alias") is not None or (copied and bool(named.args.get("spec")))
 
 
 def _by_time(spec: exp.Expr | None) -> bool:

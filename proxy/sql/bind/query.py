@@ -28,7 +28,7 @@ from proxy.sql.bind.relations import (
     rename_columns,
 )
 from proxy.sql.bind.render import order_and_limit
-from proxy.sql.bind.select import WORDS, select
+from proxy.sql.bind.select import select
 from proxy.sql.bind.set_operations import set_operation, values
 from proxy.sql.bind.union_all import union_all
 from proxy.sql.expression.faces import narrow, shown
@@ -137,13 +137,6 @@ class Binder(Binding):
 
     def source(self, node: exp.Expr, scope: Scope) -> tuple[str, ProtectedRows | Relation]:
         """Return the name and the meaning of an item of FROM."""
-        allowed = {"this", "alias", "db", "catalog", "expressions"}
-        extra = [arg for arg, value in node.args.items() if value and arg not in allowed]
-        if extra and isinstance(node, exp.Table | exp.Subquery) and "with_" not in extra:
-            raise NotSupportedError(
-                f"{WORDS.get(extra[0], extra[0].strip('_').upper())} is not supported in FROM",
-                position=position(node),
-            )
         alias = node.args.get("alias")
         names = [name_of(column) for column in alias.args.get("columns") or ()] if alias else []
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
@@ -157,8 +150,7 @@ class Binder(Binding):
             item = self._listed(node, name, scope)
         elif isinstance(node, exp.Subquery | exp.Values):
             name = name_of(alias.this) if alias and alias.this else f"unnamed_{self.count}"
-            inner = node.this if isinstance(node, exp.Subquery) else node
-            item = self._inner(inner, scope)
+            item = self._inner(node, scope)
         else:
             raise NotSupportedError(
                 f"FROM takes tables and subqueries, not {as_sql(node)[:60]}",

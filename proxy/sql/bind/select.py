@@ -24,13 +24,6 @@ from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.identifiers import output_name
 from proxy.sql.parse.tree import position
 
-CLAUSES = {
-    *("expressions", "from_", "joins", "where", "group", "having", "qualify", "windows"),
-    *("order", "limit", "offset", "distinct", "utility", "with_"),
-}
-WORDS = {"locks": "FOR UPDATE", "sample": "TABLESAMPLE", "laterals": "LATERAL"}
-WORDS |= {"pivots": "PIVOT", "ordinality": "WITH ORDINALITY", "match": "MATCH_RECOGNIZE"}
-
 
 def select(
     binding: Binding, node: exp.Select, scope: Scope, *, rows: bool = False
@@ -38,14 +31,8 @@ def select(
     """Return a bound SELECT, or, where ``rows`` may be, the protected rows that it selects.
 
     Raises:
-        NotSupportedError: a clause is not supported, or protected rows would be shown.
+        NotSupportedError: protected rows would be shown.
     """
-    for arg, value in node.args.items():
-        if value and arg not in CLAUSES:
-            raise NotSupportedError(
-                f"{WORDS.get(arg, arg.strip('_').upper())} is not supported",
-                position=position(node),
-            )
     distinct = node.args.get("distinct")
     clause = from_clause(binding, node, scope)
     on = distinct is not None and distinct.args.get("on")

@@ -44,8 +44,6 @@ def outputs(clause: FromClause, lowering: PostAggregate) -> list[Output]:
         if item.is_star:
             if clause.protected is not None:
                 raise refused(clause, lowering.binding)
-            if item.args.get("except_") or item.args.get("replace"):
-                raise NotSupportedError("* EXCEPT is not supported", position=position(item))
             if isinstance(lowering, ResultExpressions) and lowering.keys is not None:
                 raise GroupingError("* is not grouped", position=position(item))
             columns += [Output(name, typed) for name, typed in clause.names.all(item)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -14,9 +14,10 @@ from proxy.sql.bind.names import Names
 from proxy.sql.bind.relations import BoundQuery, Output, Scope, beside_all, with_key
 from proxy.sql.bind.render import first_of
 from proxy.sql.bind.results import ResultExpressions
+from proxy.sql.expression import intervals
 from proxy.sql.expression.faces import shown
 from proxy.sql.expression.forms import of as form_of
-from proxy.sql.expression.typed import Form, TypedSql, coerce, hidden, widest
+from proxy.sql.expression.typed import NULL, Form, TypedSql, coerce, hidden, widest
 from proxy.sql.parse.tree import position
 
 
@@ -32,10 +33,13 @@ def set_operation(node: exp.Expr, sides: Sequence[BoundQuery]) -> BoundQuery:
         raise SQLSyntaxError(
             f"each {word} query must have the same number of columns", position=position(node)
         )
-    kinds = [
-        types.common([one.typed.type, two.typed.type], word)
-        for one, two in zip(sides[0].outputs, sides[1].outputs, strict=True)
-    ]
+    literals = [_literals(side) for side in (node.this, node.expression)]
+    kinds = []
+    for i in range(widths[0]):
+        pairs = zip(sides, literals, strict=True)
+        given = ["unknown" if i in each else s.outputs[i].typed.type for s, each in pairs]
+        kinds.append(types.common([*given], word) if set(given) != {"unknown"} else "text")
+    sides = [_converted(s, each, kinds) for s, each in zip(sides, literals, strict=True)]
     everything = not node.args.get("distinct")
     plain = word == "UNION"  # only its rows are each a row of one side
     traced = [
@@ -74,6 +78,48 @@ def set_operation(node: exp.Expr, sides: Sequence[BoundQuery]) -> BoundQuery:
         text = f"SELECT *{beside_all(outputs, f'hash({chr(44).join(columns)})')} FROM ({text})"
     declared = next((side.declared for side in sides if side.declared), "")
     return BoundQuery(text, outputs, declared=declared)
+
+
+def _literals(side: exp.Expr) -> dict[int, TypedSql]:
+    """Return the quoted literals and NULLs in the list of one side, by their places.
+
+    As in PostgreSQL they have no type yet, unless DISTINCT or ORDER BY has given them one.
+    """
+    while isinstance(side, exp.Subquery) and not side.args.get("order"):
+        side = side.this
+    given = not isinstance(side, exp.Select) or side.args.get("distinct") or side.args.get("order")
+    if given or any(item.is_star for item in side.expressions):
+        return {}
+    found = {}
+    for i, item in enumerate(side.expressions):
+        while isinstance(item, exp.Alias | exp.Paren):
+            item = item.this
+        if isinstance(item, exp.Null):
+            found[i] = NULL
+        elif isinstance(item, exp.Literal) and item.is_string:
+            found[i] = TypedSql(types.literal("text", item.name), "unknown", literal=item.name)
+    return found
+
+
+def _as(literal: TypedSql, kind: str) -> TypedSql:
+    """Return a literal as a value of a type."""
+    span = kind == "interval" and literal.literal is not None
+    return intervals.read(literal.literal or "").typed if span else coerce(literal, kind)
+
+
+def _converted(
+    side: BoundQuery, literals: Mapping[int, TypedSql], kinds: Sequence[str]
+) -> BoundQuery:
+    """Return one side with its literals as values of the types of their columns."""
+    values = {i: _as(typed, kinds[i]) for i, typed in literals.items() if kinds[i] != "text"}
+    if not values:
+        return side
+    texts = ", ".join(f"{value.sql} AS c{i}" for i, value in values.items())
+    outputs = list(side.outputs)
+    for i, value in values.items():
+        outputs[i] = replace(outputs[i], typed=replace(value, sql=f"c{i}", literal=None))
+    sql = f"SELECT * REPLACE ({texts}) FROM ({side.sql})"
+    return replace(side, sql=sql, outputs=tuple(outputs))
 
 
 def _merged(sides: Sequence[BoundQuery], plain: bool) -> list[TypedSql]:

@@ -21,6 +21,7 @@ from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
 from proxy.sql.bind.relations import ProtectedRows, Relation
 from proxy.sql.compile.columns import Axis, MeasureColumn
+from proxy.sql.evaluator.failures import no_time
 from proxy.sql.expression import intervals
 from proxy.sql.expression.typed import TypedSql, coerce
 from proxy.sql.parse.identifiers import nearest
@@ -132,7 +133,10 @@ def _constant(binding: Binding, node: exp.Expr | None, series: exp.Expr) -> Type
 
 
 def _value(binding: Binding, typed: TypedSql) -> Any:
-    return binding.evaluator.value(typed.sql)
+    value = binding.evaluator.value(typed.sql)
+    if typed.type in types.TIMES and isinstance(value, str):  # Python has no datetime of it
+        raise no_time(typed.type)
+    return value
 
 
 def _micros(moment: datetime | None) -> int | None:

@@ -19,9 +19,11 @@ from sqlglot import exp
 
 from proxy.errors import NotSupportedError, StatementTooComplexError
 from proxy.inference.query import MAX_CELLS, Factor, Term
+from proxy.sql import types
 from proxy.sql.compile.coefficients import Coefficients
 from proxy.sql.compile.columns import Axis
 from proxy.sql.evaluator.evaluator import Values
+from proxy.sql.evaluator.failures import no_time
 from proxy.sql.expression.typed import TypedSql
 from proxy.sql.parse.tree import position
 from proxy.sql.program import Cell
@@ -124,6 +126,8 @@ def _cell(value: Any, values: Values, kind: str) -> Cell:
         return Decimal(round(value * 10**values.scale)).scaleb(-values.scale)
     if values.decimal:
         return Decimal(round(value))
+    if kind in types.TIMES and isinstance(value, int):  # Python has no datetime of it
+        raise no_time(kind)
     if kind == "date":
         return value.date()  # type: ignore[no-any-return]  # numpy has made a datetime of it
     return value  # type: ignore[no-any-return]

@@ -63,12 +63,22 @@ KNOWN = (  # words of DuckDB's, PostgreSQL's message, SQLSTATE
 )  # fmt: skip
 EVERYWHERE = "an expression must have a value everywhere, also where WHERE would exclude it"
 GUARD = f"{EVERYWHERE}; guard it with CASE"
+YEARS = "dates and times of the years 1 to 9999 are shown; EXTRACT the year of others"
 HINTS = {
+    "interval out of range": "a length of time has up to 999,999,999 days here; EXTRACT its days",
+    "date out of range": YEARS,
+    "timestamp out of range": YEARS,
     "division by zero": "write NULLIF(divisor, 0), or CASE WHEN divisor <> 0 THEN ... END; "
     + EVERYWHERE,
     "value overflows numeric format": "a numeric has up to 38 digits here; cast to double "
     "precision, or round it",
 }
+
+
+def no_time(kind: str) -> DataError:
+    """Return the error for a date or timestamp of a year that is not shown."""
+    message = f"{kind} out of range"
+    return DataError(message, hint=HINTS[message], sqlstate=NO_TIME)
 
 
 def failure(error: duckdb.Error, met: bool) -> Exception:

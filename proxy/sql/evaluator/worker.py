@@ -83,7 +83,11 @@ class Database:
 
     def rows(self, sql: str, parameters: Mapping[str, object], limit: int) -> list[tuple[Any, ...]]:
         """Return the first rows of a query."""
-        return self._connection.execute(sql, dict(parameters) or None).fetchmany(limit)
+        result = self._connection.execute(sql, dict(parameters) or None)
+        try:
+            return result.fetchmany(limit)
+        except OverflowError:  # no timedelta is as long
+            raise duckdb.OutOfRangeException("interval out of range") from None
 
     def interrupt(self) -> None:
         """Stop the call that runs."""

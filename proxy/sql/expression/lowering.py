@@ -37,7 +37,7 @@ from proxy.sql.expression.typed import (
     widest,
     written,
 )
-from proxy.sql.parse.tree import COMPARISONS, flat, position
+from proxy.sql.parse.tree import COMPARISONS, flat, position, unread
 
 
 class Lowering:
@@ -83,9 +83,8 @@ class Lowering:
             if rule is None:
                 raise refusal(node)
             allowed = self.arguments.get(type(node), PLAIN)
-            for name, value in node.args.items():
-                if value and name not in allowed:
-                    raise not_so(node)
+            if unread(node, allowed) is not None:
+                raise not_so(node)
             return rule(self, node)
         except (ProgrammingError, NotSupportedError, DataError) as error:
             error.position = error.position or position(node)

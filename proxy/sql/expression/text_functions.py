@@ -131,13 +131,19 @@ def _concat(lowering: Lowering, node: exp.Expr) -> TypedSql:
     given = arguments(lowering, node, "expressions")
     if not given or (name == "concat_ws" and given[0].type not in (TEXT, "unknown")):
         raise wrong(name, given)
-    values = [_shown(value) for value in given]
+    values = [_put_out(value) for value in given]
     width = sum(value.width for value in values) + len(values) * values[0].width
     return combine(f"{name}({', '.join(v.sql for v in values)})", TEXT, *values, width=width)
 
 
 def _shown(value: TypedSql) -> TypedSql:
     return coerce(value, TEXT) if value.type == "unknown" else cast(value, TEXT)
+
+
+def _put_out(value: TypedSql) -> TypedSql:
+    """Return a value as PostgreSQL puts it out: as a cast writes it, but t and f of a boolean."""
+    text = _shown(value)
+    return combine(f"left({text.sql}, 1)", TEXT, text) if value.type == "boolean" else text
 
 
 def _pipe(lowering: Lowering, node: exp.Expr) -> TypedSql:

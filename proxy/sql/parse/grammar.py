@@ -25,6 +25,7 @@ from proxy.errors import (
 )
 from proxy.sql.parse.dialects import language
 from proxy.sql.parse.literals import plain
+from proxy.sql.parse.numbers import apart, refuse_junk
 from proxy.sql.parse.tree import nodes
 from proxy.sql.parse.utility_clause import MaxCost, Utility, hint, hinted, max_cost
 
@@ -72,13 +73,13 @@ def tokens(text: str, name: str = "postgres") -> list[Token]:
     """Return the tokens of a text.
 
     Raises:
-        SQLSyntaxError: a quote or a comment does not end.
+        SQLSyntaxError: a quote or a comment does not end, or a number does not.
         StatementTooComplexError: the text is too long, or nested too deeply.
     """
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise StatementTooComplexError(f"the statement is longer than {MAX_BYTES} bytes")
     try:
-        found = language(name).tokenize(text)
+        found = apart(language(name).tokenize(text), text)
     except SqlglotError:
         begun = (match.start() + 1 for match in QUOTATION.finditer(text) if match["open"])
         raise SQLSyntaxError(
@@ -108,7 +109,10 @@ def tokens(text: str, name: str = "postgres") -> list[Token]:
             f"the statement has {connectives:,} ANDs and ORs; {MAX_CONNECTIVES:,} are allowed",
             hint=f"write x IN (...) rather than x = ... OR x = ...; {SPLIT}",
         )
-    return [plain(token, text) for token in found] if name == "postgres" else found
+    if name != "postgres":
+        return found
+    refuse_junk(found, text)
+    return [plain(token, text) for token in found]
 
 
 def split(text: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import TypeVar
 
 from sqlglot import exp
@@ -32,6 +33,14 @@ def find_all(tree: exp.Expr, *kinds: type[Kind]) -> list[Kind]:
 def has(tree: exp.Expr, *kinds: type[exp.Expr]) -> bool:
     """Return whether a tree has a node of some kinds."""
     return any(isinstance(node, kinds) for node in nodes(tree))
+
+
+def unread(node: exp.Expr, known: Collection[str]) -> str | None:
+    """Return the first argument that a node has, FALSE too, and that is not among the known."""
+    for name, value in node.args.items():
+        if name not in known and value is not None and value != []:
+            return name
+    return None
 
 
 def bare_copy(node: exp.Expr) -> exp.Expr:

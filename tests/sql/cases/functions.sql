@@ -138,3 +138,9 @@ SELECT region, BOOL_OR(children > 4) AS a, BOOL_AND(age >= 1) AS b, EVERY(marrie
 
 -- of results
 SELECT EVERY(n > 100) AS a, BOOL_OR(n > 150) AS b FROM (SELECT region, COUNT(*) AS n FROM survey GROUP BY region) t
+
+-- CONCAT of a condition
+SELECT concat(married) AS a, concat_ws('/', married, age > 20) AS b, married::text || '' AS c, COUNT(*) FROM survey GROUP BY 1, 2, 3
+
+-- CONCAT of a condition, compared
+SELECT COUNT(*) AS n, concat(COUNT(*) > 3, '!', COUNT(*)) AS a FROM survey WHERE concat(married) = 't'

@@ -210,3 +210,9 @@ SELECT initcap(region) AS r, regexp_replace("Job Title", '[^a-z]+', '', 'g') AS 
 
 -- whether a text of a number is as PostgreSQL's
 SELECT (age / 4.0)::float8 || ' years' AS t, COUNT(*) AS n FROM survey GROUP BY 1
+
+-- grouping sets that are there several times
+SELECT region, COUNT(*) FROM survey GROUP BY ALL ROLLUP (region), ROLLUP (region)
+
+-- DISTINCT of a single grouping set
+SELECT region, COUNT(*) FROM survey GROUP BY DISTINCT region

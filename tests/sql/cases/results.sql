@@ -288,3 +288,27 @@ SELECT '1'::text::int, ('a'::text)::varchar, COUNT(*)::numeric::text, CEIL(1.5),
 
 -- names of columns: a column below casts
 SELECT (age::text)::int, COUNT(*) FROM survey GROUP BY age
+
+-- a row of totals
+SELECT age, COUNT(*) FROM survey GROUP BY age UNION ALL SELECT NULL, COUNT(*) FROM survey
+
+-- a row of totals first, with NULLs on both sides
+SELECT NULL AS age, region, COUNT(*) FROM survey GROUP BY region UNION ALL SELECT age, NULL, COUNT(*) FROM survey GROUP BY age
+
+-- a row that has no number
+SELECT region, COUNT(*), SUM(wage) FROM survey GROUP BY region UNION ALL SELECT 'total', NULL, NULL
+
+-- a row of totals after two queries, each in brackets
+(SELECT joined, COUNT(*) FROM survey GROUP BY joined) UNION ALL (SELECT NULL, COUNT(*) FROM survey LIMIT 1) UNION ALL (SELECT '2020-01-01', 7)
+
+-- literals of each type
+SELECT 1 AS a, 2.50 AS b, TRUE AS c, DATE '2020-01-01' AS d, TIMESTAMP '2020-01-01 12:00' AS e, 2.5::float8 AS f, 'x'::text AS g, INTERVAL '1 day' AS h UNION ALL SELECT '2', '1.125', 'no', '2020-02-29', '2020-02-29 01:02', '1e1', 'y', '2 days 3 hours' UNION SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+
+-- literals before each type
+SELECT NULL AS a, '1.5' AS b, ('2020-01-01') AS d INTERSECT SELECT NULL::int, 1.50, DATE '2020-01-01'
+
+-- EXCEPT of literals
+SELECT a FROM (SELECT 1 AS a UNION SELECT NULL) t EXCEPT SELECT '1'
+
+-- UNION of literals alone
+SELECT NULL AS a UNION ALL SELECT NULL UNION ALL SELECT 'a'

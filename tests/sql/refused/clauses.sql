@@ -56,7 +56,7 @@ SELECT DISTINCT ON (region) region, COUNT(*) AS n FROM survey GROUP BY region OR
 
 -- a sample
 -- error: NotSupportedError
--- says: TABLESAMPLE is not supported in FROM
+-- says: TABLESAMPLE is not supported
 -- at: survey TAB
 SELECT COUNT(*) FROM survey TABLESAMPLE BERNOULLI (10)
 
@@ -164,3 +164,108 @@ WITH d AS (UPDATE survey SET age = 1 RETURNING age) SELECT 1 FROM survey
 -- error: NotSupportedError
 -- says: INSERT is not supported
 SELECT COUNT(*) FROM (WITH d AS (INSERT INTO places SELECT 1) SELECT age FROM survey) t
+
+-- DISTINCT of grouping sets
+-- error: NotSupportedError
+-- says: list each set once: GROUP BY GROUPING SETS
+SELECT region, COUNT(*) FROM survey GROUP BY DISTINCT ROLLUP (region), ROLLUP (region)
+
+-- DISTINCT of grouping sets of results
+-- error: NotSupportedError
+-- says: GROUP BY DISTINCT is not supported
+SELECT region, SUM(n) FROM (SELECT region, COUNT(*) AS n FROM survey GROUP BY region) t GROUP BY DISTINCT CUBE (region), region
+
+-- all columns as groups
+-- error: NotSupportedError
+-- says: GROUP BY ALL is not supported
+SELECT region, COUNT(*) FROM survey GROUP BY ALL
+
+-- totals in MySQL's words
+-- error: NotSupportedError
+-- says: write GROUP BY ROLLUP
+SELECT region, COUNT(*) FROM survey GROUP BY region WITH ROLLUP
+
+-- a cube in SQL Server's words
+-- error: NotSupportedError
+-- says: WITH CUBE is not supported
+SELECT region, COUNT(*) FROM survey GROUP BY region WITH CUBE
+
+-- grouping sets in Hive's words
+-- error: NotSupportedError
+-- says: GROUPING SETS without a comma before it is not supported
+SELECT region, COUNT(*) FROM survey GROUP BY region GROUPING SETS ((region), ())
+
+-- a limit of each group
+-- error: NotSupportedError
+-- says: EXPRESSIONS is not supported in LIMIT
+SELECT region, COUNT(*) AS n FROM survey GROUP BY region LIMIT 2 BY region
+
+-- an order that fills gaps
+-- error: NotSupportedError
+-- says: WITH FILL is not supported in ORDERED
+SELECT region, COUNT(*) AS n FROM survey GROUP BY region ORDER BY n WITH FILL
+
+-- UNION BY NAME
+-- error: NotSupportedError
+-- says: list the columns of both sides in the same order
+SELECT 1 AS a, 2 AS b UNION ALL BY NAME SELECT 3 AS b, 4 AS a
+
+-- UNION CORRESPONDING
+-- error: NotSupportedError
+-- says: UNION of columns by their names is not supported
+SELECT 1 AS a, 2 AS b UNION CORRESPONDING SELECT 3 AS b, 4 AS a
+
+-- the order in which a WITH is searched
+-- error: NotSupportedError
+-- says: SEARCH is not supported in WITH
+WITH a(n) AS (SELECT 1) SEARCH DEPTH FIRST BY n SET s SELECT n FROM a
+
+-- a lock of a query in brackets
+-- error: NotSupportedError
+-- says: FOR UPDATE is not supported
+(SELECT place FROM places) FOR UPDATE
+
+-- columns by a pattern
+-- error: NotSupportedError
+-- says: ILIKE is not supported in STAR
+SELECT * ILIKE 'n%' FROM places
+
+-- columns with other names
+-- error: NotSupportedError
+-- says: RENAME is not supported in STAR
+SELECT * RENAME (place AS town) FROM places
+
+-- all columns of a table but one
+-- error: NotSupportedError
+-- says: * EXCEPT is not supported
+SELECT p.* EXCEPT (place) FROM places p
+
+-- rows of all columns but one
+-- error: NotSupportedError
+-- says: * EXCEPT is not supported
+SELECT COUNT(* EXCEPT (place)) FROM places
+
+-- a window that is another and more
+-- error: NotSupportedError
+-- says: a window that adds to another is not supported
+SELECT place, SUM(people) OVER (w ORDER BY people) FROM places WINDOW w AS (ORDER BY place)
+
+-- a window with a name that is another and more
+-- error: NotSupportedError
+-- says: a window that adds to another is not supported
+SELECT place, SUM(people) OVER x FROM places WINDOW w AS (ORDER BY place), x AS (w ROWS 1 PRECEDING)
+
+-- a copy of a window that has a frame
+-- error: NotSupportedError
+-- says: a window that adds to another is not supported
+SELECT place, SUM(people) OVER (w) FROM places WINDOW w AS (ORDER BY place ROWS 1 PRECEDING)
+
+-- DISTINCT in a window
+-- error: NotSupportedError
+-- says: DISTINCT is not implemented for window functions
+SELECT region, COUNT(DISTINCT COUNT(*)) OVER () FROM survey GROUP BY region
+
+-- an aggregate with an order, in a window
+-- error: NotSupportedError
+-- says: aggregate ORDER BY is not implemented for window functions
+SELECT STRING_AGG(place, ',' ORDER BY people) OVER () FROM places

@@ -80,3 +80,21 @@ SELECT COUNT(*) FROM "public". ."survey"
 -- says: syntax error at or near "."
 -- at: .survey
 SELECT COUNT(*) FROM .survey
+
+-- a number with underscores
+-- error: SQLSyntaxError
+-- says: trailing junk after numeric literal at or near "1_000"
+-- at: 1_000
+SELECT COUNT(*), 1_000 FROM survey
+
+-- an octal number
+-- error: SQLSyntaxError
+-- says: write the number in decimal digits
+-- at: 0o7
+SELECT 0o7
+
+-- a word right after a number
+-- error: SQLSyntaxError
+-- says: trailing junk after numeric literal at or near "2years"
+-- at: 2years
+SELECT 1e1+2years

@@ -386,3 +386,63 @@ SELECT to_char(seen, 'SS'), COUNT(*) FROM survey GROUP BY 1
 -- error: CutError
 -- says: is not the same for all values in the bin
 SELECT EXTRACT(minute FROM date_bin('15 min', seen, TIMESTAMP '2020-01-01')), COUNT(*) FROM survey GROUP BY 1
+
+-- a length of time that is too long
+-- error: DataError
+-- says: EXTRACT its days
+SELECT COUNT(*), INTERVAL '1 day' * 2147483647 FROM survey
+
+-- a sum of lengths of time that is too long
+-- error: DataError
+-- says: interval out of range
+SELECT INTERVAL '999999999 days' + INTERVAL '1 day'
+
+-- a date after the year 9999
+-- error: DataError
+-- says: date out of range
+SELECT DATE '9999-12-31' + 1
+
+-- a date of results before the year 1
+-- error: DataError
+-- says: the years 1 to 9999 are shown
+SELECT MIN(d - 1000000) FROM (SELECT joined AS d, COUNT(*) FROM survey GROUP BY joined) t
+
+-- groups after the year 9999
+-- error: DataError
+-- says: date out of range
+SELECT joined + 3000000 AS d, COUNT(*) FROM survey GROUP BY 1
+
+-- the last of dates after the year 9999
+-- error: DataError
+-- says: the years 1 to 9999 are shown
+SELECT MAX(joined + 3000000) FROM survey
+
+-- groups of a public table after the year 9999
+-- error: DataError
+-- says: date out of range
+SELECT d, COUNT(*) FROM survey JOIN (SELECT place, opened + 3000000 AS d FROM places) p ON place = region GROUP BY d
+
+-- a time after the year 9999
+-- error: DataError
+-- says: timestamp out of range
+SELECT TIMESTAMP '9999-12-31 23:59:59' + INTERVAL '1 second'
+
+-- a series to after the year 9999
+-- error: DataError
+-- says: timestamp out of range
+SELECT * FROM generate_series(DATE '9999-12-01', DATE '9999-12-31' + 5, INTERVAL '1 day') AS g
+
+-- a literal of UNION that is no value of the other side's type
+-- error: DataError
+-- says: invalid input syntax for type integer: "all"
+SELECT age, COUNT(*) FROM survey GROUP BY age UNION ALL SELECT 'all', COUNT(*) FROM survey
+
+-- a literal of UNION that DISTINCT has made a text
+-- error: TypeMismatchError
+-- says: UNION types integer and text cannot be matched
+SELECT 1 AS a UNION ALL SELECT DISTINCT NULL
+
+-- literals of UNION that are a text together
+-- error: TypeMismatchError
+-- says: UNION types text and integer cannot be matched
+SELECT NULL AS a UNION SELECT NULL UNION SELECT 1
