@@ -37,8 +37,7 @@ def make_folder(folder: Path) -> None:
         ignore = folder.parent / ".gitignore"
         if not ignore.exists() and folder.parent.name == ".privacy-proxy":
             folder.parent.chmod(0o700)
-            ignore.write_text("*\n")
-            files.give(ignore, folder.parent)
+            files.replace(ignore, b"*\n", 0o644)
     except OSError as error:
         raise StateError(f"cannot make the state folder {folder}: {error.strerror}") from error
 

@@ -37,6 +37,7 @@ from proxy.cli.serve import serve
 from proxy.cli.shell import shell
 from proxy.cli.users import users
 from proxy.errors import Error, PolicyError
+from proxy.files import remedy
 
 
 def main() -> None:
@@ -68,7 +69,8 @@ def run(arguments: Sequence[str]) -> int:
         complain(error.message, error.detail, error.hint)
         return status(error)
     except OSError as error:
-        complain(f"{error.strerror}: {error.filename}" if error.filename else str(error))
+        said = f"{error.strerror}: {error.filename}" if error.filename else str(error)
+        complain(said, hint=remedy(error))
         return WRONG
     except (click.Abort, KeyboardInterrupt):
         complain("interrupted; what was already answered stays charged, and is free to ask again")

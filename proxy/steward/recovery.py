@@ -107,8 +107,7 @@ def restore(
     try:
         key = key_path(folder)
         if key.name in files and not key.exists():
-            with open(state_files.create(key), "wb") as file:
-                file.write(files[key.name])
+            state_files.replace(key, files[key.name])
         spent = {name: value / UNIT for name, value in ledger.spent().items()}
         cube, rebuilt = _restored_cube(found, folder, ledger, before, progress)
         return RestoreReport(found.dataset, missed, spent, cube, rebuilt)

@@ -28,14 +28,15 @@ from datetime import date, datetime, timedelta
 from fractions import Fraction
 from itertools import groupby
 from pathlib import Path
-from secrets import token_bytes, token_hex
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
 
 import proxy.cube
 from proxy.accountant import still_true
 from proxy.budgets import accounts
 from proxy.errors import IntegrityError, StateError
-from proxy.files import create, read
+from proxy.files import read
+from proxy.files import replace as replace_file
 from proxy.inference.accounting import UNIT
 from proxy.ledger import Closing, Protection, Reads, Snapshot
 from proxy.ledger.anchor import sync_folder
@@ -90,10 +91,7 @@ def _key(folder: Path) -> tuple[str, bytes]:
     """Return the key of a state's fingerprints, after its name; it is made when first needed."""
     path = key_path(folder)
     if not path.exists():
-        draft = path.with_suffix(f".{token_hex(4)}")
-        with open(create(draft), "wb") as file:
-            file.write(token_bytes(32))
-        draft.replace(path)
+        replace_file(path, token_bytes(32))
     key = read(path)
     return hashlib.sha256(key).hexdigest()[:8], key
 
