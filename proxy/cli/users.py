@@ -82,7 +82,8 @@ def take_out(path: Path, user: str) -> None:
 
     path = path.resolve()
     if not path.exists():
-        raise ProgrammingError(f"there is no {path}", hint="`privacy-proxy passwd` makes one")
+        hint = f"make it: privacy-proxy passwd NAME --users {path}"
+        raise ProgrammingError(f"there is no {path}", hint=hint)
     known = load_users(path)
     if user not in known.users:
         raise ProgrammingError(f'there is no user "{user}" in {path}')

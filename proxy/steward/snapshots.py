@@ -45,7 +45,7 @@ from proxy.policy import Partition, Policy
 from proxy.policy.axes import period_start
 from proxy.protection import coding
 from proxy.sql.compile.release_point import space
-from proxy.state import cube_path, key_path, near
+from proxy.state import command, cube_path, key_path
 from proxy.steward.drafts import cubes, drafting, only
 
 if TYPE_CHECKING:
@@ -168,12 +168,12 @@ def open_cube(policy: Policy, folder: Path, ledger_id: str, snapshot: Snapshot) 
     if not path.exists():
         raise StateError(
             f"the cube of snapshot {snapshot.id} of {policy.dataset} is not there",
-            hint=f"build it again: privacy-proxy init {near(policy)}",
+            hint=f"build it again: {command('init', policy, folder)}",
         )
     if snapshot.layout is not None and snapshot.layout != policy.domain.layout:
         raise StateError(
             f"the ledger of {policy.dataset} was written for other axes, or in another order",
-            hint=f"apply the policy: privacy-proxy apply {near(policy)}",
+            hint=f"apply the policy: {command('apply', policy, folder)}",
         )
     return proxy.cube.Cube.open(path, policy.domain, ledger_id, _origin_of(snapshot))
 
@@ -225,11 +225,11 @@ def new_snapshot(
     old, known = ledger.snapshot(), ledger.protection()
     taken = None if everything else taken_over(policy, folder, ledger, old)
     if not (taken or everything):
-        _require_open(policy, old, applied is not None)
+        _require_open(policy, folder, old, applied)
     with drafting(folder) as draft:
         made = _built(policy, meant, folder, draft, ledger.id, progress, taken, old)
         if taken and not _carries(policy, old, made.coding):  # those would be other cells
-            _require_open(policy, old, applied is not None)
+            _require_open(policy, folder, old, applied)
             made = _built(policy, meant, folder, draft, ledger.id, progress, None, old)
         with ledger.transaction() as tx:
             unchanged(tx, known.digest)
@@ -251,8 +251,10 @@ def new_snapshot(
     return _report(policy, ledger, made, carried)
 
 
-def _require_open(policy: Policy, old: Snapshot, applied: bool) -> None:
-    """Refuse to read closed periods again where nobody said so.
+def _require_open(
+    policy: Policy, folder: Path, old: Snapshot, applied: Mapping[str, Any] | None
+) -> None:
+    """Refuse to read closed periods again where nobody said so, with what was ``applied``.
 
     What the source has lost of them since, or got, would go into the cube without a word.
     """
@@ -262,11 +264,12 @@ def _require_open(policy: Policy, old: Snapshot, applied: bool) -> None:
     place = axes.get(closing.column)
     if place is not None and not any(policy.domain.attributes[place].before(closing.before)):
         return
-    command = f"{'apply' if applied else 'rebuild'} --all {near(policy)}"
+    flags = ["--accept-weaker"] if applied and applied["weaker"] else []
+    again = command("rebuild" if applied is None else "apply", policy, folder, "--all", *flags)
     raise StateError(
         f"periods before {closing.before} are closed, and what the cube of snapshot {old.id} has "
         "of them cannot be taken over; nothing was changed",
-        hint=f"to read them again from the source, as it has them today: privacy-proxy {command}; "
+        hint=f"to read them again from the source, as it has them today: {again}; "
         f"a copy of {cube_path(Path(), old.id).name}, from another machine or a copy of the state, "
         "may be put back before, if that is what is missing",
     )
