@@ -424,3 +424,50 @@ def test_an_answer_that_cannot_be_printed_is_kept(small, monkeypatch, capsys, to
         assert "the answer cannot be printed: No space left on device" in error
         assert "to ask the same again is free" in error
     assert told("query", "people.yaml", PEOPLE)[-1].startswith("cost 0,")
+
+
+def test_a_source_that_is_no_file_is_refused_at_once(small, capsys):
+    """
+    A pipe would be waited for.
+    """
+    os.mkfifo("pipe.csv")
+    small.policy.write_text(small.policy.read_text().replace("people.csv", "pipe.csv"))
+    for command in ("check", "apply", "rebuild", "init"):
+        assert (
+            run([command, "people.yaml", *(["--state", "new"] if command == "init" else [])]) == 2
+        )
+        assert "pipe.csv is a pipe, and no file" in capsys.readouterr().err
+    small.write(domain=DOMAIN.replace("[a, b]", "{path: pipe.csv, column: town}"))
+    assert run(["check", "people.yaml"]) == 2
+    assert "pipe.csv is a pipe, and no file" in capsys.readouterr().err
+
+
+def test_an_empty_ledger_is_put_back_as_a_damaged_one_is(small, capsys):
+    """
+    The hint says how.
+    """
+    assert run(["ledger", "backup", "people.yaml", "b"]) == 0
+    (small.state / "ledger.sqlite").write_bytes(b"")
+    assert run(["budget", "people.yaml"]) == 2
+    assert "privacy-proxy ledger restore POLICY BACKUP" in capsys.readouterr().err
+    assert run(["ledger", "restore", "people.yaml", "b"]) == 0
+
+
+@pytest.mark.parametrize(
+    "where, message",
+    [
+        ("age <", 'at or near "<": the expression is incomplete'),
+        ("(age < 3", None),
+        ("age IN (1, 2", None),
+        ("town = 'a", None),
+    ],
+)
+def test_a_wrong_condition_is_told_in_its_own_words(small, capsys, where, message):
+    """
+    Of brackets around it, which nobody wrote, nothing is said.
+    """
+    small.write(f'privacy: {{budget: 1, unit: row, cells: [{{where: "{where}", budget: 0.5}}]}}\n')
+    assert run(["check", "people.yaml"]) == 2
+    error = capsys.readouterr().err
+    assert "people.yaml:10: privacy.cells.where: " in error
+    assert message in error if message else 'near ")"' not in error

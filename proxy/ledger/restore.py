@@ -93,7 +93,6 @@ def restore(
         found = target.mark() if target else None
         # before a migration adds a line
         mark, missed = _missed(draft, [*marks, *filter(None, [found])], charge is not None)
-        _require_ledger(backup, draft)
         ledger = SQLiteLedger.open(draft, dataset=dataset, timeout=timeout, clock=clock)
         try:
             spent = charge(ledger) if charge else {}
@@ -147,6 +146,7 @@ def _copy(backup: Path, draft: Path) -> None:
             copy(source.backup, draft, draft.parent)
     except sqlite3.DatabaseError as error:
         raise StateError(f"{backup} is no backup of a ledger: {error}") from error
+    _require_ledger(backup, draft)
 
 
 def _require_ledger(backup: Path, draft: Path) -> None:
