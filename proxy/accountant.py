@@ -93,7 +93,8 @@ class Accountant:
             raise StateError(
                 f"another policy of {self.policy.dataset} has been applied since this connection "
                 "was opened",
-                hint="connect again; a server takes it over by itself, once its file is in force",
+                hint="connect again; a server takes it over by itself within some seconds: where "
+                "a new connection is told the same, wait for that",
             )
         if new:
             if snapshot.layout not in (None, self.policy.domain.layout):

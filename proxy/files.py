@@ -11,8 +11,9 @@ import errno
 import logging
 import os
 import pwd
+import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
@@ -71,25 +72,59 @@ def create(path: Path, like: Path | None = None, flags: int = os.O_EXCL) -> int:
     return file
 
 
-def replace(path: Path, data: bytes, check: Callable[[Path], object] | None = None) -> None:
+def replace(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Put a content in the place of a file's at once, for whom the file is; durable at the end.
 
-    ``check`` is shown a file beside it that has the content, and may raise.
+    Where that fails the file is as it was.  ``mode`` is that of a new one.
+
+    Raises:
+        OSError: it cannot be written; the error names the file.
     """
-    draft = path.with_name(f".{path.name}-{token_hex(4)}")
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-    descriptor = create(draft, path if path.exists() else path.parent)
+    draft = path.with_name(f".{token_hex(8)}")
     try:
-        os.fchmod(descriptor, mode)
+        there = path.exists()
+        descriptor = create(draft, path if there else path.parent)
         with open(descriptor, "wb") as file:
+            os.fchmod(descriptor, path.stat().st_mode & 0o777 if there else mode)
             file.write(data)
             file.flush()
             os.fsync(descriptor)
-        if check is not None:
-            check(draft)
         draft.replace(path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink()
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file that a person has named, whole or not at all; what is no file just gets it.
+
+    Raises:
+        OSError: it cannot be written; the error names the file.
+    """
+    path = path.resolve()  # a link stays one
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
+    umask = os.umask(0o077)
+    os.umask(umask)
+    replace(path, data, 0o666 & ~umask)
+
+
+def special(path: Path) -> str | None:
+    """Return what is at a path, where it is neither a file nor a folder: opening it may hang."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return None
+    kinds = {
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+    }
+    return kinds.get(stat.S_IFMT(mode))
 
 
 def give(file: int | Path, like: Path) -> None:
@@ -192,6 +227,12 @@ def full(folder: Path, error: OSError | str) -> OperationalError | None:
                 hint=f"{do}, and do it again; nothing was charged and nothing was released",
             )
     return None
+
+
+def remedy(error: OSError) -> str | None:
+    """Return what to do about an error of the system, where that is known."""
+    what = FULL.get(error.errno or 0)
+    return what and f"{what[1]}, and do it again"
 
 
 def _nearest(path: Path) -> tuple[Path, bool]:

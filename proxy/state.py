@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+from contextlib import suppress
 from pathlib import Path
 
 import proxy.files as files
@@ -23,10 +25,24 @@ VARIABLE = "PRIVACY_PROXY_STATE"
 def state_folder(policy: Policy, state: str | Path | None = None) -> Path:
     """Return the folder of a policy's dataset."""
     chosen = state or os.environ.get(VARIABLE) or policy.state
-    base = Path(chosen) if chosen else policy.path.parent / ".privacy-proxy"
+    base = Path(chosen).expanduser() if chosen else usual(policy)
     # the name of a dataset may have what the name of a folder may not
     name = re.sub(r"[/%]|^\.", lambda match: f"%{ord(match[0]):02X}", policy.dataset)
-    return base.expanduser() / name
+    return base / name
+
+
+def usual(policy: Policy) -> Path:
+    """Return the folder of the states of policies that say nothing of it."""
+    return policy.path.parent / ".privacy-proxy"
+
+
+def elsewhere(policy: Policy) -> list[Path]:
+    """Return the folders in which a policy may have had its state, were it told or moved."""
+    bases = [os.environ.get(VARIABLE), policy.state]
+    there = [Path(base).expanduser() for base in bases if base] + [usual(policy)]
+    with suppress(OSError):
+        there += sorted(each for each in policy.path.parent.iterdir() if each.is_dir())
+    return [*there, policy.path.parent]
 
 
 def make_folder(folder: Path) -> None:
@@ -37,8 +53,7 @@ def make_folder(folder: Path) -> None:
         ignore = folder.parent / ".gitignore"
         if not ignore.exists() and folder.parent.name == ".privacy-proxy":
             folder.parent.chmod(0o700)
-            ignore.write_text("*\n")
-            files.give(ignore, folder.parent)
+            files.replace(ignore, b"*\n", 0o644)
     except OSError as error:
         raise StateError(f"cannot make the state folder {folder}: {error.strerror}") from error
 
@@ -86,3 +101,10 @@ def near(policy: Policy) -> Path:
     """Return the policy's path as seen from the current folder, where it lies inside."""
     path, here = policy.path, Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def command(verb: str, policy: Policy, folder: Path | None = None, *flags: str) -> str:
+    """Return the command that does something to a policy, and to its state in a folder."""
+    known = folder is None or folder == state_folder(policy)
+    where = [] if known or folder is None else ["--state", str(folder.parent)]
+    return shlex.join(["privacy-proxy", *verb.split(), *flags, *where, str(near(policy))])

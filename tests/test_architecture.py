@@ -102,7 +102,7 @@ def test_a_query_goes_that_way(tmp_path):
     The first modules of the ten steps are entered in their order, and all that are named at all.
     """
     policy = ROOT / "policies/cps1988.yaml"
-    init(policy, tmp_path)
+    init(policy, tmp_path, accept_second_budget=True)
     for remembered in (plan._law, plan._meets, plan._half_width):  # by other tests
         remembered.cache_clear()
     entered = []

@@ -4,6 +4,7 @@ Through the command line and the real engine, on the policy and the people of cp
 """
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -159,13 +160,22 @@ def test_a_restore_of_what_is_no_backup(wrong, capsys):
     """
     policy = "policies/cps1988.yaml"
     Path("text").write_text("text")
-    assert run(["init", policy, "--state", "other"]) == 0
+    assert run(["init", policy, "--state", "other", "--accept-second-budget"]) == 0
     assert run(["ledger", "backup", policy, "stranger", "--state", "other"]) == 0
     capsys.readouterr()
-    for name, message in (("none", "no backup none"), ("text", "not a"), ("stranger", "another")):
+    Path("empty").touch()
+    os.mkfifo("pipe")
+    for name, message in (
+        ("none", "no backup none"),
+        ("text", "not a"),
+        ("stranger", "another"),
+        ("empty", "empty is no backup"),
+        ("pipe", "pipe is a pipe, and no backup"),
+    ):
         status, error = wrong("ledger", "restore", policy, name)
         assert status == 2
         assert message in error
+        assert "ledger.sqlite." not in error  # a file beside it
 
 
 def test_init_twice(wrong):

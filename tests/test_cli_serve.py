@@ -264,3 +264,19 @@ def test_settings_are_those_of_a_click_command():
     A command without variables has none.
     """
     assert settings(click.Command("x", params=[click.Option(["--y"])])) == []
+
+
+def test_serve_names_what_is_missing(tmp_path, capsys):
+    """
+    The folder itself, not a file in the one around it; and how a users file is made.
+    """
+    assert run(["serve", str(tmp_path / "nope")]) == 2
+    assert f"error: {tmp_path / 'nope'}: there is no such policy" in capsys.readouterr().err
+    small = Small(tmp_path)
+    small.data((1, "a", 5))
+    small.made().close()
+    assert run(["serve", str(tmp_path)]) == 2
+    users = tmp_path / "users.yaml"
+    error = capsys.readouterr().err
+    assert f"{users}: there is no such file" in error
+    assert f"hint: make it: privacy-proxy passwd NAME --users {users}" in error

@@ -6,13 +6,15 @@ import os
 import re
 import sqlite3
 import sys
-from contextlib import closing
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 
+import proxy.cube.building as building
 from proxy.cli import run
+from proxy.steward.drafts import drafting
 from tests.searches import share
 from tests.small import DOMAIN, Small
 
@@ -302,3 +304,170 @@ def test_schema_prints_what_editors_want(capsys, option, path):
         assert list(schema["properties"]) == ["users"]
     else:
         assert schema == json.loads((ROOT / "policies" / path).read_text())
+
+
+@pytest.mark.parametrize(
+    "name, state, dataset, there",
+    [
+        ("people.yaml", "else", "people", "over the same source"),
+        ("moved.yaml", None, "people", "over the same source"),
+        ("moved.yaml", None, "folk", "over the same source"),
+        ("copy/people.yaml", None, "people", "over a copy of the same source"),
+        ("copy/folk.yaml", None, "folk", "over a copy of the same source"),
+        ("other.yaml", "else", "people", "a state of people already"),
+    ],
+)
+def test_a_state_elsewhere_is_a_second_budget_too(small, told, capsys, name, state, dataset, there):
+    """
+    Whether the policy names another folder, or the command, or is a copy in another folder; nothing
+    is made, unless that is accepted, by the command that the hint names.
+    """
+    Path("copy").mkdir()
+    Path("other.csv").write_text("age,town,unit\n1,a,u\n")
+    text = small.policy.read_text().replace("dataset: people", f"dataset: {dataset}")
+    if name.startswith("moved"):
+        text = f"state: moved\n{text}"
+    source = {"copy": "../people.csv", "othe": "other.csv"}.get(name[:4], "people.csv")
+    Path(name).write_text(text.replace("people.csv", source))
+    before = sorted(Path().rglob("*"))
+    assert run(["init", name, *(["--state", state] if state else [])]) == 2
+    error = capsys.readouterr().err
+    assert there in error
+    assert sorted(Path().rglob("*")) == before
+    command = error.split("privacy-proxy ")[-1].split()
+    assert command[:2] == ["init", "--accept-second-budget"]
+    told(*command)
+    (twin,) = [line for line in told("check", *command[2:]) if "has another budget" in line]
+    assert there in twin or "people.yaml (people)" in twin
+
+
+def test_a_hint_keeps_the_state_that_was_named(small, capsys):
+    """
+    As it was typed it would be about another state, or none.
+    """
+    small.state.parent.rename("a folder")
+    with_state = ["people.yaml", "--state", "a folder"]
+    small.users(ann="roles: [analyst]")
+    small.write("privacy: {budget: 2, unit: row}\n")
+    for arguments in (["query", *with_state, PEOPLE], ["apply", *with_state]):
+        assert run(arguments) == 2
+        error = capsys.readouterr().err
+        assert "privacy-proxy apply --accept-weaker --state 'a folder' people.yaml" in error
+    assert run(["apply", *with_state, "--accept-weaker"]) == 0
+
+
+@pytest.mark.parametrize("command", ["rebuild", "apply", "query"])
+def test_what_a_killed_build_has_left_is_cleared_away(small, capsys, command):
+    """
+    By whatever opens the state to write there; not while another process builds.
+    """
+    privacy = "privacy: {budget: 1, unit: row}\n"
+    small.write(privacy, domain=DOMAIN.replace("9]", "8]"))
+    assert run(["apply", "people.yaml", "--accept-weaker"]) == 0
+    left = small.state / "..cube-1234.duckdb-rand"
+    more = {"query": [PEOPLE], "apply": ["--accept-weaker"]}.get(command, [])
+    for domain, busy in (("7]", True), ("6]", False)):
+        if command == "apply":
+            small.write(privacy, domain=DOMAIN.replace("9]", domain))
+        with drafting(small.state) if busy else nullcontext():
+            left.mkdir(exist_ok=True)
+            (left / "cells.duckdb").write_text("private")
+            (small.state / ".cube-1234.duckdb").write_text("private")
+            assert run([command, "people.yaml", *more]) == 0
+            assert left.exists() == busy
+    assert list(small.state.glob(".*")) == []
+
+
+def test_a_cube_is_for_its_owner_alone_while_it_is_built(small, monkeypatch, told):
+    """
+    Its folder is, too.
+    """
+    modes = []
+    write = building._Work.write
+
+    def look(work):
+        (file,) = small.state.glob(".*/cells.duckdb")
+        modes.append(file.stat().st_mode & 0o777)
+        write(work)
+
+    monkeypatch.setattr(building._Work, "write", look)
+    told("rebuild", "people.yaml")
+    assert modes == [0o600]
+
+
+def test_what_nobody_knows_who_spent_is_told_and_held_against_each_cap(small, told):
+    """
+    ``users`` and ``budget`` agree on it.
+    """
+    small.write(rest="analysts: {ann: {budget: 0.5}, bob: {}}\n")
+    told("apply", "people.yaml", "--accept-weaker")
+    told("ledger", "backup", "people.yaml", "b")
+    told("query", "people.yaml", PEOPLE, "--user", "ann")
+    assert "Nobody knows who spent 0.2187 of it" in told("ledger", "restore", "people.yaml", "b")[2]
+    listed = {each["name"]: each["spent"] for each in told("users", "people.yaml", "--json")}
+    report = told("budget", "people.yaml", "--user", "ann", "--json")
+    spent = {rule["name"]: rule["spent"] for rule in report["rules"]}
+    assert listed == {"ann": spent["analyst ann"], "bob": 0}
+    assert spent["analyst ann"] > 0.2
+
+
+def test_an_answer_that_cannot_be_printed_is_kept(small, monkeypatch, capsys, told):
+    """
+    The error says so, and what it costs to ask again: nothing.
+    """
+    for more in ([], ["--csv"], ["--json"]):
+        full = open("/dev/full", "w")  # noqa: SIM115  # what it holds cannot be flushed at the end
+        with monkeypatch.context() as patched, suppress(OSError), full:
+            patched.setattr(sys, "stdout", full)
+            assert run(["query", "people.yaml", PEOPLE, *more]) == 2
+        error = capsys.readouterr().err
+        assert "the answer cannot be printed: No space left on device" in error
+        assert "to ask the same again is free" in error
+    assert told("query", "people.yaml", PEOPLE)[-1].startswith("cost 0,")
+
+
+def test_a_source_that_is_no_file_is_refused_at_once(small, capsys):
+    """
+    A pipe would be waited for.
+    """
+    os.mkfifo("pipe.csv")
+    small.policy.write_text(small.policy.read_text().replace("people.csv", "pipe.csv"))
+    for command in ("check", "apply", "rebuild", "init"):
+        assert (
+            run([command, "people.yaml", *(["--state", "new"] if command == "init" else [])]) == 2
+        )
+        assert "pipe.csv is a pipe, and no file" in capsys.readouterr().err
+    small.write(domain=DOMAIN.replace("[a, b]", "{path: pipe.csv, column: town}"))
+    assert run(["check", "people.yaml"]) == 2
+    assert "pipe.csv is a pipe, and no file" in capsys.readouterr().err
+
+
+def test_an_empty_ledger_is_put_back_as_a_damaged_one_is(small, capsys):
+    """
+    The hint says how.
+    """
+    assert run(["ledger", "backup", "people.yaml", "b"]) == 0
+    (small.state / "ledger.sqlite").write_bytes(b"")
+    assert run(["budget", "people.yaml"]) == 2
+    assert "privacy-proxy ledger restore POLICY BACKUP" in capsys.readouterr().err
+    assert run(["ledger", "restore", "people.yaml", "b"]) == 0
+
+
+@pytest.mark.parametrize(
+    "where, message",
+    [
+        ("age <", 'at or near "<": the expression is incomplete'),
+        ("(age < 3", None),
+        ("age IN (1, 2", None),
+        ("town = 'a", None),
+    ],
+)
+def test_a_wrong_condition_is_told_in_its_own_words(small, capsys, where, message):
+    """
+    Of brackets around it, which nobody wrote, nothing is said.
+    """
+    small.write(f'privacy: {{budget: 1, unit: row, cells: [{{where: "{where}", budget: 0.5}}]}}\n')
+    assert run(["check", "people.yaml"]) == 2
+    error = capsys.readouterr().err
+    assert "people.yaml:10: privacy.cells.where: " in error
+    assert message in error if message else 'near ")"' not in error

@@ -1,6 +1,7 @@
 """A disk that is full is called full, whoever meets it, and nothing is charged."""
 
 import errno
+import io
 import os
 import resource
 import tempfile
@@ -12,7 +13,7 @@ import pytest
 import proxy.files as files
 from proxy.cli import run
 from proxy.errors import OperationalError
-from tests.small import DOMAIN, Small
+from tests.small import DOMAIN, VERIFIER, Small
 
 SQL = "SELECT COUNT(*) FROM people WITH UTILITY ({}, 0.05)"
 LIMITS = [8, 20, 60, 300]  # KB; a ledger has 60, the part of it that is shared 32, a cube 800
@@ -78,6 +79,49 @@ def test_a_full_disk_is_called_full(small, capsys, command):
     assert refused
     assert run(COMMANDS[command]) == 0
     assert run(["audit", "people.yaml", "--verify"]) == 0
+
+
+WRITES = {  # a file that somebody has, or not, and what writes it
+    "passwd": ("users.yaml", ["passwd", "ann", "--users", "users.yaml"]),
+    "new user": ("users.yaml", ["passwd", "eve", "--users", "users.yaml"]),
+    "first user": ("none.yaml", ["passwd", "eve", "--users", "none.yaml"]),
+    "users": ("users.yaml", ["users", "people.yaml", "--remove", "ann"]),
+    "draft": ("new.yaml", ["draft", "people.csv", "--output", "new.yaml"]),
+    "draft --force": ("folk.yaml", ["draft", "people.csv", "--output", "folk.yaml", "--force"]),
+    "save": ("result.csv", ["shell", "people.yaml"]),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_file_of_a_persons_is_written_whole_or_not_at_all(small, capsys, monkeypatch, name):
+    """
+    What was there is there still, nothing is left beside it, and the error names the file.
+    """
+    path, arguments = WRITES[name]
+    entry = f"{{password: {VERIFIER}, roles: [analyst]}}"
+    Path("users.yaml").write_text(f"users:\n  ann: {entry}\n  bob: {entry}\n")
+    Path("result.csv").write_text("precious\n")
+    before = {each: each.is_file() and each.read_bytes() for each in Path().iterdir()}
+    typed = f"{SQL.format(9)};\n\\csv result.csv\n" if name == "save" else "secret\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
+    create = files.create
+
+    def full(path, *rest, **how):
+        """Open the file, but leave no room."""
+        if Path(path).resolve().parent == Path.cwd():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        return create(path, *rest, **how)
+
+    monkeypatch.setattr(files, "create", full)
+    try:
+        assert run(arguments) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    error = capsys.readouterr().err
+    assert path in error
+    assert os.strerror(errno.EFBIG) in error
+    after = {each: each.is_file() and each.read_bytes() for each in Path().iterdir()}
+    assert after == before
 
 
 @pytest.mark.parametrize("code", files.FULL)

@@ -632,3 +632,23 @@ def agrees(engine, reference):
     for block in accountant.history.blocks:
         known = accountant.history.answers[block.start : block.start + block.family.rows]
         assert known == reference.answers(block.family)[0]
+
+
+@pytest.mark.parametrize("order", [[], ["--all"], ["--accept-weaker"]])
+def test_a_hint_keeps_the_flags_that_were_given(orders, capsys, order):
+    """
+    What is told to be typed, one after the other, ends with the policy in force.
+    """
+    orders.days(JANUARY, APRIL)
+    orders.today = APRIL + 2 * DAY
+    orders.write()
+    init(orders.policy)
+    orders.policy.write_text(orders.policy.read_text().replace("to: 2026-04-30", "to: 2026-05-31"))
+    command = ["apply", *order, str(orders.policy)]
+    while len(command) < 4:
+        assert run(command) == 2
+        hint = capsys.readouterr().err.partition("hint: ")[2]
+        longer = hint.partition("privacy-proxy ")[2].partition(";")[0].split()
+        assert set(longer) > set(command)
+        command = longer
+    assert run(command) == 0

@@ -145,3 +145,36 @@ def test_taking_out_is_the_inverse_of_being_there(tmp_path, seed):
     assert yaml.safe_load(path.read_text())["users"].keys() == left.keys()
     for comment in ("# end", *(f"# outside {name}" for name in names)):
         assert path.read_text().count(comment) == text.count(comment)
+
+
+ENTRY = f"password: {VERIFIER}, roles: [analyst]"
+
+
+@pytest.mark.parametrize(
+    "entries, line",
+    [
+        (f"  ann: &a {{{ENTRY}}}\n  bob: *a\n", 2),
+        (f"  {{ann: &a {{{ENTRY}}}, bob: *a}}\n", 2),
+        (f"  {{ann: &a {{{ENTRY}}}, bob: *a, cid: *a}}\n", 2),
+        (f"  ann: &a {{{ENTRY}}}\n  bob: *a\n  cid:\n    password: {VERIFIER}\n"
+         "    roles: [auditor]\n", 2),
+        (f"  ann:\n    password: &p {VERIFIER}\n    roles: [analyst]\n"
+         "  bob: {password: *p, roles: [analyst]}\n", 3),
+        (f"  ann: {{password: {VERIFIER}, roles: &r [analyst]}}\n"
+         f"  bob: {{password: {VERIFIER}, roles: *r}}\n", 2),
+        (f"  &n ann: {{{ENTRY}}}\n  bob: {{{ENTRY}, groups: [*n]}}\n", 2),
+    ],
+)  # fmt: skip
+def test_what_others_are_aliases_of_is_not_taken_out(small, capsys, entries, line):
+    """
+    The error has file and line, and what to do; who is the alias may be taken out.
+    """
+    path = small.folder / "users.yaml"
+    path.write_text(f"users:\n{entries}")
+    assert run(["users", str(small.policy), "--remove", "ann"]) == 2
+    error = capsys.readouterr().err
+    assert f"{path}:{line}: by &" in error
+    assert "hint: write it out" in error
+    assert path.read_text() == f"users:\n{entries}"
+    assert run(["users", str(small.policy), "--remove", "bob"]) == 0
+    assert set(load_users(path).users) in ({"ann"}, {"ann", "cid"})

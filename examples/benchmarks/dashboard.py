@@ -150,7 +150,7 @@ def state(folder, way):
     (folder / "charts.sql").write_text(";\n".join(charts(first)) + ";\n")
     if not (folder / "orders.csv").exists():
         orders(folder / "orders.csv")
-    init(path, folder / way)
+    init(path, folder / way, accept_second_budget=True)
     return path
 
 

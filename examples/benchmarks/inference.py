@@ -225,7 +225,7 @@ def warm():
 
     with tempfile.TemporaryDirectory() as state:
         policy = ROOT / "policies" / "cps1988.yaml"
-        init(policy, state)
+        init(policy, state, accept_second_budget=True)
         with proxy.connect(policy, state=state) as connection:
             cursor = connection.cursor()
             rows = _fill(cursor)
@@ -333,7 +333,7 @@ def text():
 
     with tempfile.TemporaryDirectory() as state:
         policy = ROOT / "policies" / "cps1988.yaml"
-        init(policy, state)
+        init(policy, state, accept_second_budget=True)
         begun, first, again = [], [], []
         for _ in range(5):
             engine = Engine.open(policy, state)

@@ -45,7 +45,7 @@ def state(folder):
     )
     policy = folder / "cps1988.yaml"
     policy.write_text(text)
-    init(policy, folder / "state")
+    init(policy, folder / "state", accept_second_budget=True)
     return policy, folder / "state"
 
 

@@ -257,7 +257,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         policy = people(folder)
-        init(policy, folder / "state")
+        init(policy, folder / "state", accept_second_budget=True)
         if options.served:
             have_room()
 

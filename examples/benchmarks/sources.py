@@ -206,7 +206,7 @@ def cells(rows=20_000_000):
         engines = []
         for axes, where in ((FEW, "small"), (AXES, "large")):
             path = policy(folder, "engine: duckdb, path: sales/*/*.parquet", axes)
-            init(path, folder / where)
+            init(path, folder / where, accept_second_budget=True)
             engines.append(Engine.open(path, folder / where))
         with closing(engines[0]), closing(engines[1]):
             sessions = [engine.session() for engine in engines]

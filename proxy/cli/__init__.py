@@ -8,6 +8,7 @@ The engine and rich are imported where they are used, so that ``--help`` comes a
 
 from __future__ import annotations
 
+import errno
 import gc
 import logging
 import sys
@@ -36,7 +37,8 @@ from proxy.cli.plan import plan
 from proxy.cli.serve import serve
 from proxy.cli.shell import shell
 from proxy.cli.users import users
-from proxy.errors import Error, PolicyError
+from proxy.errors import Error, OperationalError, PolicyError
+from proxy.files import remedy
 
 
 def main() -> None:
@@ -68,7 +70,8 @@ def run(arguments: Sequence[str]) -> int:
         complain(error.message, error.detail, error.hint)
         return status(error)
     except OSError as error:
-        complain(f"{error.strerror}: {error.filename}" if error.filename else str(error))
+        said = f"{error.strerror}: {error.filename}" if error.filename else str(error)
+        complain(said, hint=remedy(error))
         return WRONG
     except (click.Abort, KeyboardInterrupt):
         complain("interrupted; what was already answered stays charged, and is free to ask again")
@@ -115,10 +118,19 @@ def query(
         raise click.UsageError("--json or --csv, not both")
     with closing(open_engine(policy, state)) as engine:
         result = open_session(engine, user, utility, max_cost).execute(sql)
-    if as_csv:
-        show.csv(result)
-    else:
-        show.result(result, as_json)
+    try:
+        if as_csv:
+            show.csv(result)
+        else:
+            show.result(result, as_json)
+        sys.stdout.flush()
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise
+        raise OperationalError(
+            f"the answer cannot be printed: {error.strerror}",
+            hint="what it cost is charged, and it is kept: to ask the same again is free",
+        ) from None
 
 
 @commands.command()

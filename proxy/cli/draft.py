@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from proxy.errors import StateError
+from proxy.files import write
 
 
 @click.command()
@@ -34,8 +35,8 @@ def draft(
     piped = output == "-"
     named = Path(table.rpartition(".")[2] if table else source).name.split(".")[0]
     place = Path(output or f"{named or 'policy'}.yaml")
-    if not piped and place.exists() and not force:
-        raise StateError(f"{place} is there already", hint="--force overwrites it, --output FILE")
+    if not (piped or force):
+        _require_new(place)
     made = drafted(source, "." if piped else place.parent, table=table, unit=unit)
     lines = [[scalar(column.header), column.choice] for column in made.columns]
     grid = Grid([("column", False), ("becomes", False)], lines)
@@ -43,8 +44,14 @@ def draft(
         click.echo(made.text, nl=False)
         rich(WIDTH, stderr=True).print(grid)
         return
-    with place.open("w" if force else "x", encoding="utf-8") as file:
-        file.write(made.text)
+    if not force:
+        _require_new(place)  # a large source takes long
+    write(place, made.text.encode())
     out = show.console()
     out.print(grid)
     out.print(f"The draft is in {place}.  What stays in it becomes public: read it, and decide.")
+
+
+def _require_new(place: Path) -> None:
+    if place.exists():
+        raise StateError(f"{place} is there already", hint="--force overwrites it, --output FILE")

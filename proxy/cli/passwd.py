@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from proxy.errors import ProgrammingError
+from proxy.errors import PolicyError, ProgrammingError, StateError
 from proxy.files import replace, require_own
 
 if TYPE_CHECKING:
     import yaml
+
+    from proxy.policy import Users
 
 ROLES = ("analyst", "steward", "auditor")
 
@@ -76,72 +79,154 @@ def write(path: Path, user: str, verifier: str, roles: tuple[str, ...]) -> bool:
     """Put a verifier into a users file, which need not be there yet; return whether it is new.
 
     Raises:
-        PolicyError: the file would be wrong, whether it was before or not.
-        StateError: it belongs to somebody else.
+        ProgrammingError: the file would be wrong, or was, or others would change with the user.
+        StateError: it belongs to somebody else, or has no folder.
+        OSError: it cannot be written.
     """
+    from proxy.policy import Users, document, load_users
+
     path = path.resolve()  # a link stays one
+    if not path.parent.is_dir():
+        raise StateError(f"there is no folder {path.parent} for {path.name}", hint="make it first")
     require_own(path)
-    old = path.read_bytes().decode() if path.exists() else ""
-    text, new = edited(old, user, verifier, roles)
-    replace_file(path, text)
+    old = document.text_of(path) if path.exists() else ""
+    text, new = edited(path, old, user, verifier, roles)
+    before = Users(path, {}) if new else None  # and if it had others, they were right
+    with suppress(PolicyError):
+        before = load_users(path, old)
+    replace_file(path, before, text, user)
     return new
 
 
-def replace_file(path: Path, text: str) -> None:
+def replace_file(path: Path, before: Users | None, text: str, user: str) -> None:
     """Put a text in the place of a users file at once, once it is seen to be right.
 
+    It may differ from what was ``before``, where that was right, in one user alone.
+
     Raises:
-        PolicyError: it would be wrong; the file is as it was.
+        ProgrammingError: it would be wrong, or differ in others; the file is as it was.
+        OSError: it cannot be written; the file is as it was.
     """
     from proxy.policy import load_users
 
-    replace(path, text.encode(), load_users)
+    try:
+        now = load_users(path, text)
+    except PolicyError as error:
+        if before is None:
+            raise
+        if error.key is None:
+            raise _unedited(path) from None
+        message = error.message.removeprefix(f"{error.file}:{error.line}: ")  # it is not there yet
+        raise ProgrammingError(message, hint=error.hint) from None
+    if before is not None:
+        names = {*before.users, *now.users}
+        changed = {name for name in names if before.get(name) != now.get(name)}
+        if changed != {user}:
+            raise _unedited(path)
+    replace(path, text.encode())
 
 
-def edited(text: str, user: str, verifier: str, roles: tuple[str, ...]) -> tuple[str, bool]:
-    """Return the text of a users file with a verifier in it, and whether its user is new."""
+def edited(
+    path: Path, text: str, user: str, verifier: str, roles: tuple[str, ...]
+) -> tuple[str, bool]:
+    """Return the text of a users file with a verifier in it, and whether its user is new.
+
+    Raises:
+        ProgrammingError: it cannot be edited, or is to have a new user and is wrong.
+    """
     import yaml
 
-    root = composed(text)
-    listed = under(root, "users")
+    from proxy.policy import document, load_users
+
+    root = document.compose(path, text)
+    listed = entry(root, "users")
     if listed is None and (root is None or isinstance(root, yaml.MappingNode)):
         before = text if not text or text.endswith("\n") else text + "\n"
         return f"{before}users:\n  {_entry(user, verifier, roles, '  ')}", True
-    if not isinstance(listed, yaml.MappingNode) or not listed.value:
-        raise ProgrammingError("the users file has no mapping of users")
-    known = under(listed, user)
-    password = under(known, "password")
-    if password is not None:
-        start, end = password.start_mark.index, password.end_mark.index
+    if listed is not None and _empty(listed[1]):
+        key, nobody = listed
+        indent = " " * (key.start_mark.column + 2)
+        new = _entry(user, verifier, roles, indent).rstrip("\n")
+        after = text[nobody.end_mark.index :]
+        return f"{text[: key.end_mark.index]}:\n{indent}{new}{after}", True
+    known = entry(listed and listed[1], user)
+    password = entry(known and known[1], "password")
+    if known is not None and password is not None:
+        for each, _ in (known, password):
+            _require_own_value(path, text, each)
+        start, end = password[1].start_mark.index, password[1].end_mark.index
+        end = start + len(text[start:end].rstrip())  # that of a block is in another line
         return text[:start] + verifier + text[end:], False
-    if known is not None:
-        raise ProgrammingError(f"the users file has no password of {user} to replace")
-    first = listed.value[0][0].start_mark
-    if listed.flow_style:
-        entry = f"{_key(user)}: {{password: {verifier}, roles: [{', '.join(roles)}]}}, "
-    else:
-        indent = " " * first.column
-        entry = f"{_entry(user, verifier, roles, indent)}{indent}"
-    return text[: first.index] + entry + text[first.index :], True
+    load_users(path, text)
+    assert listed is not None
+    assert isinstance(listed[1], yaml.MappingNode)
+    first, flow = listed[1].value[0][0].start_mark, listed[1].flow_style
+    indent = " " * first.column
+    new = f"{_entry(user, verifier, roles, indent)}{indent}"
+    if flow:
+        new = f"{_key(user)}: {{password: {verifier}, roles: [{', '.join(roles)}]}}, "
+    return text[: first.index] + new + text[first.index :], True
 
 
-def composed(text: str) -> yaml.Node | None:
-    """Return the nodes of a users file."""
-    import yaml
-
-    try:
-        root: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        raise ProgrammingError(f"the users file is no YAML: {str(error).splitlines()[0]}") from None
-    return root
-
-
-def under(node: yaml.Node | None, name: str) -> yaml.Node | None:
-    """Return what stands under a key of a mapping."""
+def entry(node: yaml.Node | None, name: str) -> tuple[yaml.Node, yaml.Node] | None:
+    """Return a key of a mapping, and what stands under it."""
     import yaml
 
     pairs = node.value if isinstance(node, yaml.MappingNode) else []
-    return next((value for key, value in pairs if key.value == name), None)
+    return next(((key, value) for key, value in pairs if key.value == name), None)
+
+
+def marks(text: str) -> list[tuple[bool, str, int, int]]:
+    """Return the anchors (True) and aliases of a text, each with name, index and line."""
+    import yaml
+
+    return [
+        (
+            isinstance(each, yaml.AnchorToken),
+            each.value,
+            each.start_mark.index,
+            each.start_mark.line,
+        )
+        for each in yaml.scan(text, Loader=yaml.SafeLoader)
+        if isinstance(each, yaml.AnchorToken | yaml.AliasToken)
+    ]
+
+
+def shared(path: Path, line: int, name: str) -> PolicyError:
+    """Return the error for what is in one place of a file and means something in others too."""
+    return PolicyError(
+        f"by &{name} and *{name} this is shared, so that it cannot be changed for one user alone",
+        file=str(path),
+        line=line + 1,
+        hint=f"write it out in the place of each *{name}, take &{name} away, and do it again",
+    )
+
+
+def _require_own_value(path: Path, text: str, key: yaml.Node) -> None:
+    """Refuse to change what stands under a key, if it stands elsewhere too.
+
+    Raises:
+        PolicyError: it is an alias, or others are aliases of it.
+    """
+    found = marks(text)
+    aliases = {name for anchor, name, _, _ in found if not anchor}
+    after = key.end_mark.index
+    for _, name, index, line in found:
+        own = index >= after and re.fullmatch(r"\s*:\s*(!\S*\s+)?", text[after:index])
+        if own and name in aliases:
+            raise shared(path, line, name)
+
+
+def _empty(node: yaml.Node) -> bool:
+    """Whether a mapping has nothing in it, or is not even written."""
+    return node.tag.endswith((":null", ":map")) and not (node.value and node.tag.endswith(":map"))
+
+
+def _unedited(path: Path) -> ProgrammingError:
+    return ProgrammingError(
+        f"{path} is written in a way that cannot be edited here; it is as it was",
+        hint="give each user lines of their own, `name:` and below it `password:` and `roles:`",
+    )
 
 
 def _entry(user: str, verifier: str, roles: tuple[str, ...], indent: str) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 from itertools import accumulate
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from proxy.files import write
 from proxy.inference.strategies.choosing import Simulated
 
 STYLES = {  # colours that the colour-blind can tell apart, and lines that need no colour
@@ -37,4 +39,6 @@ def draw(simulated: Sequence[Simulated], budget: float, path: Path) -> None:
     axes.set_ylim(0)
     axes.legend(frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    data = BytesIO()
+    figure.savefig(data, format=path.suffix[1:] or "png")
+    write(path, data.getvalue())

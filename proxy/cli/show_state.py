@@ -268,6 +268,11 @@ def restored(report: RestoreReport, as_json: bool) -> None:
     else:
         out.print("The backup is as new as the ledger was.")
     out.print(f"Paid by the dearest cell: {_by_history(report.charged) or 'nothing'}.")
+    if report.unknown:
+        out.print(
+            f"Nobody knows who spent {amount(report.unknown)} of it: every analyst and group with "
+            "a cap is charged with all of that, as `budget --user` and `users` show."
+        )
     if report.rebuilt:
         rebuilt(report.rebuilt, False)
     elif report.cube != "kept":

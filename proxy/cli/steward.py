@@ -20,14 +20,14 @@ DISAGREES = 2
 @click.option(
     "--accept-second-budget",
     is_flag=True,
-    help="Make it even where another dataset beside it has a budget on the same source.",
+    help="Make it even where another state has a budget on the same source.",
 )
 def init(policy: str, state: str | None, as_json: bool, accept_second_budget: bool) -> None:
     """Make the state of POLICY: the cube and an empty ledger.
 
-    Where another state in the same folder is over the same source, as after a dataset was
-    renamed, the people in it would lose both budgets: it says so and makes nothing, unless you
-    accept that.
+    Where another state is over the same source, as after a dataset was renamed, or its state
+    looked for in another folder, the people in it would lose both budgets: it says so and makes
+    nothing, unless you accept that.  It looks beside the state, the policy and the source.
     """
     import proxy.policy as policies
     from proxy.cli import show, show_state

@@ -5,13 +5,14 @@ Taking out removes one entry of the users file, with its comments; all else stay
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from proxy.cli.options import about_policy
-from proxy.cli.passwd import composed, replace_file, under
+from proxy.cli.passwd import entry, marks, replace_file, shared
 from proxy.errors import ProgrammingError
 from proxy.files import require_own
 
@@ -77,42 +78,75 @@ def take_out(path: Path, user: str) -> None:
         PolicyError: the file would be wrong without the user, or was.
         StateError: it belongs to somebody else.
     """
-    from proxy.policy import load_users
+    from proxy.policy import document, load_users
 
     path = path.resolve()
     if not path.exists():
-        raise ProgrammingError(f"there is no {path}", hint="`privacy-proxy passwd` makes one")
-    known = load_users(path).users
-    if user not in known:
+        hint = f"make it: privacy-proxy passwd NAME --users {path}"
+        raise ProgrammingError(f"there is no {path}", hint=hint)
+    known = load_users(path)
+    if user not in known.users:
         raise ProgrammingError(f'there is no user "{user}" in {path}')
-    if len(known) == 1:
+    if len(known.users) == 1:
         raise ProgrammingError(
             f"{user} is the only user of {path}",
             hint="without the file anybody may ask who can read the state: name another user first",
         )
     require_own(path)
-    replace_file(path, without(path.read_bytes().decode(), user))
+    text = document.text_of(path)
+    _require_no_alias(path, text, user)
+    replace_file(path, known, without(text, user), user)
+
+
+def _require_no_alias(path: Path, text: str, user: str) -> None:
+    """Refuse to take out what others are aliases of.
+
+    Raises:
+        PolicyError: there is such.
+    """
+    import yaml
+
+    listed = entry(yaml.compose(text, Loader=yaml.SafeLoader), "users")
+    assert listed is not None
+    starts = [key.start_mark.index for key, _ in listed[1].value] + [listed[1].end_mark.index]
+    place = next(i for i, (key, _) in enumerate(listed[1].value) if key.value == user)
+    found = marks(text)
+    for anchor, name, index, line in found:
+        if anchor and starts[place] <= index < starts[place + 1]:
+            for other, same, where, _ in found:
+                if not other and same == name and not starts[place] <= where < starts[place + 1]:
+                    raise shared(path, line, name)
 
 
 def without(text: str, user: str) -> str:
     """Return the text of a users file without one of its several users."""
     import yaml
 
-    listed = under(composed(text), "users")
-    assert isinstance(listed, yaml.MappingNode)
+    found = entry(yaml.compose(text, Loader=yaml.SafeLoader), "users")
+    assert found is not None
+    assert isinstance(found[1], yaml.MappingNode)
+    listed = found[1]
     entries: list[tuple[yaml.Node, yaml.Node]] = listed.value
     place = next(i for i, (key, _) in enumerate(entries) if key.value == user)
     key, value = entries[place]
     if listed.flow_style:
         first = place == 0
-        start = key.start_mark.index if first else entries[place - 1][1].end_mark.index
-        end = entries[1][0].start_mark.index if first else value.end_mark.index
+        start = key.start_mark.index if first else _end(text, *entries[place - 1])
+        end = entries[1][0].start_mark.index if first else _end(text, key, value)
         return text[:start] + text[end:]
     lines = text.splitlines(keepends=True)
-    after = _last_line(value) + 1
+    after = max(_last_line(value), key.end_mark.line) + 1
     while after < len(lines) and _belongs(lines[after], key.start_mark.column):
         after += 1
     return "".join([*lines[: key.start_mark.line], *lines[after:]])
+
+
+def _end(text: str, key: yaml.Node, value: yaml.Node) -> int:
+    """Return where an entry ends; what an alias stands for lies before its key."""
+    if value.start_mark.index > key.end_mark.index:
+        return int(value.end_mark.index)
+    alias = re.compile(r"\s*:\s*\*[^\s,}]*").match(text, key.end_mark.index)
+    return alias.end() if alias else int(key.end_mark.index)
 
 
 def _last_line(node: yaml.Node) -> int:
@@ -121,7 +155,9 @@ def _last_line(node: yaml.Node) -> int:
 
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
-        return _last_line(last[1] if isinstance(last, tuple) else last)
+        if isinstance(last, tuple):
+            return max(_last_line(last[1]), int(last[0].end_mark.line))
+        return _last_line(last)
     mark = node.end_mark
     return int(mark.line) - (1 if mark.column == 0 and mark.line > node.start_mark.line else 0)
 

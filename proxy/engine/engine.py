@@ -58,6 +58,7 @@ from proxy.sql.program import Command, Program
 from proxy.sql.statement import ProgramKey, Released, program_key
 from proxy.state import state_folder
 from proxy.steward import arranged, same_policy, take_users, upgrade
+from proxy.steward.drafts import clear
 
 NOTHING: Released = {}
 EMBEDDED_USER = ""  # the user of an embedded connection that names none
@@ -125,10 +126,11 @@ class Engine:
             cube = cubes(loaded, folder, ledger)
             evaluator = Evaluator(loaded.domain, Child() if sandbox else None)
             engine = cls(loaded, ledger, cube, sampler=sampler, evaluator=evaluator)
-            same_policy(loaded, engine.protection, ledger)
+            same_policy(loaded, engine.protection, ledger, folder)
             cube(ledger.snapshot().id)
-            take_users(loaded, engine.users, ledger)
+            take_users(loaded, engine.users, ledger, folder)
             engine.folder = folder
+            clear(folder)
             return engine
         except BaseException:
             if evaluator is not None:
@@ -172,7 +174,7 @@ class Engine:
             StateError: it gives somebody more than was accepted; the old one stands.
         """
         users = users_of(self.policy)
-        take_users(self.policy, users, self.ledger)
+        take_users(self.policy, users, self.ledger, self.folder)
         self._users[0] = users
 
     def rest(self) -> None:

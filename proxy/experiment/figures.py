@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from proxy.experiment.study import Outcome
+from proxy.files import write
 
 STYLES = {  # colours that the colour-blind can tell apart, and marks that need no colour
     "baseline": ("#999999", "v"),
@@ -64,7 +66,9 @@ def draw(outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{experiment}.png"
-    figure.savefig(path, dpi=80)
+    data = BytesIO()
+    figure.savefig(data, format="png", dpi=80)
+    write(path, data.getvalue())
     return [path]
 
 

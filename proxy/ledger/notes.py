@@ -204,8 +204,5 @@ def put_back(folder: Path, contents: Mapping[str, bytes]) -> None:
         if path.exists() and path.stat().st_size >= len(content):
             continue
         files.make_folder(folder)
-        with open(files.create(path, flags=os.O_TRUNC), "wb") as file:
-            file.write(content)
-            file.flush()
-            sync(file.fileno())
+        files.replace(path, content)
         sync_folder(folder)

@@ -276,8 +276,7 @@ def make_name(folder: Path) -> str:
     """Give the proxy of a state folder a name, if it has none; return it."""
     if not (name := _read_name(folder)):
         name = token_hex(4)
-        with open(files.create(folder / NAME), "w") as file:
-            file.write(f"{name}\n")
+        files.replace(folder / NAME, f"{name}\n".encode())
     return name
 
 

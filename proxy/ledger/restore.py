@@ -26,6 +26,7 @@ from proxy.ledger import Protection
 from proxy.ledger.anchor import Anchor, FileAnchor, Mark, sync_folder
 from proxy.ledger.connections import Connections, copy, take_files
 from proxy.ledger.notes import FOLDER, paths, put_back
+from proxy.ledger.schema import version
 from proxy.ledger.sqlite import SQLiteLedger, verified
 from proxy.ledger.stored import TIMEOUT, Clock, StoredLedger, now
 from proxy.ledger.transaction import SQLReader, SQLTransaction
@@ -136,6 +137,8 @@ def _copy(backup: Path, draft: Path) -> None:
     """Copy a backup."""
     if not backup.exists():
         raise StateError(f"there is no backup {backup}")
+    if what := files.special(backup):
+        raise StateError(f"{backup} is {what}, and no backup of a ledger")
     if not os.access(backup, os.R_OK, effective_ids=True):
         raise files.denied(backup)
     try:
@@ -143,6 +146,21 @@ def _copy(backup: Path, draft: Path) -> None:
             copy(source.backup, draft, draft.parent)
     except sqlite3.DatabaseError as error:
         raise StateError(f"{backup} is no backup of a ledger: {error}") from error
+    _require_ledger(backup, draft)
+
+
+def _require_ledger(backup: Path, draft: Path) -> None:
+    """Refuse a backup that is some other database, or empty.
+
+    Raises:
+        StateError: it is, by the name that it has.
+    """
+    with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(draft)) as connection:
+        if not version(connection):
+            raise StateError(
+                f"{backup} is no backup of a ledger",
+                hint="name a file that `privacy-proxy ledger backup` has made",
+            )
 
 
 def _files(backup: Path, draft: Path) -> dict[str, bytes]:

@@ -248,7 +248,11 @@ class StoredLedger(SQLReads):
         with self._connections.use() as connection:
             found = self._version(connection)
         if not found:
-            raise StateError(f"{self.place} is not a ledger")
+            raise StateError(
+                f"{self.place} is not a ledger",
+                hint="if it was one, put a backup in its place: privacy-proxy ledger restore "
+                "POLICY BACKUP",
+            )
         self.id, self.dataset, _ = self.identity()
         if self.dataset != dataset:
             raise StateError(

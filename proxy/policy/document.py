@@ -141,6 +141,24 @@ def read(path: Path, text: str | None = None) -> Item:
         raise
 
 
+def text_of(path: Path) -> str:
+    """Return the text of a YAML file, without a mark of its byte order.
+
+    Raises:
+        PolicyError: the file is not there, too large, or not UTF-8.
+    """
+    return _text(_data(path, str(path)), str(path))
+
+
+def compose(path: Path, text: str) -> yaml.Node | None:
+    """Return the nodes of a text that is, or is to be, in a YAML file.
+
+    Raises:
+        PolicyError: it is not YAML.
+    """
+    return _compose(text, str(path))
+
+
 def _read(data: bytes, file: str) -> Item:
     """Return the mapping in the bytes of a file."""
     root = _compose(_text(data, file), file)

@@ -71,7 +71,9 @@ class Text(Kind):
             raise self.wrong(item)
         if scalar.trap:
             raise item.error(scalar.trap)
-        if not scalar.text.strip() or "\0" in scalar.text:
+        if "\0" in scalar.text:
+            raise item.error("the text has a character of the code 0; leave it out")
+        if not scalar.text.strip():
             raise item.error(f"the text is empty; expected {self.words}")
         if self.pattern and not re.fullmatch(self.pattern, scalar.text):
             raise self.wrong(item)

@@ -114,15 +114,15 @@ class Users:
         return self.users.get(name)
 
 
-def load_users(path: str | os.PathLike[str]) -> Users:
-    """Return the users in a file.
+def load_users(path: str | os.PathLike[str], text: str | None = None) -> Users:
+    """Return the users in a file, or in a text that is to be in it.
 
     Raises:
         PolicyError: the file is wrong; all of its faults, each with line and key, and what is
             allowed.
     """
     path = Path(path)
-    item = keys.USERS.read(document.read(path))
+    item = keys.USERS.read(document.read(path, text))
     users = {}
     for name, each in listed(item, "users").items():
         users[name] = item.faults.tried(_user, name, each)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.domain import Value
+from proxy.files import special
 from proxy.policy.document import Item, Scalar
 from proxy.policy.keys import INTEGER, NUMBER
 from proxy.policy.kinds import Boolean, Date, nearest
@@ -82,6 +83,8 @@ def _timestamp(item: Item) -> datetime.datetime:
 def column(item: Item, kind: str, folder: Path) -> tuple[Value, ...]:
     """Return the distinct values of a public CSV file's column, in the order of the file."""
     path, name = folder / item.get("path"), item.get("column")
+    if (what := special(path)) is not None:
+        raise item.value["path"].error(f"{path} is {what}, and no file")
     seen: dict[Value, None] = {}
     opener = gzip.open if path.suffix == ".gz" else open
     try:

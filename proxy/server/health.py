@@ -23,9 +23,8 @@ from pathlib import Path
 
 from proxy.engine import Engine
 from proxy.errors import Error, IntegrityError, PolicyError
-from proxy.policy import load_users
 from proxy.server.metrics import Metrics
-from proxy.server.registry import USERS, Registry, fits, opened, policies
+from proxy.server.registry import Registry, fits, opened, policies, users_beside
 from proxy.state import ledger_place, state_folder
 from proxy.steward import loaded, open_cube
 
@@ -175,7 +174,7 @@ def problems(named: Sequence[str | Path], state: Path | None) -> list[str]:
     with ExitStack() as closing:
         paths = policies(named)
         try:
-            load_users(paths[0].absolute().parent / USERS)
+            users_beside(paths[0].absolute())
         except Error as error:
             faults += _words(error)
         for path in paths:

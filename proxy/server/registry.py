@@ -140,7 +140,7 @@ class Registry:
             Address.of(self._dsn)  # before anything takes long
         fingerprint = self._read_fingerprint()
         paths = policies(self._named)
-        users = load_users(paths[0].parent / USERS)
+        users = users_beside(paths[0])
         before = self._current
         old = dict(before.engines) if before else {}
         instances = self.instances() if before else []
@@ -365,6 +365,24 @@ def policies(named: Sequence[str | Path]) -> list[Path]:
     if not paths:
         raise PolicyError("there is no policy to serve", hint="name a policy, or a folder of them")
     return paths
+
+
+def users_beside(policy: Path) -> Users:
+    """Return the users in the file beside a policy.
+
+    Raises:
+        PolicyError: the file is wrong, or there is none, nor perhaps a policy.
+    """
+    path = policy.parent / USERS
+    if not path.exists():
+        if not policy.exists():
+            raise PolicyError("there is no such policy, nor a folder of policies", file=str(policy))
+        raise PolicyError(
+            "there is no such file, which says who may connect",
+            file=str(path),
+            hint=f"make it: privacy-proxy passwd NAME --users {path}",
+        )
+    return load_users(path)
 
 
 def _files(paths: Iterable[Path]) -> Fingerprint:

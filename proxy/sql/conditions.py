@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 
-from proxy.errors import Error, PolicyError
+from proxy.errors import Error, PolicyError, SQLSyntaxError
 from proxy.inference.query import COUNT, Factor
 from proxy.policy import CellBudget, Policy
 from proxy.sql.evaluator.evaluator import Evaluator
@@ -21,10 +23,16 @@ def region(cell: CellBudget, policy: Policy, evaluator: Evaluator) -> tuple[Fact
         PolicyError: it is not a predicate over the policy's attributes, or reads the clock.
     """
     # the brackets keep it a condition, and the new line ends a comment
-    text = f"SELECT COUNT(*) FROM {quoted(policy.dataset)} WHERE ({cell.where}\n)"
+    start = f"SELECT COUNT(*) FROM {quoted(policy.dataset)} WHERE "
     try:
-        program = compile_statement(text, policy, evaluator, timeless=True)
-    except Error as error:
+        program = compile_statement(f"{start}({cell.where}\n)", policy, evaluator, timeless=True)
+    except Error as found:
+        error = found
+        with suppress(Error):
+            try:
+                compile_statement(start + cell.where, policy, evaluator, timeless=True)
+            except SQLSyntaxError as alone:  # which knows of no bracket that nobody wrote
+                error = alone
         clocked = reading(cell.where, policy.timezone, None) is not None
         raise PolicyError(
             error.message,
@@ -35,7 +43,7 @@ def region(cell: CellBudget, policy: Policy, evaluator: Evaluator) -> tuple[Fact
             "same: write the day itself"
             if clocked
             else error.hint,
-        ) from error
+        ) from found
     if not isinstance(program, Program) or [len(r.numbers) for r in program.releases] != [1]:
         raise PolicyError(
             f"{cell.where!r} is not a condition",

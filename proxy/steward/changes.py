@@ -28,6 +28,7 @@ from proxy.policy.weaker import gains
 from proxy.privileges import access, users_of
 from proxy.protection import coding, digest, first_version, protection, upgraded, without_rows
 from proxy.state import (
+    command,
     cube_path,
     key_path,
     ledger_place,
@@ -35,7 +36,7 @@ from proxy.state import (
     near,
     state_folder,
 )
-from proxy.steward.drafts import clear, drafting
+from proxy.steward.drafts import drafting
 from proxy.steward.loading import loaded
 from proxy.steward.snapshots import (
     Progress,
@@ -100,9 +101,8 @@ def init(
     place.require_none()
     others = dict(twins(found, folder))
     if others and not accept_second_budget:
-        raise _second_budget(found, others)
+        raise _second_budget(found, folder, others)
     make_folder(folder)
-    clear(folder)
     meant = protection(found, users=users_of(found))
     id = uuid.uuid4().hex
     with drafting(folder, alone=True) as draft:
@@ -139,9 +139,8 @@ def _recovered(
                 f"{folder} is already the state of {policy.dataset}; nothing was changed",
                 hint="`privacy-proxy query` can be used at once",
             )
-        clear(folder)
         meant = protection(policy, users=users_of(policy))
-        same_policy(policy, meant, ledger)
+        same_policy(policy, meant, ledger, folder)
         return recover_cube(policy, meant, folder, ledger, me(), progress)
 
 
@@ -166,13 +165,16 @@ def _join(place: Place, policy: Policy) -> bool:
     return True
 
 
-def _second_budget(policy: Policy, others: Mapping[str, str]) -> StateError:
+def _second_budget(policy: Policy, folder: Path, others: Mapping[str, str]) -> StateError:
     """Return the error for a state whose people have another budget already."""
+    keeps = f"its name ({', '.join(others)})"
+    if policy.dataset in others:
+        keeps = "its state (--state, or `state:` in the policy, names the folder around it)"
+    all_the_same = command("init", policy, folder, "--accept-second-budget")
     return StateError(
         f"{policy.dataset} would have a second budget: {'; '.join(others.values())}",
-        hint=f"a dataset keeps its name ({', '.join(others)}), and its budget with it; to let "
-        "people lose both budgets all the same: privacy-proxy init --accept-second-budget "
-        f"{near(policy)}",
+        hint=f"a dataset keeps {keeps}, and its budget with it; to let people lose both budgets "
+        f"all the same: {all_the_same}",
     )
 
 
@@ -224,8 +226,10 @@ def arranged(policy: Policy, reads: Reads) -> Policy:
     return replace(policy, domain=policy.domain.ordered_as(layout))
 
 
-def same_policy(policy: Policy, meant: Protection, reads: Reads) -> None:
-    """Refuse a policy that is not the one in force.
+def same_policy(
+    policy: Policy, meant: Protection, reads: Reads, folder: Path | None = None
+) -> None:
+    """Refuse a policy that is not the one in force in the ledger, of a state folder.
 
     Raises:
         ChangedPolicyError: it is not; with what it protects less.
@@ -234,15 +238,17 @@ def same_policy(policy: Policy, meant: Protection, reads: Reads) -> None:
     if known.digest == meant.digest:
         return
     changes = policies.weaker(upgraded(known.protection), meant.protection)
-    weaker = "--accept-weaker " if changes else ""
+    weaker = ["--accept-weaker"] if changes else []
     raise ChangedPolicyError(
         f"{near(policy)} has changed since it was applied to the state of {policy.dataset}",
         detail="it protects less: " + "; ".join(changes) if changes else "it protects no less",
-        hint=f"undo the change, or apply it: privacy-proxy apply {weaker}{near(policy)}",
+        hint=f"undo the change, or apply it: {command('apply', policy, folder, *weaker)}",
     )
 
 
-def take_users(policy: Policy, users: Users | None, ledger: Ledger) -> None:
+def take_users(
+    policy: Policy, users: Users | None, ledger: Ledger, folder: Path | None = None
+) -> None:
     """Take over a users file that gives nobody more than before, and audit what it changes.
 
     Raises:
@@ -256,8 +262,8 @@ def take_users(policy: Policy, users: Users | None, ledger: Ledger) -> None:
         raise ChangedPolicyError(
             f"users.yaml gives more than was accepted for {policy.dataset}",
             detail="; ".join(gained),
-            hint="undo the change, or accept it: privacy-proxy apply --accept-weaker "
-            f"{near(policy)}",
+            hint="undo the change, or accept it: "
+            + command("apply", policy, folder, "--accept-weaker"),
         )
     with ledger.transaction() as tx:
         unchanged(tx, known.digest)
@@ -325,10 +331,11 @@ def apply(
             return ApplyReport(new.dataset, False, ())
         accepted = found.weaker if accept_weaker is True else accept_weaker or ()
         if not set(found.weaker) <= set(accepted):
+            flags = ["--accept-weaker", *(["--all"] if everything else [])]
             raise StateError(
                 "the policy protects less than the one in force; nothing was changed",
                 detail="; ".join(found.weaker),
-                hint=f"to apply it all the same: privacy-proxy apply --accept-weaker {near(new)}",
+                hint=f"to apply it all the same: {command('apply', new, folder, *flags)}",
             )
         meant = with_users(found.known, found.meant)
         detail = {"digest": meant.digest, "weaker": list(found.weaker)}
@@ -376,5 +383,5 @@ def rebuild(
     with opened(found, folder) as ledger:
         found = arranged(found, ledger)
         meant = protection(found, users=users_of(found))
-        same_policy(found, meant, ledger)
+        same_policy(found, meant, ledger, folder)
         return new_snapshot(found, meant, folder, ledger, me(), progress, everything=everything)

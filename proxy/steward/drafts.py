@@ -13,15 +13,20 @@ from secrets import token_hex
 from proxy.errors import StateError
 from proxy.state import cube_path
 
+LEFT = ".*cube-*"
+
 
 @contextmanager
 def drafting(folder: Path, alone: bool = False) -> Iterator[Path]:
     """Yield a place for a cube that is built, which nobody clears away meanwhile.
 
+    What killed builds have left is cleared away before.
+
     Raises:
         StateError: another build of the state is under way, where there may be one ``alone``.
     """
     draft = folder / f".cube-{token_hex(4)}.duckdb"
+    clear(folder)
     with ExitStack() as stack:
         try:
             stack.enter_context(
@@ -37,8 +42,10 @@ def drafting(folder: Path, alone: bool = False) -> Iterator[Path]:
 
 def clear(folder: Path) -> None:
     """Remove the leftovers of killed builds, unless one is under way: they hold private data."""
-    with suppress(BlockingIOError), _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
-        for leftover in folder.glob(".*cube-*"):
+    if not any(folder.glob(LEFT)):
+        return
+    with suppress(OSError), _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB) as held:
+        for leftover in folder.glob(LEFT) if held else ():
             if leftover.is_dir():
                 shutil.rmtree(leftover, ignore_errors=True)
             else:
@@ -46,21 +53,22 @@ def clear(folder: Path) -> None:
 
 
 @contextmanager
-def _locked(folder: Path, how: int) -> Iterator[None]:
-    """Hold the lock of a folder's builds, where its file system has locks.
+def _locked(folder: Path, how: int) -> Iterator[bool]:
+    """Hold the lock of a folder's builds, if its file system has locks; yield whether it has.
 
     Raises:
         BlockingIOError: somebody else holds it, and ``how`` says not to wait.
     """
     opened = os.open(folder, os.O_RDONLY)
+    held = True
     try:
         try:
             fcntl.flock(opened, how)
         except BlockingIOError:
             raise
         except OSError:
-            pass
-        yield
+            held = False
+        yield held
     finally:
         os.close(opened)
 

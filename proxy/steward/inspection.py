@@ -168,9 +168,10 @@ def guards(policy: str | Path | Policy, state: str | Path | None = None) -> list
     what the cell has paid (paper, §5).
     """
     found = policy if isinstance(policy, Policy) else loaded(policy, source=False)
-    with opened(found, state_folder(found, state)) as ledger:
+    folder = state_folder(found, state)
+    with opened(found, folder) as ledger:
         found = arranged(found, ledger)
-        same_policy(found, protection(found), ledger)
+        same_policy(found, protection(found), ledger, folder)
         shape = space(found.domain)
         every = Account(shape)
         for account in accounts(ledger.snapshot(), ledger.measurements(), shape).values():

@@ -23,8 +23,9 @@ ASKED = ("measured", "refined", "inferred", "refused")  # the kinds of lines of 
 class Person:
     """One user of a dataset.
 
-    ``spent`` is the sum of what their statements cost, alpha, which is never given back; ``since``
-    the time of their first statement or act that the ledger has.
+    ``spent`` is the sum of what their statements cost, alpha, which is never given back, and, of
+    who has a cap, of what a restore knows by its cost only, as it is held against the cap;
+    ``since`` the time of their first statement or act that the ledger has.
     """
 
     name: str
@@ -56,10 +57,13 @@ def people(policy: str | Path, state: str | Path | None = None) -> list[Person]:
         for line in [*ledger.audit(), *ledger.notes()]:
             if line.user and line.kind in ASKED:
                 since[line.user] = min(line.time, since.get(line.user, line.time))
-        nobody: dict[str, Any] = {"roles": [], "groups": [], "history": ""}
+        nobody: dict[str, Any] = {"roles": [], "groups": [], "history": "", "caps": {}}
+        unknown = ledger.spent_unknown()
         made = []
         for name in sorted({*known, *since} - {UNLISTED}):
             each, spent = known.get(name, nobody), ledger.spent_by(name)
+            if name in each["caps"]:
+                spent += unknown
             made.append(_person(name, each, name in now, spent, since.get(name)))
         return made
 

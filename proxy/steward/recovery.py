@@ -45,6 +45,7 @@ class RestoreReport:
     charged: Mapping[str, float]  # alpha that the dearest cell has paid now, by history
     cube: str = "kept"  # kept | built | missing: why
     rebuilt: RebuildReport | None = None
+    unknown: float = 0.0  # alpha that nobody knows who spent: charged to each who has a cap
 
 
 def _newer_users(known: Protection, given: Protection) -> Protection | None:
@@ -107,11 +108,12 @@ def restore(
     try:
         key = key_path(folder)
         if key.name in files and not key.exists():
-            with open(state_files.create(key), "wb") as file:
-                file.write(files[key.name])
+            state_files.replace(key, files[key.name])
         spent = {name: value / UNIT for name, value in ledger.spent().items()}
+        capped = [each.budget for each in (*found.analysts.values(), *found.groups.values())]
+        unknown = ledger.spent_unknown() / UNIT if any(capped) else 0.0
         cube, rebuilt = _restored_cube(found, folder, ledger, before, progress)
-        return RestoreReport(found.dataset, missed, spent, cube, rebuilt)
+        return RestoreReport(found.dataset, missed, spent, cube, rebuilt, unknown)
     finally:
         ledger.close()
 
@@ -156,7 +158,7 @@ def _restored_cube(
         if adopted:
             return "kept", None
         meant = protection(policy, users=users_of(policy))
-        same_policy(policy, meant, ledger)
+        same_policy(policy, meant, ledger, folder)
         return "built", recover_cube(policy, meant, folder, ledger, me(), progress)
     except OperationalError as error:
         return f"missing: {error.message}", None

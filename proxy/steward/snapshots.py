@@ -28,14 +28,15 @@ from datetime import date, datetime, timedelta
 from fractions import Fraction
 from itertools import groupby
 from pathlib import Path
-from secrets import token_bytes, token_hex
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
 
 import proxy.cube
 from proxy.accountant import still_true
 from proxy.budgets import accounts
 from proxy.errors import IntegrityError, StateError
-from proxy.files import create, read
+from proxy.files import read
+from proxy.files import replace as replace_file
 from proxy.inference.accounting import UNIT
 from proxy.ledger import Closing, Protection, Reads, Snapshot
 from proxy.ledger.anchor import sync_folder
@@ -44,7 +45,7 @@ from proxy.policy import Partition, Policy
 from proxy.policy.axes import period_start
 from proxy.protection import coding
 from proxy.sql.compile.release_point import space
-from proxy.state import cube_path, key_path, near
+from proxy.state import command, cube_path, key_path
 from proxy.steward.drafts import cubes, drafting, only
 
 if TYPE_CHECKING:
@@ -90,10 +91,7 @@ def _key(folder: Path) -> tuple[str, bytes]:
     """Return the key of a state's fingerprints, after its name; it is made when first needed."""
     path = key_path(folder)
     if not path.exists():
-        draft = path.with_suffix(f".{token_hex(4)}")
-        with open(create(draft), "wb") as file:
-            file.write(token_bytes(32))
-        draft.replace(path)
+        replace_file(path, token_bytes(32))
     key = read(path)
     return hashlib.sha256(key).hexdigest()[:8], key
 
@@ -170,12 +168,12 @@ def open_cube(policy: Policy, folder: Path, ledger_id: str, snapshot: Snapshot) 
     if not path.exists():
         raise StateError(
             f"the cube of snapshot {snapshot.id} of {policy.dataset} is not there",
-            hint=f"build it again: privacy-proxy init {near(policy)}",
+            hint=f"build it again: {command('init', policy, folder)}",
         )
     if snapshot.layout is not None and snapshot.layout != policy.domain.layout:
         raise StateError(
             f"the ledger of {policy.dataset} was written for other axes, or in another order",
-            hint=f"apply the policy: privacy-proxy apply {near(policy)}",
+            hint=f"apply the policy: {command('apply', policy, folder)}",
         )
     return proxy.cube.Cube.open(path, policy.domain, ledger_id, _origin_of(snapshot))
 
@@ -227,11 +225,11 @@ def new_snapshot(
     old, known = ledger.snapshot(), ledger.protection()
     taken = None if everything else taken_over(policy, folder, ledger, old)
     if not (taken or everything):
-        _require_open(policy, old, applied is not None)
+        _require_open(policy, folder, old, applied)
     with drafting(folder) as draft:
         made = _built(policy, meant, folder, draft, ledger.id, progress, taken, old)
         if taken and not _carries(policy, old, made.coding):  # those would be other cells
-            _require_open(policy, old, applied is not None)
+            _require_open(policy, folder, old, applied)
             made = _built(policy, meant, folder, draft, ledger.id, progress, None, old)
         with ledger.transaction() as tx:
             unchanged(tx, known.digest)
@@ -253,8 +251,10 @@ def new_snapshot(
     return _report(policy, ledger, made, carried)
 
 
-def _require_open(policy: Policy, old: Snapshot, applied: bool) -> None:
-    """Refuse to read closed periods again where nobody said so.
+def _require_open(
+    policy: Policy, folder: Path, old: Snapshot, applied: Mapping[str, Any] | None
+) -> None:
+    """Refuse to read closed periods again where nobody said so, with what was ``applied``.
 
     What the source has lost of them since, or got, would go into the cube without a word.
     """
@@ -264,11 +264,12 @@ def _require_open(policy: Policy, old: Snapshot, applied: bool) -> None:
     place = axes.get(closing.column)
     if place is not None and not any(policy.domain.attributes[place].before(closing.before)):
         return
-    command = f"{'apply' if applied else 'rebuild'} --all {near(policy)}"
+    flags = ["--accept-weaker"] if applied and applied["weaker"] else []
+    again = command("rebuild" if applied is None else "apply", policy, folder, "--all", *flags)
     raise StateError(
         f"periods before {closing.before} are closed, and what the cube of snapshot {old.id} has "
         "of them cannot be taken over; nothing was changed",
-        hint=f"to read them again from the source, as it has them today: privacy-proxy {command}; "
+        hint=f"to read them again from the source, as it has them today: {again}; "
         f"a copy of {cube_path(Path(), old.id).name}, from another machine or a copy of the state, "
         "may be put back before, if that is what is missing",
     )

@@ -1,5 +1,7 @@
 """Other states over the same source: a dataset under another name is the same people again.
 
+So is one of the same name whose state is looked for in another folder than before.
+
 Every budget holds for itself, so what two states over one source spend adds up.  A state says of
 its source: where each policy that was ever in force reads it, and, under a key of its own, the
 fingerprint of what its cube holds, so that a copy of a file elsewhere is found too.
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -24,7 +27,7 @@ from proxy.ledger.stored import Pool
 from proxy.ledger.transaction import SQLReader
 from proxy.policy import Policy
 from proxy.protection import upgraded
-from proxy.state import anchor_path, key_path, ledger_path
+from proxy.state import anchor_path, elsewhere, key_path, ledger_path, usual
 
 WAIT = 5.0  # seconds for another process's lock
 FILES = ("", ".csv", ".gz", ".parquet")  # of which the whole is the source
@@ -33,13 +36,12 @@ Source = Mapping[str, Any]  # of a protection
 
 
 def twins(policy: Policy, folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield the datasets whose states beside a folder are, or may be, over a policy's source.
+    """Yield the datasets whose states, but for a folder's, are or may be over a policy's source.
 
-    Each with what says so, in words.
+    Each with what says so, in words.  States are looked for beside the folder, wherever the policy
+    may have had its own, and beside the source.
     """
-    for other in sorted(folder.parent.iterdir()) if folder.parent.is_dir() else ():
-        if not other.is_dir() or other.name == folder.name:
-            continue
+    for other in _states(policy, folder):
         path = ledger_path(other)
         try:
             if path.exists():
@@ -48,10 +50,29 @@ def twins(policy: Policy, folder: Path) -> Iterator[tuple[str, str]]:
                 yield from _elsewhere(policy, other)
             elif remains(path, anchor_path(other)):
                 yield other.name, f"the ledger in {other} is gone, so its source is not known"
+        except PermissionError:
+            continue  # somebody else's, perhaps no state
         except Error as error:
             if why := no_room(folder.parent):
                 raise why from None
             yield other.name, f"what its source is cannot be read: {error.message}"
+
+
+def _states(policy: Policy, folder: Path) -> Iterator[Path]:
+    """Yield the folders that may be other states, each once."""
+    source = policy.source.path
+    bases = [folder.parent, *elsewhere(policy)]
+    if source is not None:
+        bases.append(source.parent / usual(policy).name)
+    seen = {folder.resolve()}
+    for base in bases:
+        inside: list[Path] = []
+        with suppress(OSError):
+            inside = sorted(each for each in base.iterdir() if each.is_dir())
+        for other in inside:
+            if (real := other.resolve()) not in seen:
+                seen.add(real)
+                yield other
 
 
 def _elsewhere(policy: Policy, other: Path) -> Iterator[tuple[str, str]]:
@@ -66,6 +87,8 @@ def _elsewhere(policy: Policy, other: Path) -> Iterator[tuple[str, str]]:
         place = PostgresPlace(name, ledger_path(other), anchor_path(other), policy.ledger)
         mark = place.mark()
         if seen and mark is not None and mark.ledger == seen[0].ledger:
+            if name == policy.dataset:
+                return  # it follows the policy's own ledger
             yield from _twin(policy, other, sessions(policy.ledger, name, WAIT))
             return
     yield (
@@ -90,6 +113,8 @@ def _twin(policy: Policy, other: Path, connections: Pool) -> Iterator[tuple[str,
         yield dataset, f"{other} is over the same source"
     elif _comparable(policy, now, known) and built == _fingerprint(policy, key_path(other), built):
         yield dataset, f"{other} is over a copy of the same source"
+    elif dataset == policy.dataset and other.parent in elsewhere(policy):
+        yield dataset, f"{other} is a state of {dataset} already"
 
 
 def _fingerprint(policy: Policy, key: Path, built: str) -> str:

@@ -58,7 +58,7 @@ def test_windows_that_move_are_made_of_days(small):
     for strategy in ("auto", "topup"):
         small.write(privacy(strategy, budget=50), domain=DAYS)
         state = small.folder / strategy
-        init(small.policy, state)
+        init(small.policy, state, accept_second_budget=True)
         with closing(Engine.open(small.policy, state, sampler=Silent())) as engine:
             session = engine.session()
             for day in range(16):
@@ -164,7 +164,7 @@ def test_a_warm_up_may_take_all_and_no_more(small):
     more = ", warm_up: [{attributes: [age], alpha: 1}, {attributes: [town], alpha: 0.1}]"
     small.write(privacy("topup", more))
     with pytest.raises(InsufficientBudgetError):
-        init(small.policy, small.folder / "other")
+        init(small.policy, small.folder / "other", accept_second_budget=True)
     with closing(Engine.open(small.policy, small.folder / "other")) as engine:
         assert engine.budget().rules[0].spent == pytest.approx(1)
 
@@ -200,12 +200,12 @@ def test_a_warm_up_that_was_stopped_is_finished_by_init(small, monkeypatch):
     other = small.folder / "other"
     monkeypatch.setattr(LocalPlanner, "warm_up", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        init(small.policy, other)
+        init(small.policy, other, accept_second_budget=True)
     monkeypatch.undo()
     with closing(Engine.open(small.policy, other)) as engine:
         engine.session().execute("SELECT COUNT(*) FROM people")
     with pytest.raises(StateError, match="already the state"):
-        init(small.policy, other)
+        init(small.policy, other, accept_second_budget=True)
 
 
 def test_init_says_that_it_has_finished_a_warm_up(small, capsys, monkeypatch):
@@ -278,7 +278,7 @@ def test_a_script_costs_no_more_than_its_statements(small, strategy):
         assert [cost for _, cost in shapes[1:]] == [0, 0]
         together = shapes[0][1]
         assert all(connection.execute(text).cost == 0 for text in SCRIPT)
-    init(small.policy, small.folder / "apart")
+    init(small.policy, small.folder / "apart", accept_second_budget=True)
     with proxy.connect(small.policy, state=small.folder / "apart") as connection:
         apart = sum(connection.execute(text).cost for text in SCRIPT)
     assert 0 < together <= apart * 1.000001
@@ -357,7 +357,7 @@ def test_what_a_plan_foresees_is_what_is_paid(small, workload, capsys):
     for strategy in ("topup", "paper", "pieces"):
         small.write(privacy(strategy))
         state = small.folder / strategy
-        init(small.policy, state)
+        init(small.policy, state, accept_second_budget=True)
         where = ["--json", "--state", str(state), str(small.policy), str(workload)]
         assert run(["plan", *where]) == 0
         found = json.loads(capsys.readouterr().out)["strategies"]

@@ -89,6 +89,7 @@ WRONG = [
     ("dataset: people", "dataset: people\n---\nx: 1", 2, None, "a file holds one"),
     ("dataset: people", "dataset: peo\x07ple", 1, None, "U+0007 is not allowed"),
     ("timezone: Europe/Berlin", "timezone: ''", 23, "timezone", "the text is empty"),
+    ("timezone: Europe/Berlin", 'timezone: "a\\0"', 23, "timezone", "a character of the code 0"),
     ("dataset: people", r'dataset: "\ud800"', 1, None, "half of a pair"),
     ("dataset: people", r'"\ud800": people', 1, None, "half of a pair"),
     ("dataset: people", r'dataset: "\UFFFFFFFF"', 1, None, "no character"),

@@ -14,6 +14,7 @@ from proxy.cli.interactive.endings import Leave, Stopped
 from proxy.cli.plain import Grid
 from proxy.engine.answers import csv_lines
 from proxy.errors import Error, OperationalError, ProgrammingError
+from proxy.files import write
 from proxy.settings import MAX_COST, UTILITY
 from proxy.sql.parse.identifiers import nearest
 
@@ -185,7 +186,7 @@ def save(written: Callable[[Result], str]) -> Callable[[Interpreter, str], None]
             interpreter.screen.data(text)
             return
         try:
-            Path(argument).expanduser().write_text(text, encoding="utf-8")
+            write(Path(argument).expanduser(), text.encode())
         except OSError as error:
             raise OperationalError(f"{argument} is not written: {error.strerror}") from None
         interpreter.screen.print(f"{len(interpreter.last.rows):,} rows are in {argument}.")

@@ -117,6 +117,7 @@ def database(folder: Path, taken: Taken | None = None) -> duckdb.DuckDBPyConnect
         "preserve_insertion_order": "false",
     }
     made = duckdb.connect(str(folder / "cells.duckdb"), config=config)
+    (folder / "cells.duckdb").chmod(0o600)
     if taken:
         try:
             made.execute(f"ATTACH {text(str(taken.path))} AS {TAKEN} (READ_ONLY)")

@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 from proxy.errors import SourceError
+from proxy.files import special
 from proxy.policy.lakes import HINT, in_lake, lake
 
 PATTERN = "*?["
@@ -37,6 +38,10 @@ class FileSet:
         Raises:
             SourceError: there is nothing, or they are of a table whose log says which count.
         """
+        if (what := special(path)) is not None:
+            raise SourceError(
+                f"{path} is {what}, and no file", hint="see source.path in the policy"
+            )
         found = files_at(path)
         parts = [each for each in found if each.suffix.lower() == ".parquet" or each.is_dir()]
         if (table := lake(parts)) is not None:
