@@ -31,6 +31,7 @@ from proxy.sql.expression.lowering import (
 )
 from proxy.sql.expression.refusals import unknown
 from proxy.sql.expression.typed import TypedSql, coerce, combine, unify, widest
+from proxy.sql.parse.tree import unwrapped
 
 DOUBLE, NUMERIC, TEXT = "double precision", "numeric", "text"
 
@@ -73,7 +74,7 @@ def _rounded(name: str, node: exp.Expr, value: TypedSql, digits_too: bool) -> Ty
             text = f"round_even({value.sql}, 0)" if name == "round" else f"trunc({value.sql})"
             return combine(text, DOUBLE, value)
         return combine(f"{name}({value.sql})", NUMERIC, value, scale=0)
-    digits = node.args["decimals"]
+    digits = unwrapped(node.args["decimals"])
     if not (isinstance(digits, exp.Literal) and digits.name.isdigit() and int(digits.name) <= 15):
         raise NotSupportedError(f"{name} takes a number of decimals from 0 to 15")
     if name == "trunc":

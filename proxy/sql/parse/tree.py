@@ -64,6 +64,16 @@ def as_sql(node: exp.Expr) -> str:
         return node.key.upper()
 
 
+def unwrapped(node: object) -> object:
+    """Return what is within brackets, and within casts to types of numbers."""
+    while isinstance(node, exp.Paren) or (isinstance(node, exp.Cast) and node.to.is_type(*NUMBERS)):
+        node = node.this
+    return node
+
+
+NUMBERS = ("smallint", "int", "bigint", "decimal", "float", "double")
+
+
 def flat(node: exp.Expr) -> list[exp.Expr]:
     """Return the operands of a chain of one connector, left to right, without recursion."""
     kind, stack, out = type(node), [node], []

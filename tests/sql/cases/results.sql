@@ -288,3 +288,12 @@ SELECT '1'::text::int, ('a'::text)::varchar, COUNT(*)::numeric::text, CEIL(1.5),
 
 -- names of columns: a column below casts
 SELECT (age::text)::int, COUNT(*) FROM survey GROUP BY age
+
+-- constants of every type, as parameters are written
+SELECT COUNT(*) / 7::smallint AS a, COUNT(*) / 7::numeric AS b, COUNT(*) * 0.5::float8 AS c, ROUND(COUNT(*) / 7.0, 2::smallint) AS d FROM survey
+
+-- a number with a point and no decimals, and casts of constants
+SELECT 7. / 2 AS a, -(3::smallint) AS b, NULL::interval AS c, 7::smallint / 2 AS d, COUNT(*) * 7::bigint AS e FROM survey
+
+-- LIMIT takes a numeric that is whole
+SELECT region, COUNT(*) FROM survey GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 2.
