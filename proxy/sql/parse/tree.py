@@ -9,6 +9,7 @@ from sqlglot import exp
 from proxy.errors import SQLSyntaxError
 
 Kind = TypeVar("Kind", bound=exp.Expr)
+WHOLE = ("smallint", "int", "bigint")
 
 
 def nodes(tree: exp.Expr) -> list[exp.Expr]:
@@ -64,14 +65,11 @@ def as_sql(node: exp.Expr) -> str:
         return node.key.upper()
 
 
-def unwrapped(node: object) -> object:
-    """Return what is within brackets, and within casts to types of numbers."""
-    while isinstance(node, exp.Paren) or (isinstance(node, exp.Cast) and node.to.is_type(*NUMBERS)):
+def whole_number(node: object) -> int | None:
+    """Return the number that digits are, in brackets and casts to whole numbers or not."""
+    while isinstance(node, exp.Paren) or (isinstance(node, exp.Cast) and node.to.is_type(*WHOLE)):
         node = node.this
-    return node
-
-
-NUMBERS = ("smallint", "int", "bigint", "decimal", "float", "double")
+    return int(node.name) if isinstance(node, exp.Literal) and node.name.isdigit() else None
 
 
 def flat(node: exp.Expr) -> list[exp.Expr]:

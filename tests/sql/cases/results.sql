@@ -297,3 +297,6 @@ SELECT 7. / 2 AS a, -(3::smallint) AS b, NULL::interval AS c, 7::smallint / 2 AS
 
 -- LIMIT takes a numeric that is whole
 SELECT region, COUNT(*) FROM survey GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 2.
+
+-- casts of the constants that a function wants written out
+SELECT LPAD(region, 7::smallint, '*') AS a, REPEAT(region, 2::smallint) AS b, WIDTH_BUCKET(age, ARRAY[(-1)::smallint, 3::smallint]) AS c, ROUND(2.345, (2)::smallint) AS d, COUNT(*) FROM survey GROUP BY 1, 2, 3
