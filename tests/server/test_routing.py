@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.server.statements import parameters
+from proxy.server.statements.parameters import Value
 from proxy.server.statements.routing import (
     Deallocate,
     ExecutePrepared,
@@ -191,9 +192,44 @@ def test_a_text_parameter_cannot_leave_its_literal(texts):
     """
     text = "SELECT " + ", ".join(f"${i + 1}" for i in range(len(texts)))
     bind = Bind(b"", b"", (), tuple(each.encode() for each in texts), b"")
-    bound = parameters.fill(text, parameters.literals(bind, [25] * len(texts), "utf-8"))
+    bound = parameters.fill(text, parameters.values(bind, [25] * len(texts), "utf-8"))
     tree = grammar.parse(bound.text, grammar.tokens(bound.text))
     assert [each.this for each in tree.expressions] == texts
+
+
+@pytest.mark.parametrize(
+    "text, value, filled",
+    [
+        ("a > $1", Value("1", "smallint"), "a > 1"),
+        ("c OR $1 <= a AND b", Value("1", "bigint"), "c OR 1 <= a AND b"),
+        ("a BETWEEN $1 AND 9 OR a IN (2, $1)", Value("1", "smallint"), None),
+        ("a > $1::int", Value("1", "bigint"), "a > 1"),
+        ("a = $1::int[]", Value("ARRAY[1]"), "a = ARRAY[1]"),
+        ("'5' > $1", Value("1", "smallint"), "'5' > CAST(1 AS smallint)"),
+        ("a > $1 + b", Value("1", "smallint"), "a > CAST(1 AS smallint) + b"),
+        ("a > $1", Value("1", "integer"), "a > 1"),
+        ("a > $1", Value("1.", "numeric"), "a > 1."),
+        ("a > $1", Value("1.5", "double precision"), "a > CAST(1.5 AS double precision)"),
+        ("a > $1", Value("NULL", "integer"), "a > NULL"),
+        ("a + $1", Value("NULL", "integer"), "a + CAST(NULL AS integer)"),
+        ("a LIMIT $1 OFFSET $1", Value("1", "smallint"), None),
+        ("(ROWS $1 PRECEDING)", Value("1", "smallint"), None),
+        ("a WITH UTILITY ($1, $1), b ($1, 1)", Value("0.5", "double precision"), None),
+        ("SELECT $1, f(a, $1) FROM t", Value("1", "integer"),
+         'SELECT 1 AS "?column?", f(a, 1) FROM t'),
+        ("SELECT $1::bigint, a", Value("1", "integer"), "SELECT 1::bigint, a"),
+        ("SELECT $1 AS x, a", Value("1", "smallint"), "SELECT CAST(1 AS smallint) AS x, a"),
+        ("a GROUP BY b, $1 ORDER BY $1 DESC", Value("1", "integer"),
+         "a GROUP BY b, CAST(1 AS integer) ORDER BY CAST(1 AS integer) DESC"),
+        ("a > $1 AND $1", Value("'x'"), None),
+    ],
+)  # fmt: skip
+def test_a_value_is_written_with_its_type_where_that_matters(text, value, filled):
+    """
+    By itself it stands where its type changes nothing; a plain number in ORDER BY is a column's.
+    """
+    expected = text.replace("$1", value.text) if filled is None else filled
+    assert parameters.fill(text, [value]).text == expected
 
 
 def test_positions_are_those_of_the_text_with_its_parameters():
@@ -201,7 +237,7 @@ def test_positions_are_those_of_the_text_with_its_parameters():
     A place behind a filled parameter is told as the client counts it.
     """
     text = "SELECT $1, oh, $2, ah"
-    bound = parameters.fill(text, ["'a long literal'", "1"])
+    bound = parameters.fill(text, [Value("'a long literal'"), Value("1")])
     for word in ("oh", "ah"):
         assert bound.original(bound.text.index(word) + 1) == text.index(word) + 1
     assert bound.original(1) == 1

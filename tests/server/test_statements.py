@@ -5,11 +5,13 @@ import json
 import re
 import threading
 import time
+from decimal import Decimal
 from types import SimpleNamespace
 
 import psycopg
 import pytest
 from psycopg import errors
+from psycopg.types.numeric import Float4, Int2, Int4, Int8
 
 from tests.server.serving import COUNT, NAMES, REGIONS
 
@@ -91,6 +93,139 @@ def test_parameters_mean_what_literals_mean(connection, condition, value, binary
     bound = connection.execute(text, [value]).fetchall()
     literal = psycopg.ClientCursor(connection).execute(text.replace("%b", "%s"), [value])
     assert bound == literal.fetchall()
+
+
+HALF = datetime.datetime(2024, 3, 31, 12, 0)
+TYPED = [  # an expression, a value, and PostgreSQL's type and value
+    ("%s", Int2(5), "int2", 5),
+    ("-%s", -3, "int2", 3),
+    ("%s", Int4(5), "int4", 5),
+    ("%s", Int8(5), "int8", 5),
+    ("%s + 2147483647", Int8(1), "int8", 2**31),
+    ("%s / 2", Int8(7), "int8", 3),
+    ("%s", Decimal("5"), "numeric", Decimal("5")),
+    ("%s / 2", Decimal("5"), "numeric", Decimal("2.5")),
+    ("round(%s / 3, 2)", Decimal("1"), "numeric", Decimal("0.33")),
+    ("%s", Decimal("1E+2"), "numeric", Decimal("100")),
+    ("%s::text", Decimal("1.50"), "text", "1.50"),
+    ("%s / 2", 5.0, "float8", 2.5),
+    ("%s", 0.1, "float8", 0.1),
+    ("%s / 10", 1e300, "float8", 1e299),
+    ("%s / 2", Float4(5), "float8", 2.5),
+    ("%s", Float4(0.5), "float4", 0.5),
+    ("%s", True, "bool", True),
+    ("%s", datetime.date(2024, 3, 31), "date", datetime.date(2024, 3, 31)),
+    ("%s + 1", datetime.date(2024, 3, 31), "date", datetime.date(2024, 4, 1)),
+    ("%s", HALF, "timestamp", HALF),
+    ("%s - DATE '2024-03-31'", HALF, "interval", datetime.timedelta(hours=12)),
+    ("%s", datetime.timedelta(days=3, hours=1), "interval", datetime.timedelta(days=3, hours=1)),
+    ("%s", "5", "text", "5"),
+    ("%s", None, "text", None),
+    ("round(%s, %s)", [Decimal("2.345"), 2], "numeric", Decimal("2.35")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("expression, value, kind, expected", TYPED)
+@pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
+@pytest.mark.parametrize("alias", ["", " AS x"])
+def test_a_parameter_keeps_its_type(connection, expression, value, kind, expected, binary, alias):
+    """
+    What a value is of is what the client says, and what is described is what comes.
+    """
+    placeholder = expression.replace("%s", "%b" if binary else "%t")
+    cursor = connection.execute(
+        f"SELECT {placeholder}{alias}, COUNT(*) FROM cps1988 WITH UTILITY (800, 0.05)",
+        value if isinstance(value, list) else [value],
+    )
+    assert cursor.fetchone()[0] == expected
+    assert cursor.description[0].type_display == kind
+    if not alias and expression == "%s":
+        assert cursor.description[0].name == "?column?"
+
+
+@pytest.mark.parametrize("value", [Int2(7), 7, Decimal("7"), Decimal("7.0"), 7.0])
+@pytest.mark.parametrize("text", ["COUNT(*) / {}", "SUM(education) / {}"])
+def test_a_count_is_divided_as_the_type_says(connection, value, text):
+    """
+    By a whole number without remainder, by any other with.
+    """
+    text = f"SELECT {text} FROM cps1988 WITH UTILITY (800, 0.05)"
+    whole = connection.execute(text.format("1")).fetchone()[0]
+    found = connection.execute(text.format("%s"), [value]).fetchone()[0]
+    if isinstance(value, int):
+        assert found == whole // 7
+    else:
+        literal = "7.0" if isinstance(value, Decimal) else "CAST(7 AS double precision)"
+        assert found == connection.execute(text.format(literal)).fetchone()[0]
+        assert type(found) is type(value)
+
+
+def test_a_number_that_is_none_is_refused(connection):
+    """
+    NaN and infinity are not supported, and it is said so.
+    """
+    for value in (float("nan"), float("inf"), Decimal("NaN")):
+        error = refused(connection, "SELECT COUNT(*) FROM cps1988 WHERE education > %s", [value])
+        assert "is not supported" in error.diag.message_primary
+
+
+def test_a_text_is_compared_with_texts_alone(connection):
+    """
+    A parameter that is declared as text is no number, as in PostgreSQL.
+    """
+    text = "PREPARE texts (text) AS SELECT COUNT(*) FROM cps1988 WHERE education > $1"
+    assert refused(connection, text).sqlstate == "42883"
+
+
+CONVERTED = [  # a type, an argument of EXECUTE, and what it is: a value, or an error
+    ("int", "1.6", 2),
+    ("int", "-1.5", -2),
+    ("int", "2.5::float8", 2),
+    ("int", "' 7 '", 7),
+    ("int", "NULL", None),
+    ("int", "1 + 1", 2),
+    ("int", "(3)", 3),
+    ("int", "'1.6'", "22P02"),
+    ("int", "3000000000", "22003"),
+    ("int", "'1' || '2'", "42804"),
+    ("int", "true", "42804"),
+    ("smallint", "70000", "22003"),
+    ("bigint", "7", 7),
+    ("numeric", "7", Decimal("7")),
+    ("numeric", "1E+2", Decimal("100")),
+    ("numeric(5,1)", "0.25", Decimal("0.25")),  # PostgreSQL leaves the modifier unread
+    ("decimal (10, 2)", "'7.125'", Decimal("7.125")),
+    ("numeric", "'NaN'", "42000"),
+    ("float8", "7", 7.0),
+    ("float8", "'1e400'", "22003"),
+    ("text", "7.50", "7.50"),
+    ("text", "true", "true"),
+    ("varchar(2)", "'abcd'", "abcd"),
+    ("bool", "'yes'", True),
+    ("bool", "1", "42804"),
+    ("date", "'2024-03-31 12:00'", datetime.date(2024, 3, 31)),
+    ("date", "timestamp '2024-03-31 12:00'", datetime.date(2024, 3, 31)),
+    ("date", "'2024-03-31'::text", "42804"),
+    ("timestamp(0)", "'2024-03-31 12:00'", HALF),
+    ("timestamp", "date '2024-03-31'", datetime.datetime(2024, 3, 31)),
+    ("interval", "'3 days'", datetime.timedelta(days=3)),
+]
+
+
+@pytest.mark.parametrize("kind, argument, expected", CONVERTED)
+def test_execute_converts_its_arguments(connection, kind, argument, expected):
+    """
+    To the types that PREPARE declares, as where a value is assigned; or it is refused.
+    """
+    text = "SELECT $1 AS x, COUNT(*) FROM cps1988 WITH UTILITY (800, 0.05)"
+    connection.execute(f"PREPARE converted ({kind}) AS {text}")
+    if re.fullmatch(r"\d[\dP]{4}", str(expected)):
+        assert refused(connection, f"EXECUTE converted ({argument})").sqlstate == expected
+    else:
+        found = connection.execute(f"EXECUTE converted ({argument})").fetchone()[0]
+        assert found == expected
+        assert type(found) is type(expected)
+    connection.execute("DEALLOCATE converted")
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,11 @@ from tests.sql.survey import run
         (1e-7, "0.0000001"),
         (-0.5, "(-0.5)"),
         (Decimal("1.50"), "1.50"),
+        (Decimal("7"), "7."),  # numeric, as PostgreSQL reads it
+        (Decimal("-7"), "(-7.)"),
+        (Decimal("1E+2"), "100."),
+        (datetime.timedelta(days=31), "CAST('31 days 0.000000 seconds' AS INTERVAL)"),
+        (datetime.timedelta(hours=-1), "CAST('-1 days 82800.000000 seconds' AS INTERVAL)"),
         (np.float64(-1.5), "(-1.5)"),
         (np.int64(7), "7"),
         ("south", "'south'"),
@@ -135,6 +140,32 @@ def test_a_minus_before_a_negative_parameter_is_no_comment():
     5 -%s with -3 is 8, not a comment.
     """
     assert run("SELECT 5 -%s AS a", [-3]).rows == [(8,)]
+
+
+@pytest.mark.parametrize("value", ["7", "7.0", "-7", "1E+2", "0.5", "700"])
+@pytest.mark.parametrize("text", ["5 / {}", "{} / 3", "COUNT(*) / {}", "-{}", "age / {}"])
+def test_a_decimal_is_numeric_whatever_its_value(value, text):
+    """
+    A whole Decimal is divided as a numeric is, not as an integer.
+    """
+    sql = f"SELECT {text} AS x, COUNT(*) FROM survey{' GROUP BY 1' if 'age' in text else ''}"
+    bound = run(sql.format("%s"), [Decimal(value)])
+    assert bound.columns[0].type == "numeric"
+    cast = run(sql.format(f"CAST('{value}' AS numeric)"))
+    for row, other in zip(bound.rows, cast.rows, strict=True):
+        assert [None if x is None else float(x) for x in row] == pytest.approx(
+            [None if x is None else float(x) for x in other], rel=1e-14
+        )
+    assert run("SELECT region FROM survey GROUP BY 1 LIMIT %s", [Decimal(2)]).rows
+
+
+def test_a_timedelta_is_an_interval():
+    """
+    It is taken from a time, as INTERVAL is.
+    """
+    text = "SELECT COUNT(*) FROM survey WHERE joined - {} < '2020-02-20 08:00'"
+    bound = run(text.format("%s"), [datetime.timedelta(days=31, hours=-7)])
+    assert bound.rows == run(text.format("INTERVAL '30 days 17 hours'")).rows
 
 
 def test_a_list_is_for_in():

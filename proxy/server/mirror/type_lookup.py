@@ -62,9 +62,10 @@ class TypeLookup:
                 break  # else the connection ended since its last use: try once more
         return None
 
-    def oids(self, listed: str) -> tuple[int, ...]:
-        """Return the OIDs of a comma-separated list of type names; 0 for an unknown name."""
-        names = [name.strip() for name in listed.split(",")]
+    def oids(self, names: Sequence[str]) -> tuple[int, ...]:
+        """Return the OIDs of types by their names, with modifiers or not; 0 for an unknown name."""
+        if not names:
+            return ()
         return tuple(
             int(oid) for (oid,) in self._rows("SELECT coalesce(to_regtype(n)::oid, 0)", names)
         )

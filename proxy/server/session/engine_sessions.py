@@ -7,7 +7,7 @@ may come from any thread at any time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -212,16 +212,19 @@ class EngineSessions:
         Raises:
             Error: neither the engine nor the mirror knows them.
         """
-        numbers = self.work(tasks.numbers, text)
+        numbers, texts = self.work(tasks.numbers, text), list[int]()
         if not numbers and not declared:
             types: tuple[int, ...] = ()
         else:
-            oids = self._type_lookup.types(plain, declared, self.views) or declared
+            known = self._type_lookup.types(plain, declared, self.views)
+            if known is None:  # perhaps since a text is declared where none may be
+                texts = [i for i, oid in enumerate(declared) if oid in parameters.TEXTS]
+            oids = known or declared
             count = max([len(declared), *numbers])
             oids = (*oids, *(0 for _ in range(count - len(oids))))
             types = tuple(oid if oid not in (0, 705) else parameters.TEXT for oid in oids)
         try:
-            return Prepared(types, self._columns(dataset, text, types, settings))
+            return Prepared(types, self._columns(dataset, text, types, texts, settings))
         except QueryCanceledError:
             raise
         except Error as error:
@@ -244,26 +247,46 @@ class EngineSessions:
         Raises:
             Error: the engine refuses it, and it is no probe.
         """
-        if declared.count(",") >= parameters.MOST:
+        if len(routing.split_types(declared)) > parameters.MOST:
             raise StatementTooComplexError(f"a statement has at most {parameters.MOST} parameters")
-        oids = self._type_lookup.oids(declared) if declared.strip() else ()
+        oids = self._type_lookup.oids(routing.split_types(declared))
         prepared = self.prepare(dataset, text, plain, oids, settings)
         if prepared.refusal is not None and not self.work(tasks.gives_no_row, text):
             raise prepared.refusal
         return prepared, self._type_lookup.names(prepared.types)
 
+    def filled(
+        self, texts: Sequence[str], arguments: Sequence[str], types: Sequence[int]
+    ) -> list[str]:
+        """Return texts with the arguments of EXECUTE in them, converted to these types.
+
+        Raises:
+            Error: one cannot be.
+        """
+        for i in self.work(tasks.computed, arguments):
+            given = self._type_lookup.columns(f"SELECT {arguments[i]}", (), self.views)
+            if given:
+                parameters.require(i + 1, given[0].type, parameters.kind_of(types[i]))
+        found: list[str] = self.work(tasks.filled, texts, arguments, types)
+        return found
+
     def _columns(
-        self, dataset: str, text: str, types: tuple[int, ...], settings: Mapping[str, str]
+        self,
+        dataset: str,
+        text: str,
+        types: tuple[int, ...],
+        texts: list[int],
+        settings: Mapping[str, str],
     ) -> tuple[Column, ...]:
         if not types:
             return self.describe(dataset, text, settings)
         try:
-            bound = self.work(parameters.fill, text, parameters.nulls(types))
+            bound = self.work(parameters.fill, text, parameters.nulls(types, texts))
             return self.describe(dataset, bound.text, settings)
         except QueryCanceledError:
             raise
         except Error:
-            bound = self.work(parameters.fill, text, parameters.samples(types))
+            bound = self.work(parameters.fill, text, parameters.samples(types, texts))
             try:
                 return self.describe(dataset, bound.text, settings)
             except Error as error:

@@ -29,7 +29,6 @@ from proxy.server.statements.routing import (
 from proxy.server.wire import messages
 from proxy.server.wire.frames import frame
 from proxy.server.wire.replies import Expected
-from proxy.server.workers import tasks
 
 # Columns of catalogs by the names that they had before PostgreSQL 17, as psql 15 and 16 ask for.
 RENAMED = re.compile(rb"\b(d\.dat|c\.coll)iculocale\b")
@@ -75,11 +74,14 @@ def resolved(conversation: Conversation, decision: Decision) -> Flow:
     statement = yield from conversation.statement(decision.name)
     if statement is None or len(decision.arguments) != len(statement.types):
         return ToMirror(decision.text)
-    request = statement.request
-    literals = [f"({argument})" for argument in decision.arguments]
-    text, bare = yield RunInThread(
-        lambda: conversation.engine.work(tasks.filled, [request.text, request.plain], literals)
-    )
+    request, arguments, types = statement.request, decision.arguments, statement.types
+    try:
+        text, bare = yield RunInThread(
+            lambda: conversation.engine.filled([request.text, request.plain], arguments, types)
+        )
+    except Error as error:
+        error.position = None  # in an argument
+        return Reject(error)
     return replace(request, text=text, plain=bare, head="", offset=0, tag=None, prepares=None)
 
 

@@ -39,7 +39,10 @@ VIEW = re.compile(r"\bVIEW\b", re.IGNORECASE)
 CURSOR = re.compile(r'\s*DECLARE\s+("(?:[^"]|"")+"|[^\W\d]\w*)\s', re.IGNORECASE)
 DECLARE = re.compile(r"\s*DECLARE\b.*?\bCURSOR\b.*?\bFOR\b", re.IGNORECASE | re.DOTALL)
 NAME = r'("(?:[^"]|"")+"|[^\W\d][\w$]*)'
-PREPARE = re.compile(rf"\s*PREPARE\s+{NAME}\s*(?:\(([^()]*)\))?\s+AS\b", re.IGNORECASE)
+LISTED = (
+    r"\(((?:[^()]|\([^()]*\))*)\)"  # types, some with modifiers, of which PREPARE makes nothing
+)
+PREPARE = re.compile(rf"\s*PREPARE\s+{NAME}\s*(?:{LISTED})?\s+AS\b", re.IGNORECASE)
 EXECUTE = re.compile(rf"\s*EXECUTE\s+{NAME}\s*(?:\((.*)\))?\s*;?\s*\Z", re.IGNORECASE | re.DOTALL)
 DEALLOCATE_ALL = re.compile(
     r"\s*(?:DISCARD|DEALLOCATE(?:\s+PREPARE)?)\s+ALL\s*;?\s*\Z", re.IGNORECASE
@@ -444,6 +447,11 @@ def _clause_end(tokens: Sequence[Token], at: int) -> int | None:
         last, at = min(at, len(tokens) - 1), at + 1
     after = tokens[at].text.upper() if at < len(tokens) else ""
     return None if after == "AS" else last
+
+
+def split_types(listed: str) -> list[str]:
+    """Return the names in PREPARE's list of types."""
+    return [name.strip() for name in re.split(r",(?![^()]*\))", listed)] if listed.strip() else []
 
 
 def arguments(text: str) -> tuple[str, ...]:

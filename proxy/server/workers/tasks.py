@@ -127,11 +127,18 @@ def numbers(text: str) -> list[int]:
     return [number for number, _, _ in parameters.places(text)]
 
 
-def filled(texts: Sequence[str], literals: Sequence[str]) -> list[str]:
-    """Return texts with their parameters replaced by literals."""
-    return [parameters.fill(text, literals).text for text in texts]
+def computed(arguments: Sequence[str]) -> list[int]:
+    """Return which arguments of EXECUTE are no literals."""
+    return [i for i, each in enumerate(arguments) if parameters.constant(each) is None]
+
+
+def filled(texts: Sequence[str], arguments: Sequence[str], types: Sequence[int]) -> list[str]:
+    """Return texts with their parameters replaced by the arguments of EXECUTE."""
+    pairs = zip(arguments, types, strict=True)
+    values = [parameters.argument(each, oid, i) for i, (each, oid) in enumerate(pairs, 1)]
+    return [parameters.fill(text, values).text for text in texts]
 
 
 def bound(text: str, bind: Bind, types: Sequence[int], encoding: str) -> Bound:
     """Return a text with the values of a portal in it."""
-    return parameters.fill(text, parameters.literals(bind, types, encoding))
+    return parameters.fill(text, parameters.values(bind, types, encoding))

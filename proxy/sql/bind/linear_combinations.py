@@ -90,15 +90,26 @@ def _coalesce(node: exp.Coalesce, known: Combinations) -> Linear | None:
 def _cast(node: exp.Expr, known: Combinations) -> Linear | None:
     target = node.args["to"]
     inner = known.of(node.this)
-    if inner is None or inner.query is None or target.expressions:
+    if inner is None or target.expressions:
         return None
     kind = types.of_cast(target)
+    if inner.query is None and not _stays(inner, kind):
+        return None
     if kind == "numeric" and inner.type in types.FLOATS:
         return replace(inner, counts=False, type=kind, scale=types.DECIMALS)
     if kind in ("numeric", *types.FLOATS):
         return replace(inner, counts=False, type=kind)
     whole = inner.type in types.INTEGERS and kind in types.INTEGERS
     return replace(inner, type=kind) if whole else None
+
+
+def _stays(number: Linear, kind: str) -> bool:
+    """Return whether a constant is the same number as another type."""
+    if kind in types.INTEGERS:
+        return number.type in types.INTEGERS and types.fits(number.shift, kind)
+    size = max(abs(number.shift.numerator), number.shift.denominator)
+    exact = kind == "numeric" or (kind == "double precision" and size < 10**15)
+    return exact and number.type not in types.FLOATS
 
 
 def _constant(text: str, sign: int) -> Linear:

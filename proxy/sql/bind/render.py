@@ -164,12 +164,14 @@ def _whole(node: exp.Expr, arg: str) -> int | None:
         value = value.this
     if isinstance(value, exp.Null) or (isinstance(value, exp.Var) and value.name == "ALL"):
         return None
-    if not (isinstance(value, exp.Literal) and value.name.isdigit() and len(value.name) < 19):
+    digits = value.name if isinstance(value, exp.Literal) else ""
+    digits = digits.removesuffix(".")  # a numeric that is whole
+    if not (digits.isdigit() and len(digits) < 19):
         raise TypeMismatchError(
             f"{arg.upper()} takes a whole number that is not negative",
             position=position(value if isinstance(value, exp.Expr) else clause),
         )
-    return int(value.name)
+    return int(digits)
 
 
 def _is_whole(node: exp.Cast) -> bool:

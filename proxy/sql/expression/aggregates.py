@@ -17,7 +17,7 @@ from proxy.sql import types
 from proxy.sql.expression import forms
 from proxy.sql.expression.guards import numeric
 from proxy.sql.expression.typed import TypedSql, coerce, combine, widest
-from proxy.sql.parse.tree import as_sql, called, nodes, position
+from proxy.sql.parse.tree import as_sql, called, nodes, position, whole_number
 
 DOUBLE = "double precision"
 # the proxy's own, of protected rows, which the parser does not know
@@ -320,6 +320,11 @@ def sole(node: exp.Expr) -> exp.Expr:
 
 def fraction(node: exp.Expr) -> str:
     """Return the fraction of a percentile."""
-    if isinstance(node, exp.Literal) and not node.is_string and 0 <= float(node.name) <= 1:
-        return node.name
+    bare = node
+    while isinstance(bare, exp.Cast) and bare.to.is_type("decimal", "float", "double"):
+        bare = bare.this
+    if isinstance(bare, exp.Literal) and not bare.is_string and 0 <= float(bare.name) <= 1:
+        return bare.name
+    if (whole := whole_number(node)) in (0, 1):
+        return str(whole)
     raise TypeMismatchError("a percentile takes a number between 0 and 1", position=position(node))

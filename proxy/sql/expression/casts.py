@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
 
-from proxy.errors import NotSupportedError, TypeMismatchError
+from proxy.errors import DataError, NotSupportedError, TypeMismatchError
 from proxy.sql import types
 from proxy.sql.expression.forms import smooth, stepped
 from proxy.sql.expression.guards import checked
@@ -15,6 +17,7 @@ from proxy.sql.expression.typed import Form, TypedSql, coerce, combine
 WHOLE = r"\s*[-+]?[0-9]+\s*"
 DAY = r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}"
 REAL = r"\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,3})?\s*"
+WRITTEN = re.compile(r"CAST\((-?\d+) AS (?:SMALLINT|INTEGER|BIGINT)\)", re.ASCII)
 READABLE = {
     **dict.fromkeys(types.INTEGERS, WHOLE),
     **dict.fromkeys(("numeric", *types.FLOATS), REAL),
@@ -35,14 +38,18 @@ def _cast(lowering: Lowering, node: exp.Expr) -> TypedSql:
     kind = types.of_cast(target)
     if kind == "interval":
         span = constant(node)
+        if span is None and isinstance(node.this, exp.Null):
+            return coerce(lowering.lower(node.this), kind)
         if span is None:
             raise NotSupportedError("only a text in quotes is cast to interval")
         return span.typed
     if kind in types.FLOATS and (written := signed(node.this)) is not None:  # of any size
         text, sign = written
         size = sign * types.real(text, kind)
-        return TypedSql(types.literal(kind, size), kind, constant=size)
+        return TypedSql(types.literal(kind, size), kind, nonzero=bool(size), constant=size)
     value = lowering.lower(node.this)
+    if kind in types.INTEGERS and value.constant is not None and value.type in types.INTEGERS:
+        return _whole(value, kind)
     if value.type == "unknown":
         return sized(coerce(value, kind), target)
     return sized(cast(value, kind), target)
@@ -89,6 +96,17 @@ def cast(value: TypedSql, kind: str) -> TypedSql:
     if value.type == "real" and kind == "text":
         raise NotSupportedError("a real value is not cast to text: round it first")
     raise TypeMismatchError(f"cannot cast type {value.type} to {kind}")
+
+
+def _whole(value: TypedSql, kind: str) -> TypedSql:
+    """Return a whole number that is written out as another type of them."""
+    written = WRITTEN.fullmatch(value.sql)
+    if written is None or value.type == kind:
+        return cast(value, kind)
+    number = int(written[1])
+    if not types.fits(number, kind):
+        raise DataError(f"{kind} out of range", sqlstate="22003")
+    return value.having(sql=types.literal(kind, number), type=kind)
 
 
 def _form(value: TypedSql, kind: str) -> Form | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from decimal import Decimal
 
 from sqlglot import exp
 
@@ -27,10 +26,10 @@ from proxy.sql.expression.lowering import (
     Rules,
     compared,
     numbers,
-    signed,
 )
 from proxy.sql.expression.refusals import unknown
 from proxy.sql.expression.typed import TypedSql, coerce, combine, unify, widest
+from proxy.sql.parse.tree import whole_number
 
 DOUBLE, NUMERIC, TEXT = "double precision", "numeric", "text"
 
@@ -73,18 +72,18 @@ def _rounded(name: str, node: exp.Expr, value: TypedSql, digits_too: bool) -> Ty
             text = f"round_even({value.sql}, 0)" if name == "round" else f"trunc({value.sql})"
             return combine(text, DOUBLE, value)
         return combine(f"{name}({value.sql})", NUMERIC, value, scale=0)
-    digits = node.args["decimals"]
-    if not (isinstance(digits, exp.Literal) and digits.name.isdigit() and int(digits.name) <= 15):
+    digits = whole_number(node.args["decimals"])
+    if digits is None or digits > 15:
         raise NotSupportedError(f"{name} takes a number of decimals from 0 to 15")
     if name == "trunc":
-        scale = 10 ** int(digits.name)
+        scale = 10**digits
         text = f"(trunc(CAST({value.sql} AS DECIMAL(38, 15)) * {scale}) / {scale})"
-        text = f"CAST({text} AS DECIMAL(38, {digits.name}))"
-        return combine(text, NUMERIC, value, scale=int(digits.name))
+        text = f"CAST({text} AS DECIMAL(38, {digits}))"
+        return combine(text, NUMERIC, value, scale=digits)
     if value.type != NUMERIC:  # PostgreSQL has none for doubles, but people ask for it
         value = combine(f"CAST({value.sql} AS DECIMAL(38, 15))", NUMERIC, value)
-    text = f"CAST(round({value.sql}, {digits.name}) AS DECIMAL(38, {digits.name}))"
-    return combine(text, NUMERIC, value, scale=int(digits.name))
+    text = f"CAST(round({value.sql}, {digits}) AS DECIMAL(38, {digits}))"
+    return combine(text, NUMERIC, value, scale=digits)
 
 
 def real(name: str, value: TypedSql) -> TypedSql:
@@ -227,14 +226,14 @@ def _width_bucket(lowering: Lowering, node: exp.Expr) -> TypedSql:
 def _between_thresholds(lowering: Lowering, value: TypedSql, node: exp.Expr) -> TypedSql:
     """Return how many thresholds of a list are no more than a value."""
     items = node.expressions if isinstance(node, exp.Array) else []
-    written = [signed(item) for item in items]
-    sizes = [Decimal(each[0]) * each[1] for each in written if each is not None]
+    values = [lowering.lower(item) for item in items]
+    sizes = [each.constant for each in values if each.constant is not None]
     if not sizes or len(sizes) < len(items) or sizes != sorted(sizes):
         raise NotSupportedError(
             "width_bucket takes its thresholds as numbers in ascending order",
             hint="for example width_bucket(x, ARRAY[10, 20, 50])",
         )
-    pairs = [compared(value, lowering.lower(item), ">=") for item in items]
+    pairs = [compared(value, item, ">=") for item in values]
     reached = " + ".join(f"CAST({a.sql} >= {b.sql} AS INTEGER)" for a, b in pairs)
     return combine(f"CAST({reached} AS INTEGER)", "integer", value)
 

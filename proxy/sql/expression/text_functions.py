@@ -12,6 +12,7 @@ from proxy.sql.expression.arguments import all_texts, arguments, required, whole
 from proxy.sql.expression.casts import cast
 from proxy.sql.expression.lowering import PLAIN, Arguments, Lowering, Rules
 from proxy.sql.expression.typed import TypedSql, coerce, combine
+from proxy.sql.parse.tree import whole_number
 
 TEXT = "text"
 RULES: Rules = {}
@@ -160,10 +161,10 @@ def _pad(lowering: Lowering, node: exp.Expr) -> TypedSql:
     value, size = required(lowering, node, "this", "expression")
     fill = node.args.get("fill_pattern")
     values = all_texts(name, [value, lowering.lower(fill or exp.Literal.string(" "))])
-    if not (node.expression.is_int and node.expression.name.isdigit()):
+    length = whole_number(node.expression)
+    if length is None:
         raise NotSupportedError(f"{name} takes a length in digits")
     size = whole(name, size)
-    length = int(node.expression.name)
     text, by = (v.sql for v in values)
     # without anything to fill with PostgreSQL cuts only, and DuckDB fails
     cut = f"left({text}, {size.sql})"
@@ -212,11 +213,11 @@ def _translate(lowering: Lowering, node: exp.Expr) -> TypedSql:
 def _repeat(lowering: Lowering, node: exp.Expr) -> TypedSql:
     value, times = required(lowering, node, "this", "times")
     (value,) = all_texts("repeat", [value])
-    count = node.args["times"]
-    if not (count.is_int and count.name.isdigit()):
+    count = whole_number(node.args["times"])
+    if count is None:
         raise NotSupportedError("repeat takes a number of times in digits")
     times = whole("repeat", times)
-    width = value.width * int(count.name)
+    width = value.width * count
     return combine(f"repeat({value.sql}, {times.sql})", TEXT, value, times, width=width)
 
 

@@ -134,8 +134,10 @@ def _node(value: object) -> exp.Expr:
         return exp.true() if value else exp.false()
     if isinstance(value, numbers.Integral):  # NumPy's too
         return _number(Decimal(int(value)))
-    if isinstance(value, float | Decimal):
-        return _number(Decimal(float.__repr__(value)) if isinstance(value, float) else value)
+    if isinstance(value, float):
+        return _number(Decimal(float.__repr__(value)))
+    if isinstance(value, Decimal):
+        return _number(value, exact=True)
     if isinstance(value, str):
         if "\0" in value:
             raise ProgrammingError("a text parameter may not contain a NUL character")
@@ -145,15 +147,22 @@ def _node(value: object) -> exp.Expr:
             raise ProgrammingError("a timestamp parameter must have no time zone")
         kind = "timestamp" if isinstance(value, datetime.datetime) else "date"
         return exp.cast(exp.Literal.string(str(value)), kind)
+    if isinstance(value, datetime.timedelta):
+        seconds = f"{value.seconds}.{value.microseconds:06}"
+        return exp.cast(exp.Literal.string(f"{value.days} days {seconds} seconds"), "interval")
     raise ProgrammingError(f"a parameter of type {type(value).__name__} has no literal")
 
 
-def _number(value: Decimal) -> exp.Expr:
+def _number(value: Decimal, exact: bool = False) -> exp.Expr:
+    """Return a number; an ``exact`` one is a numeric also where it is whole, and has a point."""
     if not value.is_finite():
-        raise ProgrammingError(f"{value} has no literal in SQL")
+        raise ProgrammingError(
+            f"a parameter that is {value} is not supported", hint="send a finite number, or NULL"
+        )
     if abs(value.adjusted()) > LONGEST:
         raise ProgrammingError(f"a number of more than {LONGEST} digits has no literal")
     digits = format(value, "f")
+    digits += "." if exact and "." not in digits else ""
     number = exp.Literal.number(digits.lstrip("-"))
     # the parentheses keep - before a negative value from becoming a comment
     return exp.Paren(this=exp.Neg(this=number)) if digits.startswith("-") else number

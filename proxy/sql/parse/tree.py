@@ -11,6 +11,7 @@ from sqlglot import exp
 from proxy.errors import SQLSyntaxError
 
 Kind = TypeVar("Kind", bound=exp.Expr)
+WHOLE = ("smallint", "int", "bigint")
 
 
 def nodes(tree: exp.Expr) -> list[exp.Expr]:
@@ -90,6 +91,13 @@ def called(node: exp.Expr) -> str:
         match = re.fullmatch(r"x (.*[^\s()]) y|([^\s()]+) ?x", text)
         return (match[1] or match[2]) if match else ""
     return node.sql_name().lower() if isinstance(node, exp.Func) else ""
+
+
+def whole_number(node: object) -> int | None:
+    """Return the number that digits are, in brackets and casts to whole numbers or not."""
+    while isinstance(node, exp.Paren) or (isinstance(node, exp.Cast) and node.to.is_type(*WHOLE)):
+        node = node.this
+    return int(node.name) if isinstance(node, exp.Literal) and node.name.isdigit() else None
 
 
 def flat(node: exp.Expr) -> list[exp.Expr]:

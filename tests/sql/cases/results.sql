@@ -312,3 +312,15 @@ SELECT a FROM (SELECT 1 AS a UNION SELECT NULL) t EXCEPT SELECT '1'
 
 -- UNION of literals alone
 SELECT NULL AS a UNION ALL SELECT NULL UNION ALL SELECT 'a'
+
+-- constants of every type, as parameters are written
+SELECT COUNT(*) / 7::smallint AS a, COUNT(*) / 7::numeric AS b, COUNT(*) * 0.5::float8 AS c, ROUND(COUNT(*) / 7.0, 2::smallint) AS d FROM survey
+
+-- a number with a point and no decimals, and casts of constants
+SELECT 7. / 2 AS a, -(3::smallint) AS b, NULL::interval AS c, 7::smallint / 2 AS d, COUNT(*) * 7::bigint AS e FROM survey
+
+-- LIMIT takes a numeric that is whole
+SELECT region, COUNT(*) FROM survey GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 2.
+
+-- casts of the constants that a function wants written out
+SELECT LPAD(region, 7::smallint, '*') AS a, REPEAT(region, 2::smallint) AS b, WIDTH_BUCKET(age, ARRAY[(-1)::smallint, 3::smallint]) AS c, ROUND(2.345, (2)::smallint) AS d, COUNT(*) FROM survey GROUP BY 1, 2, 3
