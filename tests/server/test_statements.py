@@ -228,6 +228,15 @@ def test_execute_converts_its_arguments(connection, kind, argument, expected):
     connection.execute("DEALLOCATE converted")
 
 
+def test_a_unit_may_be_a_parameter(connection):
+    """
+    A statement is described before the value is there, with a text that is a unit, too.
+    """
+    text = "SELECT date_trunc(%s, TIMESTAMP '2020-02-29 12:30'), COUNT(*) FROM cps1988"
+    (row,) = connection.execute(text, ["day"]).fetchall()
+    assert row[0] == datetime.datetime(2020, 2, 29)
+
+
 @pytest.mark.parametrize(
     "column, values, listed",
     [("education", [1, 2, 3], "1, 2, 3"), ("region", ["west", "south"], "'west', 'south'")],
