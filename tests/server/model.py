@@ -97,6 +97,9 @@ class Engine:
     def prepare_sql(self, dataset, text, plain, declared, settings):
         return self.prepare(dataset, text, plain, (), settings), ["integer"] * text.count("$1")
 
+    def filled(self, texts, arguments, types):
+        return tasks.filled(texts, arguments, types)
+
     def probe(self, text, plain):
         return None if text.strip() != LOST else outcome(text)
 

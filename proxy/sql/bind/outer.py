@@ -12,8 +12,7 @@ from proxy.sql import types
 from proxy.sql.bind import declared_rows
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
-from proxy.sql.bind.protected_rows import several_columns
-from proxy.sql.bind.relations import BoundQuery, Scope
+from proxy.sql.bind.relations import BoundQuery, Scope, several_columns
 from proxy.sql.expression import forms
 from proxy.sql.expression.aggregates import (
     CALL,

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from proxy.errors import NotSupportedError, ProgrammingError, StatementTooComplexError
+from proxy.errors import NotSupportedError, StatementTooComplexError
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.names import Names
-from proxy.sql.bind.relations import ProtectedRows, Scope
+from proxy.sql.bind.relations import ProtectedRows, Scope, several_columns
 from proxy.sql.bind.released_first import released_first
 from proxy.sql.compile.columns import Axis, Public
 from proxy.sql.parse.identifiers import name_of
@@ -198,18 +198,6 @@ class ColumnResolver:
         )
         member = exp.In(this=sides[1].copy(), query=exp.Subquery(this=select))
         return exp.Coalesce(this=exp.Paren(this=member), expressions=[exp.false()])
-
-
-def several_columns(node: exp.Expr) -> ProgrammingError | NotSupportedError:
-    """Return the error for a subquery that stands for one value, or a list, and has several."""
-    if isinstance(node.this, exp.Tuple):
-        return NotSupportedError(
-            "rows of values are looked up in rows that are written out, not in a subquery",
-            hint="join it: JOIN (SELECT DISTINCT a, b FROM x) AS u ON u.a = a AND u.b = b; or "
-            "write (a, b) IN ((1, 2), (3, 4))",
-            position=position(node),
-        )
-    return ProgrammingError("subquery must return only one column", position=position(node))
 
 
 def _places(node: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr, str, int | None]]:

@@ -196,3 +196,15 @@ def rename_columns(
         return replace(rows, columns=pairs)
     inner = [(a, meaning) for a, (_, meaning) in zip(aliases, rows.names.tables[""], strict=True)]
     return replace(rows, names=Names({"": inner}))
+
+
+def several_columns(node: exp.Expr) -> ProgrammingError | NotSupportedError:
+    """Return the error for a subquery that stands for one value, or a list, and has several."""
+    if isinstance(node.this, exp.Tuple):
+        return NotSupportedError(
+            "rows of values are looked up in rows that are written out, not in a subquery",
+            hint="join it: JOIN (SELECT DISTINCT a, b FROM x) AS u ON u.a = a AND u.b = b; or "
+            "write (a, b) IN ((1, 2), (3, 4))",
+            position=position(node),
+        )
+    return ProgrammingError("subquery must return only one column", position=position(node))
