@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from contextlib import suppress
 from pathlib import Path
 
 import proxy.files as files
@@ -39,10 +38,7 @@ def usual(policy: Policy) -> Path:
 def elsewhere(policy: Policy) -> list[Path]:
     """Return the folders in which a policy may have had its state, were it told or moved."""
     bases = [os.environ.get(VARIABLE), policy.state]
-    there = [Path(base).expanduser() for base in bases if base] + [usual(policy)]
-    with suppress(OSError):
-        there += sorted(each for each in policy.path.parent.iterdir() if each.is_dir())
-    return [*there, policy.path.parent]
+    return [*(Path(base).expanduser() for base in bases if base), usual(policy)]
 
 
 def make_folder(folder: Path) -> None:

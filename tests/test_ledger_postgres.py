@@ -135,9 +135,10 @@ class Relay:
     def _pass(self, source, target, sent):
         with suppress(OSError):
             while data := source.recv(65536):
+                last = sent and self.armed and b"COMMIT\0" in data
+                self.commits += last
                 target.sendall(data)
-                if sent and self.armed and b"COMMIT\0" in data:
-                    self.commits += 1
+                if last:
                     return source.shutdown(socket.SHUT_RDWR)  # the server sees no end yet
             target.shutdown(socket.SHUT_RDWR)
 

@@ -49,7 +49,7 @@ from proxy.steward import open_cube
 WAIT = 0.05  # seconds between two looks whether a statement that waits is cancelled
 FIRST = 0.01  # of the budget: what the first look of what is met in steps may cost
 FIRST_OF_LIMIT = 0.1  # of what the statement may cost: no more than that
-FIRST_MOST = 1.0  # alpha: nor than that, however large the budget is
+FIRST_MOST = 100.0  # alpha: nor than that, however large the budget is
 
 Explained = tuple[list[tuple[Any, ...]], tuple[str, ...]]  # rows of EXPLAIN UTILITY, and notices
 

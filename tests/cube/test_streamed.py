@@ -106,7 +106,7 @@ def test_only_what_the_policy_names_crosses_the_wire(tmp_path: Path, place: InSQ
 
 @pytest.mark.parametrize(
     "condition",
-    ["""a <> '"' AND c = 'q"'""", "c /* \" */ = 'q\"'", "cafe\u0301 = 'z'", "1=1AND c>'p'"],
+    ["""a <> '"' AND c = 'q"'""", "c /* \" */ = 'q\"'", "cafe\u0301 = 'z'", "(1=1)AND c>'p'"],
 )
 def test_a_column_is_read_however_it_is_written(
     tmp_path: Path, place: InSQLite, condition: str
