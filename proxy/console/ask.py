@@ -15,12 +15,13 @@ from proxy.console.pages import Asked, page
 from proxy.console.results import amount, explained, view
 from proxy.console.saved import SavedQueries
 from proxy.console.visits import Visit
+from proxy.engine.answers import csv
 from proxy.errors import Error, InsufficientBudgetError, NotSupportedError
 from proxy.privileges import ANALYST
 from proxy.state import state_folder
 
 FORMATS = {
-    "csv": ("text/csv; charset=utf-8", downloads.csv),
+    "csv": ("text/csv; charset=utf-8", csv),
     "json": ("application/json", downloads.as_json),
     "parquet": ("application/vnd.apache.parquet", downloads.parquet),
 }

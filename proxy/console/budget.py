@@ -7,7 +7,6 @@ each statement of others was about and paid; stewards and auditors all histories
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -138,7 +137,7 @@ def _all(asked: Asked) -> bool:
 def _coarse(cell: CellReport) -> CellReport:
     """Return cells as those see them who must not see what others paid: in tenths, rounded up."""
     limit = cell.limit
-    spent = math.ceil(limit.share * LEVELS) / LEVELS * limit.budget
+    spent = float(np.ceil(limit.share * LEVELS)) / LEVELS * limit.budget
     return replace(cell, limit=replace(limit, spent=spent))
 
 
@@ -161,17 +160,16 @@ async def _heat(asked: Asked, spent: Spending, history: str, limit: LimitReport)
         columns = next((name for name in names if name != rows), "")
     found: HeatMap = await asked.visit.thread(spent.heat, rows, columns or None, history)
     shares = found.spent / limit.budget if limit.budget else found.spent * 0
-    if not _all(asked):
-        shares = np.ceil(shares * LEVELS) / LEVELS
+    levels, coarse = np.ceil(shares * LEVELS), not _all(asked)
     return {
         "names": names,
         "rows": rows,
         "columns": columns,
         "heat_map": found,
-        "levels": [[min(-int(-share * LEVELS // 1), LEVELS) for share in row] for row in shares],
-        "shares": shares.tolist(),
+        "levels": np.minimum(levels, LEVELS).astype(int).tolist(),
+        "shares": (levels / LEVELS if coarse else shares).tolist(),
         "of": limit.budget,
-        "coarse": not _all(asked),
+        "coarse": coarse,
     }
 
 

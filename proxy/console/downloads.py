@@ -14,15 +14,10 @@ from pathlib import Path
 import duckdb
 
 from proxy.console.results import plain
-from proxy.engine.answers import Result, csv_lines, table
+from proxy.engine.answers import Result, csv, table
 from proxy.sql.types import DUCKDB
 
 KINDS = {**DUCKDB, "numeric": "DOUBLE"}
-
-
-def csv(result: Result) -> str:
-    """Return the rows as the command line's CSV."""
-    return "".join(f"{line}\n" for line in csv_lines(result))
 
 
 def as_json(result: Result) -> str:
@@ -50,8 +45,7 @@ def parquet(result: Result) -> bytes:
     columns = ", ".join(f"{text(n)}: {text(k)}" for n, k in zip(names, kinds, strict=True))
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
         source, target = Path(folder, "rows.csv"), Path(folder, "rows.parquet")
-        lines = (f"{line}\n" for line in csv_lines(result, every=True))
-        source.write_text("".join(lines), encoding="utf-8", newline="")
+        source.write_text(csv(result, every=True), encoding="utf-8", newline="")
         connection.execute("SET threads = 1")
         connection.execute(
             f"COPY (SELECT * FROM read_csv({text(str(source))}, header = true, delim = ',', "

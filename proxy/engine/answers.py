@@ -192,6 +192,11 @@ def csv_lines(result: Result, every: bool = False) -> Iterator[str]:
         yield ",".join(_csv_field(value, every) for value in line)
 
 
+def csv(result: Result, every: bool = False) -> str:
+    """Return a result as CSV, as ``csv_lines`` does."""
+    return "".join(f"{line}\n" for line in csv_lines(result, every))
+
+
 def _csv_field(value: Any, every: bool) -> str:
     if value is None:
         return ""

@@ -16,7 +16,7 @@ FOLD = str.maketrans({chr(c): chr(c + 32) for c in range(ord("A"), ord("Z") + 1)
 QUANTILES = ("median", "percentile_cont", "percentile_disc", "percentile")
 KINDS = ("count", "sum", "avg", "quantile")
 
-LEAST, MOST = Fraction(1, 10**9), 10**18  # of a half_width; LEAST of a delta too
+LEAST, MOST = Fraction(1, 10**9), 10**18  # of a half_width, or a limit on a cost; LEAST of a delta
 HALF = Fraction(1, 2)
 LENGTH = "it is half the length of the interval, in the units of the number"
 CONFIDENCE = "delta is 1 - confidence: for 95% write 0.05"

@@ -98,7 +98,7 @@ class Engine:
         return self.prepare(dataset, text, plain, (), settings), ["integer"] * text.count("$1")
 
     def filled(self, texts, arguments, types):
-        return tasks.filled(texts, arguments, types)
+        return tasks.filled(texts, arguments, types)[0]
 
     def probe(self, text, plain):
         return None if text.strip() != LOST else outcome(text)

@@ -12,7 +12,7 @@ from proxy.cli import show
 from proxy.cli.complaints import status
 from proxy.cli.interactive.endings import Leave, Stopped
 from proxy.cli.plain import Grid
-from proxy.engine.answers import csv_lines
+from proxy.engine.answers import csv
 from proxy.errors import Error, OperationalError, ProgrammingError
 from proxy.files import write
 from proxy.settings import MAX_COST, UTILITY
@@ -241,10 +241,6 @@ def _json(result: Result) -> str:
     return show.as_json_text(show.result_parts(result)) + "\n"
 
 
-def _csv(result: Result) -> str:
-    return "".join(f"{line}\n" for line in csv_lines(result))
-
-
 COMMANDS = {
     "\\explain": Command("SELECT …", "what it would cost; costs nothing", explain),
     "\\budget": Command("", "what is spent, and what is left", budget),
@@ -259,7 +255,7 @@ COMMANDS = {
     "\\d": Command("[TABLE]", "tables, or the columns of one with their declared values", describe),
     "\\x": Command("[on | off | auto]", "a row as lines, one for each column", expanded),
     "\\timing": Command("[on | off]", "how long statements take", timing),
-    "\\csv": Command("[FILE]", "write the last result, with the ends of its intervals", save(_csv)),
+    "\\csv": Command("[FILE]", "write the last result, with the ends of its intervals", save(csv)),
     "\\json": Command("[FILE]", "the same, and all that is known of it", save(_json)),
     "\\i": Command("FILE", "run the statements and commands of a file", include),
     "\\?": Command("", "this list; \\help too", help),

@@ -291,8 +291,8 @@ class Conversation:
                     f"({self.released:.4g}): it has been seen",
                 ).encode(self.encoding)
             self.released = 0.0
-        loud = self.settings.get("client_min_messages") not in QUIET
-        if kind == b"S" and body.startswith(b"TimeZone\0") and loud:
+        changed = kind == b"S" and body.startswith(b"TimeZone\0")
+        if changed and self.settings.get("client_min_messages") not in QUIET:
             notice = Report("NOTICE", "00000", ZONE).encode(self.encoding)
         return notice + self.replies.got(kind, body)
 

@@ -247,9 +247,10 @@ class EngineSessions:
         Raises:
             Error: the engine refuses it, and it is no probe.
         """
-        if len(routing.split_types(declared)) > parameters.MOST:
+        named = routing.split_types(declared)
+        if len(named) > parameters.MOST:
             raise StatementTooComplexError(f"a statement has at most {parameters.MOST} parameters")
-        oids = self._type_lookup.oids(routing.split_types(declared))
+        oids = self._type_lookup.oids(named)
         prepared = self.prepare(dataset, text, plain, oids, settings)
         if prepared.refusal is not None and not self.work(tasks.gives_no_row, text):
             raise prepared.refusal
@@ -263,11 +264,12 @@ class EngineSessions:
         Raises:
             Error: one cannot be.
         """
-        for i in self.work(tasks.computed, arguments):
+        found: list[str]
+        found, computed = self.work(tasks.filled, texts, arguments, types)
+        for i in computed:
             given = self._type_lookup.columns(f"SELECT {arguments[i]}", (), self.views)
             if given:
                 parameters.require(i + 1, given[0].type, parameters.kind_of(types[i]))
-        found: list[str] = self.work(tasks.filled, texts, arguments, types)
         return found
 
     def _columns(

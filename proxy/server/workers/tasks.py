@@ -127,16 +127,16 @@ def numbers(text: str) -> list[int]:
     return [number for number, _, _ in parameters.places(text)]
 
 
-def computed(arguments: Sequence[str]) -> list[int]:
-    """Return which arguments of EXECUTE are no literals."""
-    return [i for i, each in enumerate(arguments) if parameters.constant(each) is None]
-
-
-def filled(texts: Sequence[str], arguments: Sequence[str], types: Sequence[int]) -> list[str]:
-    """Return texts with their parameters replaced by the arguments of EXECUTE."""
+def filled(
+    texts: Sequence[str], arguments: Sequence[str], types: Sequence[int]
+) -> tuple[list[str], list[int]]:
+    """Return texts with their parameters replaced by the arguments of EXECUTE, and which of these
+    are no literals.
+    """
     pairs = zip(arguments, types, strict=True)
     values = [parameters.argument(each, oid, i) for i, (each, oid) in enumerate(pairs, 1)]
-    return [parameters.fill(text, values).text for text in texts]
+    computed = [i for i, each in enumerate(arguments) if parameters.constant(each) is None]
+    return [parameters.fill(text, values).text for text in texts], computed
 
 
 def bound(text: str, bind: Bind, types: Sequence[int], encoding: str) -> Bound:

@@ -14,6 +14,7 @@ from proxy.errors import SQLSyntaxError
 
 NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 SIGNS = {"+": TokenType.PLUS, "-": TokenType.DASH}
+SIGNED = re.compile(r"[eE][-+]?\d+[-+]", re.ASCII)  # what sqlglot may have taken for one number
 WORD = re.compile(r"[^\W\d]\w*")  # \w has _
 
 
@@ -23,6 +24,8 @@ def apart(found: Sequence[Token], text: str) -> list[Token]:
     Raises:
         SQLSyntaxError: what follows the sign is no number.
     """
+    if not SIGNED.search(text):
+        return list(found)
     out: list[Token] = []
     at = 0
     while at < len(found):

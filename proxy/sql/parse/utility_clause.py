@@ -79,15 +79,14 @@ def limit(text: str) -> Fraction:
 
 
 def _limit(found: Fraction | None, position: int | None = None) -> Fraction:
-    if found is None or not LEAST <= found <= MOST:
-        wide = found is not None and found > 0
-        raise UtilityError(
-            "the most that a statement may cost is "
-            + ("out of any useful range" if wide else "an alpha above 0"),
-            hint="for example 0.05; to spend nothing, SET privacy.spend = off",
-            position=position,
-        )
-    return found
+    if found is not None and LEAST <= found <= MOST:
+        return found
+    what = "out of any useful range" if found and found > 0 else "an alpha above 0"
+    raise UtilityError(
+        f"the most that a statement may cost is {what}",
+        hint="for example 0.05; to spend nothing, SET privacy.spend = off",
+        position=position,
+    )
 
 
 def _hints(comment: str, name: str) -> list[str]:
