@@ -72,6 +72,24 @@ def test_the_nearest_cells_are_named_as_groups_that_have_paid_alike(small):
     ]
 
 
+def test_in_steps_cells_that_are_alike_are_one_group(small):
+    """
+    Rounded down, what each has paid does not tell them apart: a cheap statement is not seen.
+    """
+    engine = small.made()
+    count(engine, "age < 5")
+    cheap = count(engine, "town = 'a'", 60).cost
+    assert 0.2 < COST < COST + cheap < 0.4
+    exact, _ = seen(small).nearest()
+    assert len(exact) == 3
+    cells, whole = seen(small).nearest(steps=5)
+    assert whole
+    assert [(cell.labels, cell.limit.share) for cell in cells] == [
+        ((("age", "0 … 4"),), pytest.approx(0.2))
+    ]
+    assert seen(small).nearest(steps=2) == ([], True)
+
+
 def test_a_cell_with_a_smaller_budget_is_nearer(small):
     """
     By the limit that it has used up most of, and it is told which one that is.

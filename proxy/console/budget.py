@@ -1,14 +1,14 @@
 """The Budget page: how much is spent and left, where, by whom, and what is still to be had.
 
 An analyst is shown what binds them, what their own statements cost, and of the cells of the history
-that serves them how many tenths of the budget are gone, which tells where it is left and not what
-each statement of others was about and paid; stewards and auditors all histories and users.
+that serves them how many whole tenths of the budget are gone, which tells where it is left and not
+what each statement of others was about and paid; stewards and auditors all histories and users.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from proxy.errors import Error
 from proxy.policy import Policy
 from proxy.privileges import ANALYST, AUDITOR, STEWARD, histories
 from proxy.sql.parse.identifiers import quoted
-from proxy.steward import CellReport, Curves, HeatMap, LimitReport, Spending
+from proxy.steward import Curves, HeatMap, LimitReport, Spending, in_steps
 
 TYPICAL = 3  # attributes, and measures, of which typical questions are about
 LEVELS = 10  # shades of a heat map
@@ -51,7 +51,7 @@ async def budget(asked: Asked) -> Response:
     spent: Spending = await look(reports.spent, asked.dataset)
     user = None if _all(asked) else asked.visit.user
     curves: Curves = await look(reports.over_time, asked.dataset, user)
-    cells, whole = await look(spent.nearest, history)
+    cells, whole = await look(spent.nearest, history, None if _all(asked) else LEVELS)
     limits: list[LimitReport] = await look(spent.limits, history)
     mine: list[LimitReport] = []
     if asked.may(ANALYST) and history == asked.privileges.history:
@@ -63,7 +63,7 @@ async def budget(asked: Asked) -> Response:
         hero=next((limit for limit in limits if limit.name.startswith(CELLS)), limits[0]),
         limits=limits,
         mine=mine,
-        cells=cells if _all(asked) else [_coarse(cell) for cell in cells],
+        cells=cells,
         whole=whole,
         curves=curves,
         chart=_chart(curves, history if user is None else None, limits[0]),
@@ -134,13 +134,6 @@ def _all(asked: Asked) -> bool:
     return asked.may(STEWARD, AUDITOR)
 
 
-def _coarse(cell: CellReport) -> CellReport:
-    """Return cells as those see them who must not see what others paid: in tenths, rounded up."""
-    limit = cell.limit
-    spent = float(np.ceil(limit.share * LEVELS)) / LEVELS * limit.budget
-    return replace(cell, limit=replace(limit, spent=spent))
-
-
 def _histories(asked: Asked) -> list[str]:
     """Return the names of the histories that a user may look at, their own first."""
     own = asked.privileges.history
@@ -160,14 +153,17 @@ async def _heat(asked: Asked, spent: Spending, history: str, limit: LimitReport)
         columns = next((name for name in names if name != rows), "")
     found: HeatMap = await asked.visit.thread(spent.heat, rows, columns or None, history)
     shares = found.spent / limit.budget if limit.budget else found.spent * 0
-    levels, coarse = np.ceil(shares * LEVELS), not _all(asked)
+    coarse = not _all(asked)
+    if coarse:
+        shares = in_steps(shares, LEVELS)
+    levels = np.minimum(np.ceil(shares * LEVELS - 1e-9), LEVELS)
     return {
         "names": names,
         "rows": rows,
         "columns": columns,
         "heat_map": found,
-        "levels": np.minimum(levels, LEVELS).astype(int).tolist(),
-        "shares": (levels / LEVELS if coarse else shares).tolist(),
+        "levels": levels.astype(int).tolist(),
+        "shares": shares.tolist(),
         "of": limit.budget,
         "coarse": coarse,
     }

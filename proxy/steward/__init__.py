@@ -38,11 +38,10 @@ if TYPE_CHECKING:
     from proxy.steward.prices import Price
     from proxy.steward.recovery import RestoreReport, backup, restore
     from proxy.steward.snapshots import RebuildReport, open_cube
-    from proxy.steward.spent import CellReport, HeatMap, LimitReport, Spending, spending
+    from proxy.steward.spent import HeatMap, LimitReport, Spending, in_steps, spending
 
 __all__ = [
     "ApplyReport",
-    "CellReport",
     "ChangedPolicyError",
     "CheckReport",
     "Curves",
@@ -67,6 +66,7 @@ __all__ = [
     "check",
     "curves",
     "guards",
+    "in_steps",
     "init",
     "ledger_in_force",
     "loaded",
@@ -87,7 +87,6 @@ __all__ = [
 
 MODULES = {
     "ApplyReport": "proxy.steward.changes",
-    "CellReport": "proxy.steward.spent",
     "ChangedPolicyError": "proxy.steward.changes",
     "CheckReport": "proxy.steward.inspection",
     "Curves": "proxy.steward.over_time",
@@ -112,6 +111,7 @@ MODULES = {
     "check": "proxy.steward.inspection",
     "curves": "proxy.steward.over_time",
     "guards": "proxy.steward.inspection",
+    "in_steps": "proxy.steward.spent",
     "init": "proxy.steward.changes",
     "ledger_in_force": "proxy.steward.inspection",
     "loaded": "proxy.steward.loading",

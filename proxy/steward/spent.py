@@ -108,17 +108,22 @@ class Spending:
         spent = table.reshape(len(reports[0].labels), -1) / UNIT
         return HeatMap(reports[0], reports[1] if len(reports) > 1 else None, spent, most.exact)
 
-    def nearest(self, history: str = SHARED, count: int = NEAREST) -> tuple[list[CellReport], bool]:
+    def nearest(
+        self, history: str = SHARED, steps: int | None = None, count: int = NEAREST
+    ) -> tuple[list[CellReport], bool]:
         """Return the cells that have used up most of a limit; False if others may be as near.
 
         That is where charges tell more groups of cells apart than are compared: it is then the
-        dearest cell with each of the labels.
+        dearest cell with each of the labels.  With ``steps`` what is used of a limit is rounded
+        down to one of so many, and cells that are then alike are one group.
         """
         account, rules = self._account(history), self._rules(history)
         regions = [factor for rule in rules for factor in rule.within]
         axes, whole = _told_apart(account, regions)
         shares: NDArray[np.float64] | None = None
         tables = [account.most(axes, rule.within, regions) for rule in rules]
+        if steps is not None and tables:
+            tables = _in_steps(tables, [rule.budget for rule in rules], steps)
         for rule, most in zip(rules, tables, strict=True):
             share = np.where(most.table >= 0, most.table / rule.budget if rule.budget else 1.0, -1)
             shares = share if shares is None else np.maximum(shares, share)
@@ -179,6 +184,11 @@ def spending(policy: Policy, reads: Reads) -> Spending:
     return Spending(policy, sequence, found, every)
 
 
+def in_steps(shares: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
+    """Return shares rounded down to so many steps: what one statement paid is not seen in them."""
+    return np.floor(shares * steps + 1e-9) / steps
+
+
 def label(attribute: Attribute, code: int) -> str:
     """Return a cell's label along an axis, in words; of a bin, both ends."""
     if code >= len(attribute.values):
@@ -203,6 +213,24 @@ def _nearest_of(
         if most.table[place] >= 0
     ]
     return max(inside, key=lambda limit: limit.share)
+
+
+def _in_steps(tables: Sequence[Most], budgets: Sequence[int], steps: int) -> list[Most]:
+    """Return tables whose amounts are rounded down to steps of their budgets, and classes of codes
+    that are then alike in all of them as one.
+    """
+    exact = np.stack([most.table for most in tables])
+    whole = np.array(budgets).reshape(-1, *(1 for _ in exact.shape[1:]))
+    rough = in_steps(exact / np.maximum(whole, 1), steps) * whole
+    rough = np.where((exact > 0) & (whole > 0), rough, exact).astype(np.int64)
+    classes = []
+    for place, codes in enumerate(tables[0].classes, 1):
+        slices = np.moveaxis(rough, place, 0).reshape(rough.shape[place], -1)
+        _, first, same = np.unique(slices, axis=0, return_index=True, return_inverse=True)
+        kept = np.sort(first)
+        rough = np.take(rough, kept, axis=place)
+        classes.append(np.searchsorted(kept, first)[same.reshape(-1)][codes])
+    return [Most(tuple(classes), rough[i], most.exact) for i, most in enumerate(tables)]
 
 
 def _told_apart(account: Account, regions: Sequence[Factor]) -> tuple[list[int], bool]:
