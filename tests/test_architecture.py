@@ -206,7 +206,6 @@ def test_a_server_forks_when_all_is_imported():
     assert later <= set(done.stdout.split())
 
 
-@pytest.mark.slow
 def test_files_functions_and_folders_are_small():
     """
     No file of more than 470 lines, no function of more than 60, no folder of more than 22 modules.

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxy.inference.family import Family
-from proxy.inference.query import Factor, Integers, Term, TooDearError
+from proxy.inference.query import Factor, Integers, Term, TooLargeError
 from proxy.inference.space import Space
 
 UNIT = 2**40  # charges per alpha
@@ -34,6 +34,10 @@ DEAREST = 2**52  # one measurement may charge less than that
 TABLE = 2**22  # cells of the largest table
 FORBIDDEN = -(2**61)  # stands for minus infinity in tables
 CEILING = 2**60  # past every budget: sums stop here, so that none wraps round
+
+
+class TooDearError(TooLargeError):
+    """A measurement would cost more than is computed with."""
 
 
 @lru_cache(maxsize=64)  # of one statement: it is asked for at each step of measuring

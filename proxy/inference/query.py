@@ -47,10 +47,6 @@ class TooWideError(TooLargeError):
     """The coefficients of a query differ too much in size: they are too large in its grid."""
 
 
-class TooDearError(TooLargeError):
-    """A measurement would cost more than is computed with."""
-
-
 def sum_part(measure: int) -> int:
     """Return the part of a measure's cell sums, in quanta."""
     return 1 + 2 * measure

@@ -19,13 +19,14 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 from proxy.errors import Error, NotSupportedError, StatementTooComplexError
-from proxy.inference.query import TooDearError, TooLargeError, TooWideError
+from proxy.inference.accounting import TooDearError
+from proxy.inference.query import TooLargeError, TooWideError
 from proxy.policy import Policy
 from proxy.sql import types
 from proxy.sql.bind.binding import Binding
-from proxy.sql.bind.clauses import refuse_unread
 from proxy.sql.bind.query import Binder
 from proxy.sql.bind.relations import BoundQuery, Cte, Env, Scope
+from proxy.sql.clauses import refuse_unread
 from proxy.sql.evaluator.evaluator import Evaluator
 from proxy.sql.expression.faces import keyed, narrow, wide, without_marks
 from proxy.sql.expression.typed import HIDDEN, JUMPS, Form

@@ -5,7 +5,6 @@ import contextlib
 import re
 import shutil
 import tempfile
-import threading
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,6 +23,7 @@ from proxy.ledger import Measurement
 from proxy.policy import scram_verifier
 from proxy.sql.compile.release_point import space
 from proxy.steward import ledger_in_force
+from tests.loops import loop_in_thread
 from tests.small import Silent
 
 PASSWORD = "correct horse"
@@ -145,19 +145,13 @@ def made(folder):
 @contextlib.contextmanager
 def served(backend):
     """The address of a console over a backend, for browsers."""
-    loop, console = asyncio.new_event_loop(), Console("127.0.0.1", 0)
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
+    console = Console("127.0.0.1", 0)
+    with loop_in_thread() as loop:
         asyncio.run_coroutine_threadsafe(console.start(backend), loop).result(60)
         try:
             yield console.url
         finally:
             asyncio.run_coroutine_threadsafe(console.stop(), loop).result(60)
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import threading
 
 import pytest
 
@@ -10,6 +9,7 @@ from proxy.console.embedded import Embedded
 from proxy.console.service import Console
 from proxy.engine import init
 from tests.console.chromium import NARROW, WIDE, opened, violations
+from tests.loops import loop_in_thread
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]
 
@@ -276,21 +276,16 @@ def large_page(large, chrome):
     """A page of that dataset."""
     backend, console = Embedded([large / "d.yaml"], large / "state"), Console("127.0.0.1", 0)
     console.bind()
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    asyncio.run_coroutine_threadsafe(console.start(backend), loop).result(20)
-    try:
-        with opened(chrome) as page:
-            page.goto(f"{console.url}login?token={backend.token}")
-            page.locator(PRICED).first.wait_for()
-            yield page
-    finally:
-        asyncio.run_coroutine_threadsafe(console.stop(), loop).result(20)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-        backend.close()
+    with loop_in_thread() as loop:
+        asyncio.run_coroutine_threadsafe(console.start(backend), loop).result(20)
+        try:
+            with opened(chrome) as page:
+                page.goto(f"{console.url}login?token={backend.token}")
+                page.locator(PRICED).first.wait_for()
+                yield page
+        finally:
+            asyncio.run_coroutine_threadsafe(console.stop(), loop).result(20)
+            backend.close()
 
 
 def test_five_thousand_groups_are_sorted_and_turned_page_by_page(large_page):

@@ -19,6 +19,7 @@ from proxy.engine import init
 from proxy.policy import scram_verifier
 from proxy.server.limits import Limits
 from proxy.server.serve import Options, Server
+from tests.loops import loop_in_thread
 from tests.server import forked, templates
 
 ROOT = Path(__file__).parents[2]
@@ -145,17 +146,9 @@ def running(folder, **options):
     """Run a server in a thread of this process; only clients that wait in Python can reach it."""
     limits = options.pop("limits", Limits(connections=50))
     server = Server([folder], Options(port=0, state=folder / "state", limits=limits, **options))
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        with templates.forked(templates.lines()):
-            asyncio.run_coroutine_threadsafe(server.start(), loop).result(60)
-            try:
-                yield Running(server.port, folder, server=server, loop=loop)
-            finally:
-                asyncio.run_coroutine_threadsafe(server.stop(), loop).result(60)
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+    with loop_in_thread() as loop, templates.forked(templates.lines()):
+        asyncio.run_coroutine_threadsafe(server.start(), loop).result(60)
+        try:
+            yield Running(server.port, folder, server=server, loop=loop)
+        finally:
+            asyncio.run_coroutine_threadsafe(server.stop(), loop).result(60)

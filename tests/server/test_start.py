@@ -16,6 +16,7 @@ from proxy.server.health import notify
 from proxy.server.mirror.address import Address
 from proxy.server.mirror.address import context as context_of
 from proxy.server.mirror.postgres import Embedded
+from tests.loops import loop_in_thread, settled
 from tests.searches import share
 from tests.server import forked, serving
 from tests.server.serving import COUNT
@@ -128,24 +129,15 @@ def under_tls(tmp_path, mirror):
                 await asyncio.gather(copy(reader, ahead), copy(behind, writer))
         writer.close()
 
-    loop = asyncio.new_event_loop()
-    listening = loop.run_until_complete(asyncio.start_server(forward, "127.0.0.1", 0))
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
+    with loop_in_thread() as loop:
+        started = asyncio.start_server(forward, "127.0.0.1", 0)
+        listening = asyncio.run_coroutine_threadsafe(started, loop).result(60)
         port = listening.sockets[0].getsockname()[1]
         who = f"user={mirror.address.user} password={mirror.address.password} dbname=postgres"
-        yield f"host=localhost hostaddr=127.0.0.1 port={port} {who}"
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        listening.close()
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                loop.run_until_complete(task)
-        loop.run_until_complete(asyncio.sleep(0.1))  # the sockets close
-        loop.close()
+        try:
+            yield f"host=localhost hostaddr=127.0.0.1 port={port} {who}"
+        finally:
+            loop.call_soon_threadsafe(listening.close)
 
 
 def refused(dsn):
@@ -207,10 +199,10 @@ def test_a_mirror_that_is_not_who_it_should_be_is_refused(tmp_path, under_tls):
             transport.close()
 
         if wrong.tls.verify_mode == ssl.CERT_NONE:
-            asyncio.run(connect())
+            settled(connect())
         else:
             with pytest.raises(ssl.SSLCertVerificationError):
-                asyncio.run(connect())
+                settled(connect())
 
 
 def test_systemd_is_told_where_it_asked(tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ import pytest
 from sqlglot import exp
 
 from proxy.errors import Error, NotSupportedError
-from proxy.sql.bind.clauses import READ, refuse_unread
+from proxy.sql.clauses import READ, refuse_unread
 from proxy.sql.expression.rules import RULES
 from proxy.sql.parse import grammar
 from tests.sql.test_cases import read
