@@ -1,5 +1,6 @@
 """Settings of all tests, and what is started once for all tests of a process."""
 
+import logging
 import os
 import tempfile
 from pathlib import Path
@@ -53,6 +54,16 @@ def the_server_lives_on(request):
     yield
     if "server" in request.fixturenames:
         assert request.getfixturevalue("server").process.poll() is None, "the server has ended"
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was():
+    """A command that logs, run in this process, logs to a stream that ends with its test."""
+    loggers = [logging.getLogger(name) for name in ("", "proxy")]
+    before = [(each.handlers[:], each.level, each.propagate) for each in loggers]
+    yield
+    for logger, (logger.handlers, level, logger.propagate) in zip(loggers, before, strict=True):
+        logger.setLevel(level)
 
 
 @pytest.fixture
