@@ -63,6 +63,7 @@ Built = TypeVar("Built")
 LAWS = 64  # that are looked at together
 DEGREES = (512, 2048, 8192)  # of the polynomials on the circle, tried in turn
 MAX_MODULUS = 8192  # of a lattice
+FAR = 1.2  # times what may be left out: by how much more, need not be known well
 FINE = 1e-5  # scale of a term, relative to t, that may be left out
 MAX_SINES = 4e6  # to be evaluated for a refinement
 FEW_ATOMS, MANY_ATOMS = 5.0, 11.0  # entropies up to which atoms are listed first, or at all
@@ -125,13 +126,21 @@ class GeometricSum:
         no, yes = self._ends.get(confidence, (-math.inf, math.inf))
         if half_width <= no or yes <= half_width < math.inf:
             return half_width > no
-        enough = False
-        for bracket in self._narrowing(half_width, closed=True):
-            enough = bracket.lower >= confidence
-            if enough or bracket.upper < confidence:
-                break
+        enough, _ = self.look(half_width, confidence, 1.0)
         self._ends[confidence] = (no, half_width) if enough else (half_width, yes)
         return enough
+
+    def look(self, half_width: float, confidence: float, far: float = FAR) -> tuple[bool, float]:
+        """Whether it ``meets``, and an upper bound on what is then left out, by the first that
+        decides; or a lower one, where that is ``far`` times more than may be.
+        """
+        bracket = Bracket(0.0, 0.0)
+        for bracket in self._narrowing(half_width, closed=True):
+            if bracket.lower >= confidence:
+                break
+            if bracket.upper < 1 - far * (1 - confidence):
+                return False, 1 - bracket.upper
+        return bracket.lower >= confidence, 1 - bracket.lower
 
     def bracket(self, half_width: float, closed: bool = True) -> Bracket:
         """Bounds on P(|X| ≤ half_width), or on P(|X| < half_width) if not ``closed``."""

@@ -9,12 +9,15 @@ only where they were wrong.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from itertools import count
 from typing import Protocol
 
 from proxy.inference.brackets import Bracket
 
 NEAR = 1e-3  # how near the continuous half-width mostly is
 SLOPE = 4.0  # by which what is left out falls with the half-width, about, both as logarithms
+BEHIND = 4  # looks that may be in vain
 BESIDE = 2e-5  # how far from where ``meets`` should begin to hold it is asked
 
 
@@ -51,6 +54,38 @@ def least(law: Law, confidence: float, near: float) -> float:
         else:
             low = middle
     return high
+
+
+def least_argument(
+    look: Callable[[float], tuple[bool, float]], most: float, tolerance: float, delta: float
+) -> float:
+    """Return an argument in (0, most] that is enough, within ``tolerance`` of the least.
+
+    ``look`` says whether one is, and the probability that is then left out: ``delta`` is enough.
+    Its logarithm is nearly straight in the square of the argument.  A search that has fallen
+    behind one by halves goes on by halves.  ``most`` is enough.
+    """
+    low, high = 0.0, most
+    looks = [(0.0, _excess(look(0.0)[1], delta))]
+    argument = most / 2
+    for turn in count(1):
+        enough, left_out = look(argument)
+        low, high = (low, argument) if enough else (argument, high)
+        if high - low <= tolerance:
+            break
+        looks.append((argument**2, _excess(left_out, delta)))
+        (one, above), (two, below) = looks[-2:]
+        argument = (low + high) / 2
+        if high - low <= most * 2.0 ** (BEHIND - turn) and above != below:
+            square = two - below * (two - one) / (below - above)
+            root = math.sqrt(min(max(square, 0.0), most**2))
+            beside = tolerance * 0.45 if root < argument else -tolerance * 0.45  # the farther side
+            argument = min(max(root + beside, low + tolerance / 8), high - tolerance / 8)
+    return high
+
+
+def _excess(left_out: float, delta: float) -> float:
+    return math.log(max(left_out, 1e-300) / delta)
 
 
 def _look_beside(law: Law, confidence: float, near: float) -> None:

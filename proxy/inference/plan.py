@@ -29,6 +29,7 @@ from proxy.inference.geometric import GeometricSum
 from proxy.inference.geometric import look_ahead as together
 from proxy.inference.geometric import look_at as together_at
 from proxy.inference.history import History
+from proxy.inference.least import least_argument
 from proxy.inference.query import LinearQuery
 
 SHORT = 512  # terms of a law that is remembered beside many others
@@ -120,6 +121,11 @@ _laws = WeakValueDictionary[bytes, GeometricSum]()  # by their terms
 @lru_cache(maxsize=4096)
 def _meets(law: GeometricSum, within: float, confidence: float) -> bool:
     return law.meets(within, confidence)
+
+
+@lru_cache(maxsize=4096)
+def _look(law: GeometricSum, within: float, confidence: float) -> tuple[bool, float]:
+    return law.look(within, confidence)
 
 
 @lru_cache(maxsize=4096)
@@ -363,15 +369,13 @@ def _top_up_rate(
     room = _room(start, target.half_width)
     if room is None:
         return single_row_rate
-    low, high = 0.0, single_row_rate
-    alone, evaluated = law(start), _meets if _short(start) else GeometricSum.meets
-    for _ in range(14):
-        middle = (low + high) / 2
-        if evaluated(topped_up(start, alone, middle, grid), room, 1 - target.delta):
-            high = middle
-        else:
-            low = middle
-    return high
+    alone, evaluated = law(start), _look if _short(start) else GeometricSum.look
+
+    def look(rate: float) -> tuple[bool, float]:
+        mixture = topped_up(start, alone, rate, grid) if rate else alone
+        return evaluated(mixture, room, 1 - target.delta)
+
+    return least_argument(look, single_row_rate, single_row_rate / 2**14, target.delta)
 
 
 def topped_up(
