@@ -373,6 +373,7 @@ HEAVY = {
     *("scipy", "scipy.linalg", "scipy.special", "scipy.sparse", "opendp", "rich", "asyncio"),
     *("numpy.ma", "numpy.fft", "numpy.random", "urllib.request", "psycopg"),
     *("proxy.cube.building", "proxy.cube.sources.duckdb", "proxy.steward.inspection"),
+    *("proxy.cli.serve", "proxy.cli.steward", "proxy.cli.passwd"),
 }
 
 

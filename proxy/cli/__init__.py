@@ -14,14 +14,11 @@ import logging
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from importlib import import_module
 
 import click
 
-from proxy.cli import steward
 from proxy.cli.complaints import INTERRUPTED, WRONG, complain, status
-from proxy.cli.console import console
-from proxy.cli.draft import draft
-from proxy.cli.experiment import experiment
 from proxy.cli.options import (
     MAX_COST,
     SQL,
@@ -32,13 +29,15 @@ from proxy.cli.options import (
     open_engine,
     open_session,
 )
-from proxy.cli.passwd import passwd
-from proxy.cli.plan import plan
-from proxy.cli.serve import serve
-from proxy.cli.shell import shell
-from proxy.cli.users import users
 from proxy.errors import Error, OperationalError, PolicyError
 from proxy.files import remedy
+
+LATER = {  # commands, and the modules that have them, imported when they are called
+    **{name: name for name in ("console", "draft", "experiment", "passwd", "plan", "serve")},
+    **{name: name for name in ("shell", "users")},
+    **{name: "steward" for name in ("init", "check", "apply", "rebuild", "audit", "guards")},
+    **{name: "steward" for name in ("ledger", "schema")},
+}
 
 
 def main() -> None:
@@ -78,7 +77,22 @@ def run(arguments: Sequence[str]) -> int:
         return INTERRUPTED
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(click.Group):
+    """The commands, most of them imported when they are called: mostly that is ``query``."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all."""
+        return sorted({*super().list_commands(ctx), *LATER})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return one by its name."""
+        if cmd_name in LATER and cmd_name not in self.commands:
+            module = import_module(f"proxy.cli.{LATER[cmd_name]}")
+            self.add_command(getattr(module, cmd_name))
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="sql-privacy-proxy", prog_name="privacy-proxy")
 def commands() -> None:
     """Private answers to SQL: say how good each number must be, pay the least for it."""
@@ -197,7 +211,3 @@ def _still_in_force(error: Error) -> None:
     """Say that what was shown is not of the policy's file as it is now."""
     click.echo(f"notice: shown is the policy in force; {error.message}: {error.detail}", err=True)
     click.echo(f"hint: {error.hint}", err=True)
-
-
-for _command in (console, draft, experiment, passwd, plan, serve, shell, users, *steward.COMMANDS):
-    commands.add_command(_command)

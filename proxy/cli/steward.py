@@ -230,6 +230,3 @@ def schema(users: bool) -> None:
     from proxy.policy import keys
 
     click.echo(json.dumps(keys.json_schema(keys.USERS if users else keys.POLICY), indent=2))
-
-
-COMMANDS = (init, check, apply, rebuild, audit, guards, ledger, schema)
