@@ -170,8 +170,8 @@ def _integer_division(lowering: Lowering, node: exp.Expr) -> TypedSql:
     if {left.type, right.type} <= set(types.INTEGERS):
         text = f"CAST(CAST({left.sql} AS HUGEINT) // {right.sql} AS DECIMAL(38, 0))"
     else:
-        divided = f"trunc(CAST({left.sql} AS DOUBLE) / CAST({right.sql} AS DOUBLE))"
-        text = f"CAST({divided} AS DECIMAL(38, 0))"
+        divided = numeric(f"(CAST({left.sql} AS DOUBLE) / CAST({right.sql} AS DOUBLE))")
+        text = f"CAST(trunc({divided.sql}) AS DECIMAL(38, 0))"
     whole = combine(guarded(left, right, text), NUMERIC, left, right, scale=0)
     return replace(whole, form=quotient(left, right, True))
 

@@ -347,6 +347,8 @@ def _modulo(lowering: Lowering, node: exp.Expr) -> TypedSql:
     kind = "numeric" if "numeric" in (left.type, right.type) else left.type
     if kind in types.FLOATS:
         raise UndefinedFunctionError(f"operator does not exist: {kind} % {kind}")
+    if kind == "numeric":  # DuckDB's is exact between numbers of one scale
+        left, right = unify([left, right], "%")
     text = guarded(left, right, f"({left.sql} % {right.sql})")
     return combine(text, kind, left, right, scale=widest([left, right]))
 

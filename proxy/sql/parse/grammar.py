@@ -24,6 +24,7 @@ from proxy.errors import (
     StatementTooComplexError,
 )
 from proxy.sql.parse.dialects import language
+from proxy.sql.parse.dollars import QUOTATION, marked, unmarked
 from proxy.sql.parse.literals import plain
 from proxy.sql.parse.numbers import apart, refuse_junk
 from proxy.sql.parse.tree import nodes
@@ -53,13 +54,6 @@ WRITTEN = (exp.Literal, *QUOTED)
 LITERAL = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
 
 
-QUOTATION = re.compile(  # or a comment; ``open`` is what begins one that does not end
-    r"""--[^\n]*|/\*.*?\*/|\be'(?:[^'\\]|\\.|'')*+'|'(?:[^']|'')*+'|"(?:[^"]|"")*+"|"""
-    r"""(\$\w*\$).*?\1|(?P<open>/\*|['"]|\$\w*\$)""",
-    re.DOTALL | re.IGNORECASE,
-)
-
-
 class _Ahead(threading.local):
     """The text that was looked at last, and its tree."""
 
@@ -79,7 +73,9 @@ def tokens(text: str, name: str = "postgres") -> list[Token]:
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise StatementTooComplexError(f"the statement is longer than {MAX_BYTES} bytes")
     try:
-        found = apart(language(name).tokenize(text), text)
+        clear, mark = marked(text)
+        found = language(name).tokenize(clear or text)
+        found = apart(list(unmarked(found, mark)) if mark else found, text)
     except SqlglotError:
         begun = (match.start() + 1 for match in QUOTATION.finditer(text) if match["open"])
         raise SQLSyntaxError(

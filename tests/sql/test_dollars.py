@@ -1,0 +1,60 @@
+"""Parameters and dollar quotes: blanks between them make no difference."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.sql.parse import grammar
+
+OPERANDS = [
+    "$1",
+    "$2",
+    "$10",
+    "'$1,$'",
+    "$$ $1,$ $$",
+    "$t$ $1,$2 $t$",
+    '"$1,$"',
+    "k",
+    "5",
+    "e'\\'$1'",
+]
+OPERATORS = [
+    ",",
+    "+",
+    "-",
+    "*",
+    "/",
+    "=",
+    "<",
+    ">",
+    "<=",
+    "<>",
+    "||",
+    "%",
+    "\n--$1,$\n",
+    "/*$1,$*/,",
+]
+AFTER = ["", "::int", "::numeric(6,2)", "[1]"]
+
+
+@given(
+    st.lists(st.tuples(*map(st.sampled_from, (OPERANDS, AFTER, OPERATORS))), min_size=1, max_size=8)
+)
+def test_tokens_are_the_same_without_blanks(pieces):
+    """
+    In any expression, and each token is where it stands in the text.
+    """
+    words = [word for piece in pieces for word in piece] + ["$3"]
+    close, wide = "".join(words), " ".join(words)
+    found, expected = grammar.tokens(close), grammar.tokens(wide)
+    assert [(t.token_type, t.text) for t in found] == [(t.token_type, t.text) for t in expected]
+    assert [wide[t.start : t.end + 1] for t in expected] == [
+        close[t.start : t.end + 1] for t in found
+    ]
+
+
+def test_names_and_other_characters_stay_as_they_are():
+    """
+    A name may have a dollar sign; a text may have any character, among them the marks.
+    """
+    texts = [token.text for token in grammar.tokens("SELECT a$1,b$2,'\x01',$1,$2")]
+    assert texts == ["SELECT", "a$1", ",", "b$2", ",", "\x01", ",", "$", "1", ",", "$", "2"]
