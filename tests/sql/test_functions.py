@@ -7,7 +7,7 @@ import pytest
 from psycopg import Error as ReferenceError
 
 import proxy.sql as privacy_sql
-from proxy.errors import Error
+from proxy.errors import Error, NotSupportedError
 from tests.searches import share
 from tests.sql.compare import close
 from tests.sql.survey import plain, run
@@ -292,3 +292,37 @@ def test_any_number_of_arguments_is_computed_or_refused(postgres, argument):
         for count in range(1, 5):
             answer(f"{name}({', '.join(['COUNT(*)', *[argument] * (count - 1)])})")
     assert not wrong, "\n".join(wrong)
+
+
+WRITTEN_OUT = [  # what must be written out, as drivers send it
+    "{c} ~ {t}", "{c} ~* {t}", "{c} !~ {t}", "{c} SIMILAR TO {t}", "{c} LIKE {t}",
+    "regexp_replace({c}, {t}, {e})", "to_char(7.5, {n})",
+    "regexp_replace({c}, {t}, 'x', {g})", "to_date({d}, {y})", "to_timestamp({d}, {y})",
+    "substring({c} FROM {t})", "split_part({c}, '', 2)", "split_part(NULL, '', 1) IS NULL",
+]  # fmt: skip
+CASTS = ["{}", "({})", "{}::text", "CAST({} AS varchar)", "({}::varchar)", "NULL", "NULL::text"]
+VALUES = {
+    "c": "'north'", "t": "'o'", "e": "'!'", "n": "'FM990.00'", "g": "'g'",
+    "d": "'2021-03-04'", "y": "'YYYY-MM-DD'",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", WRITTEN_OUT)
+def test_what_is_written_out_may_be_cast_to_text_or_null(postgres, shape):
+    """
+    In every place of every such function: the value is PostgreSQL's, or it is refused by name.
+    """
+    wrong = []
+    for key in [key for key in VALUES if f"{{{key}}}" in shape]:
+        for cast in CASTS:
+            text = shape.format(**VALUES | {key: cast.format(VALUES[key])})
+            try:
+                ((mine,),) = run(f"SELECT {text}").rows
+            except NotSupportedError:
+                assert "NULL" in cast, text
+                continue
+            (theirs,) = postgres.query(f"SELECT {text}")[1][0]
+            if getattr(theirs, "tzinfo", None):
+                theirs = theirs.replace(tzinfo=None)
+            wrong += [(text, mine, theirs)] * (plain(mine) != plain(theirs))
+    assert wrong == []

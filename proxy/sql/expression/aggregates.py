@@ -17,7 +17,15 @@ from proxy.sql import types
 from proxy.sql.expression import forms
 from proxy.sql.expression.guards import numeric
 from proxy.sql.expression.typed import TypedSql, coerce, combine, widest
-from proxy.sql.parse.tree import as_sql, called, nodes, position, whole_number
+from proxy.sql.parse.tree import (
+    as_sql,
+    called,
+    is_null,
+    nodes,
+    position,
+    quoted_text,
+    whole_number,
+)
 
 DOUBLE = "double precision"
 # the proxy's own, of protected rows, which the parser does not know
@@ -263,13 +271,14 @@ def _listed(
     if isinstance(inner, exp.Distinct) and len(inner.expressions) == 1:
         inner, distinct = inner.expressions[0], "DISTINCT "
     value = lower(inner)
-    if separator is None or not separator.is_string or value.type not in ("text", "unknown"):
+    between = "" if is_null(separator) else quoted_text(separator)
+    if between is None or value.type not in ("text", "unknown"):
         raise UndefinedFunctionError(
             f"function string_agg({value.type}) does not exist",
             hint="string_agg takes a text and a separator in quotes: string_agg(x::text, ', ')",
         )
     value = replace(coerce(value, "text"), width=LISTED)
-    text = f"string_agg({distinct}{value.sql}, {types.literal('text', separator.name)}{order})"
+    text = f"string_agg({distinct}{value.sql}, {types.literal('text', between)}{order})"
     return text, "text", [value, *values]
 
 

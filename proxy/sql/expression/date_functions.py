@@ -17,6 +17,7 @@ from proxy.sql.expression.lowering import PLAIN, Arguments, Lowering, Rules
 from proxy.sql.expression.number_templates import number_text
 from proxy.sql.expression.typed import TypedSql, coerce, combine
 from proxy.sql.parse.dialects import ToChar
+from proxy.sql.parse.tree import is_null, quoted_text
 
 NUMERIC, TEXT = "numeric", "text"
 
@@ -81,9 +82,10 @@ TO_TIMESTAMP = ("to_timestamp", "timestamp")
 def _to_char(lowering: Lowering, node: exp.Expr) -> TypedSql:
     """Return to_char of a number, a date or a timestamp, by a template that is written out."""
     (value, *_), shape = required(lowering, node, "this", "format"), node.args["format"]
-    if not shape.is_string:
+    if is_null(shape) and value.type in (*types.NUMBERS, *types.TIMES):
+        return combine("CAST(NULL AS VARCHAR)", TEXT, value)
+    if (template := quoted_text(shape)) is None:
         raise NotSupportedError("to_char takes a template in quotes")
-    template = shape.name
     if value.type in types.NUMBERS and value.type != "real":
         return number_text(template, value)
     if value.type not in types.TIMES:
@@ -97,13 +99,16 @@ def _to_char(lowering: Lowering, node: exp.Expr) -> TypedSql:
 def _read(_: Lowering, node: exp.Expr) -> TypedSql:
     """Return to_date or to_timestamp of a text that is written out, by a known template."""
     name, kind = ("to_date", "date") if isinstance(node, exp.StrToDate) else TO_TIMESTAMP
-    value, shape = node.this, node.args.get("format")
-    if shape is None or not (value.is_string and shape.is_string):
+    given = node.this, node.args.get("format")
+    if any(map(is_null, given)):
+        return TypedSql(types.literal(kind, None), kind, null=True)
+    value, shape = map(quoted_text, given)
+    if value is None or shape is None:
         raise NotSupportedError(
             f"{name} takes a text in quotes and a template in quotes",
             hint="cast the text: CAST(x AS date)",
         )
-    moment = read(name, value.name, shape.name)
+    moment = read(name, value, shape)
     return TypedSql(types.literal(kind, moment.date() if kind == "date" else moment), kind)
 
 

@@ -12,9 +12,10 @@ from proxy.sql.expression.arguments import all_texts, arguments, required, whole
 from proxy.sql.expression.casts import cast
 from proxy.sql.expression.lowering import PLAIN, Arguments, Lowering, Rules
 from proxy.sql.expression.typed import TypedSql, coerce, combine
-from proxy.sql.parse.tree import whole_number
+from proxy.sql.parse.tree import is_null, quoted_text, whole_number
 
 TEXT = "text"
+NO_BOOLEAN = TypedSql("CAST(NULL AS BOOLEAN)", "boolean")
 RULES: Rules = {}
 
 
@@ -58,7 +59,8 @@ def _substring(lowering: Lowering, node: exp.Expr) -> TypedSql:
     (value,) = all_texts("substring", [value])
     if not rest:
         raise wrong("substring", [value])
-    if len(rest) == 1 and rest[0].literal is not None:  # FROM a regular expression
+    if len(rest) == 1 and rest[0].type in (TEXT, "unknown") and not rest[0].null:
+        # FROM a regular expression
         pattern = _sequence("substring", node.args["start"])
         found = f"regexp_extract({value.sql}, {pattern}, 0, 's')"
         test = f"regexp_matches({value.sql}, {pattern}, 's')"
@@ -123,6 +125,7 @@ def _split_part(lowering: Lowering, node: exp.Expr) -> TypedSql:
     zero = "error('field position must not be zero')"
     part = f"split_part({value.sql}, {by.sql}, {index.sql})"
     whole_text = f"CASE WHEN abs({index.sql}) = 1 THEN {value.sql} ELSE '' END"
+    whole_text = f"CASE WHEN {value.sql} IS NULL THEN NULL ELSE {whole_text} END"
     text = f"WHEN {by.sql} = '' THEN {whole_text} ELSE {part}"  # DuckDB splits into characters
     return combine(f"CASE WHEN {index.sql} = 0 THEN {zero} {text} END", TEXT, value, by, index)
 
@@ -178,19 +181,21 @@ def _like(lowering: Lowering, node: exp.Expr) -> TypedSql:
     escape = "\\"
     negated = False
     if isinstance(node, exp.Escape):
-        if not node.expression.is_string or len(node.expression.name) > 1:
+        if is_null(node.expression):
+            return NO_BOOLEAN
+        given = quoted_text(node.expression)
+        if given is None or len(given) > 1:
             raise NotSupportedError("ESCAPE takes one character in quotes")
-        escape, node = node.expression.name, node.this
+        escape, node = given, node.this
     if node.args.get("negate"):
         negated = True
     word = "ILIKE" if isinstance(node, exp.ILike) else "LIKE"
     left, right = all_texts(word, [lowering.lower(node.this), lowering.lower(node.expression)])
     if right.axes or right.numbers:
         raise NotSupportedError(f"{word} takes a pattern in quotes")
-    if escape and node.expression.is_string:
-        pattern = node.expression.name
-        if (len(pattern) - len(pattern.rstrip(escape))) % 2:
-            raise DataError("LIKE pattern must not end with escape character")
+    pattern = quoted_text(node.expression)
+    if escape and pattern is not None and (len(pattern) - len(pattern.rstrip(escape))) % 2:
+        raise DataError("LIKE pattern must not end with escape character")
     tail = f" ESCAPE '{escape.replace(chr(39), chr(39) * 2)}'" if escape else ""
     text = f"({left.sql} {word} {right.sql}{tail})"
     return combine(f"(NOT {text})" if negated else text, "boolean", left, right)
@@ -229,14 +234,16 @@ PATTERN = re.compile(r"(?:[\w\s%&@!/,;:'\"<>=~#^$.*+?|()-]|\[\^?[\w\s.,:%&@!-]+\
 
 def _matches(lowering: Lowering, node: exp.Expr) -> TypedSql:
     left, right = all_texts("~", [lowering.lower(node.this), lowering.lower(node.expression)])
-    pattern = node.expression
-    if not pattern.is_string or not PATTERN.fullmatch(pattern.name) or "(?" in pattern.name:
+    if is_null(node.expression):
+        return combine(NO_BOOLEAN.sql, "boolean", left)
+    pattern = quoted_text(node.expression)
+    if pattern is None or not PATTERN.fullmatch(pattern) or "(?" in pattern:
         raise NotSupportedError(
             "a regular expression takes plain characters, . [...] * + ? | ^ $ \\d \\s \\w",
             hint="use LIKE, or a simpler pattern",
         )
     options = "'si'" if isinstance(node, exp.RegexpILike) else "'s'"
-    text = f"regexp_matches({left.sql}, {_of_re2(pattern.name)}, {options})"
+    text = f"regexp_matches({left.sql}, {_of_re2(pattern)}, {options})"
     return combine(text, "boolean", left, right)
 
 
@@ -258,28 +265,23 @@ def _sequence(name: str, node: exp.Expr | None) -> str:
     Raises:
         NotSupportedError: it may not be, or may match nothing.
     """
-    if (
-        node is None
-        or not node.is_string
-        or not SEQUENCE.fullmatch(node.name)
-        or re.fullmatch(node.name.strip("^$"), "")
-    ):
+    pattern = quoted_text(node)
+    if pattern is None or not SEQUENCE.fullmatch(pattern) or re.fullmatch(pattern.strip("^$"), ""):
         raise NotSupportedError(
             f"{name} takes a sequence of characters, . [...] \\d \\s \\w, with * and + after them, "
             "which is not empty",
             hint="use replace, split_part or substring with numbers, or a simpler pattern",
         )
-    return _of_re2(node.name)
+    return _of_re2(pattern)
 
 
 def _regexp_replace(lowering: Lowering, node: exp.Expr) -> TypedSql:
     flags = node.args.get("modifiers")
-    letters = flags.name if flags is not None else ""
+    letters = "" if flags is None else quoted_text(flags)
     values = all_texts("regexp_replace", required(lowering, node, "this", "replacement"))
     pattern = _sequence("regexp_replace", node.expression)
-    new = node.args["replacement"]
-    known = new.is_string and "\\" not in new.name and set(letters) <= set("gi")
-    if not known or (flags is not None and not flags.is_string):
+    new = quoted_text(node.args["replacement"])
+    if new is None or "\\" in new or letters is None or not set(letters) <= set("gi"):
         raise NotSupportedError(
             "regexp_replace takes a replacement in quotes, without \\, and the flags g and i"
         )
@@ -297,8 +299,15 @@ def _similar(lowering: Lowering, node: exp.Expr) -> TypedSql:
     left, right = all_texts(
         "SIMILAR TO", [lowering.lower(node.this), lowering.lower(node.expression)]
     )
-    pattern = node.expression.name if node.expression.is_string else "["
-    if not re.fullmatch(r"[\w\s%&@!/,;:'\"<>=~#^$.*+?|()-]*", pattern) or "(?" in pattern:
+    if is_null(node.expression):
+        return combine(NO_BOOLEAN.sql, "boolean", left)
+    pattern = quoted_text(node.expression) or ""
+    known = quoted_text(node.expression) is not None
+    if (
+        not known
+        or not re.fullmatch(r"[\w\s%&@!/,;:'\"<>=~#^$.*+?|()-]*", pattern)
+        or "(?" in pattern
+    ):
         raise NotSupportedError(
             "SIMILAR TO takes plain characters, % _ ( ) | * + ?",
             hint="use LIKE, a list, or ~ with a regular expression",

@@ -147,3 +147,25 @@ def refuse_constant(node: exp.Expr, clause: str) -> None:
     number = isinstance(bare, exp.Literal) and not bare.is_string and bare.name.isdigit()
     if isinstance(bare, exp.Literal | exp.Boolean | exp.Null) and not number:
         raise SQLSyntaxError(f"non-integer constant in {clause}", position=position(node))
+
+
+def quoted_text(node: exp.Expr | None) -> str | None:
+    """Return a text that is written out, also one that drivers cast to text; None for another."""
+    node = _bare(node)
+    return node.name if isinstance(node, exp.Literal) and node.is_string else None
+
+
+def is_null(node: exp.Expr | None) -> bool:
+    """Return whether a value is NULL as it is written: a parameter before it has a value."""
+    return isinstance(_bare(node), exp.Null)
+
+
+def _bare(node: exp.Expr | None) -> exp.Expr | None:
+    """Return a value without brackets around it, and casts to text."""
+    while isinstance(node, exp.Paren) or (
+        isinstance(node, exp.Cast)
+        and node.to.is_type("text", "varchar")
+        and not node.to.expressions
+    ):
+        node = node.this
+    return node
