@@ -121,7 +121,15 @@ TYPED = [  # an expression, a value, and PostgreSQL's type and value
     ("%s", datetime.timedelta(days=3, hours=1), "interval", datetime.timedelta(days=3, hours=1)),
     ("%s", "5", "text", "5"),
     ("%s", None, "text", None),
-    ("round(%s, %s)", [Decimal("2.345"), 2], "numeric", Decimal("2.35")),
+    ("round(%s,%s)", [Decimal("2.345"), 2], "numeric", Decimal("2.35")),
+    ("coalesce(%s,%s)", [None, "x"], "text", "x"),
+    ("%s*%s", [Int4(2), Int4(3)], "int4", 6),
+    ("replace('a.b',%s,%s)", [".", "$"], "text", "a$b"),
+    ("'north' ~ %s", "^n", "bool", True),
+    ("'north' SIMILAR TO %s", "%th", "bool", True),
+    ("to_date(%s,%s)", ["2024-03-31", "YYYY-MM-DD"], "date", datetime.date(2024, 3, 31)),
+    ("to_char(7.5,%s)", "FM990.00", "text", "7.50"),
+    ("floor(0.3/%s)", Decimal("0.1"), "numeric", Decimal(3)),
 ]  # fmt: skip
 
 

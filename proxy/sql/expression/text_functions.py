@@ -59,6 +59,8 @@ def _substring(lowering: Lowering, node: exp.Expr) -> TypedSql:
     (value,) = all_texts("substring", [value])
     if not rest:
         raise wrong("substring", [value])
+    if len(rest) == 1 and rest[0].type == TEXT and is_null(node.args["start"]):
+        return combine("CAST(NULL AS VARCHAR)", TEXT, value)
     if len(rest) == 1 and rest[0].type in (TEXT, "unknown") and not rest[0].null:
         # FROM a regular expression
         pattern = _sequence("substring", node.args["start"])
