@@ -334,7 +334,7 @@ def test_histories_of_their_own_share_no_refinement(piecemeal):
 
 
 @pytest.mark.parametrize(
-    ("strategy", "runs"), share(1, [("pieces", 10), ("pieces", 400), ("hierarchy", 400)])
+    ("strategy", "runs"), share(1, [("pieces", 10), ("pieces", 400), ("hierarchy", 400)], 2)
 )
 def test_intervals_of_refined_answers_hold_the_truth(piecemeal, strategy, runs):
     """

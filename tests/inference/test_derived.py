@@ -12,7 +12,7 @@ from proxy.inference import plan as planning
 from proxy.inference.derived import Counts, guess, interval
 from proxy.inference.estimator import Estimator
 
-RUNS = [pytest.param(1000, marks=pytest.mark.slow), pytest.param(4000, marks=pytest.mark.audit)]
+RUNS = [pytest.param(500, marks=pytest.mark.slow), pytest.param(4000, marks=pytest.mark.audit)]
 DELTA = 0.1
 EVEN = {value: 12 for value in range(40)}
 WORLDS = {  # true counts by value, and the scale of the noise
@@ -64,7 +64,7 @@ def shared(estimators, scale):
 @pytest.mark.parametrize("world", WORLDS)
 def test_the_truth_is_inside_as_often_as_said(world, alike, runs):
     """
-    Of 1,000 draws each (4,000 in the audit); None, and all that is possible, are never wrong.
+    Of 500 draws each (4,000 in the audit); None, and all that is possible, are never wrong.
     """
     least = 1 - DELTA - 4.75 * math.sqrt(DELTA * (1 - DELTA) / runs)  # missed once in 10**6 runs
     counts, scale = WORLDS[world]

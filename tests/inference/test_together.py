@@ -51,7 +51,7 @@ measured = st.lists(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("examples", share(1, [25, 1000]))
+@pytest.mark.parametrize("examples", share(1, [25, 300, 1000], 2))
 def test_families_are_solved_as_the_dense_system_is(examples):
     """
     Of random families, repeats and opposite ones included, and random queries, and sums of their

@@ -51,7 +51,7 @@ def test_a_hundred_and_sixty_lives(part, lives):
         lives(seed)
 
 
-@pytest.mark.parametrize("part", share(0, range(40), 2))
+@pytest.mark.parametrize("part", share(0, range(40), 1))
 def test_two_thousand_lives(part, lives):
     """
     The same over 2,000 lives (100 in the slow run).

@@ -171,7 +171,7 @@ def dear(draw):
     )
 
 
-@pytest.mark.parametrize("moments", share(0, [10, 50], 1))
+@pytest.mark.parametrize("moments", share(0, [5, 50], 1))
 @pytest.mark.parametrize("way", ["cancel", "timeout", "vanish"])
 def test_what_is_stopped_ends_and_is_charged_or_not(tmp_path, way, moments):
     """

@@ -822,15 +822,18 @@ def test_a_cancel_request_ends_when_the_mirror_knows(folder, monkeypatch):
     monkeypatch.setattr(Connections, "_send_cancel", late)
 
     async def attempt(running):
-        connection = await psycopg.AsyncConnection.connect(running.dsn(), autocommit=True)
-        asked = asyncio.ensure_future(connection.execute("SELECT pg_sleep(0.6)"))
-        await asyncio.sleep(0.2)
-        await connection.cancel_safe(timeout=5)
-        assert len(told) == 1
-        with contextlib.suppress(psycopg.errors.QueryCanceled):
-            await asked
-        assert await (await connection.execute("SELECT 1")).fetchall() == [(1,)]
-        await connection.close()
+        async with await psycopg.AsyncConnection.connect(
+            running.dsn(), autocommit=True
+        ) as connection:
+            asked = asyncio.ensure_future(connection.execute("SELECT pg_sleep(10)"))
+            (relay,) = running.server._relays.values()
+            while relay.conversation.replies.settled:  # until the mirror works at it
+                await asyncio.sleep(0.01)
+            await connection.cancel_safe(timeout=5)
+            assert len(told) == 1
+            with contextlib.suppress(psycopg.errors.QueryCanceled):
+                await asked
+            assert await (await connection.execute("SELECT 1")).fetchall() == [(1,)]
 
     with serving.running(folder) as running:
         asyncio.run(asyncio.wait_for(attempt(running), 20))

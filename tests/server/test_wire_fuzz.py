@@ -520,7 +520,7 @@ def fuzz(folder, numbers):
 @pytest.mark.parametrize(
     "cases",
     [
-        *share(1, (range(FAST), range(FAST, 200), range(200, 500)), 2),
+        *share(1, (range(FAST), range(FAST, 125), range(125, 500)), 2),
         *(
             pytest.param(range(begin, begin + 500), marks=pytest.mark.audit)
             for begin in range(500, 20_000, 500)
