@@ -22,7 +22,7 @@ from proxy.errors import Error, NotSupportedError, StatementTooComplexError
 from proxy.inference.accounting import TooDearError
 from proxy.inference.query import TooLargeError, TooWideError
 from proxy.policy import Policy
-from proxy.sql import types
+from proxy.sql import types, unread
 from proxy.sql.bind.binding import Binding
 from proxy.sql.bind.query import Binder
 from proxy.sql.bind.relations import BoundQuery, Cte, Env, Scope
@@ -179,12 +179,14 @@ def _statement(text: str, tokens: list[Token], source: Source) -> Program | Comm
     without_marks(text)
     try:
         tree = _tree(text, tokens, source)
-        binder = Binder(
-            source.policy, source.evaluator, text, source.hides_empty, released=source.released
-        )
-        for each in (tokens, *(grammar.tokens(view.text) for view in source.views.values())):
-            binder.limit(utility_clause.max_cost(each))
-        bound = binder.query(tree, Scope(_views(source), utility_clause.hint(tokens)))
+        less, names = None, None
+        if not source.hides_empty:  # which looks at every number of a row
+            less = unread.left_out(tree, text)
+            names = unread.named(tree) if source.views else None
+        again = less or (tree.copy() if names else None)
+        binder, bound = _bound(tree, text, tokens, source)
+        if again is not None and binder.points:  # it is right, and might cost less
+            binder, bound = _bound(again, text, tokens, source, names)
         return _program(binder, bound)
     except TooLargeError as error:
         raise too_complex("the statement", error) from None
@@ -192,6 +194,18 @@ def _statement(text: str, tokens: list[Token], source: Source) -> Program | Comm
         if source.language != "postgres":
             error.position = None  # a position in the translated text
         raise
+
+
+def _bound(
+    tree: exp.Expr, text: str, tokens: list[Token], source: Source, read: unread.Names | None = None
+) -> tuple[Binding, BoundQuery]:
+    """Return a bound statement; of views the numbers that ``read`` names, if it is said."""
+    binder = Binder(
+        source.policy, source.evaluator, text, source.hides_empty, released=source.released
+    )
+    for each in (tokens, *(grammar.tokens(view.text) for view in source.views.values())):
+        binder.limit(utility_clause.max_cost(each))
+    return binder, binder.query(tree, Scope(_views(source, read), utility_clause.hint(tokens)))
 
 
 def _with_program(command: Command, source: Source) -> Command:
@@ -225,14 +239,24 @@ def _query(tree: exp.Expr, found: Iterable[exp.Expr]) -> None:
     refuse_unread(found)
 
 
-def _views(source: Source) -> Env:
+def _views(source: Source, read: unread.Names | None) -> Env:
     """Return the views of the session, as if the statement began with WITH them."""
     env: dict[str, Cte] = {}
+    trees, hints = {}, {}
     for name, view in source.views.items():
         tokens = grammar.tokens(view.text)
-        tree = without_positions(_tree(view.text, tokens, source), view.text)
-        columns = [column.name for column in view.columns]
-        env[name] = Cte(tree, columns, dict(env), request=utility_clause.hint(tokens))
+        trees[name] = without_positions(_tree(view.text, tokens, source), view.text)
+        hints[name] = utility_clause.hint(tokens)
+    waiting = set(trees)
+    while read is not None and (used := next(filter(read.__getitem__, waiting), None)):
+        waiting.remove(used)  # the statement reads it, perhaps through others
+        names = unread.named(trees[used])
+        read = read + names if names is not None else None
+    for name, view in source.views.items():
+        tree, columns = trees[name], [column.name for column in view.columns]
+        if read is not None:
+            tree = unread.view_left_out(tree, columns, read)
+        env[name] = Cte(tree, columns, dict(env), request=hints[name])
     return env
 
 
