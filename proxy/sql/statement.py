@@ -18,7 +18,12 @@ from typing import NamedTuple
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
-from proxy.errors import Error, NotSupportedError, StatementTooComplexError
+from proxy.errors import (
+    Error,
+    NotSupportedError,
+    SQLSyntaxError,
+    StatementTooComplexError,
+)
 from proxy.inference.accounting import TooDearError
 from proxy.inference.query import TooLargeError, TooWideError
 from proxy.policy import Policy
@@ -236,7 +241,23 @@ def _query(tree: exp.Expr, found: Iterable[exp.Expr]) -> None:
         raise NotSupportedError(
             f"{change.key.upper()} is not supported here", position=position(change)
         )
+    chained = next((node for node in found if _is_chained(node)), None)
+    if chained is not None:
+        raise SQLSyntaxError(
+            "a comparison of a comparison is not PostgreSQL",
+            hint="put brackets around one of them",
+            position=position(chained),
+        )
     refuse_unread(found)
+
+
+COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+
+
+def _is_chained(node: exp.Expr) -> bool:
+    """Return whether a comparison has another beside it, without brackets."""
+    sides = (node.this, node.expression) if isinstance(node, COMPARISONS) else ()
+    return any(isinstance(side, COMPARISONS) for side in sides)
 
 
 def _views(source: Source, read: unread.Names | None) -> Env:

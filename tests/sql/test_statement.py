@@ -707,3 +707,14 @@ def test_the_words_of_errors_are_no_names_of_sqlglots_classes():
         said = called(kind(this=exp.Var(this="a"), expression=exp.Var(this="b")))
         assert said != kind.key, kind
         assert "_" not in said, kind
+
+
+@pytest.mark.parametrize("one", ["=", "<", ">=", "<>"])
+@pytest.mark.parametrize("two", ["=", ">", "<=", "!="])
+def test_a_comparison_of_a_comparison_takes_brackets(one, two):
+    """
+    As in PostgreSQL, where without them it is a syntax error.
+    """
+    with pytest.raises(SQLSyntaxError):
+        program(f"SELECT COUNT(*) FROM survey WHERE age {one} 3 {two} married")
+    program(f"SELECT COUNT(*) FROM survey WHERE (age {one} 3) {two} married")

@@ -308,8 +308,11 @@ def _spread(marginal: Marginal, name: str) -> tuple[str, ...]:
 
 
 def _refused(node: exp.Expr) -> NotSupportedError:
+    order = node.expression if isinstance(node, exp.WithinGroup) else None
+    falls = order is not None and any(item.args.get("desc") for item in order.expressions)
+    descending = ": it is with ORDER BY ... ASC" if falls else ""
     return NotSupportedError(
-        f"{as_sql(node)} is not a function of counts and sums that is known",
+        f"{as_sql(node)} is not a function of counts and sums that is known{descending}",
         hint="COUNT, SUM and AVG are answered with an interval; COUNT(DISTINCT), MIN, MAX, "
         "BOOL_AND, BOOL_OR, MEDIAN, percentiles, MODE, VARIANCE and STDDEV are derived from counts",
         position=position(node),

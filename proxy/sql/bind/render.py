@@ -158,7 +158,12 @@ def _whole(node: exp.Expr, arg: str) -> int | None:
         return None
     options = clause.args.get("limit_options")
     if options and (options.args.get("percent") or options.args.get("with_ties")):
-        raise NotSupportedError("LIMIT takes a number of rows", position=position(clause))
+        ties = options.args.get("with_ties")
+        raise NotSupportedError(
+            f"{'WITH TIES' if ties else 'PERCENT'} is not supported: LIMIT takes a number of rows",
+            hint="rank() OVER (ORDER BY ...) in a subquery tells ties" if ties else None,
+            position=position(clause),
+        )
     value = clause.args.get("expression") or clause.args.get("count") or exp.Literal.number(1)
     while isinstance(value, exp.Paren) or (isinstance(value, exp.Cast) and _is_whole(value)):
         value = value.this

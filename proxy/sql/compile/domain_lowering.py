@@ -111,7 +111,8 @@ class DomainLowering(ExpressionLowering):
             name = self.domain.measures[int(node.this)].name
             raise NotSupportedError(
                 f"{name} is a measure: it can be summed, averaged and counted, and nothing else",
-                hint=f"only attributes may be compared or grouped by; SUM({name}) is allowed",
+                hint=f"only attributes may be compared or grouped by; SUM({name}) is allowed, and "
+                f"COUNT(*) - COUNT({name}) counts where it is NULL",
             )
         index = int(node.this)
         attribute = self.domain.attributes[index]

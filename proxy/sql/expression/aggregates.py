@@ -336,4 +336,8 @@ def fraction(node: exp.Expr) -> str:
         return bare.name
     if (whole := whole_number(node)) in (0, 1):
         return str(whole)
-    raise TypeMismatchError("a percentile takes a number between 0 and 1", position=position(node))
+    raise TypeMismatchError(
+        "a percentile takes a number between 0 and 1",
+        hint="ask for several in columns of their own" if isinstance(node, exp.Array) else None,
+        position=position(node),
+    )

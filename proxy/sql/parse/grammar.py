@@ -253,6 +253,8 @@ def _syntax_error(text: str, error: ParseError) -> SQLSyntaxError:
     what = what.partition(" but got <")[0]  # the rest is for whoever knows sqlglot's insides
     if what.startswith("Required keyword"):
         what = "the expression is incomplete"
+    if what.startswith("Invalid expression"):
+        what = "this is not supported here"
     token = str(first.get("highlight") or "")
     line, last = int(first.get("line") or 1), int(first.get("col") or 1)
     column = max(last - len(token) + 1, 1)  # sqlglot gives the column of the token's end
