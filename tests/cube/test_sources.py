@@ -312,6 +312,24 @@ def test_a_pattern_is_all_the_files_that_it_finds(tmp_path: Path) -> None:
         assert cells(policy) == {(0, 0): (2,), (1, 0): (1,), (1, 1): (1,)}
 
 
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "parquet"])
+def test_a_file_of_several_names_is_read_once(tmp_path: Path, suffix: str) -> None:
+    """Links, hard ones too, to files and to folders, whose names are not the records' columns."""
+    folder = tmp_path / "d/year=2023"
+    folder.mkdir(parents=True)
+    made = folder / f"part.{suffix}"
+    if suffix == "parquet":
+        write(made, "SELECT 'x' AS a")
+    else:
+        made.write_bytes(gzip.compress(b"a\nx\n") if suffix == "csv.gz" else b"a\nx\n")
+    (folder / f"last.{suffix}").symlink_to(made.name)
+    (folder / f"old.{suffix}").hardlink_to(made)
+    (tmp_path / "d/year=2022").symlink_to("year=2023")
+    axes = [texts("x"), Attribute("year", "integer", (2022, 2023))]
+    policy = a_policy(tmp_path, axes, path=f"d/*/*.{suffix}")
+    assert cells(policy) == {(0, 1): (1,)}
+
+
 def test_files_that_do_not_go_together_are_refused(tmp_path: Path, database: Path) -> None:
     """None at all, of two kinds, databases, or CSVs whose first lines differ."""
     folder = tmp_path / "e"
