@@ -312,8 +312,8 @@ def test_schema_prints_what_editors_want(capsys, option, path):
         ("people.yaml", "else", "people", "over the same source"),
         ("moved.yaml", None, "people", "over the same source"),
         ("moved.yaml", None, "folk", "over the same source"),
-        ("copy/people.yaml", None, "people", "over a copy of the same source"),
-        ("copy/folk.yaml", None, "folk", "over a copy of the same source"),
+        ("copy/people.yaml", None, "people", "over the same source"),
+        ("copy/folk.yaml", None, "folk", "over the same source"),
         ("other.yaml", "else", "people", "a state of people already"),
     ],
 )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from proxy.cube.cells import Cube
     from proxy.cube.file import verify
     from proxy.cube.sources.coded import faults
-    from proxy.cube.sources.source import Taken
+    from proxy.cube.sources.source import Taken, tables_read
     from proxy.cube.sources.warehouse import sql_for
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "sql_for",
     "survey",
     "surveyed",
+    "tables_read",
     "verify",
 ]
 
@@ -48,6 +49,7 @@ MODULES = {
     "sql_for": "proxy.cube.sources.warehouse",
     "survey": "proxy.cube.building",
     "surveyed": "proxy.cube.building",
+    "tables_read": "proxy.cube.sources.source",
     "verify": "proxy.cube.file",
 }
 

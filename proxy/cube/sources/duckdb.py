@@ -25,6 +25,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from proxy.cube.file import damaged
 from proxy.cube.sources.dialect import DUCKDB, text
@@ -244,6 +247,26 @@ class FileSource(Source):
     def headers(self) -> tuple[str, ...]:
         """Return what was made of the names in a CSV file's first line."""
         return headers(self._files)
+
+    def tables_read(self, name: str) -> frozenset[str]:
+        """Return what a table or view is made of; all there is, where a view is not understood."""
+        relations = self.local.execute(RELATIONS).fetchall()
+        views = {f"{schema}.{table}".lower(): sql for schema, table, sql, view in relations if view}
+        found: set[str] = set()
+        left = [name]
+        while left:
+            table = left.pop().lower()
+            table = table if "." in table else f"main.{table}"
+            if table in found:
+                continue
+            found.add(table)
+            try:
+                tree = sqlglot.parse_one(views.get(table, "SELECT 1"), dialect="duckdb")
+            except SqlglotError:
+                return frozenset(f"{schema}.{each}".lower() for schema, each, *_ in relations)
+            read = tree.find_all(exp.Table)
+            left += [".".join(part.name for part in each.parts[-2:]) for each in read]
+        return frozenset(found)
 
     def require_unchanged(self) -> None:
         """Refuse a file that was written to since it was opened."""

@@ -76,6 +76,19 @@ COLUMNS = """
       AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%'
     ORDER BY 1, 2, a.attnum
 """
+MADE_OF = """
+    WITH RECURSIVE made(id, of) AS (
+        SELECT r.ev_class, d.refobjid
+        FROM pg_rewrite AS r JOIN pg_depend AS d ON d.objid = r.oid
+        WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass
+        UNION ALL SELECT inhparent, inhrelid FROM pg_inherits),
+    reached(id) AS (
+        SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE {0} IN (lower(n.nspname || '.' || c.relname),
+                      CASE WHEN n.nspname = {1} THEN lower(c.relname) END)
+        UNION SELECT of FROM reached JOIN made USING (id))
+    SELECT id::text FROM reached
+"""
 TYPES = """
     WITH RECURSIVE base(oid, id) AS (
         SELECT oid, oid FROM pg_type
@@ -249,6 +262,11 @@ class PostgresSource(RemoteSource):
         out = f"COPY ({sql}) TO STDOUT (FORMAT csv)".encode()
         with _guarded("source"), self._remote.cursor().copy(out) as copy:
             self.receive(copy)
+
+    def tables_read(self, name: str) -> frozenset[str]:
+        """Return what a table or view is made of, parts and heirs of tables included."""
+        sql = MADE_OF.format(text(name.lower()), text(HOME))
+        return frozenset(id for (id,) in self._remote.execute(sql.encode()).fetchall())
 
     def interrupt(self) -> None:
         """Stop what runs."""

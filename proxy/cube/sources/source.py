@@ -11,8 +11,9 @@ import contextlib
 import datetime
 import hashlib
 import re
+import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,6 +91,10 @@ class Source(ABC):
         """Return what was made of the names of columns, where that needs a word."""
         return ()
 
+    def tables_read(self, name: str) -> frozenset[str]:
+        """Return what a table or view of the source reads its rows from, itself included."""
+        return frozenset({name.lower()})  # where views are not read
+
     def require_unchanged(self) -> None:  # noqa: B027  # where all is read at one moment, it is
         """Refuse a source that changed while it was read.
 
@@ -142,3 +147,13 @@ def opened(policy: Policy, folder: Path, taken: Taken | None = None) -> Iterator
                 yield source
         case engine:
             raise PolicyError(f"engine {engine} is not built in", key="source.engine")
+
+
+def tables_read(policy: Policy, names: Iterable[str]) -> dict[str, frozenset[str]]:
+    """Return what some tables or views in the database of a policy's source are made of, by name.
+
+    Raises:
+        SourceError, PolicyError: as ``opened``.
+    """
+    with tempfile.TemporaryDirectory() as folder, opened(policy, Path(folder)) as source:
+        return {name: source.tables_read(name) for name in names}
