@@ -76,6 +76,7 @@ def _part(lowering: Lowering, node: exp.Expr) -> TypedSql:
 
 
 TO_TIMESTAMP = ("to_timestamp", "timestamp")
+REORDERED = "CAST(substr(x, 7, 4) || '-' || substr(x, 4, 2) || '-' || substr(x, 1, 2) AS date)"
 
 
 def _to_char(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -101,7 +102,7 @@ def _read(_: Lowering, node: exp.Expr) -> TypedSql:
     if shape is None or not (value.is_string and shape.is_string):
         raise NotSupportedError(
             f"{name} takes a text in quotes and a template in quotes",
-            hint="cast the text: CAST(x AS date)",
+            hint=f"cast a text, its parts in this order: {REORDERED} reads DD.MM.YYYY",
         )
     moment = read(name, value.name, shape.name)
     return TypedSql(types.literal(kind, moment.date() if kind == "date" else moment), kind)
