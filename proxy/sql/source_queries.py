@@ -45,6 +45,7 @@ JOINED = (
     "a query is SELECT … FROM tables WHERE …, joined by USING ({0}) or ON a.{0} = b.{0}; tables of "
     "nobody's data, listed in source.public, by anything, with JOIN, or LEFT JOIN after the others"
 )
+UNITS_ONLY = "SQL of its own, being a view, which is read only where the privacy unit is a column"
 Group = frozenset[str]
 
 

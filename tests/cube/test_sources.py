@@ -181,7 +181,7 @@ def test_a_unit_allows_joins_and_views(database: Path) -> None:
 def test_a_view_needs_a_unit(database: Path) -> None:
     """A view may join or aggregate, so without a unit it is no table of the source."""
     for source in ({"table": "joined"}, {"query": "SELECT * FROM joined"}):
-        with pytest.raises(SourceError, match='no table "joined"'):
+        with pytest.raises(PolicyError, match="view, which is read only where the privacy unit is"):
             built(from_database(database, **source))
 
 

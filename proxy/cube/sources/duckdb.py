@@ -44,7 +44,7 @@ from proxy.files import full
 from proxy.policy import Policy
 from proxy.sql.source_expressions import expression
 from proxy.sql.source_expressions import identifier as name
-from proxy.sql.source_queries import Table, promised, records, shortest
+from proxy.sql.source_queries import UNITS_ONLY, Table, promised, records, shortest
 
 RECORDS = '"the records"'
 FILE = "source"  # what a query calls the table of a CSV or Parquet file
@@ -57,6 +57,7 @@ RELATIONS = """
     UNION ALL SELECT schema_name, view_name, sql, true FROM duckdb_views()
     WHERE database_name = 'src' AND NOT internal
 """
+ELSEWHERE = "SQL of its own, being a view outside of the schema main, which is not read"
 QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 
 
@@ -424,9 +425,11 @@ def _tables(connection: duckdb.DuckDBPyConnection, views: bool) -> dict[str, Tab
         found.setdefault((schema, table), {})[column] = kind
     tables = {}
     for schema, table, made, view in connection.execute(RELATIONS).fetchall():
-        if not view or (views and schema == "main"):
-            sql = f"src.{name(schema)}.{name(table)}"
-            tables[schema, table] = Table(sql, found[schema, table], made if view else None)
+        sql = f"src.{name(schema)}.{name(table)}"
+        why_not = None
+        if view and not (views and schema == "main"):
+            why_not = ELSEWHERE if views else UNITS_ONLY
+        tables[schema, table] = Table(sql, found[schema, table], made if view else None, why_not)
     main = {table: made for (schema, table), made in tables.items() if schema == "main"}
     return main | {f"{s}.{t}": made for (s, t), made in tables.items()}
 

@@ -28,7 +28,7 @@ from proxy.cube.sources.source import Taken
 from proxy.errors import Error, PolicyError, SourceError
 from proxy.policy import Policy
 from proxy.sql.source_expressions import expression, identifier
-from proxy.sql.source_queries import Table, records
+from proxy.sql.source_queries import UNITS_ONLY, Table, records
 
 HOME = "public"  # whose tables need no schema before their names
 KINDS = {
@@ -61,10 +61,12 @@ TABLES = """
            THEN 'rows of another database'
            WHEN EXISTS (SELECT FROM pg_attribute AS a
                         WHERE a.attrelid = c.oid AND a.attgenerated NOT IN ('', 's'))
-           THEN 'columns that are computed when they are read' END,
+           THEN 'columns that are computed when they are read'
+           WHEN c.relkind = 'm'
+           THEN 'rows of other tables, being a materialized view: make a table of it' END,
            CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE c.relkind IN ('r', 'p', 'f', 'v') AND strpos(c.relname || n.nspname, '.') = 0
+    WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm') AND strpos(c.relname || n.nspname, '.') = 0
       AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%'
     ORDER BY 1, 2
 """
@@ -286,9 +288,9 @@ class PostgresSource(RemoteSource):
             columns.setdefault((schema, table), {})[column] = self._types.get(oid, "OTHER")
         found: Tables = {}
         for schema, table, why_not, view in self._remote.execute(TABLES).fetchall():
-            if view is None or views:
-                sql, known = f"{identifier(schema)}.{identifier(table)}", (schema, table)
-                found[known] = Table(sql, columns.get(known, {}), view, why_not)
+            sql, known = f"{identifier(schema)}.{identifier(table)}", (schema, table)
+            why_not = why_not or (None if view is None or views else UNITS_ONLY)
+            found[known] = Table(sql, columns.get(known, {}), view, why_not)
         home = {table: made for (schema, table), made in found.items() if schema == HOME}
         return home | {f"{s}.{t}": made for (s, t), made in found.items()}
 
