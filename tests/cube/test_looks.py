@@ -6,7 +6,9 @@ import pytest
 
 from proxy.cli import run
 from proxy.cube import survey
+from proxy.cube.sources.looks import TYPE
 from proxy.policy import load
+from tests.cube.making import a_policy, texts, write
 from tests.small import PRIVACY
 
 NUMBERS = [
@@ -101,6 +103,16 @@ def test_measures_have_looks_as_columns_of_numbers_have(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_type_that_is_not_read_as_text_is_what_is_said(tmp_path):
+    """
+    Of a list of texts, too, of which no value is compared.
+    """
+    write(tmp_path / "data.parquet", "SELECT unnest([INTERVAL 1 DAY, INTERVAL 2 DAY]) AS a")
+    report = survey(a_policy(tmp_path, [texts("1 day")], path="data.parquet"))
+    assert report.attributes[0].unreadable == 2
+    assert [(look.kind, look.records) for look in report.looks] == [(TYPE, 2)]
+
+
 def test_check_and_init_tell_the_looks_and_no_value(tmp_path, capsys):
     """
     `init` warns where more than one in a hundred cannot be read, and of nothing less.

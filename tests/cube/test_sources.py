@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
-from proxy.cube import build, fingerprint
+from proxy.cube import build, faults, fingerprint
 from proxy.cube.sources.duckdb import FileSource
 from proxy.domain import Attribute
 from proxy.errors import Error, PolicyError, SourceError
@@ -191,8 +192,13 @@ def test_only_the_source_is_read(database: Path) -> None:
         built(from_database(database, Unit("k", 1), table="far"))
     assert str(database / "other.csv") not in str(caught.value)
     for query in (f"SELECT a FROM '{database}/other.csv'", "SELECT * FROM duckdb_settings"):
+        policy = from_database(database, query=query)
         with pytest.raises(SourceError, match="the source has no table"):
-            built(from_database(database, query=query))
+            built(policy)
+        (fault,) = faults(policy, {})
+        assert str(fault).startswith("source.query: the source has no table")
+    (fault,) = faults(from_database(database, table="nothing"), {})
+    assert str(fault).startswith("source: the source has no table")
 
 
 def test_macros_cannot_take_the_place_of_functions(tmp_path: Path) -> None:
@@ -265,6 +271,12 @@ def test_a_failing_expression_does_not_show_the_value(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="fails on some record") as caught:
         built(a_policy(tmp_path, [axis]))
     assert "secret" not in str(caught.value)
+    lines = {"attributes.a": 7, "attributes.a.expression": 8}
+    with pytest.raises(SourceError, match=r"policy\.yaml: attributes\.a\.expression \(line 8\) f"):
+        built(replace(a_policy(tmp_path, [axis]), lines=lines))
+    lines["measures.m.expression"] = 9
+    with pytest.raises(SourceError, match=r"one of att.+ \(line 8\), measures\.m.+ \(line 9\) f"):
+        built(replace(a_policy(tmp_path, [axis]), lines=lines))
     with pytest.raises(PolicyError, match=r"attributes\.a: operator does not exist: text \+ date"):
         built(a_policy(tmp_path, [texts("x", source="a + DATE '2020-01-01'")]))
 

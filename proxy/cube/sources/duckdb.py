@@ -32,7 +32,7 @@ from sqlglot.errors import SqlglotError
 from proxy.cube.file import damaged
 from proxy.cube.sources.dialect import DUCKDB, text
 from proxy.cube.sources.file_set import FileSet
-from proxy.cube.sources.source import GROUPS, TAKEN, Source, Taken
+from proxy.cube.sources.source import GROUPS, TAKEN, FailedError, Source, Taken
 from proxy.errors import (
     Error,
     PolicyError,
@@ -147,7 +147,7 @@ def guarded(path: Path, key: str = "source", folder: Path | None = None) -> Iter
     except duckdb.OutOfMemoryException:
         raise SourceError("not enough memory, or disk for its overflow, to read it") from None
     except (duckdb.ConversionException, duckdb.OutOfRangeException):
-        raise _failed() from None
+        raise FailedError() from None
     except (duckdb.BinderException, duckdb.CatalogException):
         raise PolicyError(
             "the SQL does not fit the types of the source's columns",
@@ -156,7 +156,7 @@ def guarded(path: Path, key: str = "source", folder: Path | None = None) -> Iter
         ) from None
     except duckdb.Error as error:
         if isinstance(error, duckdb.InvalidInputException) and not DAMAGE.search(str(error)):
-            raise _failed() from None
+            raise FailedError() from None
         text = str(error) if isinstance(error, duckdb.IOException | duckdb.FatalException) else ""
         if folder and (why := full(folder.parent, text)):
             raise why from None
@@ -164,13 +164,6 @@ def guarded(path: Path, key: str = "source", folder: Path | None = None) -> Iter
             f"{path} cannot be read to its end: it is damaged, or a line has not as many fields "
             "as the header, or it is not UTF-8, or another process has it open, or the disk is full"
         ) from None
-
-
-def _failed() -> SourceError:
-    return SourceError(
-        "an expression of the policy fails on some record",
-        hint="use TRY_CAST for what may not convert; NULL then follows the nulls rule",
-    )
 
 
 class FileSource(Source):

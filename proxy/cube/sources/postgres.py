@@ -24,7 +24,7 @@ from proxy.cube.sources.dialect import text
 from proxy.cube.sources.duckdb import RECORDS, declared, fault, translated
 from proxy.cube.sources.postgres_sql import OLDEST, PostgresDialect
 from proxy.cube.sources.remote import RemoteSource, receiving
-from proxy.cube.sources.source import Taken
+from proxy.cube.sources.source import FailedError, Taken
 from proxy.errors import Error, PolicyError, SourceError
 from proxy.policy import Policy
 from proxy.sql.source_expressions import expression, identifier
@@ -176,10 +176,7 @@ def _guarded(key: str) -> Iterator[None]:
             else "GRANT USAGE ON SCHEMA, and SELECT ON the tables, to it",
         ) from None
     except psycopg.DataError:
-        raise SourceError(
-            "an expression of the policy fails on some record",
-            hint="use TRY_CAST for what may not convert; NULL then follows the nulls rule",
-        ) from None
+        raise FailedError() from None
     except (errors.DiskFull, errors.OutOfMemory, errors.ConfigurationLimitExceeded):
         raise SourceError("the database of the source has no room to group its records") from None
     except psycopg.Error as error:
