@@ -211,6 +211,22 @@ def test_apply_says_what_protects_less_and_what_was_rebuilt(small, told, capsys)
     }
 
 
+@pytest.mark.parametrize("rows", ["old,a,u\n" * 16, "20,a,u\n" * 16, ""])
+def test_rebuild_warns_where_hardly_a_record_is_left(small, told, rows):
+    """
+    Of columns that cannot be read in the words of `init`, and of records that are gone, whatever
+    the reason.
+    """
+    Path("people.csv").write_text(f"age,town,unit\n{rows}")
+    kept, *warnings, _ = told("rebuild", "people.yaml")
+    assert kept == f"{rows.count('a')} rows read, 0 kept."
+    unread = "warning: age: 16 (100.0%) cannot be read: 16 another text; see `check`"
+    gone = "warning: 0 records are in the cube now, and 16 were before; see `check`"
+    assert warnings == [*([unread] if "old" in rows else []), gone]
+    small.data((0, "a", 8))
+    assert "warning" not in " ".join(told("rebuild", "people.yaml"))
+
+
 @pytest.mark.slow
 def test_rebuild_says_what_every_cell_starts_with(small, told):
     """
@@ -312,8 +328,8 @@ def test_schema_prints_what_editors_want(capsys, option, path):
         ("people.yaml", "else", "people", "over the same source"),
         ("moved.yaml", None, "people", "over the same source"),
         ("moved.yaml", None, "folk", "over the same source"),
-        ("copy/people.yaml", None, "people", "over a copy of the same source"),
-        ("copy/folk.yaml", None, "folk", "over a copy of the same source"),
+        ("copy/people.yaml", None, "people", "over the same source"),
+        ("copy/folk.yaml", None, "folk", "over the same source"),
         ("other.yaml", "else", "people", "a state of people already"),
     ],
 )

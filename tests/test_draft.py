@@ -485,6 +485,8 @@ def test_a_table_of_postgresql_is_drafted_like_a_file(here, postgres, in_postgre
     [
         ("", [], "needs table or query"),
         ("", ["--table", "nobody.sales"], 'no table "nobody.sales"'),
+        ("", ["--table", "seen"], "a view, which is read only where the privacy unit is a column"),
+        ("", ["--table", "kept", "--unit", "a"], "materialized view: make a table of it"),
         (" password=secret", ["--table", "a"], "has a password in it"),
         (" dbname=nowhere", ["--table", "a"], "cannot be reached"),
     ],
@@ -495,7 +497,11 @@ def test_a_postgresql_that_is_asked_wrongly_says_what_to_do(
     """
     No password is taken, and none of what was written is left.
     """
-    assert run(["draft", postgres.dsn + change, *arguments]) != 0
+    there = postgres.connection.execute
+    there("CREATE VIEW seen AS SELECT 1 AS a; CREATE MATERIALIZED VIEW kept AS TABLE seen")
+    status = run(["draft", postgres.dsn + change, *arguments])
+    there("DROP MATERIALIZED VIEW kept; DROP VIEW seen")
+    assert status != 0
     error = capsys.readouterr().err
     assert said in error
     assert "secret" not in error

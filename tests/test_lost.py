@@ -96,6 +96,9 @@ SAME = {  # how the other dataset comes by the same people
     "the name": lambda world: FOLK,
     "a copy": lambda world: copied(world, FOLK),
     "its data have grown": lambda world: grown(world, FOLK),
+    "a pattern": lambda world: FOLK.replace("people.csv", "peop*.csv"),
+    "a pattern that finds a copy": lambda world: copied(world, FOLK, "c*.csv"),
+    "a hard link": lambda world: linked(world, FOLK),
     "a query": lambda world: FOLK.replace(
         "path: people.csv", 'path: people.csv, query: "SELECT * FROM source"'
     ),
@@ -104,9 +107,16 @@ SAME = {  # how the other dataset comes by the same people
 }
 
 
-def copied(world, text):
+def copied(world, text, path="copy.csv"):
     shutil.copy(world.folder / "people.csv", world.folder / "copy.csv")
-    return text.replace("people.csv", "copy.csv")
+    return text.replace("people.csv", path)
+
+
+def linked(world, text):
+    (world.folder / "d").mkdir()
+    (world.folder / "d/linked.csv").hardlink_to(world.folder / "people.csv")
+    (world.folder / "d/more.csv").write_text("age,town,unit\n2,a,u\n")
+    return text.replace("people.csv", "d/*.csv")
 
 
 def grown(world, text):
@@ -142,6 +152,52 @@ def test_a_renamed_dataset_has_no_second_budget_unless_that_is_accepted(small, c
     assert run(["init", str(small.policy), "--accept-second-budget"]) == 0
     capsys.readouterr()
     assert audit(small.policy)[0].detail["second_budget_beside"] == ["people"]
+
+
+@pytest.mark.parametrize("path", ["d/1.csv", "c/1.csv", "?/*.csv", "moved/*.csv"])
+def test_one_file_of_a_pattern_is_enough_for_a_second_budget(small, path):
+    """
+    Where it is the same file, or a copy of one; what nobody has read is nobody's.
+    """
+    for folder in ("c", "d", "else"):
+        (small.folder / folder).mkdir()
+    (small.folder / "d/1.csv").write_text("age,town,unit\n1,a,u\n")
+    (small.folder / "d/2.csv").write_text("age,town,unit\n2,a,v\n")
+    (small.folder / "else/1.csv").write_text("age,town,unit\n3,a,w\n")
+    shutil.copy(small.folder / "d/1.csv", small.folder / "c/1.csv")
+    pattern = "d/1.csv" if path.startswith("moved") else "d/*.csv"
+    small.made(domain=DOMAIN.replace("people.csv", pattern)).close()
+    if path.startswith("moved"):
+        (small.folder / "d").rename(small.folder / "moved")
+    small.write(domain=FOLK.replace("people.csv", "else/*.csv"))
+    assert check(small.policy).twins == ()
+    small.write(domain=FOLK.replace("people.csv", f"'{path}'"))
+    with pytest.raises(StateError, match="second budget"):
+        init(small.policy)
+
+
+@pytest.mark.parametrize("view", ["SELECT * FROM people", "SELECT unit, town, age FROM old"])
+def test_a_view_is_the_tables_that_it_is_made_of(small, view):
+    """
+    Also through another view; a view of another table has people of its own.
+    """
+    with duckdb.connect(str(small.folder / "all.duckdb")) as connection:
+        for table in ("people", "others"):
+            connection.execute(f"CREATE TABLE {table} AS SELECT 1 AS age, 'a' AS town, 'u' AS unit")
+        connection.execute("CREATE VIEW old AS SELECT * FROM people WHERE age < 5")
+        connection.execute(f"CREATE VIEW seen AS {view}")
+        connection.execute("CREATE VIEW apart AS SELECT * FROM others")
+    mine, folk, apart = (
+        text.replace("path: people.csv", f"path: all.duckdb, table: {table}")
+        for text, table in ((DOMAIN, "people"), (FOLK, "seen"), (FOLK, "apart"))
+    )
+    privacy = "privacy: {budget: 1, unit: {column: unit, max_rows: 1}}\n"
+    small.made(privacy, domain=mine).close()
+    small.write(privacy, domain=apart)
+    assert check(small.policy).twins == ()
+    small.write(privacy, domain=folk)
+    with pytest.raises(StateError, match="second budget"):
+        init(small.policy)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import json
 import random
+from contextlib import closing
 
 import pytest
 import yaml
@@ -9,6 +10,7 @@ import yaml
 from proxy.cli import run
 from proxy.cli.users import without
 from proxy.policy import load_users
+from proxy.steward import backup, restore
 from tests.small import PRIVACY, VERIFIER, Small
 
 ASK = "SELECT COUNT(*) FROM people WITH UTILITY (10, 0.1)"
@@ -56,6 +58,24 @@ def test_users_are_listed_with_what_they_spent_since_when(small, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["user", "roles", "groups", "history", "spent", "since", "(UTC)"]
     assert lines[1].split()[:5] == ["ann", "analyst", "survey", "shared", "0.2187"]
+
+
+def test_what_a_restore_charges_a_history_of_ones_own_is_shown(small, capsys):
+    """
+    It is the same person's, and what `budget --user` says is spent; of others nothing is known.
+    """
+    small.write(PRIVACY, "analysts: {own: {budget: 0.5, history: own}, dan: {}}\n")
+    (small.folder / "users.yaml").unlink()
+    assert run(["apply", str(small.policy), "--accept-weaker"]) == 0
+    backup(small.policy, small.folder / "backup")
+    assert run(["query", str(small.policy), ASK, "--user", "own"]) == 0
+    spent = listed(small, capsys)["own"]["spent"]
+    restore(small.policy, small.folder / "backup")
+    with closing(small.engine()) as engine:
+        assert engine.budget("own").rules[0].spent == pytest.approx(spent)
+    found = listed(small, capsys)
+    assert found["own"]["spent"] == pytest.approx(spent)
+    assert found["dan"]["spent"] == 0
 
 
 def test_who_is_removed_is_remembered_and_gets_nothing_back(small, capsys):

@@ -18,7 +18,8 @@ from proxy.errors import DataError, SQLSyntaxError
 if TYPE_CHECKING:
     from proxy.engine import Engine
     from proxy.engine.choice import Comparison
-    from proxy.inference.strategies.choosing import Choice, Simulated
+    from proxy.inference.strategies.choosing import Choice
+    from proxy.inference.strategies.simulated import Simulated
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 BASES = 12  # that are listed
@@ -35,7 +36,9 @@ BASES = 12  # that are listed
     "statement (1 is the first), half_width and delta, one line for each time.",
 )
 @click.option("--log", is_flag=True, help="Take the statements of the audit log.")
-@click.option("--user", metavar="NAME", default="", help="Who asks the WORKLOAD.")
+@click.option(
+    "--user", metavar="NAME", default="", help="Who asks the WORKLOAD, within whose limits."
+)
 @click.option("--seconds", type=click.FloatRange(1), default=60.0, show_default=True)
 @click.option(
     "--adopt", is_flag=True, help="Follow the best from now on, where the strategy is auto."
@@ -61,9 +64,9 @@ def plan(
     """Simulate strategies for POLICY over a WORKLOAD: a file of SQL statements.
 
     Nothing is spent, no data is read: what a statement costs depends on statements alone.  It says
-    how many would be answered within the budget, how many of them free, and what the dearest cell
-    would pay.  Windows of time are moved on by some days.  Without WORKLOAD it takes the policy's
-    `workload`, and the audit log.
+    how many would be answered within the budget, how many of them free, and what would be paid of
+    the limit that binds the user most.  Windows of time are moved on by some days.  Without
+    WORKLOAD it takes the policy's `workload`, and the audit log.
     """
     from proxy.cli import show
     from proxy.engine import choice as choices
@@ -76,22 +79,21 @@ def plan(
         if not asked:
             raise click.UsageError("no statement to plan for: name a WORKLOAD, or say --log")
         with_times = requests is not None or (log and workload is None)
-        found = choices.compare(engine, asked, seconds, repeated=with_times)
+        found = choices.compare(engine, asked, seconds, with_times, user)
         if not found.requests:
             raise DataError("no statement could be planned", hint="; ".join(found.skipped[:1]))
         if adopt:
             if engine.policy.privacy.strategy != "auto":
                 raise click.UsageError("--adopt is for policies whose privacy.strategy is auto")
             choices.adopt(engine, found, me())
-        budget = float(engine.policy.privacy.budget)
         if as_json:
-            show.print_json(_plain(found, budget))
+            show.print_json(_plain(found))
         else:
-            _print(found, budget, adopt)
+            _print(found, adopt)
         if plot is not None:
             from proxy.cli.plan_figure import draw
 
-            draw(found.choice.simulated, budget, plot)
+            draw(found.choice.simulated, found.budget, plot)
             click.echo(f"drawn: {plot}")
 
 
@@ -172,12 +174,13 @@ def _wanted(path: Path, texts: list[str]) -> Iterator[str]:
             yield f"{texts[place - 1].rstrip()} WITH UTILITY ({half!r}, {delta!r})"
 
 
-def _plain(found: Comparison, budget: float) -> dict[str, Any]:
+def _plain(found: Comparison) -> dict[str, Any]:
     """Return what programs read."""
     return {
         "requests": found.requests,
         "skipped": list(found.skipped),
-        "budget": budget,
+        "budget": found.budget,
+        "limit": found.limit,
         "strategies": [
             {
                 "strategy": each.name,
@@ -192,14 +195,15 @@ def _plain(found: Comparison, budget: float) -> dict[str, Any]:
     }
 
 
-def _print(found: Comparison, budget: float, adopted: bool) -> None:
+def _print(found: Comparison, adopted: bool) -> None:
     """Print the strategies as a table, and the recommended part of a policy."""
     from proxy.cli import show
     from proxy.cli.plain import Grid
 
     headers = ("answered", "free", "spent", "per answer", "of the budget", "which lasts")
-    lines = [_line(each, found.choice, budget) for each in found.choice.simulated]
+    lines = [_line(each, found.choice, found.budget) for each in found.choice.simulated]
     out = show.console()
+    out.print(f"{show.amount(found.budget)} may be spent: {found.limit}")
     out.print(Grid([("strategy", False), *((name, True) for name in headers)], lines))
     asked = max(each.asked for each in found.choice.simulated)
     if asked < found.requests:
@@ -233,7 +237,7 @@ def _line(each: Simulated, choice: Choice, budget: float) -> list[str]:
     mean = each.alpha / max(each.answered, 1)
     return [
         each.name, share, free, show.amount(each.alpha), show.amount(mean),
-        f"{each.alpha / budget:.1%}", _lasts(each, choice, budget),
+        f"{each.alpha / budget if each.alpha else 0:.1%}", _lasts(each, choice, budget),
     ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from proxy.files import write
-from proxy.inference.strategies.choosing import Simulated
+from proxy.inference.strategies.simulated import Simulated
 
 STYLES = {  # colours that the colour-blind can tell apart, and lines that need no colour
     "paper": ("#0072B2", ":"),

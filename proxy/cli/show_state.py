@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 UNIT = 2**40  # charges per alpha
 WARM = "What warm_up says was measured; `budget` says what is left."
 UNREADABLE = 0.01  # of the records: more of a column is worth a warning
+LOST = 0.1  # of the records of the snapshot before: where no more are left is, too
 
 
 def made(
@@ -50,14 +51,19 @@ def made(
         return
     out = console()
     out.print(_kept(report))
-    for rule in (*report.attributes, *report.measures):
-        if rule.unreadable > UNREADABLE * report.rows:
-            out.print(f"warning: {_unread(rule, report)}; see `check`")
+    _warn(report)
     _closed(report)
     if warm:
         out.print(WARM)
     else:
         out.print("The ledger is empty: the whole budget is there.")
+
+
+def _warn(report: Report) -> None:
+    """Print which columns are hardly read."""
+    for rule in (*report.attributes, *report.measures):
+        if rule.unreadable > UNREADABLE * report.rows:
+            console().print(f"warning: {_unread(rule, report)}; see `check`")
 
 
 def check(report: CheckReport, as_json: bool) -> None:
@@ -159,6 +165,12 @@ def rebuilt(report: RebuildReport, as_json: bool) -> None:
         return
     out = console()
     out.print(_kept(report.survey))
+    _warn(report.survey)
+    if report.before and (now := report.survey.kept + report.survey.taken) < LOST * report.before:
+        out.print(
+            f"warning: {now:,} records are in the cube now, and {report.before:,} were before; "
+            "see `check`"
+        )
     _closed(report.survey)
     if report.again:
         out.print(

@@ -16,9 +16,9 @@ from proxy.lazy import lazy
 if TYPE_CHECKING:
     from proxy.cube.building import Look, Report, Rule, build, fingerprint, survey, surveyed
     from proxy.cube.cells import Cube
-    from proxy.cube.file import verify
+    from proxy.cube.file import records, verify
     from proxy.cube.sources.coded import faults
-    from proxy.cube.sources.source import Taken
+    from proxy.cube.sources.source import Taken, tables_read
     from proxy.cube.sources.warehouse import sql_for
 
 __all__ = [
@@ -30,9 +30,11 @@ __all__ = [
     "build",
     "faults",
     "fingerprint",
+    "records",
     "sql_for",
     "survey",
     "surveyed",
+    "tables_read",
     "verify",
 ]
 
@@ -45,9 +47,11 @@ MODULES = {
     "build": "proxy.cube.building",
     "faults": "proxy.cube.sources.coded",
     "fingerprint": "proxy.cube.building",
+    "records": "proxy.cube.file",
     "sql_for": "proxy.cube.sources.warehouse",
     "survey": "proxy.cube.building",
     "surveyed": "proxy.cube.building",
+    "tables_read": "proxy.cube.sources.source",
     "verify": "proxy.cube.file",
 }
 

@@ -280,7 +280,8 @@ class _Work:
             named = [(names(axis)[place - 1], int(count)) for place, count in found]
             for kind, count in sorted(named, key=lambda each: (-each[1], each[0])):
                 yield Look(rule.name, kind, count)
-            if axis != "text" and rule.unreadable > (told := sum(count for _, count in named)):
+            told = 0 if axis == "text" else sum(count for _, count in named)
+            if rule.unreadable > told:
                 yield Look(rule.name, TYPE, rule.unreadable - told)
 
     def cells(self) -> Cells:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxy.domain import Domain
-from proxy.errors import IntegrityError, OperationalError, StateError
+from proxy.errors import Error, IntegrityError, OperationalError, StateError
 from proxy.files import opening
 
 FORMAT = "1"
@@ -89,6 +89,14 @@ def verify(path: Path, ledger_id: str, origin: str) -> None:
         raise IntegrityError(f"the cube {path} belongs to another ledger")
     if found.get("origin", "") != origin:
         raise IntegrityError(f"the cube {path} is of another source than its snapshot says")
+
+
+def records(path: Path) -> int | None:
+    """Return how many records are in a cube file; None where it does not say."""
+    with contextlib.suppress(FileNotFoundError, Error), reading(path) as connection:
+        found = connection.execute("SELECT coalesce(sum(n), 0) FROM cells").fetchone()
+        return int(found[0]) if found else None
+    return None
 
 
 def columns(

@@ -7,9 +7,11 @@ Invariant: what is adopted is a line of the audit log, which planners of strateg
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from proxy.engine.engine import Engine
 from proxy.engine.planner import LocalPlanner
 from proxy.engine.strategy import CHOSEN, WARM_UP, description, pieces
 from proxy.errors import Error, SQLSyntaxError
+from proxy.inference.accounting import UNIT, budget_units
 from proxy.inference.plan import AccuracyTarget
 from proxy.inference.strategies.choosing import MARGINALS, STRATEGIES, Choice, Shadow, choose
 from proxy.ledger import Ledger
@@ -39,6 +42,8 @@ class Comparison:
     requests: int  # statements that could be read
     skipped: tuple[str, ...]  # why others could not
     adopted: dict[str, Any]  # the detail of the audit line
+    budget: float  # the least of the limits, alpha
+    limit: str  # which that is
 
 
 def log(ledger: Ledger) -> list[Asked]:
@@ -78,21 +83,33 @@ def statements(path: Path) -> list[str]:
 
 
 def compare(
-    engine: Engine, asked: Iterable[Asked], seconds: float = SECONDS, repeated: bool = True
+    engine: Engine,
+    asked: Iterable[Asked],
+    seconds: float = SECONDS,
+    repeated: bool = True,
+    user: str = "",
 ) -> Comparison:
-    """Return how the strategies would do, from nothing on.
+    """Return how the strategies would do, from nothing on, within the limits of a user.
 
     A text that a user sends again is asked once where it is not to be ``repeated``.
     """
     requests, skipped = _requests(engine, asked if repeated else dict.fromkeys(asked))
     policy = engine.policy
     planner = _local(engine)
-    rules = planner.rules(engine.privileges(""))
-    shadow = Shadow(space(policy.domain), policy.max_records, rules, float(policy.privacy.floor))
+    privileges = engine.privileges(user)
+    rules = planner.rules(privileges)
+    caps = [(budget_units(cap.budget), cap.name) for cap in privileges.caps]
+    if not privileges.spend:
+        caps.append((0, f"analyst {user}, who may only infer"))
+    cap = min(caps, default=(math.inf, ""))
+    floor = float(policy.privacy.floor)
+    shadow = Shadow(space(policy.domain), policy.max_records, rules, floor, cap[0])
+    budget, limit = min([*((rule.budget, rule.name) for rule in rules), cap], key=itemgetter(0))
     moving = [i for i, each in enumerate(policy.domain.attributes) if each.type in MOVING]
     flat, trees = pieces(policy), pieces(policy, trees=True)
     choice = choose(requests, shadow, flat, trees, seconds, ("paper", *STRATEGIES), moving)
-    return Comparison(choice, len(requests), tuple(skipped), _detail(choice, engine))
+    detail = _detail(choice, engine)
+    return Comparison(choice, len(requests), tuple(skipped), detail, budget / UNIT, limit)
 
 
 def _detail(choice: Choice, engine: Engine) -> dict[str, Any]:

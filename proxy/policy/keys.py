@@ -14,6 +14,7 @@ from typing import Any
 from proxy.errors import Error, PolicyError
 from proxy.policy.kinds import (
     INT64,
+    LOWEST,
     Boolean,
     Choice,
     Date,
@@ -36,7 +37,7 @@ TYPE = Choice(("integer", "text", "boolean", "decimal", "date", "timestamp"))
 ALPHA = Number(low=0, high=1_000_000, open_low=True)  # sums of charges of 2⁻⁴⁰ fit 63 bits
 PROBABILITY = Number(low=0, high=1, open_low=True, open_high=True)
 COUNT = Number(low=1, high=INT64, whole=True)
-INTEGER = Number(low=-INT64, high=INT64, whole=True)
+INTEGER = Number(low=LOWEST, high=INT64, whole=True)
 NUMBER = Number()
 PATH = Text("a path, relative to this file")
 LEDGER = Text("postgresql://host/database, without a password")

@@ -23,6 +23,7 @@ NAME = r"(?=.*\S)[^\x00-\x1f\x7f-\x9f]{1,63}"  # of what SQL names, and 63 bytes
 NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][-+]\d{1,2})?")
 INTEGER = re.compile(r"[-+]?(?:0|[1-9][\d_]*)")
 INT64 = 2**63 - 1
+LOWEST = -(2**63)  # whole number of 64 bits
 
 
 class Kind(ABC):
@@ -189,7 +190,7 @@ class Number(Kind):
         """The bounds in words."""
         noun = "a whole number" if self.whole else "a number"
         bounds = []
-        if self.low is not None and self.low != -INT64:
+        if self.low is not None and self.low != LOWEST:
             bounds.append(f"{'more than' if self.open_low else 'at least'} {decimal(self.low)}")
         if self.high == INT64:
             bounds.append("of 64 bits")

@@ -45,6 +45,7 @@ JOINED = (
     "a query is SELECT … FROM tables WHERE …, joined by USING ({0}) or ON a.{0} = b.{0}; tables of "
     "nobody's data, listed in source.public, by anything, with JOIN, or LEFT JOIN after the others"
 )
+UNITS_ONLY = "SQL of its own, being a view, which is read only where the privacy unit is a column"
 Group = frozenset[str]
 
 
@@ -211,8 +212,15 @@ class _Reader:
                     "source.public"
                 )
         if len(rows.groups) > 1:
-            apart = " and ".join(min(group) for group in rows.groups[:2])
-            raise self.refused(f"{apart} are not joined by equality of {self.unit} in both")
+            apart = [min(group) for group in rows.groups[:2]]
+            message = f"{' and '.join(apart)} are not joined by equality of {self.unit} in both"
+            fields = [dict(rows.names.tables[each]).get(self.unit) for each in apart]
+            one, two = (field.kind if field else "" for field in fields)
+            if one != two:
+                message += f": its types differ, {one} and {two}"
+            elif one and not _exact(one):
+                message += f": equal values of its type, {one}, may be different ones"
+            raise self.refused(message)
 
     def _outputs(self, tree: exp.Select, rows: Relation) -> Iterator[tuple[str, Field]]:
         """Yield the columns of a SELECT."""
@@ -328,10 +336,10 @@ class _Reader:
                 return self._nested(select(table.view, self.native.language), shown, self.plain)
             return self._nested(select(table.view, "duckdb"), shown, plain=True)
         except Error as error:
+            vouch = "write what it does as source.query, where it can be, or vouch for it in "
+            vouch += f"source.trusted{f': {error.hint}' if error.hint else ''}"
             raise NotSupportedError(
-                f"the view {name} is not read: {error.message}",
-                hint="write what it does as source.query, where it can be, or vouch for it in "
-                f"source.trusted: {error.hint or ''}",
+                f"the view {name} is not read: {error.message}", hint=vouch
             ) from None
 
     def _nested(self, tree: exp.Select, shown: str, plain: bool) -> Relation:
@@ -414,11 +422,15 @@ def _linked(groups: tuple[Group, ...], names: Names[Field], node: exp.Expr) -> t
 
 def _merged(groups: tuple[Group, ...], a: Field, b: Field) -> tuple[Group, ...]:
     """Return groups of tables after columns of two are equal: one, if both say the unit."""
-    exact = a.kind == b.kind and a.kind.startswith(EXACT) and "[" not in a.kind
-    if not (a.unit and b.unit and exact):
+    if not (a.unit and b.unit and a.kind == b.kind and _exact(a.kind)):
         return groups
     touched = [group for group in groups if {a.table, b.table} & group]
     return (frozenset().union(*touched), *(group for group in groups if group not in touched))
+
+
+def _exact(kind: str) -> bool:
+    """Whether equal values of a type are the same value."""
+    return kind.startswith(EXACT) and "[" not in kind
 
 
 def _bare(node: exp.Expr) -> exp.Expr:

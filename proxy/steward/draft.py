@@ -129,7 +129,7 @@ def draft(
         with tempfile.TemporaryDirectory() as own:
             stub = Path(own) / "stub.yaml"
             here = where if remote else [_file(path.absolute()), *where]
-            stub.write_text(_yaml(dataset, here, "", Rows(10, 1), []), "utf-8")
+            stub.write_text(_yaml(dataset, here, unit or "", Rows(10, 1), []), "utf-8")
             with _reading(policies.load(stub), Path(own)) as connection:
                 _refuse(list(columns(connection)), unit, table if remote else path)
                 seen = Profiler(connection, unit)

@@ -12,7 +12,7 @@ import proxy.policy as policies
 from proxy.files import enter
 from proxy.inference.accounting import UNIT
 from proxy.policy.weaker import UNLISTED
-from proxy.privileges import access, users_of
+from proxy.privileges import OWN, access, users_of
 from proxy.state import ledger_place, state_folder
 from proxy.steward.changes import opened
 
@@ -23,8 +23,9 @@ ASKED = ("measured", "refined", "inferred", "refused")  # the kinds of lines of 
 class Person:
     """One user of a dataset.
 
-    ``spent`` is the sum of what their statements cost, alpha, which is never given back, and, of
-    who has a cap, of what a restore knows by its cost only, as it is held against the cap;
+    ``spent`` is the sum of what their statements cost, alpha, which is never given back.  Of what a
+    restore knows by its cost only, it has, of who has a cap, all, as it is held against the cap; of
+    who has a history of their own, what the dearest cell has paid there, at least.
     ``since`` the time of their first statement or act that the ledger has.
     """
 
@@ -58,12 +59,14 @@ def people(policy: str | Path, state: str | Path | None = None) -> list[Person]:
             if line.user and line.kind in ASKED:
                 since[line.user] = min(line.time, since.get(line.user, line.time))
         nobody: dict[str, Any] = {"roles": [], "groups": [], "history": "", "caps": {}}
-        unknown = ledger.spent_unknown()
+        unknown, paid = ledger.spent_unknown(), ledger.spent()
         made = []
         for name in sorted({*known, *since} - {UNLISTED}):
             each, spent = known.get(name, nobody), ledger.spent_by(name)
             if name in each["caps"]:
                 spent += unknown
+            if each["history"] == "own":  # all that it paid is theirs, restored or not
+                spent = max(spent, paid.get(OWN + name, 0))
             made.append(_person(name, each, name in now, spent, since.get(name)))
         return made
 

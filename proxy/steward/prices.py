@@ -52,8 +52,8 @@ def _questions(policy: Policy) -> Iterator[tuple[str, Fraction, Fraction, Utilit
     one, records = Fraction(1), policy.max_records
     wish = policy.utility or Utility(Fraction(records, 100), DELTA)
     yield "COUNT(*)", one, one, wish
-    fifth = Utility(max(wish.half_width / 5, one), wish.delta)
-    yield "COUNT(*), five times as near", one, one, fifth
+    if (near := wish.half_width / 5) >= one:  # nearer than one record is no count
+        yield "COUNT(*), five times as near", one, one, Utility(near, wish.delta)
     for measure in policy.domain.measures:
         reach = max(abs(measure.low), abs(measure.high))
         default = Utility(reach * records / 100, DELTA)

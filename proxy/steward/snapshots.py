@@ -72,6 +72,7 @@ class RebuildReport:
     again: bool = False  # the missing cube of a snapshot, from the same source
     by_period: bool = False  # or with what any cell of its period had
     usable: int = 0  # numbers of older snapshots that are still inferred from
+    before: int | None = None  # records of the cube before it, where that was there
 
 
 def fingerprinted(policy: Policy, folder: Path) -> str:
@@ -247,8 +248,9 @@ def new_snapshot(
             tx.audit("rebuild", user, detail=detail)
             draft.replace(cube_path(folder, new))
             sync_folder(folder)
+    before = proxy.cube.records(cube_path(folder, old.id))
     only(folder, new)
-    return _report(policy, ledger, made, carried)
+    return replace(_report(policy, ledger, made, carried), before=before)
 
 
 def _require_open(

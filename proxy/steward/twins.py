@@ -4,19 +4,23 @@ So is one of the same name whose state is looked for in another folder than befo
 
 Every budget holds for itself, so what two states over one source spend adds up.  A state says of
 its source: where each policy that was ever in force reads it, and, under a key of its own, the
-fingerprint of what its cube holds, so that a copy of a file elsewhere is found too.
+fingerprint of what its cube holds, so that a copy of a file elsewhere is found too.  Of the files
+of a pattern or a folder one is enough, and a view is the tables that it is made of.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import proxy.cube
+from proxy.cube.sources.file_set import FileSet, Identity, files_at, identity, several
 from proxy.errors import Error
 from proxy.files import no_room, read
 from proxy.ledger.anchor import FileAnchor
@@ -26,11 +30,13 @@ from proxy.ledger.sqlite import remains
 from proxy.ledger.stored import Pool
 from proxy.ledger.transaction import SQLReader
 from proxy.policy import Policy
+from proxy.policy.sources import DATABASES
 from proxy.protection import upgraded
 from proxy.state import anchor_path, elsewhere, key_path, ledger_path, usual
 
 WAIT = 5.0  # seconds for another process's lock
-FILES = ("", ".csv", ".gz", ".parquet")  # of which the whole is the source
+VIEWED = ("duckdb", "postgres")  # engines whose views are read
+PARTS = "**/*.parquet"  # of a folder
 
 Source = Mapping[str, Any]  # of a protection
 
@@ -109,10 +115,15 @@ def _twin(policy: Policy, other: Path, connections: Pool) -> Iterator[tuple[str,
     finally:
         connections.close()
     now = policy.protection()["source"]
-    if any(same_place(now, source) for source in known):
+    bases = policy.path.parent, other.parent.parent  # from which a path may have been meant
+    places = [_placed(source, base) for source in known for base in bases]
+    here = _placed(now, policy.path.parent)
+    if any(same_place(here, place) for place in places) or _made_of_one(policy, here, places):
         yield dataset, f"{other} is over the same source"
     elif _comparable(policy, now, known) and built == _fingerprint(policy, key_path(other), built):
         yield dataset, f"{other} is over a copy of the same source"
+    elif (file := _copied(here, places, key_path(other), built)) is not None:
+        yield dataset, f"{other} is over a copy of the same source: {file}"
     elif dataset == policy.dataset and other.parent in elsewhere(policy):
         yield dataset, f"{other} is a state of {dataset} already"
 
@@ -132,12 +143,71 @@ def same_place(one: Source, two: Source) -> bool:
     Two tables of one database have none; a query may read any table.  A PostgreSQL has many
     addresses: databases of one name count as the same, whatever their hosts.
     """
-    if (one["engine"], one["path"]) != (two["engine"], two["path"]):
+    if one["path"] and two["path"]:
+        shared = files_of(one).keys() & files_of(two).keys()
+        if not shared and one["path"] != two["path"]:
+            return False
+    elif (one["engine"], one["path"]) != (two["engine"], two["path"]):
         return False
     names = [_database(source) for source in (one, two)]
     apart = None not in names and names[0] != names[1]
     tables = {_table(source) for source in (one, two) if not source["query"]}
     return not apart and len(tables) < 2
+
+
+def _placed(source: Source, base: Path) -> Source:
+    """Return a source whose path is seen from a folder, with its whole path."""
+    path = source["path"]
+    return dict(source) | {"path": path and os.path.normpath(base / path)}
+
+
+def files_of(source: Source) -> dict[Identity, Path]:
+    """Return the files that are at a source's path now."""
+    if not source["path"]:
+        return {}
+    path = Path(source["path"])
+    return {identity(file): file for file in files_at(path / PARTS if path.is_dir() else path)}
+
+
+def _made_of_one(policy: Policy, here: Source, places: Iterable[Source]) -> bool:
+    """Whether a policy's table, or view, and another's of its database are made of one table."""
+    if here["engine"] not in VIEWED or here["table"] is None:
+        return False
+    others = {
+        place["table"]
+        for place in places
+        if place["table"] and same_place({**here, "table": None}, {**place, "table": None})
+    }
+    if not others:
+        return False
+    read = proxy.cube.tables_read(policy, {here["table"], *others})
+    return any(read[here["table"]] & read[other] for other in others)
+
+
+def _copied(here: Source, places: Iterable[Source], key: Path, built: str) -> Path | None:
+    """Return a file of a source that is a copy of what another state has read, or of one of these.
+
+    Other tables of databases have other people, whose files may be copies.
+    """
+    if str(here["path"] or "").lower().endswith(DATABASES):
+        return None
+    files = files_of(here).values()
+    sizes = {file.stat().st_size for file in files}
+    others = [file for place in places for file in files_of(place).values()]
+    theirs = {_hash(file) for file in others if file.stat().st_size in sizes}
+    secret, own = read(key) if key.exists() else None, built.partition(":")[2]
+    for file in files:
+        if theirs and _hash(file) in theirs:
+            return file
+        if secret is not None and FileSet(file, (file,)).fingerprint(secret) == own:
+            return file
+    return None
+
+
+def _hash(file: Path) -> bytes:
+    """Return the SHA-256 of a file."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").digest()
 
 
 def _table(source: Source) -> str:
@@ -167,9 +237,9 @@ def _database(source: Source) -> str | None:
 
 
 def _comparable(policy: Policy, now: Source, known: list[Source]) -> bool:
-    """Whether equal records would have equal fingerprints: of files, or as one table or query."""
+    """Whether equal records would have equal fingerprints: of one table or query, or all files."""
     path = policy.source.path
     if policy.source.engine != "duckdb" or path is None:
         return False
     texts = [(source["table"], source["query"]) for source in (now, known[-1])]
-    return path.suffix in FILES or texts[0] == texts[1]
+    return texts[0] == texts[1] if str(path).lower().endswith(DATABASES) else several(path)

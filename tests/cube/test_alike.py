@@ -474,3 +474,13 @@ def test_a_value_that_is_to_be_an_error_is_one_before_the_closed_days_too(
         for each in (policy, place.there(policy)):
             with pytest.raises(SourceError, match="where the policy says error"):
                 build(each, tmp_path / "new", "ledger", taken=taken)
+
+
+def test_every_whole_number_of_64_bits_has_a_cell(tmp_path: Path, place: Place) -> None:
+    """Also the least, which has no counterpart above 0: as an edge, and as a value of its own."""
+    least, most = -(2**63), 2**63 - 1
+    place.put({"a": natives(place)["BIGINT"]}, [[str(n)] for n in (least, least + 1, -5, 7, most)])
+    ends = edges(least, least + 1, 0, most, outside="clamp", nulls="drop")
+    values = Attribute("b", "integer", (least, least + 1, 7), outside="group", source="a")
+    found, _ = cube(place.there(a_policy(tmp_path, [ends, values])), "there")
+    assert found == [(0, 0, 1), (1, 1, 1), (1, 3, 1), (2, 2, 1), (2, 3, 1)]

@@ -6,7 +6,10 @@ import pytest
 
 from proxy.cli import run
 from proxy.cube import survey
+from proxy.cube.sources.looks import TYPE
 from proxy.policy import load
+from proxy.steward.prices import prices
+from tests.cube.making import a_policy, texts, write
 from tests.small import PRIVACY
 
 NUMBERS = [
@@ -101,6 +104,16 @@ def test_measures_have_looks_as_columns_of_numbers_have(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_type_that_is_not_read_as_text_is_what_is_said(tmp_path):
+    """
+    Of a list of texts, too, of which no value is compared.
+    """
+    write(tmp_path / "data.parquet", "SELECT unnest([INTERVAL 1 DAY, INTERVAL 2 DAY]) AS a")
+    report = survey(a_policy(tmp_path, [texts("1 day")], path="data.parquet"))
+    assert report.attributes[0].unreadable == 2
+    assert [(look.kind, look.records) for look in report.looks] == [(TYPE, 2)]
+
+
 def test_check_and_init_tell_the_looks_and_no_value(tmp_path, capsys):
     """
     `init` warns where more than one in a hundred cannot be read, and of nothing less.
@@ -154,6 +167,20 @@ def test_names_of_the_first_line_that_need_a_word_get_it(tmp_path, capsys):
     assert "blanks around it" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("within", [0.4, 2, 4.9, 5, 20])
+def test_a_count_is_five_times_as_near_or_not_priced(tmp_path, within):
+    """
+    Nearer than one record nobody counts.
+    """
+    (tmp_path / "people.csv").write_text("c\n1\n")
+    policy = tmp_path / "people.yaml"
+    utility = f"utility: {{half_width: {within}, delta: 0.1}}\n"
+    policy.write_text(POLICY.format(AXES["number"]) + utility + PRIVACY)
+    found = {price.question: price.half_width for price in prices(load(policy))}
+    assert found.pop("COUNT(*)") == within
+    assert list(found.values()) == ([within / 5] if within >= 5 else [])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", ["row", "{column: who, max_rows: 3}"])
 def test_prices_are_what_the_engine_asks(tmp_path, capsys, unit):
@@ -170,12 +197,12 @@ def test_prices_are_what_the_engine_asks(tmp_path, capsys, unit):
         'guards: [{claim: "COUNT(*) BETWEEN 0 AND 1", for_each: [c], confidence: 0.8}]}\n'
     )
     assert run(["check", str(policy), "--json"]) == 0
-    prices = json.loads(capsys.readouterr().out)["prices"]
+    priced = json.loads(capsys.readouterr().out)["prices"]
     assert run(["init", str(policy)]) == 0
     assert run(["budget", str(policy), "--json"]) == 0
     capsys.readouterr()
     least = min(1 / (3 if "who" in unit else 1), 0.8047)
-    for price in prices:
+    for price in priced:
         question = price["question"].split(",")[0]
         asked = f"SELECT {question} FROM people WITH UTILITY ({price['half_width']}, 0.1)"
         assert run(["explain", str(policy), asked, "--json"]) == 0

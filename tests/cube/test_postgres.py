@@ -46,6 +46,8 @@ def test_what_is_wrong_is_said_and_no_value(tmp_path: Path, postgres: Any, schem
     run = postgres.connection.execute
     run(f"CREATE TABLE {schema}.data (a text, p integer, o point)")
     run(f"INSERT INTO {schema}.data VALUES ('secret', 1, NULL)")
+    run(f"CREATE VIEW {schema}.seen AS TABLE {schema}.data")
+    run(f"CREATE MATERIALIZED VIEW {schema}.kept AS TABLE {schema}.data")
     run(f"CREATE ROLE {schema} LOGIN")
     run(f"CREATE TABLE {schema}.held (a text)")
     run(f"ALTER TABLE {schema}.held ENABLE ROW LEVEL SECURITY")
@@ -70,6 +72,10 @@ def test_what_is_wrong_is_said_and_no_value(tmp_path: Path, postgres: Any, schem
         assert "row-level security" in said(a, dsn=role, table=f"{schema}.held")
         assert "no table" in said(a, table="nothing")
         assert 'no column "a b"' in said(replace(a, source='"a b"'))
+        assert "read only where the privacy unit is a column" in said(a, table=f"{schema}.seen")
+        for source in ({"table": f"{schema}.kept"}, {"trusted": (f"{schema}.kept",)}):
+            for unit in (ROW, Unit("a")) if "table" in source else (Unit("a"),):
+                assert "materialized view: make a table of it" in said(a, unit, **source)
         assert "no column" in said(a, unit=Unit("who"))
         assert "is not read in an expression" in said(replace(a, source="o IS NULL"))
         assert "fails on some record" in said(replace(a, source="CAST(a AS integer)"))

@@ -114,6 +114,32 @@ def test_a_full_disk_leaves_the_old_cube_in_service(
     assert run(["rebuild", str(policy)]) == 0
 
 
+@pytest.mark.parametrize("name", ["seen", "deep", "visits_2024", "apart"])
+def test_a_view_and_a_part_are_of_the_people_of_their_table(
+    policy: Path, postgres: Any, name: str
+) -> None:
+    """Also through a materialized view: their state would be a second budget; another's is not."""
+    schema = load(policy).source.table.partition(".")[0]
+    postgres.connection.execute(
+        f"SET search_path TO {schema}; ALTER TABLE visits ADD person int;"
+        "CREATE TABLE visits_2024 () INHERITS (visits); CREATE TABLE others AS TABLE visits;"
+        "CREATE VIEW seen AS SELECT * FROM visits WHERE a < 9; CREATE VIEW apart AS TABLE others;"
+        "CREATE MATERIALIZED VIEW kept AS TABLE seen; CREATE VIEW deep AS TABLE kept;"
+        "RESET search_path"
+    )
+    text = policy.read_text().replace("unit: row", "unit: {column: person, max_rows: 1}")
+    policy.write_text(text)
+    init(policy)
+    trusted = f", trusted: [{schema}.deep]" if name == "deep" else ""
+    text = text.replace("dataset: visits", "dataset: other")
+    policy.write_text(text.replace(f"{schema}.visits", f"{schema}.{name}{trusted}"))
+    if name == "apart":
+        init(policy)
+        return
+    with pytest.raises(StateError, match="second budget"):
+        init(policy)
+
+
 def test_while_the_database_groups_no_share_is_made_up(policy: Path) -> None:
     """None is told until all groups are there; then it goes from 0.8 to 1."""
     told: list[float | None] = []

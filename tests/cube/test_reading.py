@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import bisect
 import datetime
+import re
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,10 @@ from typing import Any
 import pytest
 
 from proxy.domain import Attribute, Measure
+from proxy.errors import PolicyError
 from proxy.policy import Policy
 from tests.cube.making import (
+    ROOT,
     a_policy,
     cells,
     edges,
@@ -157,3 +161,17 @@ def test_long_axes_are_looked_up_like_short_ones(tmp_path: Path) -> None:
     )
     found = cells(a_policy(tmp_path, axes, path="data.parquet"))
     assert found == {key: (n,) for key, n in expected.items()}
+
+
+def test_days_in_another_order_are_read_as_the_hint_says(tmp_path: Path) -> None:
+    """``to_date`` of a column is refused; the hint and policies/README.md say what is not."""
+    (tmp_path / "data.csv").write_text("x\n31.12.2024\n30.12.2024\n30.12.2024\n")
+    days = tuple(datetime.date(2024, 12, day) for day in (30, 31))
+    axis = Attribute("d", "date", days, source="to_date(x, 'DD.MM.YYYY')")
+    with pytest.raises(PolicyError, match="to_date takes a text in quotes") as refused:
+        cells(a_policy(tmp_path, [axis]))
+    found = re.search(r"CAST\(.+ AS date\)", refused.value.hint or "")
+    assert found is not None
+    said = re.sub(r"\bx\b", "day", found[0])
+    assert said in (ROOT / "policies/README.md").read_text()
+    assert cells(a_policy(tmp_path, [replace(axis, source=found[0])])) == {(0,): (2,), (1,): (1,)}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
-from proxy.cube import build, fingerprint
+from proxy.cube import build, faults, fingerprint
 from proxy.cube.sources.duckdb import FileSource
 from proxy.domain import Attribute
 from proxy.errors import Error, PolicyError, SourceError
@@ -181,7 +182,7 @@ def test_a_unit_allows_joins_and_views(database: Path) -> None:
 def test_a_view_needs_a_unit(database: Path) -> None:
     """A view may join or aggregate, so without a unit it is no table of the source."""
     for source in ({"table": "joined"}, {"query": "SELECT * FROM joined"}):
-        with pytest.raises(SourceError, match='no table "joined"'):
+        with pytest.raises(PolicyError, match="view, which is read only where the privacy unit is"):
             built(from_database(database, **source))
 
 
@@ -191,8 +192,13 @@ def test_only_the_source_is_read(database: Path) -> None:
         built(from_database(database, Unit("k", 1), table="far"))
     assert str(database / "other.csv") not in str(caught.value)
     for query in (f"SELECT a FROM '{database}/other.csv'", "SELECT * FROM duckdb_settings"):
+        policy = from_database(database, query=query)
         with pytest.raises(SourceError, match="the source has no table"):
-            built(from_database(database, query=query))
+            built(policy)
+        (fault,) = faults(policy, {})
+        assert str(fault).startswith("source.query: the source has no table")
+    (fault,) = faults(from_database(database, table="nothing"), {})
+    assert str(fault).startswith("source: the source has no table")
 
 
 def test_macros_cannot_take_the_place_of_functions(tmp_path: Path) -> None:
@@ -265,6 +271,12 @@ def test_a_failing_expression_does_not_show_the_value(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="fails on some record") as caught:
         built(a_policy(tmp_path, [axis]))
     assert "secret" not in str(caught.value)
+    lines = {"attributes.a": 7, "attributes.a.expression": 8}
+    with pytest.raises(SourceError, match=r"policy\.yaml: attributes\.a\.expression \(line 8\) f"):
+        built(replace(a_policy(tmp_path, [axis]), lines=lines))
+    lines["measures.m.expression"] = 9
+    with pytest.raises(SourceError, match=r"one of att.+ \(line 8\), measures\.m.+ \(line 9\) f"):
+        built(replace(a_policy(tmp_path, [axis]), lines=lines))
     with pytest.raises(PolicyError, match=r"attributes\.a: operator does not exist: text \+ date"):
         built(a_policy(tmp_path, [texts("x", source="a + DATE '2020-01-01'")]))
 
@@ -310,6 +322,24 @@ def test_a_pattern_is_all_the_files_that_it_finds(tmp_path: Path) -> None:
         )
         assert fingerprint(policy, b"key") != before
         assert cells(policy) == {(0, 0): (2,), (1, 0): (1,), (1, 1): (1,)}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "parquet"])
+def test_a_file_of_several_names_is_read_once(tmp_path: Path, suffix: str) -> None:
+    """Links, hard ones too, to files and to folders, whose names are not the records' columns."""
+    folder = tmp_path / "d/year=2023"
+    folder.mkdir(parents=True)
+    made = folder / f"part.{suffix}"
+    if suffix == "parquet":
+        write(made, "SELECT 'x' AS a")
+    else:
+        made.write_bytes(gzip.compress(b"a\nx\n") if suffix == "csv.gz" else b"a\nx\n")
+    (folder / f"last.{suffix}").symlink_to(made.name)
+    (folder / f"old.{suffix}").hardlink_to(made)
+    (tmp_path / "d/year=2022").symlink_to("year=2023")
+    axes = [texts("x"), Attribute("year", "integer", (2022, 2023))]
+    policy = a_policy(tmp_path, axes, path=f"d/*/*.{suffix}")
+    assert cells(policy) == {(0, 1): (1,)}
 
 
 def test_files_that_do_not_go_together_are_refused(tmp_path: Path, database: Path) -> None:

@@ -323,3 +323,38 @@ def test_a_source_that_mixes_units_is_refused(folder: Path, query: str, said: st
     with pytest.raises(PolicyError, match=said) as caught:
         built(policy)
     assert caught.value.key == "source.query"
+
+
+@pytest.mark.parametrize(
+    "kinds, said",
+    [
+        (("BIGINT", "DOUBLE"), "its types differ, BIGINT and DOUBLE"),
+        (
+            ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE"),
+            "its types differ, TIMESTAMP and TIMESTAMP WITH",
+        ),
+        (("DOUBLE", "DOUBLE"), "equal values of its type, DOUBLE, may be different ones"),
+    ],
+)
+def test_units_of_other_types_are_said_to_be_of_them(
+    tmp_path: Path, kinds: tuple[str, str], said: str
+) -> None:
+    """That a text has them as equal is to be seen; why this is not enough is not."""
+    with duckdb.connect(str(tmp_path / "data.duckdb")) as connection:
+        for table, kind in zip("vs", kinds, strict=True):
+            connection.execute(f"CREATE TABLE {table} (person {kind}, k INTEGER)")
+    query = "SELECT v.person, v.k FROM v JOIN s ON s.person = v.person"
+    policy = a_policy(tmp_path, [texts("1")], path="data.duckdb", unit=UNIT, query=query)
+    with pytest.raises(PolicyError, match=f"not joined by equality of person in both: {said}"):
+        built(policy)
+
+
+def test_a_hint_ends_where_there_is_no_more_to_say() -> None:
+    """Of a view that is refused without a hint of its own."""
+    tables = {
+        "a": Table("a", {"person": "INTEGER"}),
+        "v": Table("v", {"person": "INTEGER"}, "SELECT * FROM a AS x JOIN a AS x USING (person)"),
+    }
+    with pytest.raises(Error, match="the view v is not read") as refused:
+        records(tables, "person", table="v")
+    assert (refused.value.hint or "").endswith("source.trusted")

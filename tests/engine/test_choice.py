@@ -1,7 +1,7 @@
 """Strategies are compared over requests and adopted; what is wanted first is measured by init."""
 
 import json
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import date, timedelta
 
 import pytest
@@ -348,6 +348,55 @@ def test_plan_needs_no_state_and_makes_none(small, workload, capsys):
     by_name = {each["strategy"]: each for each in found["strategies"]}
     assert {"paper", "topup", "pieces"} <= by_name.keys()
     assert by_name["topup"]["answered"] == 2
+
+
+LIMITS = """\
+analysts:
+  olga: {budget: 0.25, history: own}
+  bob: {budget: 0.3}
+  eve: {spend: false}
+"""
+
+
+@pytest.mark.parametrize(
+    "user, budget, limit",
+    [
+        ("olga", 0.25, "the budget of the cells"),
+        ("bob", 0.3, "analyst bob"),
+        ("eve", 0, "analyst eve, who may only infer"),
+        ("ann", 0.75, "the budget of the cells"),
+        (None, 0.75, "the budget of the cells"),
+    ],
+)
+def test_a_plan_keeps_to_the_limit_that_binds_its_user(small, capsys, user, budget, limit):
+    """
+    A cap counts what statements spend together, each its dearest cell; it is what is foreseen for
+    a user that the user then may do.
+    """
+    small.write(privacy("topup"), LIMITS)
+    workload = small.folder / "asked.sql"
+    asked = [
+        f"SELECT COUNT(*) FROM people WHERE age = {age} WITH UTILITY (20, 0.1)" for age in range(9)
+    ]
+    workload.write_text(";\n".join(asked))
+    where = [str(small.policy), str(workload), *(["--user", user] if user else [])]
+    assert run(["plan", *where]) == 0
+    assert f"{budget:g} may be spent: {limit}" in capsys.readouterr().out
+    assert run(["plan", "--json", *where]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["budget"] == pytest.approx(budget, abs=1e-9)
+    (foreseen,) = (each for each in found["strategies"] if each["strategy"] == "topup")
+    with closing(small.made(privacy("topup"), LIMITS)) as engine:
+        session, answered = engine.session(user), 0
+        for text in asked:
+            with suppress(InsufficientBudgetError):
+                session.execute(text)
+                answered += 1
+        assert foreseen["answered"] == answered
+        if user == "bob":
+            assert 0 < answered < len(asked)
+            left = engine.left(engine.privileges(user))
+            assert left.spent / left.budget == pytest.approx(foreseen["alpha"] / budget)
 
 
 def test_what_a_plan_foresees_is_what_is_paid(small, workload, capsys):

@@ -7,7 +7,7 @@ import pytest
 
 from proxy.experiment.systems import auto
 from proxy.experiment.workload import ranges
-from proxy.inference.strategies.choosing import AFTER, Simulated
+from proxy.inference.strategies.simulated import AFTER, Simulated
 
 
 def simulated(*paid):

@@ -172,6 +172,8 @@ def test_each_attribute_has_its_source_and_rules(policy):
     [
         ("{range: [-1, 1]}", "integer", (-1, 0, 1), None),
         ("{edges: [0, 5, 9]}", "integer", (0, 5), (0, 5, 9)),
+        ("{range: [-9223372036854775808, -9223372036854775808]}", "integer", (-(2**63),), None),
+        ("{edges: [-9223372036854775808, 9]}", "integer", (-(2**63),), (-(2**63), 9)),
         ("{edges: [2020-01-01, 2020-03-01]}", "date", (datetime.date(2020, 1, 1),),
          (datetime.date(2020, 1, 1), datetime.date(2020, 3, 1))),
         ("{edges: [0, 0.5]}", "decimal", (Decimal(0),), (Decimal(0), Decimal("0.5"))),

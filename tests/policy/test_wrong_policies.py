@@ -124,6 +124,7 @@ WRONG = [
     (AGE, "{range: [0, .inf]}", 7, "attributes.age.range[1]", ".inf is not allowed"),
     (AGE, "{range: [0, 16_777_216]}", 7, "attributes.age.range", "at most 16,777,216: use edges"),
     (AGE, "{range: [0, 99999999999999999999]}", 7, "attributes.age.range[1]", "of 64 bits"),
+    (AGE, "{edges: [-9223372036854775809, 0]}", 7, "attributes.age.edges[0]", "of 64 bits"),
     (AGE, "{type: text, range: [0, 3]}", 7, "attributes.age.type", "range is for integers"),
     (AGE, "{type: int, range: [0, 3]}", 7, "attributes.age.type", "did you mean integer?"),
     (AGE, "{edges: [0]}", 7, "attributes.age.edges", "with at least 2"),

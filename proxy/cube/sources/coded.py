@@ -233,7 +233,8 @@ def faults(policy: Policy, sources: Mapping[str, str]) -> list[Error]:
     except PolicyError as error:
         found.append(error)
     except SourceError as error:
-        found.append(fault(policy, "source", error.message, error.hint))
+        key = "source.query" if error.message.startswith("source.query: ") else "source"
+        found.append(fault(policy, key, error.message.removeprefix(f"{key}: "), error.hint))
     return found
 
 

@@ -25,11 +25,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from proxy.cube.file import damaged
 from proxy.cube.sources.dialect import DUCKDB, text
 from proxy.cube.sources.file_set import FileSet
-from proxy.cube.sources.source import GROUPS, TAKEN, Source, Taken
+from proxy.cube.sources.source import GROUPS, TAKEN, FailedError, Source, Taken
 from proxy.errors import (
     Error,
     PolicyError,
@@ -41,7 +44,7 @@ from proxy.files import full
 from proxy.policy import Policy
 from proxy.sql.source_expressions import expression
 from proxy.sql.source_expressions import identifier as name
-from proxy.sql.source_queries import Table, promised, records, shortest
+from proxy.sql.source_queries import UNITS_ONLY, Table, promised, records, shortest
 
 RECORDS = '"the records"'
 FILE = "source"  # what a query calls the table of a CSV or Parquet file
@@ -54,6 +57,7 @@ RELATIONS = """
     UNION ALL SELECT schema_name, view_name, sql, true FROM duckdb_views()
     WHERE database_name = 'src' AND NOT internal
 """
+ELSEWHERE = "SQL of its own, being a view outside of the schema main, which is not read"
 QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 
 
@@ -143,7 +147,7 @@ def guarded(path: Path, key: str = "source", folder: Path | None = None) -> Iter
     except duckdb.OutOfMemoryException:
         raise SourceError("not enough memory, or disk for its overflow, to read it") from None
     except (duckdb.ConversionException, duckdb.OutOfRangeException):
-        raise _failed() from None
+        raise FailedError() from None
     except (duckdb.BinderException, duckdb.CatalogException):
         raise PolicyError(
             "the SQL does not fit the types of the source's columns",
@@ -152,7 +156,7 @@ def guarded(path: Path, key: str = "source", folder: Path | None = None) -> Iter
         ) from None
     except duckdb.Error as error:
         if isinstance(error, duckdb.InvalidInputException) and not DAMAGE.search(str(error)):
-            raise _failed() from None
+            raise FailedError() from None
         text = str(error) if isinstance(error, duckdb.IOException | duckdb.FatalException) else ""
         if folder and (why := full(folder.parent, text)):
             raise why from None
@@ -160,13 +164,6 @@ def guarded(path: Path, key: str = "source", folder: Path | None = None) -> Iter
             f"{path} cannot be read to its end: it is damaged, or a line has not as many fields "
             "as the header, or it is not UTF-8, or another process has it open, or the disk is full"
         ) from None
-
-
-def _failed() -> SourceError:
-    return SourceError(
-        "an expression of the policy fails on some record",
-        hint="use TRY_CAST for what may not convert; NULL then follows the nulls rule",
-    )
 
 
 class FileSource(Source):
@@ -244,6 +241,26 @@ class FileSource(Source):
     def headers(self) -> tuple[str, ...]:
         """Return what was made of the names in a CSV file's first line."""
         return headers(self._files)
+
+    def tables_read(self, name: str) -> frozenset[str]:
+        """Return what a table or view is made of; all there is, where a view is not understood."""
+        relations = self.local.execute(RELATIONS).fetchall()
+        views = {f"{schema}.{table}".lower(): sql for schema, table, sql, view in relations if view}
+        found: set[str] = set()
+        left = [name]
+        while left:
+            table = left.pop().lower()
+            table = table if "." in table else f"main.{table}"
+            if table in found:
+                continue
+            found.add(table)
+            try:
+                tree = sqlglot.parse_one(views.get(table, "SELECT 1"), dialect="duckdb")
+            except SqlglotError:
+                return frozenset(f"{schema}.{each}".lower() for schema, each, *_ in relations)
+            read = tree.find_all(exp.Table)
+            left += [".".join(part.name for part in each.parts[-2:]) for each in read]
+        return frozenset(found)
 
     def require_unchanged(self) -> None:
         """Refuse a file that was written to since it was opened."""
@@ -401,9 +418,11 @@ def _tables(connection: duckdb.DuckDBPyConnection, views: bool) -> dict[str, Tab
         found.setdefault((schema, table), {})[column] = kind
     tables = {}
     for schema, table, made, view in connection.execute(RELATIONS).fetchall():
-        if not view or (views and schema == "main"):
-            sql = f"src.{name(schema)}.{name(table)}"
-            tables[schema, table] = Table(sql, found[schema, table], made if view else None)
+        sql = f"src.{name(schema)}.{name(table)}"
+        why_not = None
+        if view and not (views and schema == "main"):
+            why_not = ELSEWHERE if views else UNITS_ONLY
+        tables[schema, table] = Table(sql, found[schema, table], made if view else None, why_not)
     main = {table: made for (schema, table), made in tables.items() if schema == "main"}
     return main | {f"{s}.{t}": made for (s, t), made in tables.items()}
 

@@ -1,7 +1,8 @@
 """The files of a source: one, or all that a pattern such as ``orders/**/*.parquet`` finds.
 
 Folders named ``key=value`` below the pattern's own are columns too, as text.  All files are of one
-kind; a column that some of them lack is NULL there.
+kind; a column that some of them lack is NULL there.  A file that a pattern finds by several names,
+being linked to, is read once, by a name that is no link where it has one.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from proxy.policy.lakes import HINT, in_lake, lake
 
 PATTERN = "*?["
 TICK, COARSE = 0.05, 2.0  # seconds between times that a file system tells apart, at most
+Identity = tuple[int, int]
 State = tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -91,8 +93,22 @@ def files_at(path: Path) -> tuple[Path, ...]:
     """Return the files at a path, none where there is nothing."""
     if not several(path):
         return (path,) if path.exists() else ()
-    matches = glob.iglob(str(path), recursive=True)
-    return tuple(sorted(Path(each) for each in matches if os.path.isfile(each)))
+    matches = map(Path, glob.iglob(str(path), recursive=True))
+    found: dict[Identity, Path] = {}
+    for each in sorted(set(filter(Path.is_file, matches)), key=_rank):
+        found.setdefault(identity(each), each)
+    return tuple(sorted(found.values()))
+
+
+def identity(path: Path) -> Identity:
+    """Return what is the same of all names of a file: its device and inode."""
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def _rank(path: Path) -> tuple[int, Path]:
+    """Return how many links are in a path, and then its place by name."""
+    return sum(each.is_symlink() for each in (path, *path.parents)), path
 
 
 def several(path: Path) -> bool:

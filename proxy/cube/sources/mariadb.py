@@ -25,7 +25,7 @@ from proxy.cube.sources.dialect import text
 from proxy.cube.sources.duckdb import declared, fault, translated
 from proxy.cube.sources.mariadb_sql import MariaDBDialect
 from proxy.cube.sources.remote import RemoteSource, receiving
-from proxy.cube.sources.source import Taken
+from proxy.cube.sources.source import FailedError, Taken
 from proxy.errors import Error, SourceError
 from proxy.policy import Policy
 from proxy.sql.source_expressions import expression_field, identifier
@@ -193,10 +193,7 @@ def _guarded() -> Iterator[None]:
                 "the proxy's user may not read the source", hint="GRANT SELECT ON the tables to it"
             ) from None
         if number in FAILED:
-            raise SourceError(
-                "an expression of the policy fails on some record",
-                hint="use TRY_CAST for what may not convert; NULL then follows the nulls rule",
-            ) from None
+            raise FailedError() from None
         if number in FULL:
             raise SourceError(
                 "the database of the source has no room to group its records"

@@ -24,11 +24,11 @@ from proxy.cube.sources.dialect import text
 from proxy.cube.sources.duckdb import RECORDS, declared, fault, translated
 from proxy.cube.sources.postgres_sql import OLDEST, PostgresDialect
 from proxy.cube.sources.remote import RemoteSource, receiving
-from proxy.cube.sources.source import Taken
+from proxy.cube.sources.source import FailedError, Taken
 from proxy.errors import Error, PolicyError, SourceError
 from proxy.policy import Policy
 from proxy.sql.source_expressions import expression, identifier
-from proxy.sql.source_queries import Table, records
+from proxy.sql.source_queries import UNITS_ONLY, Table, records
 
 HOME = "public"  # whose tables need no schema before their names
 KINDS = {
@@ -61,10 +61,12 @@ TABLES = """
            THEN 'rows of another database'
            WHEN EXISTS (SELECT FROM pg_attribute AS a
                         WHERE a.attrelid = c.oid AND a.attgenerated NOT IN ('', 's'))
-           THEN 'columns that are computed when they are read' END,
+           THEN 'columns that are computed when they are read'
+           WHEN c.relkind = 'm'
+           THEN 'rows of other tables, being a materialized view: make a table of it' END,
            CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE c.relkind IN ('r', 'p', 'f', 'v') AND strpos(c.relname || n.nspname, '.') = 0
+    WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm') AND strpos(c.relname || n.nspname, '.') = 0
       AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%'
     ORDER BY 1, 2
 """
@@ -75,6 +77,19 @@ COLUMNS = """
     WHERE a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p', 'f', 'v')
       AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%'
     ORDER BY 1, 2, a.attnum
+"""
+MADE_OF = """
+    WITH RECURSIVE made(id, of) AS (
+        SELECT r.ev_class, d.refobjid
+        FROM pg_rewrite AS r JOIN pg_depend AS d ON d.objid = r.oid
+        WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass
+        UNION ALL SELECT inhparent, inhrelid FROM pg_inherits),
+    reached(id) AS (
+        SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE {0} IN (lower(n.nspname || '.' || c.relname),
+                      CASE WHEN n.nspname = {1} THEN lower(c.relname) END)
+        UNION SELECT of FROM reached JOIN made USING (id))
+    SELECT id::text FROM reached
 """
 TYPES = """
     WITH RECURSIVE base(oid, id) AS (
@@ -161,10 +176,7 @@ def _guarded(key: str) -> Iterator[None]:
             else "GRANT USAGE ON SCHEMA, and SELECT ON the tables, to it",
         ) from None
     except psycopg.DataError:
-        raise SourceError(
-            "an expression of the policy fails on some record",
-            hint="use TRY_CAST for what may not convert; NULL then follows the nulls rule",
-        ) from None
+        raise FailedError() from None
     except (errors.DiskFull, errors.OutOfMemory, errors.ConfigurationLimitExceeded):
         raise SourceError("the database of the source has no room to group its records") from None
     except psycopg.Error as error:
@@ -250,6 +262,11 @@ class PostgresSource(RemoteSource):
         with _guarded("source"), self._remote.cursor().copy(out) as copy:
             self.receive(copy)
 
+    def tables_read(self, name: str) -> frozenset[str]:
+        """Return what a table or view is made of, parts and heirs of tables included."""
+        sql = MADE_OF.format(text(name.lower()), text(HOME))
+        return frozenset(id for (id,) in self._remote.execute(sql.encode()).fetchall())
+
     def interrupt(self) -> None:
         """Stop what runs."""
         with contextlib.suppress(psycopg.Error):
@@ -268,9 +285,9 @@ class PostgresSource(RemoteSource):
             columns.setdefault((schema, table), {})[column] = self._types.get(oid, "OTHER")
         found: Tables = {}
         for schema, table, why_not, view in self._remote.execute(TABLES).fetchall():
-            if view is None or views:
-                sql, known = f"{identifier(schema)}.{identifier(table)}", (schema, table)
-                found[known] = Table(sql, columns.get(known, {}), view, why_not)
+            sql, known = f"{identifier(schema)}.{identifier(table)}", (schema, table)
+            why_not = why_not or (None if view is None or views else UNITS_ONLY)
+            found[known] = Table(sql, columns.get(known, {}), view, why_not)
         home = {table: made for (schema, table), made in found.items() if schema == HOME}
         return home | {f"{s}.{t}": made for (s, t), made in found.items()}
 

@@ -11,19 +11,30 @@ import contextlib
 import datetime
 import hashlib
 import re
+import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 
 from proxy.cube.sources.dialect import Dialect
-from proxy.errors import PolicyError
+from proxy.errors import PolicyError, SourceError
 from proxy.policy import Policy
 
 GROUPS = "temp.main.groups"
 TAKEN = "taken"  # the database of another cube, whose closed cells are taken over
+
+
+class FailedError(SourceError):
+    """An expression of the policy fails on some record; of which attribute, nobody says."""
+
+    def __init__(self, what: str = "an expression of the policy") -> None:
+        super().__init__(
+            f"{what} fails on some record",
+            hint="use TRY_CAST for what may not convert; NULL then follows the nulls rule",
+        )
 
 
 class Source(ABC):
@@ -90,6 +101,10 @@ class Source(ABC):
         """Return what was made of the names of columns, where that needs a word."""
         return ()
 
+    def tables_read(self, name: str) -> frozenset[str]:
+        """Return what a table or view of the source reads its rows from, itself included."""
+        return frozenset({name.lower()})  # where views are not read
+
     def require_unchanged(self) -> None:  # noqa: B027  # where all is read at one moment, it is
         """Refuse a source that changed while it was read.
 
@@ -115,6 +130,27 @@ def opened(policy: Policy, folder: Path, taken: Taken | None = None) -> Iterator
         SourceError: it, or its table, is missing, unreadable or malformed.
         PolicyError: the policy's query is not row by row.
     """
+    try:
+        with _opened(policy, folder, taken) as source:
+            yield source
+    except FailedError:
+        raise FailedError(_expressions(policy)) from None
+
+
+def _expressions(policy: Policy) -> str:
+    """Return the expressions of a policy, and its query, with the lines that they are in."""
+    found = [
+        f"{key} (line {line})"
+        for key, line in policy.lines.items()
+        if re.fullmatch(r"(attributes|measures)\..+\.expression|source\.query", key)
+    ]
+    if not found:
+        return "an expression of the policy"
+    return f"{policy.path}: {'one of ' if len(found) > 1 else ''}{', '.join(found)}"
+
+
+@contextlib.contextmanager
+def _opened(policy: Policy, folder: Path, taken: Taken | None) -> Iterator[Source]:
     match policy.source.engine:
         case "duckdb":
             from proxy.cube.sources.duckdb import FileSource, connected
@@ -142,3 +178,13 @@ def opened(policy: Policy, folder: Path, taken: Taken | None = None) -> Iterator
                 yield source
         case engine:
             raise PolicyError(f"engine {engine} is not built in", key="source.engine")
+
+
+def tables_read(policy: Policy, names: Iterable[str]) -> dict[str, frozenset[str]]:
+    """Return what some tables or views in the database of a policy's source are made of, by name.
+
+    Raises:
+        SourceError, PolicyError: as ``opened``.
+    """
+    with tempfile.TemporaryDirectory() as folder, opened(policy, Path(folder)) as source:
+        return {name: source.tables_read(name) for name in names}

@@ -32,7 +32,7 @@ import duckdb
 from proxy.cube.sources.dialect import text
 from proxy.cube.sources.duckdb import database, fault, guarded, translated
 from proxy.cube.sources.file_set import FileSet
-from proxy.cube.sources.source import GROUPS, Source, Taken
+from proxy.cube.sources.source import GROUPS, FailedError, Source, Taken
 from proxy.cube.sources.spark_sql import SparkDialect, sent
 from proxy.errors import Error, PolicyError, SourceError
 from proxy.policy import Policy
@@ -247,10 +247,7 @@ def _guarded(key: str) -> Iterator[None]:
         if state in ("42P01", "42704"):
             raise SourceError("the table of the source is no longer there", hint=AGAIN) from None
         if state.startswith("22") or state == "P0001":
-            raise SourceError(
-                "an expression of the policy fails on some record",
-                hint="use TRY_CAST for what may not convert; NULL then follows the nulls rule",
-            ) from None
+            raise FailedError() from None
         if isinstance(error, AnalysisException) and state[:2] in ("42", "0A"):
             raise PolicyError(
                 f"the SQL does not fit the types of the source's columns ({condition})", key=key,

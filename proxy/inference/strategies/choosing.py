@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxy.inference import plan as planning
-from proxy.inference.accounting import UNIT, Account, BudgetRule, charge
+from proxy.inference.accounting import UNIT, Account, BudgetRule, charge, maximum
 from proxy.inference.estimator import Integers
 from proxy.inference.family import Family
 from proxy.inference.history import History
@@ -31,75 +31,14 @@ from proxy.inference.plan import AccuracyTarget, Allocation, Plan, Strategy
 from proxy.inference.query import Factor, LinearQuery, Term, TooLargeError
 from proxy.inference.space import Space
 from proxy.inference.strategies.bases import MAX_ROWS, Base, Bases, Pieces, needed, plain
+from proxy.inference.strategies.simulated import AFTER, Simulated
 
 MARGINALS = "marginals"  # that are chosen for the requests
 STRATEGIES = ("topup", "pieces", "hierarchy", MARGINALS)
 MAX_SCOPES = 12  # of one kind of query whose unions are candidates
 MAX_CANDIDATES = 40  # bases of one kind
-AFTER = 20  # more steps, or times as many requests, for which what the last ones cost stands
 AHEAD = 4  # steps in time by which requests are moved on
 MAX_CLUSTERS = 120  # requests of one kind, those that differ
-
-
-@dataclass(frozen=True)
-class Simulated:
-    """What a strategy would have done with the requests, in their order."""
-
-    name: str
-    paid: tuple[float | None, ...]  # by request, what the dearest cell paid more; None: refused
-
-    @property
-    def asked(self) -> int:
-        """How many requests there was time for."""
-        return len(self.paid)
-
-    @property
-    def answered(self) -> int:
-        """How many were answered."""
-        return sum(each is not None for each in self.paid)
-
-    @property
-    def free(self) -> int:
-        """How many were answered from what was known."""
-        return sum(each == 0 for each in self.paid)
-
-    @property
-    def alpha(self) -> float:
-        """What the dearest cell has paid in the end."""
-        return math.fsum(each or 0.0 for each in self.paid)
-
-    def after(self, later: int, steps: float) -> float:
-        """Return what the dearest cell would have paid in the long run, when the last ``later``
-        requests are those of so many steps in time.
-        """
-        return self.alpha + AFTER * self.growth(later, steps)
-
-    def growth(self, later: int, steps: float) -> float:
-        """Return what the dearest cell pays more with each of these steps; 0 of none."""
-        if steps < 1:
-            return 0.0
-        return math.fsum(each or 0.0 for each in self.paid[-later:]) / steps
-
-    def lasting(self, budget: float) -> tuple[float, float]:
-        """Return how many requests it would have answered in the long run, and for what alpha.
-
-        More of them, AFTER times as many, fare as the later half of these does, which rests on the
-        earlier one, until the budget is spent; from then on as those that are free.
-        """
-        half, more = self.paid[len(self.paid) // 2 :], AFTER * len(self.paid)
-        if not half:
-            return 0.0, self.alpha
-        price = math.fsum(each or 0.0 for each in half) / len(half)
-        left = 0.0 if None in half else max(budget - self.alpha, 0.0)
-        paying = min(more, left / price) if price else more
-        answered = sum(each is not None for each in half) / len(half)
-        free = sum(each == 0 for each in half) / len(half)
-        total = self.answered + paying * answered + (more - paying) * free
-        return total, self.alpha + paying * price
-
-    def first(self, requests: int) -> Simulated:
-        """Return what it did with the first requests."""
-        return replace(self, paid=self.paid[:requests])
 
 
 Number = TypeVar("Number", bound=np.generic)
@@ -120,6 +59,12 @@ class Shadow:
     records: int
     rules: Sequence[BudgetRule]
     floor: float  # the least alpha of a measurement
+    cap: float = math.inf  # on what statements spend together, 2⁻⁴⁰ alpha
+
+    @property
+    def budget(self) -> float:
+        """The least of the limits on cells, in 2⁻⁴⁰ alpha."""
+        return min((rule.budget for rule in self.rules), default=math.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +110,7 @@ def choose(
     found = [each.first(least) for each in found]  # of equally many requests
     later = max(least - given, 0)  # those of them that were moved on
     steps = later * AHEAD / max(len(requests) - given, 1)
-    budget = min((rule.budget / UNIT for rule in shadow.rules), default=math.inf)
+    budget = min(shadow.budget, shadow.cap) / UNIT
 
     def rank(each: Simulated) -> tuple[float, float]:
         if steps >= 1:
@@ -202,16 +147,20 @@ def simulate(
     """Ask the requests in turn, each all or nothing."""
     history, account = History(shadow.space, shadow.records), Account(shadow.space)
     paid: list[float | None] = []
+    left = shadow.cap
     for targets in requests:
         if deadline():
             break
         how = Allocation(name != "paper", shadow.floor, strategy)
         before = account.spent().value
-        plan = afforded(history, account, shadow.rules, targets, how)
+        plan = afforded(history, account, shadow.rules, targets, how, left)
+        cost = maximum(_charges(plan), shadow.space).value if plan else 0
+        left -= cost
         for each in plan.measurements if plan else ():
             history.set_answers(each.block, [0] * each.family.rows)
             each.block.refinable = True
-        paid.append((account.spent().value - before) / UNIT if plan else None)
+        more = cost if shadow.cap <= shadow.budget else account.spent().value - before
+        paid.append(more / UNIT if plan else None)
     return Simulated(name, tuple(paid))
 
 
@@ -221,18 +170,20 @@ def afforded(
     rules: Sequence[BudgetRule],
     targets: Sequence[AccuracyTarget],
     allocation: Allocation,
+    left: float = math.inf,
 ) -> Plan | None:
     """Return what is measured for a statement, which then is charged; None where it is refused.
 
-    Where the rules do not allow what the strategy measures, it is what was asked for.  The answers
-    are the caller's to give.
+    Where the rules, or what is ``left`` for it, do not allow what the strategy measures, it is what
+    was asked for.  The answers are the caller's to give.
     """
     for how in dict.fromkeys((allocation, replace(allocation, strategy=None))):
         mark = history.mark
         try:
             plan = planning.plan(history, targets, how)
-            terms = [charge(each.family, each.scale, each.before) for each in plan.measurements]
-            if account.check(terms, rules) is None:
+            terms = _charges(plan)
+            cost = maximum(terms, account.space).value if math.isfinite(left) else 0
+            if cost <= left and account.check(terms, rules) is None:
                 account.add(terms)
                 history.refined.clear()
                 return plan
@@ -240,6 +191,11 @@ def afforded(
             pass
         history.take_back(mark)
     return None
+
+
+def _charges(plan: Plan) -> list[Term]:
+    """Return what a plan charges."""
+    return [charge(each.family, each.scale, each.before) for each in plan.measurements]
 
 
 def ahead(

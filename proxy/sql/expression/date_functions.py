@@ -77,6 +77,7 @@ def _part(lowering: Lowering, node: exp.Expr) -> TypedSql:
 
 
 TO_TIMESTAMP = ("to_timestamp", "timestamp")
+REORDERED = "CAST(substr(x, 7, 4) || '-' || substr(x, 4, 2) || '-' || substr(x, 1, 2) AS date)"
 
 
 def _to_char(lowering: Lowering, node: exp.Expr) -> TypedSql:
@@ -106,7 +107,7 @@ def _read(_: Lowering, node: exp.Expr) -> TypedSql:
     if value is None or shape is None:
         raise NotSupportedError(
             f"{name} takes a text in quotes and a template in quotes",
-            hint="cast the text: CAST(x AS date)",
+            hint=f"cast a text, its parts in this order: {REORDERED} reads DD.MM.YYYY",
         )
     moment = read(name, value, shape)
     return TypedSql(types.literal(kind, moment.date() if kind == "date" else moment), kind)
