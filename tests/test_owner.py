@@ -6,7 +6,6 @@ The users are made of thin air: who is root may be anybody.
 import os
 import re
 import shutil
-import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,7 +83,7 @@ def made():
     small.write("privacy: {budget: 1000, unit: row}\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(sys.modules["proxy.cli.passwd"], "_password", lambda user: "secret")
+        patch.setattr("proxy.cli.passwd._password", lambda user: "secret")
         run(["init", "people.yaml"])
         for name in COMMANDS:  # also imports, as root, what it needs
             call(name)
@@ -139,7 +138,9 @@ def test_every_command_is_tried():
     """
 
     def names(group, before=()):
-        for name, command in group.commands.items():
+        context = click.Context(group)
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
             if isinstance(command, click.Group):
                 yield from names(command, (*before, name))
             else:
