@@ -57,7 +57,9 @@ class Price:
 
     @property
     def limit(self) -> float:
-        """The most that somebody who has seen this price agrees to."""
+        """The most that whoever has seen this price agrees to; nothing, where it is refused."""
+        if self.refused:
+            return 0.0
         return self.left if self.most is None else self.most
 
     def told(self) -> dict[str, Any]:
@@ -68,7 +70,7 @@ class Price:
             cost = f"{cost} or more, {amount(self.limit)} at most"
         return {
             "limit": finite(self.limit),
-            "free": not self.limit or (self.most == 0),
+            "free": not (self.limit or self.refused),
             "cost": cost,
             "steps": steps,
             "left": said(self.left, self.left_of),
@@ -188,12 +190,10 @@ class Asking:
         self._replay(session, WORK)
         if not is_query(text):
             return self._commanded(session, text)
-        price = self._priced(session, WORK, text)
-        if limit is None and price.limit and not price.refused:
+        price, agreed = self._priced(session, WORK, text), allowed(limit or 0.0)
+        if price.limit > agreed:
             return price
-        if limit is not None and not price.refused and price.limit > allowed(limit):
-            return price
-        with _limited(session, allowed(limit or 0.0)):
+        with _limited(session, 0.0 if price.refused else agreed):
             return session.execute(text)
 
     def _commanded(self, session: Session, text: str) -> Result:

@@ -196,6 +196,24 @@ def test_a_refusal_is_foreseen_and_told_as_such(browser):
     assert "requested" in answer["error"]["detail"]
 
 
+STEPS_REFUSED = "SELECT MEDIAN(education), MAX(experience) FROM cps1988 WITH UTILITY (0.7, 0.05)"
+
+
+@pytest.mark.parametrize("limit", ["", "0", "2"])
+def test_what_is_foreseen_to_be_refused_is_refused_and_not_made_wider(browser, limit):
+    """Also in steps, whose ceiling is all that is left: whoever was shown a refusal pays nothing,
+    and the reason is that of any other client.
+    """
+    price = told(browser, "preview", sql=STEPS_REFUSED)
+    assert price["refused"]
+    assert (price["limit"], price["free"]) == (0, False)
+    error = told(browser, "run", sql=STEPS_REFUSED, limit=limit)["error"]
+    assert error["refused"]
+    assert price["refused"].startswith(error["message"])
+    assert error["detail"].endswith("left 2")
+    assert paid(browser) == 0
+
+
 ERRORS = [
     ("SELECT regoin FROM cps1988", 8, "did you mean region?"),
     ("SELECT COUNT(*) FROM cps1988 WITH UTILITY (0, 0.05)", 43, None),
