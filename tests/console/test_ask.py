@@ -159,7 +159,7 @@ def test_a_cancellation_that_comes_late_leaves_no_limit_behind(browser, monkeypa
 
     monkeypatch.setattr(Session, "execute", cancelled)
     assert ran(browser, COUNT)["measured"] == 1
-    assert told(browser, "run", sql="SHOW privacy.max_cost")["rows"] == [[""]]
+    assert told(browser, "run", sql="SHOW privacy.max_cost")["rows"] == [["''"]]
 
 
 def test_what_fails_in_a_transaction_leaves_no_limit_behind(browser):
@@ -168,7 +168,7 @@ def test_what_fails_in_a_transaction_leaves_no_limit_behind(browser):
         told(browser, "run", sql=sql)
     for name in ("max_cost", "spend"):
         shown = told(browser, "run", sql=f"SHOW privacy.{name}")["rows"]
-        assert shown == [["" if name == "max_cost" else "on"]]
+        assert shown == [["''" if name == "max_cost" else "on"]]
     assert ran(browser, COUNT)["measured"] == 1
 
 

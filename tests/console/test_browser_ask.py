@@ -157,6 +157,19 @@ def test_a_slider_changes_the_text_and_the_price(enter):
     assert "for a column" in page.locator("#dials-why").inner_text()
 
 
+def test_whole_numbers_are_exact_beyond_the_digits_of_a_double_and_sorted_by_them(enter):
+    page = enter("alice")
+    large = "9007199254740992", "9007199254740993"
+    shown = [f"-{large[1]}.50", f"-{large[0]}.50", "1.50", f"{large[0]}.50", f"{large[1]}.50"]
+    write(page, " UNION ALL SELECT ".join([f"SELECT {shown[4]} AS x", *shown[:4]]))
+    page.locator("#run").click()
+    rows = page.locator("#result tbody tr")
+    rows.first.wait_for()
+    for order in (1, -1):
+        page.locator("#result .sort").click()
+        assert rows.all_inner_texts() == shown[::order]
+
+
 def test_a_claim_about_a_number_can_be_moved(enter):
     """The farther below the estimate, the more probable is more than that."""
     page = enter("alice")
