@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from proxy.console import downloads
-from proxy.console.asking import LONGEST, Asking, Price, checked, is_query
+from proxy.console.asking import LONGEST, Asking, Price, checked, is_query, unpriced
 from proxy.console.completion import schema, starters
 from proxy.console.pages import Asked, page
 from proxy.console.results import amount, explained, view
@@ -60,7 +60,7 @@ async def preview(asked: Asked) -> Response:
     except Error as error:
         return _error(error)
     if price is None:
-        return JSONResponse({"command": not is_query(text)})
+        return JSONResponse({"command": not is_query(text), "unpriced": unpriced(text)})
     return JSONResponse(price.told())
 
 

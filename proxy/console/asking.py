@@ -31,9 +31,10 @@ from proxy.errors import (
 from proxy.settings import EXPLANATIONS, MAX_COST, SPEND
 from proxy.sql.parse.first_word import first_word
 
-QUERIES = {"SELECT", "WITH", "FROM"}
 CHANGES = {"SET", "RESET", "CREATE", "DROP", "DISCARD"}  # of what a session is
 HARMLESS = {"SHOW", "BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"}
+UNPRICED = {"COPY", "EXECUTE", "FETCH", "DECLARE", "MOVE"}  # which may cost, and take no EXPLAIN
+COMMANDS = {*CHANGES, *HARMLESS, *UNPRICED, "EXPLAIN", "PREPARE", "DEALLOCATE", "CLOSE"}
 REFUSED = "the statement would be refused: "
 ROUNDING = 1e-9  # by which a limit is above the price, relatively
 CHANGES_KEPT, RESULTS_KEPT, ASKED_KEPT = 100, 4, 200
@@ -265,8 +266,14 @@ class Asking:
 
 
 def is_query(text: str) -> bool:
-    """Return whether a text asks for numbers, rather than for a command."""
-    return first_word(text, "(") in QUERIES
+    """Return whether a text asks for numbers, or for nothing that makes sense: it is no command."""
+    return first_word(text, "(") not in COMMANDS
+
+
+def unpriced(text: str) -> str:
+    """Return the command that a text begins with, if nobody knows beforehand what it costs."""
+    word = first_word(text)
+    return word if word in UNPRICED else ""
 
 
 @contextmanager

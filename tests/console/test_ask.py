@@ -112,21 +112,47 @@ def test_a_limit_of_ones_own_holds_where_more_was_agreed_to(browser):
 def test_a_text_of_comments_is_read_at_once():
     """Whatever follows them: the time does not double with each."""
     began = time.monotonic()
-    assert not asking.is_query("/* a */\n" * 1000 + "VALUES (1)")
+    assert not asking.is_query("/* a */\n" * 1000 + "SHOW BUDGET")
     assert asking.is_query("/**/-- a\n(" * 1000 + "SELECT 1")
     assert time.monotonic() - began < 1
 
 
-def test_a_command_spends_nothing_since_its_price_is_not_shown(browser):
-    sql = "TABLE v"
+def test_whatever_asks_for_numbers_shows_its_price(browser):
+    """Also without the word SELECT."""
     told(browser, "run", sql=f"CREATE TEMP VIEW v AS {COUNT}")
-    assert told(browser, "preview", sql=sql) == {"command": True}
-    error = told(browser, "run", sql=sql)["error"]
+    price = told(browser, "preview", sql="TABLE v")
+    assert price["limit"] == pytest.approx(PRICE, rel=1e-2)
+    assert told(browser, "run", sql="TABLE v").keys() == {"dearer"}
+    assert told(browser, "run", sql="TABLE v", limit=price["limit"])["cost"] == price["cost"]
+
+
+@pytest.mark.parametrize("sql", ["SELEC 1", "x", "VALUES (1)", "DO $$ $$", "; SELECT 1", "GRANT x"])
+def test_what_is_no_statement_is_called_no_command(browser, sql):
+    """The preview has the error of the run."""
+    error = told(browser, "preview", sql=sql)["error"]
+    assert error["message"] == told(browser, "run", sql=sql)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "sql", ["SET privacy.spend = off", "SHOW BUDGET", f"EXPLAIN UTILITY {COUNT}"]
+)
+def test_a_command_asks_for_no_numbers(browser, sql):
+    assert told(browser, "preview", sql=sql) == {"command": True, "unpriced": ""}
+
+
+def test_a_command_spends_nothing_if_its_price_cannot_be_shown(visitor):
+    """It says so before, and gives what is known."""
+    client = visitor("alice")
+    count = "SELECT COUNT(*) FROM cps1988 WHERE education = 12 WITH UTILITY (77, 0.05)"
+    asked(client, "run", sql=f"PREPARE q AS {count}")
+    told_ = asked(client, "preview", sql="/* */ execute q")
+    assert told_ == {"command": True, "unpriced": "EXECUTE"}
+    error = asked(client, "run", sql="EXECUTE q")["error"]
     assert error["refused"]
     assert "SELECT it" in error["hint"]
-    assert paid(browser) == 0
-    assert ran(browser, COUNT)["measured"] == 1
-    assert told(browser, "run", sql=sql)["free"]
+    limit = asked(client, "preview", sql=count)["limit"]
+    asked(client, "run", sql=count, limit=limit)
+    assert asked(client, "run", sql="EXECUTE q")["free"]
 
 
 def test_what_was_discarded_can_be_made_again(browser):
@@ -270,6 +296,7 @@ WAYS = (  # to be paid for what shows no price
     "CREATE TEMP VIEW v AS {}|TABLE v",
     "TABLE cps1988",
     "VALUES (({}))",
+    "SELECT 1; {}",
     "SET privacy.spend = on|COPY ({}) TO STDOUT",
     "SHOW HISTORY; {}",
     "SET privacy.nonnegative = on; {}",
@@ -290,6 +317,7 @@ def test_nothing_is_paid_for_but_what_has_shown_its_price(visitor, served, way):
         f"SELECT COUNT(*) AS n FROM cps1988 WHERE education = 12 WITH UTILITY ({len(way)}, 0.05)"
     )
     for each in way.format(count).split("|"):
+        asked(client, "preview", sql=each)
         asked(client, "run", sql=each)
     kinds = [line.kind for line in engine.ledger.audit(before)]
     assert "measured" not in kinds
@@ -378,7 +406,7 @@ def test_only_the_last_of_several_previews_is_worked_out(browser, monkeypatch):
         thread.join(20)
     assert len(seen) == 2
     assert "limit" in answers[2]
-    assert answers[1] == {"command": False}
+    assert not answers[1]["command"]
 
 
 def test_a_result_is_downloaded_as_long_as_it_is_kept(browser):

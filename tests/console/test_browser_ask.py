@@ -235,6 +235,23 @@ def test_a_running_statement_can_be_canceled_by_its_button(enter):
     assert page.locator("#run").is_enabled()
 
 
+def test_an_error_of_a_run_stays_until_the_text_is_edited(enter):
+    """Also one that no price foretells; the result below says which statement it is of."""
+    page = enter("alice")
+    write(page, "SHOW privacy.spend")
+    page.locator("#run").click()
+    page.locator("#result tbody tr").wait_for()
+    write(page, "SET privacy.utility = 'abc'")
+    assert page.locator("#earlier").is_hidden()
+    with page.expect_response("**/ask/preview"):  # which follows every run
+        page.locator("#run").click()
+    page.wait_for_timeout(200)
+    assert "not 'abc'" in page.get_by_role("alert").inner_text()
+    assert page.locator("#earlier").inner_text().endswith("SHOW privacy.spend")
+    write(page, "SHOW privacy.columns")
+    assert page.locator("#problem").is_hidden()
+
+
 def test_where_the_visit_has_ended_it_says_so_and_keeps_the_text(enter):
     page = enter("bob")
     page.locator(PRICED).first.wait_for()
