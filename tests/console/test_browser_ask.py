@@ -235,6 +235,27 @@ def test_a_running_statement_can_be_canceled_by_its_button(enter):
     assert page.locator("#run").is_enabled()
 
 
+@SIZES
+def test_a_double_click_runs_a_statement_and_does_not_cancel_it(enter, viewport):
+    """What cancels comes where nothing was."""
+    page = enter("alice", viewport=viewport)
+    held = []
+    page.route("**/ask/run", lambda route: held.append(route))
+    write(page, "SELECT COUNT(*) FROM cps1988 WITH UTILITY (950, 0.05)")
+    run, cancel = page.locator("#run"), page.locator("#cancel")
+    before = run.bounding_box()
+    run.click()
+    cancel.wait_for()
+    there = cancel.bounding_box()
+    assert (
+        there["x"] + there["width"] <= before["x"] or there["y"] >= before["y"] + before["height"]
+    )
+    while not held:
+        page.wait_for_timeout(10)
+    held.pop().continue_()
+    cancel.wait_for(state="hidden")
+
+
 def test_an_error_of_a_run_stays_until_the_text_is_edited(enter):
     """Also one that no price foretells; the result below says which statement it is of."""
     page = enter("alice")

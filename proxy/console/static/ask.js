@@ -158,6 +158,7 @@ async function start() {
     if (price.error && price.error.position) editor.select(price.error.position);
     running = true;
     refusal = null;
+    keepPlace();
     button();
     say("Running.");
     const fields = { sql: text };
@@ -167,8 +168,15 @@ async function start() {
     failed(error);
   } finally {
     running = false;
+    run.removeAttribute("style");
     button();
   }
+}
+
+/** Keep the size of the button that runs, so that the one that cancels is not where it was. */
+function keepPlace() {
+  const { width, height } = run.getBoundingClientRect();
+  Object.assign(run.style, { minWidth: `${width}px`, minHeight: `${height}px` });
 }
 
 function finish(text, found) {
