@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
@@ -41,7 +42,6 @@ async def ask(asked: Asked) -> Response:
         newcomer=not given and not last,
         history=_shown(asking),
         saved=await _saved_of(asked),
-        address=_address(asked),
     )
 
 
@@ -82,7 +82,7 @@ async def run(asked: Asked) -> Response:
     except NotSupportedError as error:
         return _error(error)
     shown = await asked.visit.thread(view, found, asked.dataset.policy)
-    python = downloads.python(text, _address(asked))
+    python = downloads.python(text, *_connection(asked), await asking.utility())
     return JSONResponse(shown | {"name": name, "statement": text, "python": python})
 
 
@@ -166,12 +166,11 @@ def _shown(asking: Asking) -> list[dict[str, Any]]:
     ]
 
 
-def _address(asked: Asked) -> str:
-    """Return what a program connects to, to ask the same."""
-    if not asked.visit.backend.passwords:
-        return str(asked.dataset.policy.path)
-    host = asked.request.url.hostname or "localhost"
-    return f"postgresql://{asked.visit.user}@{host}:5439/{asked.dataset.name}"
+def _connection(asked: Asked) -> tuple[str, Path | None]:
+    """Return what a program connects to, to ask the same: an address, or a policy and its state."""
+    backend, host = asked.visit.backend, asked.request.url.hostname or "localhost"
+    address = backend.address(asked.visit.user, asked.dataset.name, host)
+    return address, None if backend.passwords else asked.dataset.state
 
 
 def _limit(text: str) -> float | None:

@@ -28,7 +28,7 @@ from proxy.errors import (
     ProgrammingError,
     QueryCanceledError,
 )
-from proxy.settings import EXPLANATIONS, MAX_COST, SPEND
+from proxy.settings import EXPLANATIONS, MAX_COST, SPEND, UTILITY
 from proxy.sql.parse.first_word import first_word
 
 CHANGES = {"SET", "RESET", "CREATE", "DROP", "DISCARD"}  # of what a session is
@@ -182,6 +182,16 @@ class Asking:
             Error: the statement fails.
         """
         return await self.visit.use(self.dataset, lambda session: self._run(session, text, limit))
+
+    async def utility(self) -> str:
+        """Return how good numbers must be, if a statement of this visit has set that."""
+        if not any(UTILITY in text.lower() for text in self.changes):
+            return ""
+        try:
+            shown = await self.visit.execute(self.dataset, f"SHOW {UTILITY}")
+        except Error:  # as in a transaction that has failed
+            return ""
+        return str(shown.rows[0][0])
 
     async def cancel(self) -> None:
         """Stop the statement that runs."""

@@ -1,7 +1,10 @@
 """The page Ask, as a browser's requests see it: prices, results, errors, what is kept."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 import threading
 import time
 
@@ -11,6 +14,8 @@ from proxy.console import asking, visits
 from proxy.console.completion import starters
 from proxy.engine import Engine, Session
 from proxy.errors import QueryCanceledError
+from proxy.server.console_door import ConsoleDoor
+from tests.server.serving import password
 
 PAGE = "/d/cps1988/ask"
 COUNT = "SELECT COUNT(*) AS n FROM cps1988 WITH UTILITY (100, 0.05)"
@@ -340,6 +345,50 @@ def test_what_a_statement_sets_holds_for_prices_and_for_sessions_opened_later(br
     assert not visit.lanes
     assert told(browser, "run", sql="SHOW privacy.utility")["rows"] == [["50, 0.05"]]
     assert told(browser, "preview", sql=plain)["limit"] == pytest.approx(2 * before, rel=0.02)
+
+
+def program_says(python, password=""):
+    """What a program prints that was copied from the page."""
+    done = subprocess.run(
+        [sys.executable, "-c", python],
+        env=os.environ | {"PGPASSWORD": password},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_copied_program_gives_the_same_for_nothing(browser):
+    """Elsewhere on the machine, from the same state, and as good as the session is set to."""
+    told(browser, "run", sql="SET privacy.utility = '70, 0.05'")
+    result = ran(browser, "SELECT COUNT(*) FROM cps1988")
+    assert "utility='70, 0.05'" in result["python"]
+    assert f"({result['rows'][0][0][0].replace(',', '')},)" in program_says(result["python"])
+    assert paid(browser) == 1
+
+
+def test_the_copied_program_finds_the_server_where_it_listens(visitor, served):
+    client = visitor("alice")
+    price = asked(client, "preview", sql=COUNT)
+    result = asked(client, "run", sql=COUNT, limit=price["limit"])
+    assert f"'postgresql://alice@127.0.0.1:{served.port}/cps1988'" in result["python"]
+    number = result["rows"][0][0][0].replace(",", "")
+    assert f"({number},)" in program_says(result["python"], password("alice"))
+
+
+@pytest.mark.parametrize(
+    "listens, address",
+    [
+        ("10.0.0.7", "postgresql://a%40b@10.0.0.7:7/d%2Fe"),
+        ("0.0.0.0", "postgresql://a%40b@seen:7/d%2Fe"),
+        ("::1", "postgresql://a%40b@[::1]:7/d%2Fe"),
+    ],
+)
+def test_where_a_server_listens_everywhere_its_clients_come_where_browsers_do(listens, address):
+    assert ConsoleDoor(None, None, (listens, 7)).address("a@b", "d/e", "seen") == address
 
 
 def test_a_running_statement_can_be_stopped(browser, monkeypatch):
