@@ -66,7 +66,8 @@ class Price:
     def told(self) -> dict[str, Any]:
         """Return the price in words, and the limit as a number."""
         steps = self.most is None or self.most > self.first * (1 + ROUNDING)
-        cost = amount(self.first)
+        cost, left = amount(self.first), said(self.left, self.left_of)
+        beyond = self.limit > allowed(self.left)  # in cells that have more left than the least
         if steps:  # each of which follows from the answers before it
             cost = f"{cost} or more, {amount(self.limit)} at most"
         return {
@@ -74,8 +75,8 @@ class Price:
             "free": not (self.limit or self.refused),
             "cost": cost,
             "steps": steps,
-            "left": said(self.left, self.left_of),
-            "of": "" if steps else f" of {said(self.left, self.left_of)} left",
+            "left": f"{left} left{' in the cell that has least' if beyond else ''}",
+            "of": "" if steps or beyond else f" of {left} left",
             "leaves": amount(self.after),
             "numbers": list(self.numbers),
             "notices": list(self.notices),

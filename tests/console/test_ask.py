@@ -42,7 +42,7 @@ def paid(browser):
 def test_a_price_is_told_and_nothing_is_spent(browser):
     price = told(browser, "preview", sql=COUNT)
     assert price["limit"] == pytest.approx(PRICE, rel=1e-2)
-    assert (price["free"], price["refused"], price["left"]) == (False, "", "2")
+    assert (price["free"], price["refused"], price["left"]) == (False, "", "2 left")
     assert price["numbers"] == [{"label": "COUNT(*)", "groups": 1, "measured": 1, "half": "100"}]
     assert paid(browser) == 0
 
@@ -89,6 +89,13 @@ def test_a_statement_in_steps_costs_no_more_than_its_ceiling(browser):
     assert "or more" in price["cost"]
     result = told(browser, "run", sql=sql, limit=price["limit"])
     assert 0 < float(result["cost"]) <= price["limit"]
+
+
+@pytest.mark.parametrize("steps", [True, False])
+def test_what_may_cost_more_than_the_nearest_limit_has_left_says_of_which_cell_that_is(steps):
+    """A statement that touches other cells, which have more."""
+    told = asking.Price(38.0, 0.5 if steps else 38.0, 35.95, "", 35.95).told()
+    assert (told["left"], told["of"]) == ("35.95 left in the cell that has least", "")
 
 
 CHOSEN = (

@@ -102,7 +102,7 @@ function preview(price) {
   const what = measured === 0 ? `${count(all)}, all known from earlier answers` : measured === all ? `${count(all)} to measure` : `${count(measured)} to measure, ${(all - measured).toLocaleString("en")} known already`;
   const within = price.numbers.filter((each) => each.half).map((each) => `${each.label} within ±${each.half}`);
   const first = element("p", {}, element("strong", { class: price.free ? "good" : "paid" }, price.free ? "Free" : `Costs ${price.cost}`),
-    price.free ? ` · ${price.left} left` : price.steps ? ` · ${price.left} left` : `${price.of}, leaves ${price.leaves}`);
+    price.free || !price.of ? ` · ${price.left}` : `${price.of}, leaves ${price.leaves}`);
   place.append(first, element("p", { class: "quiet small" }, all ? [`${what}`, ...within.slice(0, 4)].join(" · ") : "It shows no number of anybody."));
   for (const notice of price.notices) place.append(element("p", { class: "quiet small" }, sentence(notice)));
 }
