@@ -96,6 +96,21 @@ def test_an_analyst_is_shown_nothing_of_what_others_asked_and_paid(backend):
     assert "0.1509" in budget  # the dearest cell, as privacy.budget says
 
 
+def test_the_headline_is_of_the_limit_that_binds(backend):
+    """
+    Of whichever has least left, as everywhere else: of some cells; of a cap, where that is nearer.
+    """
+    for user, name in (("ann", "age = 9"), ("bob", "analyst bob")):
+        backend.ask("bob", "SELECT COUNT(*) FROM people WHERE age < 5 AND town = 'a'")
+        rules = backend.ask(user, "SHOW BUDGET").rows
+        binds, budget, _, left, _ = min(rules, key=lambda rule: rule[3])
+        assert name in binds
+        _, text = page(backend, user, "budget")
+        told = re.search(r"meter-bar.*?<p>(.*?)</p>", text, re.DOTALL)[1]
+        words = f"{left:.4g} of {budget:.4g} alpha is left of the limit that binds first: {binds}."
+        assert html.unescape(re.sub("<.*?>", "", told)) == words
+
+
 def shown_of_cells(text):
     """What the Budget page shows of cells: of each what it paid, and its limit; and shares."""
     nearest = re.search(r'aria-labelledby="nearest">(.*?)</table>', text, re.DOTALL)[1]
