@@ -242,7 +242,7 @@ def _one_line(text: str) -> str:
 
 def text(value: Any) -> str:
     """Return a value that is no number of the aggregation."""
-    from proxy.engine.functions.shown import shown
+    from proxy.sql.shown import shown
 
     return shown(value)
 

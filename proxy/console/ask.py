@@ -14,7 +14,7 @@ from proxy.console.asking import LONGEST, Asking, Price, checked, is_query, unpr
 from proxy.console.completion import schema, starters
 from proxy.console.pages import Asked, page
 from proxy.console.results import amount, explained, view
-from proxy.console.saved import SavedQueries
+from proxy.console.saved import NameTakenError, Saved, SavedQueries
 from proxy.console.visits import Visit
 from proxy.engine.answers import csv
 from proxy.errors import Error, InsufficientBudgetError, NotSupportedError
@@ -125,16 +125,18 @@ async def history(asked: Asked) -> Response:
 @page(ANALYST)
 async def saved(asked: Asked) -> Response:
     """Return the list of saved queries; save one, or delete one, before."""
-    queries, problem = _queries(asked), None
-    name = asked.form.get("name", "")
+    queries, problem, taken = _queries(asked), None, None
+    name, sql = asked.form.get("name", ""), asked.form.get("sql", "")
     try:
         if asked.request.method == "POST" and "delete" in asked.form:
             await asked.visit.thread(queries.delete, asked.form["delete"])
         elif asked.request.method == "POST":
-            await asked.visit.thread(queries.save, name, asked.form.get("sql", ""))
+            await asked.visit.thread(queries.save, name, sql, "replace" in asked.form)
     except Error as error:
         problem = error
-    return asked.render("ask_saved.html", saved=await _saved_of(asked), problem=problem)
+        taken = Saved(name, sql) if isinstance(error, NameTakenError) else None
+    there = await _saved_of(asked)
+    return asked.render("ask_saved.html", saved=there, problem=problem, taken=taken)
 
 
 def _asking(asked: Asked) -> Asking:

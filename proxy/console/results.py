@@ -17,8 +17,8 @@ from proxy.domain import Attribute
 from proxy.engine.allowances import said
 from proxy.engine.answers import Answer, Origin, Result
 from proxy.engine.functions.digits import decimals, interval
-from proxy.engine.functions.shown import printable, shown
 from proxy.policy import Policy
+from proxy.sql.shown import printable, shown
 
 BARS = 60  # that a picture has room for
 ORDERED = ("smallint", "integer", "bigint", "numeric", "real", "double precision")

@@ -13,7 +13,7 @@ from typing import Any
 from proxy.engine.allowances import said
 from proxy.engine.answers import Answer, Result
 from proxy.engine.functions.digits import interval, number
-from proxy.engine.functions.shown import printable, shown
+from proxy.sql.shown import printable, shown
 
 SHOWN = 50  # rows
 LONG = 200  # characters of a text that are shown

@@ -170,6 +170,30 @@ def test_whole_numbers_are_exact_beyond_the_digits_of_a_double_and_sorted_by_the
         assert rows.all_inner_texts() == shown[::order]
 
 
+def test_a_result_without_rows_says_so_and_what_nobody_sees_is_written_out(enter):
+    """Control characters, and marks that turn the direction; in the editor, too."""
+    page = enter("alice")
+    write(page, "SELECT 'a\u202eb' AS x UNION ALL SELECT ''")
+    page.locator("#run").click()
+    rows = page.locator("#result tbody tr")
+    rows.first.wait_for()
+    assert rows.all_inner_texts() == ["a\\u202eb", "''"]
+    assert page.locator(".cm-specialChar").count() == 1
+    write(page, "SELECT 1 AS x WHERE false")
+    page.locator("#run").click()
+    page.locator("#result", has_text="No rows.").wait_for()
+
+
+def test_long_names_of_columns_fit_a_narrow_page(enter):
+    page = enter("alice", viewport=NARROW)
+    names = [f"a_name_that_is_as_long_as_a_name_of_a_column_may_be_or_nearly_{i}" for i in range(3)]
+    columns = ", ".join(f"COUNT(*) + {i} AS {name}" for i, name in enumerate(names))
+    write(page, f"SELECT region, {columns} FROM cps1988 GROUP BY region WITH UTILITY (900, 0.05)")
+    page.locator("#run").click()
+    page.locator("#picture-number").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
+
+
 def test_a_claim_about_a_number_can_be_moved(enter):
     """The farther below the estimate, the more probable is more than that."""
     page = enter("alice")
@@ -186,6 +210,8 @@ def test_a_claim_about_a_number_can_be_moved(enter):
     assert shares[3] == "less than 0.1 %"
     assert 50 < float(shares[1].split()[0]) < 100
     assert float(shares[2].split()[0]) < 50
+    claim.fill("")
+    assert told.inner_text() == "not a number"
     page.get_by_label("The claim about people").focus()
     page.keyboard.press("Home")
     assert told.inner_text() == "more than 99.9 %"
@@ -296,6 +322,9 @@ def test_saved_queries_come_back_as_they_were_whatever_their_names(enter):
     entry = page.locator("#saved .statement", has_text=HOSTILE)
     entry.wait_for()
     write(page, "SELECT 1")
+    page.get_by_label("Name for the statement").fill(HOSTILE)
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("button", name="Replace it").wait_for()
     entry.click()
     assert text_of(page) == f"SELECT '{HOSTILE}'"
     page.reload()

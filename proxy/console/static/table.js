@@ -108,5 +108,5 @@ export function resultTable(result, onWhy) {
 
   fill();
   const scroll = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Rows of the result" }, table);
-  return element("div", { class: "table" }, scroll, pages > 1 ? pager : null);
+  return element("div", { class: "table" }, scroll, rows.length ? null : element("p", { class: "quiet" }, "No rows."), pages > 1 ? pager : null);
 }
