@@ -72,8 +72,8 @@ def test_a_table_shows_each_number_with_its_interval_source_and_cost():
     Cells are what people read: digits in threes, ends outwards; NULL is told from a text.
     """
     result = made(
-        [("south", 1234), (None, 7)],
-        [[answer(half=50.4)], [answer(7.0, 1, "inferred", cost=0.0)]],
+        [("south", 1234), (None, 7), ("", 7)],
+        [[answer(half=50.4)], *[[answer(7.0, 1, "inferred", cost=0.0)]] * 2],
         notices=("a notice",),
     )
     texts = Page(tables.html(result)).texts
@@ -81,6 +81,7 @@ def test_a_table_shows_each_number_with_its_interval_source_and_cost():
         *("region", "people"),
         *("south", "1,234", "[1,183, 1,285] 95% ", "measured, 0.05"),
         *("NULL", "7", "[6.0, 8.0] 95% ", "inferred"),
+        *("''", "7", "[6.0, 8.0] 95% ", "inferred"),
         *("cost 0.05, left 0.9", "notice: a notice"),
     ]
 

@@ -242,11 +242,9 @@ def _one_line(text: str) -> str:
 
 def text(value: Any) -> str:
     """Return a value that is no number of the aggregation."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str) and value in ("", "NULL"):
-        return f"'{value}'"  # no NULL, and not nothing
-    return "NULL" if value is None else str(value)
+    from proxy.sql.shown import shown
+
+    return shown(value)
 
 
 def number(value: float | Decimal | None, places: int) -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from proxy.console import downloads
-from proxy.console.asking import LONGEST, Asking, Price, checked, is_query
+from proxy.console.asking import LONGEST, Asking, Price, checked, is_query, unpriced
 from proxy.console.completion import schema, starters
 from proxy.console.pages import Asked, page
 from proxy.console.results import amount, explained, view
-from proxy.console.saved import SavedQueries
+from proxy.console.saved import NameTakenError, Saved, SavedQueries
 from proxy.console.visits import Visit
 from proxy.engine.answers import csv
 from proxy.errors import Error, InsufficientBudgetError, NotSupportedError
@@ -41,7 +42,6 @@ async def ask(asked: Asked) -> Response:
         newcomer=not given and not last,
         history=_shown(asking),
         saved=await _saved_of(asked),
-        address=_address(asked),
     )
 
 
@@ -60,7 +60,7 @@ async def preview(asked: Asked) -> Response:
     except Error as error:
         return _error(error)
     if price is None:
-        return JSONResponse({"command": not is_query(text)})
+        return JSONResponse({"command": not is_query(text), "unpriced": unpriced(text)})
     return JSONResponse(price.told())
 
 
@@ -82,7 +82,7 @@ async def run(asked: Asked) -> Response:
     except NotSupportedError as error:
         return _error(error)
     shown = await asked.visit.thread(view, found, asked.dataset.policy)
-    python = downloads.python(text, _address(asked))
+    python = downloads.python(text, *_connection(asked), await asking.utility())
     return JSONResponse(shown | {"name": name, "statement": text, "python": python})
 
 
@@ -125,16 +125,18 @@ async def history(asked: Asked) -> Response:
 @page(ANALYST)
 async def saved(asked: Asked) -> Response:
     """Return the list of saved queries; save one, or delete one, before."""
-    queries, problem = _queries(asked), None
-    name = asked.form.get("name", "")
+    queries, problem, taken = _queries(asked), None, None
+    name, sql = asked.form.get("name", ""), asked.form.get("sql", "")
     try:
         if asked.request.method == "POST" and "delete" in asked.form:
             await asked.visit.thread(queries.delete, asked.form["delete"])
         elif asked.request.method == "POST":
-            await asked.visit.thread(queries.save, name, asked.form.get("sql", ""))
+            await asked.visit.thread(queries.save, name, sql, "replace" in asked.form)
     except Error as error:
         problem = error
-    return asked.render("ask_saved.html", saved=await _saved_of(asked), problem=problem)
+        taken = Saved(name, sql) if isinstance(error, NameTakenError) else None
+    there = await _saved_of(asked)
+    return asked.render("ask_saved.html", saved=there, problem=problem, taken=taken)
 
 
 def _asking(asked: Asked) -> Asking:
@@ -166,12 +168,11 @@ def _shown(asking: Asking) -> list[dict[str, Any]]:
     ]
 
 
-def _address(asked: Asked) -> str:
-    """Return what a program connects to, to ask the same."""
-    if not asked.visit.backend.passwords:
-        return str(asked.dataset.policy.path)
-    host = asked.request.url.hostname or "localhost"
-    return f"postgresql://{asked.visit.user}@{host}:5439/{asked.dataset.name}"
+def _connection(asked: Asked) -> tuple[str, Path | None]:
+    """Return what a program connects to, to ask the same: an address, or a policy and its state."""
+    backend, host = asked.visit.backend, asked.request.url.hostname or "localhost"
+    address = backend.address(asked.visit.user, asked.dataset.name, host)
+    return address, None if backend.passwords else asked.dataset.state
 
 
 def _limit(text: str) -> float | None:

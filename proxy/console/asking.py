@@ -28,12 +28,13 @@ from proxy.errors import (
     ProgrammingError,
     QueryCanceledError,
 )
-from proxy.settings import EXPLANATIONS, MAX_COST, SPEND
+from proxy.settings import EXPLANATIONS, MAX_COST, SPEND, UTILITY
 from proxy.sql.parse.first_word import first_word
 
-QUERIES = {"SELECT", "WITH", "FROM"}
 CHANGES = {"SET", "RESET", "CREATE", "DROP", "DISCARD"}  # of what a session is
 HARMLESS = {"SHOW", "BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"}
+UNPRICED = {"COPY", "EXECUTE", "FETCH", "DECLARE", "MOVE"}  # which may cost, and take no EXPLAIN
+COMMANDS = {*CHANGES, *HARMLESS, *UNPRICED, "EXPLAIN", "PREPARE", "DEALLOCATE", "CLOSE"}
 REFUSED = "the statement would be refused: "
 ROUNDING = 1e-9  # by which a limit is above the price, relatively
 CHANGES_KEPT, RESULTS_KEPT, ASKED_KEPT = 100, 4, 200
@@ -57,22 +58,25 @@ class Price:
 
     @property
     def limit(self) -> float:
-        """The most that somebody who has seen this price agrees to."""
+        """The most that whoever has seen this price agrees to; nothing, where it is refused."""
+        if self.refused:
+            return 0.0
         return self.left if self.most is None else self.most
 
     def told(self) -> dict[str, Any]:
         """Return the price in words, and the limit as a number."""
         steps = self.most is None or self.most > self.first * (1 + ROUNDING)
-        cost = amount(self.first)
+        cost, left = amount(self.first), said(self.left, self.left_of)
+        beyond = self.limit > allowed(self.left)  # in cells that have more left than the least
         if steps:  # each of which follows from the answers before it
             cost = f"{cost} or more, {amount(self.limit)} at most"
         return {
             "limit": finite(self.limit),
-            "free": not self.limit or (self.most == 0),
+            "free": not (self.limit or self.refused),
             "cost": cost,
             "steps": steps,
-            "left": said(self.left, self.left_of),
-            "of": "" if steps else f" of {said(self.left, self.left_of)} left",
+            "left": f"{left} left{' in the cell that has least' if beyond else ''}",
+            "of": "" if steps or beyond else f" of {left} left",
             "leaves": amount(self.after),
             "numbers": list(self.numbers),
             "notices": list(self.notices),
@@ -180,6 +184,16 @@ class Asking:
         """
         return await self.visit.use(self.dataset, lambda session: self._run(session, text, limit))
 
+    async def utility(self) -> str:
+        """Return how good numbers must be, if a statement of this visit has set that."""
+        if not any(UTILITY in text.lower() for text in self.changes):
+            return ""
+        try:
+            shown = await self.visit.execute(self.dataset, f"SHOW {UTILITY}")
+        except Error:  # as in a transaction that has failed
+            return ""
+        return str(shown.rows[0][0])
+
     async def cancel(self) -> None:
         """Stop the statement that runs."""
         await self.visit.cancel(self.dataset, WORK)
@@ -188,12 +202,10 @@ class Asking:
         self._replay(session, WORK)
         if not is_query(text):
             return self._commanded(session, text)
-        price = self._priced(session, WORK, text)
-        if limit is None and price.limit and not price.refused:
+        price, agreed = self._priced(session, WORK, text), allowed(limit or 0.0)
+        if price.limit > agreed:
             return price
-        if limit is not None and not price.refused and price.limit > allowed(limit):
-            return price
-        with _limited(session, allowed(limit or 0.0)):
+        with _limited(session, 0.0 if price.refused else agreed):
             return session.execute(text)
 
     def _commanded(self, session: Session, text: str) -> Result:
@@ -265,8 +277,14 @@ class Asking:
 
 
 def is_query(text: str) -> bool:
-    """Return whether a text asks for numbers, rather than for a command."""
-    return first_word(text, "(") in QUERIES
+    """Return whether a text asks for numbers, or for nothing that makes sense: it is no command."""
+    return first_word(text, "(") not in COMMANDS
+
+
+def unpriced(text: str) -> str:
+    """Return the command that a text begins with, if nobody knows beforehand what it costs."""
+    word = first_word(text)
+    return word if word in UNPRICED else ""
 
 
 @contextmanager

@@ -83,6 +83,9 @@ class Backend(Protocol):
             Error: the dataset is not open to the user.
         """
 
+    def address(self, user: str, dataset: str, host: str) -> str:
+        """Return what a user's program connects to; their browser finds the console at ``host``."""
+
     async def connect(self, credentials: Credentials, dataset: str) -> Session:
         """Return a new session of a user.
 

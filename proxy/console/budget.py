@@ -60,7 +60,8 @@ async def budget(asked: Asked) -> Response:
         "budget.html",
         history=history,
         histories=histories,
-        hero=next((limit for limit in limits if limit.name.startswith(CELLS)), limits[0]),
+        hero=(hero := min(mine or limits, key=lambda limit: limit.left)),  # as what is left is told
+        of_cells=hero.name.partition(",")[0] == CELLS,
         limits=limits,
         mine=mine,
         cells=cells,

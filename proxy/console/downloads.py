@@ -75,14 +75,16 @@ def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def python(statement: str, address: str) -> str:
-    """Return a program that asks the same."""
+def python(statement: str, address: str, state: Path | None = None, utility: str = "") -> str:
+    """Return a program that asks the same, where ``utility`` is what the session is set to."""
     quotes = '"""'
     plain_ = quotes not in statement and "\\" not in statement and not statement.endswith('"')
     body = f"{quotes}\n{statement}\n{quotes}" if plain_ else repr(statement)
+    given = {"state": state and str(state.absolute()), "utility": utility}
+    more = "".join(f", {name}={value!r}" for name, value in given.items() if value)
     return (
         "import proxy\n\n"
-        f"with proxy.connect({address!r}) as connection:\n"
+        f"with proxy.connect({address!r}{more}) as connection:\n"
         "    cursor = connection.cursor()\n"
         f"    cursor.execute({body})\n"
         "    for row, answers in zip(cursor, cursor.answers):\n"

@@ -69,6 +69,10 @@ class Embedded:
         """Return those of whoever runs the process."""
         return self._engines[dataset].privileges("")
 
+    def address(self, user: str, dataset: str, host: str) -> str:
+        """Return the policy's file."""
+        return str(self._engines[dataset].policy.path.absolute())
+
     async def connect(self, credentials: Credentials, dataset: str) -> Session:
         """Return an embedded session."""
         return self._engines[dataset].session()

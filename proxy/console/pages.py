@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -49,6 +50,12 @@ PLACES = (
 )
 
 
+def sentence(text: str) -> str:
+    """Return a text as a sentence: with a capital, unless it begins with a name, and an end."""
+    begun = text[:1].upper() + text[1:] if re.match(r"refused:|[a-z']+[ ,]", text) else text
+    return begun if begun.endswith((".", "?", "!")) else f"{begun}."
+
+
 def json_block(value: Any) -> Markup:
     """Return JSON for a script element of type application/json, which no text can end."""
     text = json.dumps(value, allow_nan=False)
@@ -78,6 +85,7 @@ TEMPLATES = jinja2.Environment(
 )
 TEMPLATES.filters["json_block"] = json_block
 TEMPLATES.filters["moment"] = moment
+TEMPLATES.filters["sentence"] = sentence
 TEMPLATES.globals["link"] = link
 
 

@@ -18,6 +18,7 @@ from proxy.engine.allowances import said
 from proxy.engine.answers import Answer, Origin, Result
 from proxy.engine.functions.digits import decimals, interval
 from proxy.policy import Policy
+from proxy.sql.shown import printable, shown
 
 BARS = 60  # that a picture has room for
 ORDERED = ("smallint", "integer", "bigint", "numeric", "real", "double precision")
@@ -36,12 +37,12 @@ def view(result: Result, policy: Policy) -> dict[str, Any]:
     """Return a result for the page: columns, rows of cells, what it cost, and its picture.
 
     A cell of a number with an interval is [text, interval, source, cost, estimate, low, high];
-    any other is a value of JSON.
+    any other is a text, for a page would round numbers of JSON, or None for NULL.
     """
     numeric = sorted({place for places in result.places for place in places})
     return {
         "columns": [
-            {"name": column.name, "type": column.type, "number": place in numeric}
+            {"name": printable(column.name), "type": column.type, "number": place in numeric}
             for place, column in enumerate(result.columns)
         ],
         "rows": [
@@ -67,7 +68,7 @@ def _row(
 ) -> list[Any]:
     known = dict(zip(places, answers, strict=True))
     return [
-        number(value, known[place]) if place in known else plain(value)
+        number(value, known[place]) if place in known else text(value)
         for place, value in enumerate(row)
     ]
 
@@ -78,6 +79,11 @@ def number(value: Any, answer: Answer) -> list[Any]:
     cost = amount(answer.cost) if answer.cost else "free"
     floats = [finite(each) for each in (answer.estimate, answer.low, answer.high)]
     return [written(value, decimals(answer.high - answer.low)), ends_, answer.source, cost, *floats]
+
+
+def text(value: Any) -> str | None:
+    """Return the text of a value that has no interval; None for NULL."""
+    return None if value is None else printable(shown(value), kept="\n")
 
 
 def written(value: Any, places: int) -> str | None:
@@ -98,7 +104,7 @@ def finite(value: float) -> float | None:
 
 
 def plain(value: Any) -> Any:
-    """Return a value that has no interval as JSON has it."""
+    """Return a value as JSON for programs has it."""
     if isinstance(value, datetime.datetime):
         return value.isoformat(" ")
     if isinstance(value, datetime.date | datetime.time):

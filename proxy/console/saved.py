@@ -31,6 +31,10 @@ class Saved:
     statement: str
 
 
+class NameTakenError(NotSupportedError):
+    """Another query has the name."""
+
+
 class SavedQueries:
     """The saved queries of one user in one dataset."""
 
@@ -52,10 +56,11 @@ class SavedQueries:
             )
             return [Saved(*row) for row in rows]
 
-    def save(self, name: str, statement: str) -> None:
-        """Save a query, in the place of one of the same name.
+    def save(self, name: str, statement: str, replace: bool = False) -> None:
+        """Save a query; in the place of one of the same name, if it is to ``replace`` it.
 
         Raises:
+            NameTakenError: another has the name, and is not to be replaced.
             NotSupportedError: it has no name or no text, or there are too many, or it is too long.
             StateError: the file cannot be written.
         """
@@ -67,7 +72,9 @@ class SavedQueries:
                 f"a name has at most {NAME_LIMIT} characters, a query {LONGEST:,}"
             )
         with self._open() as connection:
-            known = [row[0] for row in connection.execute(*self._names())]
+            known = dict(connection.execute(*self._known()))
+            if not replace and known.get(name, statement) != statement:
+                raise NameTakenError(f'another saved query has the name "{name}"')
             if name not in known and len(known) >= MOST:
                 raise NotSupportedError(
                     f"there are {MOST} saved queries already", hint="delete one of them"
@@ -85,8 +92,8 @@ class SavedQueries:
         with self._open() as connection:
             connection.execute("DELETE FROM saved WHERE user = ? AND name = ?", (self._user, name))
 
-    def _names(self) -> tuple[str, tuple[str]]:
-        return "SELECT name FROM saved WHERE user = ?", (self._user,)
+    def _known(self) -> tuple[str, tuple[str]]:
+        return "SELECT name, statement FROM saved WHERE user = ?", (self._user,)
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:

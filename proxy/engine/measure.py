@@ -247,6 +247,10 @@ class Measurer:
         """Refuse to spend where the session or the analyst must not, before any lock."""
         asker = self.asker
         if not (self.spend and asker.settings.value(SPEND) and asker.privileges.spend):
+            if asker.privileges.spend:  # what would be refused all the same is refused for that
+                terms = accountant.charges(plan.measurements)
+                self._require_budget(accountant, terms, self.ledger)
+                self._require_room(accountant, plan)
             who = "this session" if asker.privileges.spend else f"analyst {asker.user}"
             raise InsufficientBudgetError(
                 f"refused: {who} may only infer (spend: off), and this must be measured",

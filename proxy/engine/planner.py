@@ -219,8 +219,9 @@ class LocalPlanner:
             )
             if first.refused:
                 return rows, (f"the statement would be refused: {first.refusal}",)
+            left = after(())
             notices = (
-                reports.foreseen(goal, progress, first.refusal, most)
+                reports.foreseen(goal, progress, first.refusal, most, left)
                 for goal, progress in zip(first.goals, first.progress, strict=True)
             )
             chosen = (self._why,) if self._why and any(row[reports.COST_AT] for row in rows) else ()

@@ -260,10 +260,10 @@ def widened_to(goal: AbsoluteGoal, half: Fraction, price: str, limit: float) -> 
     )
 
 
-def foreseen(goal: Goal, progress: Progress, refusal: str, most: int) -> Iterator[str]:
+def foreseen(goal: Goal, progress: Progress, refusal: str, most: int, left: float) -> Iterator[str]:
     """Yield the notices of what is known of a number that is met in steps, before the first.
 
-    ``most`` is what they can cost in all, in 2⁻⁴⁰ alpha.
+    ``most`` is what they can cost in all, in 2⁻⁴⁰ alpha; ``left``, what the limit that binds has.
     """
     out, lost, _ = progress.unmet
     every = len(progress.looks)
@@ -273,8 +273,15 @@ def foreseen(goal: Goal, progress: Progress, refusal: str, most: int) -> Iterato
         yield (
             f"{goal.number.label} is met in up to {goal.steps} steps, each as the answers before "
             "it require: this is the cost of the first, and all of them cost at most "
-            f"{most / UNIT:.4g}, which is left"
+            f"{most / UNIT:.4g}, {_why(most / UNIT, left)}"
         )
+
+
+def _why(most: float, left: float) -> str:
+    """Return why a statement can cost no more than so much: of what is left, or its own limit."""
+    if most > left:
+        return f"which the cell that has most has left: the one that has least has {left:.4g}"
+    return "which is left" if most == left else "which is its limit"
 
 
 def _less_exact(goal: Goal, every: int, rows: int, why: str, reached: str = "") -> Iterator[str]:

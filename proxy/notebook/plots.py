@@ -14,7 +14,8 @@ import numpy as np
 from proxy.engine.answers import Answer, Posterior, Result
 from proxy.engine.functions.digits import interval, number
 from proxy.errors import InterfaceError, NotSupportedError
-from proxy.notebook.tables import labels, printable
+from proxy.notebook.tables import labels
+from proxy.sql.shown import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

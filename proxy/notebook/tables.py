@@ -13,6 +13,7 @@ from typing import Any
 from proxy.engine.allowances import said
 from proxy.engine.answers import Answer, Result
 from proxy.engine.functions.digits import interval, number
+from proxy.sql.shown import printable, shown
 
 SHOWN = 50  # rows
 LONG = 200  # characters of a text that are shown
@@ -93,11 +94,7 @@ def _text(value: Any) -> str:
     """Return a value that is no number of the aggregation; NULL is told from a text."""
     if value is None:
         return "<em>NULL</em>"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return f"{value:.10g}"
-    return _safe(str(value))
+    return _safe(f"{value:.10g}" if isinstance(value, float) else shown(value))
 
 
 def _safe(text: str, longest: int = LONG) -> str:
@@ -106,16 +103,6 @@ def _safe(text: str, longest: int = LONG) -> str:
     return escape(printable(text))
 
 
-def printable(text: str) -> str:
-    """Return a text with what nobody can see written out."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def labels(result: Result, places: Sequence[int]) -> list[str]:
     """Return what tells each row from the others: what stands in these columns."""
-    return [
-        ", ".join("NULL" if row[place] is None else printable(str(row[place])) for place in places)
-        for row in result.rows
-    ]
+    return [", ".join(printable(shown(row[place])) for place in places) for row in result.rows]

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import quote
 
 import psycopg
 from psycopg.conninfo import make_conninfo
@@ -30,6 +31,7 @@ from proxy.server.connections import Connections
 from proxy.server.registry import Registry
 
 NAME = ".s.PGSQL.5432"  # of a socket, as libpq looks for it
+EVERYWHERE = {"", "0.0.0.0", "::"}
 OURS = {  # what a variable of the server's environment, such as PGHOSTADDR, must not decide
     "hostaddr": "",
     "passfile": os.devnull,
@@ -85,8 +87,11 @@ class ConsoleDoor:
 
     passwords = True
 
-    def __init__(self, registry: Registry, connections: Connections) -> None:
+    def __init__(
+        self, registry: Registry, connections: Connections, listens: tuple[str, int]
+    ) -> None:
         self._registry, self._connections = registry, connections
+        self._host, self._port = listens  # where other clients come
         self._entries: dict[Credentials, Entry] = {}
 
     async def login(self, credentials: Credentials) -> None:
@@ -136,6 +141,12 @@ class ConsoleDoor:
         if engine is None or not user:
             raise InsufficientPrivilegeError(f"{dataset} is not open to you")
         return engine.privileges(user)
+
+    def address(self, user: str, dataset: str, host: str) -> str:
+        """Return the URL of a dataset, where the server listens; on all addresses, at that host."""
+        host = host if self._host in EVERYWHERE else self._host
+        host = f"[{host}]" if ":" in host else host
+        return f"postgresql://{quote(user, '')}@{host}:{self._port}/{quote(dataset, '')}"
 
     async def connect(self, credentials: Credentials, dataset: str) -> RemoteSession:
         """Return a new session of a user.

@@ -127,7 +127,9 @@ class Server:
             await asyncio.to_thread(self.registry.load)
             await asyncio.to_thread(self._show_datasets)
             if self.options.console is not None:
-                await self.options.console.start(ConsoleDoor(self.registry, self._connections))
+                listens = self.options.host, self.port
+                door = ConsoleDoor(self.registry, self._connections, listens)
+                await self.options.console.start(door)
             for server in (self._server, self._metrics_server):
                 if server is not None:
                     await server.start_serving()

@@ -25,6 +25,7 @@ from proxy.privileges import histories
 from proxy.protection import protection
 from proxy.sql.compile.release_point import space
 from proxy.sql.evaluator.evaluator import Evaluator
+from proxy.sql.shown import printable, shown
 from proxy.steward.changes import same_policy
 
 BINS = 40  # labels along an axis of a heat map
@@ -195,8 +196,7 @@ def label(attribute: Attribute, code: int) -> str:
         return "NULL"
     if attribute.edges is not None:
         return f"{attribute.edges[code]} to below {attribute.edges[code + 1]}"
-    value = attribute.values[code]
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return printable(shown(attribute.values[code]))
 
 
 def _limit(rule: BudgetRule, spent: int, exact: bool) -> LimitReport:

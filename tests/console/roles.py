@@ -81,6 +81,9 @@ class Roles:
     def privileges(self, user, dataset):
         return self.engine.privileges(user)
 
+    def address(self, user, dataset, host):
+        return f"postgresql://{user}@{host}/{dataset}"
+
     async def connect(self, credentials, dataset):
         return self.engine.session(credentials.user)
 

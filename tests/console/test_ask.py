@@ -1,7 +1,10 @@
 """The page Ask, as a browser's requests see it: prices, results, errors, what is kept."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 import threading
 import time
 
@@ -11,6 +14,8 @@ from proxy.console import asking, visits
 from proxy.console.completion import starters
 from proxy.engine import Engine, Session
 from proxy.errors import QueryCanceledError
+from proxy.server.console_door import ConsoleDoor
+from tests.server.serving import password
 
 PAGE = "/d/cps1988/ask"
 COUNT = "SELECT COUNT(*) AS n FROM cps1988 WITH UTILITY (100, 0.05)"
@@ -37,7 +42,7 @@ def paid(browser):
 def test_a_price_is_told_and_nothing_is_spent(browser):
     price = told(browser, "preview", sql=COUNT)
     assert price["limit"] == pytest.approx(PRICE, rel=1e-2)
-    assert (price["free"], price["refused"], price["left"]) == (False, "", "2")
+    assert (price["free"], price["refused"], price["left"]) == (False, "", "2 left")
     assert price["numbers"] == [{"label": "COUNT(*)", "groups": 1, "measured": 1, "half": "100"}]
     assert paid(browser) == 0
 
@@ -86,6 +91,13 @@ def test_a_statement_in_steps_costs_no_more_than_its_ceiling(browser):
     assert 0 < float(result["cost"]) <= price["limit"]
 
 
+@pytest.mark.parametrize("steps", [True, False])
+def test_what_may_cost_more_than_the_nearest_limit_has_left_says_of_which_cell_that_is(steps):
+    """A statement that touches other cells, which have more."""
+    told = asking.Price(38.0, 0.5 if steps else 38.0, 35.95, "", 35.95).told()
+    assert (told["left"], told["of"]) == ("35.95 left in the cell that has least", "")
+
+
 CHOSEN = (
     "SELECT region, COUNT(*) FROM cps1988 WHERE region IN (SELECT region FROM cps1988 "
     "GROUP BY region ORDER BY COUNT(*) DESC LIMIT 2) GROUP BY region WITH UTILITY (200, 0.05)"
@@ -112,21 +124,47 @@ def test_a_limit_of_ones_own_holds_where_more_was_agreed_to(browser):
 def test_a_text_of_comments_is_read_at_once():
     """Whatever follows them: the time does not double with each."""
     began = time.monotonic()
-    assert not asking.is_query("/* a */\n" * 1000 + "VALUES (1)")
+    assert not asking.is_query("/* a */\n" * 1000 + "SHOW BUDGET")
     assert asking.is_query("/**/-- a\n(" * 1000 + "SELECT 1")
     assert time.monotonic() - began < 1
 
 
-def test_a_command_spends_nothing_since_its_price_is_not_shown(browser):
-    sql = "TABLE v"
+def test_whatever_asks_for_numbers_shows_its_price(browser):
+    """Also without the word SELECT."""
     told(browser, "run", sql=f"CREATE TEMP VIEW v AS {COUNT}")
-    assert told(browser, "preview", sql=sql) == {"command": True}
-    error = told(browser, "run", sql=sql)["error"]
+    price = told(browser, "preview", sql="TABLE v")
+    assert price["limit"] == pytest.approx(PRICE, rel=1e-2)
+    assert told(browser, "run", sql="TABLE v").keys() == {"dearer"}
+    assert told(browser, "run", sql="TABLE v", limit=price["limit"])["cost"] == price["cost"]
+
+
+@pytest.mark.parametrize("sql", ["SELEC 1", "x", "VALUES (1)", "DO $$ $$", "; SELECT 1", "GRANT x"])
+def test_what_is_no_statement_is_called_no_command(browser, sql):
+    """The preview has the error of the run."""
+    error = told(browser, "preview", sql=sql)["error"]
+    assert error["message"] == told(browser, "run", sql=sql)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "sql", ["SET privacy.spend = off", "SHOW BUDGET", f"EXPLAIN UTILITY {COUNT}"]
+)
+def test_a_command_asks_for_no_numbers(browser, sql):
+    assert told(browser, "preview", sql=sql) == {"command": True, "unpriced": ""}
+
+
+def test_a_command_spends_nothing_if_its_price_cannot_be_shown(visitor):
+    """It says so before, and gives what is known."""
+    client = visitor("alice")
+    count = "SELECT COUNT(*) FROM cps1988 WHERE education = 12 WITH UTILITY (77, 0.05)"
+    asked(client, "run", sql=f"PREPARE q AS {count}")
+    told_ = asked(client, "preview", sql="/* */ execute q")
+    assert told_ == {"command": True, "unpriced": "EXECUTE"}
+    error = asked(client, "run", sql="EXECUTE q")["error"]
     assert error["refused"]
     assert "SELECT it" in error["hint"]
-    assert paid(browser) == 0
-    assert ran(browser, COUNT)["measured"] == 1
-    assert told(browser, "run", sql=sql)["free"]
+    limit = asked(client, "preview", sql=count)["limit"]
+    asked(client, "run", sql=count, limit=limit)
+    assert asked(client, "run", sql="EXECUTE q")["free"]
 
 
 def test_what_was_discarded_can_be_made_again(browser):
@@ -159,7 +197,7 @@ def test_a_cancellation_that_comes_late_leaves_no_limit_behind(browser, monkeypa
 
     monkeypatch.setattr(Session, "execute", cancelled)
     assert ran(browser, COUNT)["measured"] == 1
-    assert told(browser, "run", sql="SHOW privacy.max_cost")["rows"] == [[""]]
+    assert told(browser, "run", sql="SHOW privacy.max_cost")["rows"] == [["''"]]
 
 
 def test_what_fails_in_a_transaction_leaves_no_limit_behind(browser):
@@ -168,7 +206,7 @@ def test_what_fails_in_a_transaction_leaves_no_limit_behind(browser):
         told(browser, "run", sql=sql)
     for name in ("max_cost", "spend"):
         shown = told(browser, "run", sql=f"SHOW privacy.{name}")["rows"]
-        assert shown == [["" if name == "max_cost" else "on"]]
+        assert shown == [["''" if name == "max_cost" else "on"]]
     assert ran(browser, COUNT)["measured"] == 1
 
 
@@ -194,6 +232,24 @@ def test_a_refusal_is_foreseen_and_told_as_such(browser):
     answer = told(browser, "run", sql=sql, limit=price["limit"])
     assert answer["error"]["refused"]
     assert "requested" in answer["error"]["detail"]
+
+
+STEPS_REFUSED = "SELECT MEDIAN(education), MAX(experience) FROM cps1988 WITH UTILITY (0.7, 0.05)"
+
+
+@pytest.mark.parametrize("limit", ["", "0", "2"])
+def test_what_is_foreseen_to_be_refused_is_refused_and_not_made_wider(browser, limit):
+    """Also in steps, whose ceiling is all that is left: whoever was shown a refusal pays nothing,
+    and the reason is that of any other client.
+    """
+    price = told(browser, "preview", sql=STEPS_REFUSED)
+    assert price["refused"]
+    assert (price["limit"], price["free"]) == (0, False)
+    error = told(browser, "run", sql=STEPS_REFUSED, limit=limit)["error"]
+    assert error["refused"]
+    assert price["refused"].startswith(error["message"])
+    assert error["detail"].endswith("left 2")
+    assert paid(browser) == 0
 
 
 ERRORS = [
@@ -252,6 +308,7 @@ WAYS = (  # to be paid for what shows no price
     "CREATE TEMP VIEW v AS {}|TABLE v",
     "TABLE cps1988",
     "VALUES (({}))",
+    "SELECT 1; {}",
     "SET privacy.spend = on|COPY ({}) TO STDOUT",
     "SHOW HISTORY; {}",
     "SET privacy.nonnegative = on; {}",
@@ -272,6 +329,7 @@ def test_nothing_is_paid_for_but_what_has_shown_its_price(visitor, served, way):
         f"SELECT COUNT(*) AS n FROM cps1988 WHERE education = 12 WITH UTILITY ({len(way)}, 0.05)"
     )
     for each in way.format(count).split("|"):
+        asked(client, "preview", sql=each)
         asked(client, "run", sql=each)
     kinds = [line.kind for line in engine.ledger.audit(before)]
     assert "measured" not in kinds
@@ -294,6 +352,50 @@ def test_what_a_statement_sets_holds_for_prices_and_for_sessions_opened_later(br
     assert not visit.lanes
     assert told(browser, "run", sql="SHOW privacy.utility")["rows"] == [["50, 0.05"]]
     assert told(browser, "preview", sql=plain)["limit"] == pytest.approx(2 * before, rel=0.02)
+
+
+def program_says(python, password=""):
+    """What a program prints that was copied from the page."""
+    done = subprocess.run(
+        [sys.executable, "-c", python],
+        env=os.environ | {"PGPASSWORD": password},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_copied_program_gives_the_same_for_nothing(browser):
+    """Elsewhere on the machine, from the same state, and as good as the session is set to."""
+    told(browser, "run", sql="SET privacy.utility = '70, 0.05'")
+    result = ran(browser, "SELECT COUNT(*) FROM cps1988")
+    assert "utility='70, 0.05'" in result["python"]
+    assert f"({result['rows'][0][0][0].replace(',', '')},)" in program_says(result["python"])
+    assert paid(browser) == 1
+
+
+def test_the_copied_program_finds_the_server_where_it_listens(visitor, served):
+    client = visitor("alice")
+    price = asked(client, "preview", sql=COUNT)
+    result = asked(client, "run", sql=COUNT, limit=price["limit"])
+    assert f"'postgresql://alice@127.0.0.1:{served.port}/cps1988'" in result["python"]
+    number = result["rows"][0][0][0].replace(",", "")
+    assert f"({number},)" in program_says(result["python"], password("alice"))
+
+
+@pytest.mark.parametrize(
+    "listens, address",
+    [
+        ("10.0.0.7", "postgresql://a%40b@10.0.0.7:7/d%2Fe"),
+        ("0.0.0.0", "postgresql://a%40b@seen:7/d%2Fe"),
+        ("::1", "postgresql://a%40b@[::1]:7/d%2Fe"),
+    ],
+)
+def test_where_a_server_listens_everywhere_its_clients_come_where_browsers_do(listens, address):
+    assert ConsoleDoor(None, None, (listens, 7)).address("a@b", "d/e", "seen") == address
 
 
 def test_a_running_statement_can_be_stopped(browser, monkeypatch):
@@ -360,7 +462,7 @@ def test_only_the_last_of_several_previews_is_worked_out(browser, monkeypatch):
         thread.join(20)
     assert len(seen) == 2
     assert "limit" in answers[2]
-    assert answers[1] == {"command": False}
+    assert not answers[1]["command"]
 
 
 def test_a_result_is_downloaded_as_long_as_it_is_kept(browser):

@@ -157,6 +157,43 @@ def test_a_slider_changes_the_text_and_the_price(enter):
     assert "for a column" in page.locator("#dials-why").inner_text()
 
 
+def test_whole_numbers_are_exact_beyond_the_digits_of_a_double_and_sorted_by_them(enter):
+    page = enter("alice")
+    large = "9007199254740992", "9007199254740993"
+    shown = [f"-{large[1]}.50", f"-{large[0]}.50", "1.50", f"{large[0]}.50", f"{large[1]}.50"]
+    write(page, " UNION ALL SELECT ".join([f"SELECT {shown[4]} AS x", *shown[:4]]))
+    page.locator("#run").click()
+    rows = page.locator("#result tbody tr")
+    rows.first.wait_for()
+    for order in (1, -1):
+        page.locator("#result .sort").click()
+        assert rows.all_inner_texts() == shown[::order]
+
+
+def test_a_result_without_rows_says_so_and_what_nobody_sees_is_written_out(enter):
+    """Control characters, and marks that turn the direction; in the editor, too."""
+    page = enter("alice")
+    write(page, "SELECT 'a\u202eb' AS x UNION ALL SELECT ''")
+    page.locator("#run").click()
+    rows = page.locator("#result tbody tr")
+    rows.first.wait_for()
+    assert rows.all_inner_texts() == ["a\\u202eb", "''"]
+    assert page.locator(".cm-specialChar").count() == 1
+    write(page, "SELECT 1 AS x WHERE false")
+    page.locator("#run").click()
+    page.locator("#result", has_text="No rows.").wait_for()
+
+
+def test_long_names_of_columns_fit_a_narrow_page(enter):
+    page = enter("alice", viewport=NARROW)
+    names = [f"a_name_that_is_as_long_as_a_name_of_a_column_may_be_or_nearly_{i}" for i in range(3)]
+    columns = ", ".join(f"COUNT(*) + {i} AS {name}" for i, name in enumerate(names))
+    write(page, f"SELECT region, {columns} FROM cps1988 GROUP BY region WITH UTILITY (900, 0.05)")
+    page.locator("#run").click()
+    page.locator("#picture-number").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
+
+
 def test_a_claim_about_a_number_can_be_moved(enter):
     """The farther below the estimate, the more probable is more than that."""
     page = enter("alice")
@@ -173,6 +210,8 @@ def test_a_claim_about_a_number_can_be_moved(enter):
     assert shares[3] == "less than 0.1 %"
     assert 50 < float(shares[1].split()[0]) < 100
     assert float(shares[2].split()[0]) < 50
+    claim.fill("")
+    assert told.inner_text() == "not a number"
     page.get_by_label("The claim about people").focus()
     page.keyboard.press("Home")
     assert told.inner_text() == "more than 99.9 %"
@@ -222,6 +261,44 @@ def test_a_running_statement_can_be_canceled_by_its_button(enter):
     assert page.locator("#run").is_enabled()
 
 
+@SIZES
+def test_a_double_click_runs_a_statement_and_does_not_cancel_it(enter, viewport):
+    """What cancels comes where nothing was."""
+    page = enter("alice", viewport=viewport)
+    held = []
+    page.route("**/ask/run", lambda route: held.append(route))
+    write(page, "SELECT COUNT(*) FROM cps1988 WITH UTILITY (950, 0.05)")
+    run, cancel = page.locator("#run"), page.locator("#cancel")
+    before = run.bounding_box()
+    run.click()
+    cancel.wait_for()
+    there = cancel.bounding_box()
+    assert (
+        there["x"] + there["width"] <= before["x"] or there["y"] >= before["y"] + before["height"]
+    )
+    while not held:
+        page.wait_for_timeout(10)
+    held.pop().continue_()
+    cancel.wait_for(state="hidden")
+
+
+def test_an_error_of_a_run_stays_until_the_text_is_edited(enter):
+    """Also one that no price foretells; the result below says which statement it is of."""
+    page = enter("alice")
+    write(page, "SHOW privacy.spend")
+    page.locator("#run").click()
+    page.locator("#result tbody tr").wait_for()
+    write(page, "SET privacy.utility = 'abc'")
+    assert page.locator("#earlier").is_hidden()
+    with page.expect_response("**/ask/preview"):  # which follows every run
+        page.locator("#run").click()
+    page.wait_for_timeout(200)
+    assert "not 'abc'" in page.get_by_role("alert").inner_text()
+    assert page.locator("#earlier").inner_text().endswith("SHOW privacy.spend")
+    write(page, "SHOW privacy.columns")
+    assert page.locator("#problem").is_hidden()
+
+
 def test_where_the_visit_has_ended_it_says_so_and_keeps_the_text(enter):
     page = enter("bob")
     page.locator(PRICED).first.wait_for()
@@ -245,6 +322,9 @@ def test_saved_queries_come_back_as_they_were_whatever_their_names(enter):
     entry = page.locator("#saved .statement", has_text=HOSTILE)
     entry.wait_for()
     write(page, "SELECT 1")
+    page.get_by_label("Name for the statement").fill(HOSTILE)
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("button", name="Replace it").wait_for()
     entry.click()
     assert text_of(page) == f"SELECT '{HOSTILE}'"
     page.reload()

@@ -12,8 +12,11 @@ import pytest
 
 from proxy.console import audit as audit_page
 from proxy.console.budget import questions
+from proxy.console.pages import sentence
+from proxy.domain import Attribute
 from proxy.engine import Engine
 from proxy.steward import audit, backup, restore
+from proxy.steward.spent import label
 from tests.console.roles import PASSWORD, XSS, entered, fill, made
 
 COST = 0.07547125489054451  # of a count within 30, with confidence 90%
@@ -94,6 +97,45 @@ def test_an_analyst_is_shown_nothing_of_what_others_asked_and_paid(backend):
     assert "town, COUNT" not in history
     assert "age &lt; 5" in history
     assert "0.1509" in budget  # the dearest cell, as privacy.budget says
+
+
+def test_the_headline_is_of_the_limit_that_binds(backend):
+    """
+    Of whichever has least left, as everywhere else: of some cells; of a cap, where that is nearer.
+    """
+    for user, name in (("ann", "age = 9"), ("bob", "analyst bob")):
+        backend.ask("bob", "SELECT COUNT(*) FROM people WHERE age < 5 AND town = 'a'")
+        rules = backend.ask(user, "SHOW BUDGET").rows
+        binds, budget, _, left, _ = min(rules, key=lambda rule: rule[3])
+        assert name in binds
+        _, text = page(backend, user, "budget")
+        told = re.search(r"meter-bar.*?<p>(.*?)</p>", text, re.DOTALL)[1]
+        words = f"{left:.4g} of {budget:.4g} alpha is left of the limit that binds first: {binds}."
+        assert html.unescape(re.sub("<.*?>", "", told)) == words
+
+
+def test_a_label_is_never_blank_and_hides_nothing():
+    """
+    In the maps of the budget, and among a policy's values.
+    """
+    axis = Attribute("town", "text", ("", "NULL", "a\u202eb", "c"), nulls="group")
+    labels = [label(axis, code) for code in range(axis.size)]
+    assert labels == ["''", "'NULL'", "a\\u202eb", "c", "NULL"]
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("refused: it costs too much", "Refused: it costs too much."),
+        ("the visit has ended", "The visit has ended."),
+        ("did you mean region?", "Did you mean region?"),
+        ("proxy/sql/FUNCTIONS.md lists them", "proxy/sql/FUNCTIONS.md lists them."),
+        ("abs(x) is the operator @.", "abs(x) is the operator @."),
+        ("r: approximate intervals", "r: approximate intervals."),
+    ],
+)
+def test_a_text_is_a_sentence_and_a_name_stays_as_it_is(text, said):
+    assert sentence(text) == said
 
 
 def shown_of_cells(text):

@@ -5,6 +5,7 @@ import io
 import json
 from contextlib import redirect_stderr, redirect_stdout
 from datetime import date, datetime
+from decimal import Decimal
 from math import inf, nan
 
 import duckdb
@@ -59,6 +60,29 @@ def test_what_has_no_end_or_no_value_is_json_all_the_same(policy):
         ["nan", [None, "", "unknown", "free", None, None, None]],
         ["inf", ["5", "[-inf, 15.10] 95%", "measured", "0.25", 10.4, None, 15.1]],
     ]
+
+
+EXACT = [
+    (9007199254740993, "bigint", "9007199254740993"),
+    (-(10**30), "numeric", f"-1{'0' * 30}"),
+    (Decimal("1.50"), "numeric", "1.50"),
+    (Decimal("1.2345E-8"), "numeric", "0.000000012345"),
+    (1e22, "double precision", "1e+22"),
+    (True, "boolean", "true"),
+    (datetime(2024, 1, 2, 3, 4), "timestamp", "2024-01-02 03:04:00"),
+    ("", "text", "''"),
+    ("NULL", "text", "'NULL'"),
+    ("a\u202eb\x1b\nc", "text", "a\\u202eb\\x1b\nc"),
+]
+
+
+@pytest.mark.parametrize("value, kind, text", EXACT)
+def test_a_value_is_shown_in_all_of_its_digits_as_the_command_line_does(policy, value, kind, text):
+    """As a text, since a page's own numbers have but 53 bits; nothing passes for what it is not."""
+    result = counted((value, 3), (None, 1), kind=kind)
+    assert [row[0] for row in results.view(result, policy)["rows"]] == [text, None]
+    lines = printed(show.result, result, False)
+    assert all(line in lines for line in text.split("\n"))
 
 
 def test_a_null_group_is_explained_by_what_the_policy_puts_into_it(policy):

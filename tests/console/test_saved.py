@@ -2,16 +2,20 @@
 
 import pytest
 
-from proxy.console.saved import LONGEST, MOST, NAME, NAME_LIMIT, SavedQueries
+from proxy.console.saved import LONGEST, MOST, NAME, NAME_LIMIT, NameTakenError, SavedQueries
 from proxy.errors import NotSupportedError, StateError
 
 
 def test_queries_are_kept_under_their_names_for_each_user(tmp_path):
-    """A second one of a name takes the place of the first; nobody sees another's."""
+    """A second one of a name replaces the first, if it is to; nobody sees another's."""
     alice, bob = (SavedQueries(tmp_path, user) for user in ("alice", "bob"))
     assert alice.all() == []
-    for name, text in (("b", "SELECT 1"), ("A", "SELECT 2"), (" b ", "SELECT 3")):
+    for name, text in (("b", "SELECT 1"), ("A", "SELECT 2"), ("b", "SELECT 1")):
         alice.save(name, text)
+    with pytest.raises(NameTakenError, match='the name "b"'):
+        alice.save(" b ", "SELECT 3")
+    assert [q.statement for q in alice.all()] == ["SELECT 2", "SELECT 1"]
+    alice.save(" b ", "SELECT 3", replace=True)
     bob.save("b", "SELECT 4")
     bob.delete("A")
     assert [(q.name, q.statement) for q in alice.all()] == [("A", "SELECT 2"), ("b", "SELECT 3")]
@@ -49,7 +53,7 @@ def test_a_user_has_so_many_and_no_more(tmp_path):
         queries.save(f"q{number}", "SELECT 1")
     with pytest.raises(NotSupportedError):
         queries.save("one more", "SELECT 1")
-    queries.save("q0", "SELECT 2")
+    queries.save("q0", "SELECT 2", replace=True)
     SavedQueries(tmp_path, "bob").save("q", "SELECT 1")
     assert len(queries.all()) == MOST
 

@@ -104,6 +104,23 @@ def test_a_statement_does_what_was_explained(engine, seed):
     assert {"measured", "in steps", "refused"} <= seen
 
 
+@pytest.mark.parametrize(
+    "user, limit, why",
+    [
+        (None, "", "1, which the cell that has most has left: the one that has least has 0.4"),
+        ("eve", "", "0.3, which is left"),
+        (None, "0.2", "0.2, which is its limit"),
+    ],
+)
+def test_why_steps_cost_no_more_in_all_is_said(engine, user, limit, why):
+    """Of cells that have more left than the one whose budget is what is left; a cap; a limit."""
+    begin_anew(engine)
+    session = engine.session(user)
+    session.execute(f"SET privacy.max_cost = '{limit}'")
+    text = "SELECT AVG(x) FROM d WHERE g <> 'c' WITH UTILITY (2, 0.05)"
+    assert session.explain(text).notices[-1].endswith(f"all of them cost at most {why}")
+
+
 def test_a_mean_that_is_known_as_well_as_it_can_be_is_explained_as_free(engine, monkeypatch):
     """
     After AVG by group has met what the budget allows, the same costs nothing more, and is said to.

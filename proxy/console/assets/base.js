@@ -5,7 +5,7 @@ import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { bracketMatching } from "@codemirror/language";
 import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search";
 import { EditorState, Prec } from "@codemirror/state";
-import { EditorView, drawSelection, keymap, lineNumbers } from "@codemirror/view";
+import { EditorView, drawSelection, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
 
 /**
  * Take over what is typed in the place of a selection: Chromium would keep the look of what was
@@ -44,6 +44,7 @@ export function createView({ parent, text, nonce, label, describedBy, onChange, 
         own,
         history(),
         drawSelection(),
+        highlightSpecialChars(),
         typing,
         bracketMatching(),
         search({ top: true }),

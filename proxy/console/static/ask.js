@@ -2,7 +2,7 @@
 
 import { Dials } from "./dials.js";
 import { Ended, byId, element, request, sentence } from "./dom.js";
-import { showResult } from "./result.js";
+import { markEarlier, showResult } from "./result.js";
 import { createEditor } from "./vendor/editor.js";
 
 const DELAY = 250; // milliseconds without a key before the price is asked for
@@ -29,12 +29,14 @@ let priced = null; // {text, price}: the latest price, and of which text
 let asking = null; // {text, promise, abort}: the price that is being asked for
 let timer = 0;
 let running = false;
+let refusal = null; // {text, error}: of the latest run, until the text is edited or run again
 
 function changed() {
   byId("save-sql").value = editor.text();
   dials.show();
   clearTimeout(timer);
   timer = setTimeout(() => look().catch(failed), DELAY);
+  if (refusal?.text !== editor.text()) refusal = null;
   if (priced?.text !== editor.text()) {
     priced = null;
     button();
@@ -55,7 +57,7 @@ function look() {
     try {
       if (!text.trim()) return set(text, { command: true, empty: true });
       const price = await request(`${page.base}/preview`, { sql: text }, abort.signal);
-      if (asking !== mine) return null;
+      if (asking !== mine || price.command === false) return null; // overtaken, here or in another window
       return set(text, price);
     } catch (error) {
       if (error.name === "AbortError") return null;
@@ -72,7 +74,7 @@ function look() {
 function set(text, price) {
   if (text !== editor.text()) return null;
   priced = { text, price };
-  problem(price.error ?? null);
+  problem(refusal?.error ?? price.error ?? null);
   dials.show(price.numbers ?? []);
   preview(price);
   button();
@@ -85,7 +87,9 @@ function preview(price) {
   place.replaceChildren();
   if (price.error || price.empty) return;
   if (price.command) {
-    place.append(element("p", {}, "A command: it asks for no numbers, and costs nothing."));
+    place.append(element("p", {}, price.unpriced
+      ? `What ${price.unpriced} costs is not known before, so that it spends nothing here: it gives what is known already. A SELECT shows its price.`
+      : "A command: it asks for no numbers, and costs nothing."));
     return;
   }
   if (price.refused) {
@@ -98,7 +102,7 @@ function preview(price) {
   const what = measured === 0 ? `${count(all)}, all known from earlier answers` : measured === all ? `${count(all)} to measure` : `${count(measured)} to measure, ${(all - measured).toLocaleString("en")} known already`;
   const within = price.numbers.filter((each) => each.half).map((each) => `${each.label} within ±${each.half}`);
   const first = element("p", {}, element("strong", { class: price.free ? "good" : "paid" }, price.free ? "Free" : `Costs ${price.cost}`),
-    price.free ? ` · ${price.left} left` : price.steps ? ` · ${price.left} left` : `${price.of}, leaves ${price.leaves}`);
+    price.free || !price.of ? ` · ${price.left}` : `${price.of}, leaves ${price.leaves}`);
   place.append(first, element("p", { class: "quiet small" }, all ? [`${what}`, ...within.slice(0, 4)].join(" · ") : "It shows no number of anybody."));
   for (const notice of price.notices) place.append(element("p", { class: "quiet small" }, sentence(notice)));
 }
@@ -153,6 +157,8 @@ async function start() {
     const { price } = priced;
     if (price.error && price.error.position) editor.select(price.error.position);
     running = true;
+    refusal = null;
+    keepPlace();
     button();
     say("Running.");
     const fields = { sql: text };
@@ -162,8 +168,15 @@ async function start() {
     failed(error);
   } finally {
     running = false;
+    run.removeAttribute("style");
     button();
   }
+}
+
+/** Keep the size of the button that runs, so that the one that cancels is not where it was. */
+function keepPlace() {
+  const { width, height } = run.getBoundingClientRect();
+  Object.assign(run.style, { minWidth: `${width}px`, minHeight: `${height}px` });
 }
 
 function finish(text, found) {
@@ -172,8 +185,10 @@ function finish(text, found) {
     set(text, found.dearer);
     say("The price has changed meanwhile, and nothing was run: look at it, and run it again.", true);
   } else if (found.error) {
+    refusal = { text, error: found.error };
     problem(found.error);
     say("");
+    markEarlier();
   } else {
     problem(null);
     showResult(found, page.base);

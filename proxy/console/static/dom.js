@@ -34,7 +34,8 @@ export async function request(address, fields, signal) {
   return response.json();
 }
 
-/** Return a text as a sentence. */
+/** Return a text as a sentence: with a capital, unless it begins with a name, and an end. */
 export function sentence(text) {
-  return `${text.slice(0, 1).toUpperCase()}${text.slice(1)}${/[.?!]$/.test(text) ? "" : "."}`;
+  const begun = /^(refused:|[a-z']+[ ,])/.test(text) ? `${text[0].toUpperCase()}${text.slice(1)}` : text;
+  return /[.?!]$/.test(begun) ? begun : `${begun}.`;
 }

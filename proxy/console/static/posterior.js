@@ -62,7 +62,10 @@ export function posteriorFigure(told, name) {
     show(claim);
   });
   field.addEventListener("input", () => {
-    if (field.value === "" || !Number.isFinite(Number(field.value))) return;
+    if (field.value === "" || !Number.isFinite(Number(field.value))) {
+      output.textContent = "not a number";
+      return;
+    }
     slider.value = toStep(Number(field.value));
     show(Number(field.value));
   });

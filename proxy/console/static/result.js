@@ -11,7 +11,7 @@ const DAY = /^\d{4}-\d\d-\d\d/;
 export function showResult(result, base) {
   const place = byId("result");
   const why = (row, column) => explain(result, base, row, column);
-  const parts = [heading(result), sources(result)];
+  const parts = [heading(result), earlier(result), sources(result)];
   for (const notice of result.notices) parts.push(element("p", { class: "notice" }, sentence(notice)));
   parts.push(picture(result, base), null);
   if (result.columns.length) parts.push(resultTable(result, why));
@@ -32,6 +32,15 @@ function heading(result) {
   }
   if (result.left !== "nan") facts.push(element("span", { class: "fact" }, element("strong", {}, result.left), " left"));
   return element("div", { class: "result-head" }, title, element("div", { class: "facts" }, ...facts));
+}
+
+function earlier(result) {
+  return element("p", { id: "earlier", class: "quiet small", hidden: true }, "This is the result of an earlier statement:", element("code", { class: "origin" }, result.statement));
+}
+
+/** Say of the result on the page, if there is one, which statement it is of. */
+export function markEarlier() {
+  byId("earlier")?.removeAttribute("hidden");
 }
 
 function sources(result) {

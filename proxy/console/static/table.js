@@ -4,18 +4,17 @@ import { element } from "./dom.js";
 
 const PAGE = 50;
 
-/** Return a value without an interval as a person reads it. */
-export function written(value) {
-  if (value === null) return "NULL";
-  if (typeof value === "boolean") return value ? "true" : "false";
-  return String(value);
-}
+/** Return the text of a value without an interval. */
+export const written = (value) => value ?? "NULL";
 
 const texts = new Intl.Collator("en", { numeric: true });
 
-function compare(a, b) {
+/** Compare two estimates, or two texts; where a double tells `numeric` texts not apart, by their digits. */
+function compare(a, b, numeric) {
   if (a === null || b === null) return 0;
-  return typeof a === "number" && typeof b === "number" ? a - b : texts.compare(String(a), String(b));
+  if (typeof a === "number") return a - b;
+  if (!numeric) return texts.compare(a, b);
+  return Number(a) - Number(b) || (Number(a) < 0 ? -1 : 1) * texts.compare(a, b);
 }
 
 const sortable = (cell) => (Array.isArray(cell) ? cell[4] : cell);
@@ -51,7 +50,7 @@ export function resultTable(result, onWhy) {
     order = rows.map((_, i) => i).sort((a, b) => {
       const [x, y] = [sortable(rows[a][place]), sortable(rows[b][place])];
       const last = (x === null) - (y === null);
-      return last || (down ? compare(y, x) : compare(x, y)) || a - b;
+      return last || (down ? -1 : 1) * compare(x, y, isNumeric(columns[place].type)) || a - b;
     });
     page = 0;
     fill();
@@ -109,5 +108,5 @@ export function resultTable(result, onWhy) {
 
   fill();
   const scroll = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Rows of the result" }, table);
-  return element("div", { class: "table" }, scroll, pages > 1 ? pager : null);
+  return element("div", { class: "table" }, scroll, rows.length ? null : element("p", { class: "quiet" }, "No rows."), pages > 1 ? pager : null);
 }
