@@ -51,6 +51,12 @@ def opened(browser, viewport=WIDE, dark=False, status=None):
         context.close()
 
 
+STILL = """async () => {
+  const ends = animation => isFinite(animation.effect.getComputedTiming().endTime)
+  await Promise.allSettled(document.getAnimations().filter(ends).map(each => each.finished))
+}"""
+
+
 def violations(page):
     """What axe-core finds that breaks WCAG at level A or AA, in words."""
     source = Path(os.environ.get("NODE_PATH", "node_modules")) / "axe-core" / "axe.min.js"
@@ -59,5 +65,6 @@ def violations(page):
     page.evaluate(source.read_text())
     tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
     only = {"runOnly": {"type": "tag", "values": tags}}
+    page.evaluate(STILL)  # what fades in has little contrast
     found = page.evaluate("only => axe.run(document, only)", only)["violations"]
     return [f"{v['id']}: {node['html']}" for v in found for node in v["nodes"]]
