@@ -254,7 +254,7 @@ def _syntax_error(text: str, error: ParseError) -> SQLSyntaxError:
     if what.startswith("Required keyword"):
         what = "the expression is incomplete"
     if what.startswith("Invalid expression"):
-        what = "this is not supported here"
+        what = ""  # which says no more
     token = str(first.get("highlight") or "")
     line, last = int(first.get("line") or 1), int(first.get("col") or 1)
     column = max(last - len(token) + 1, 1)  # sqlglot gives the column of the token's end
@@ -263,7 +263,7 @@ def _syntax_error(text: str, error: ParseError) -> SQLSyntaxError:
     position = min(position, len(text) + 1)  # of a token of several lines it is not quite known
     near = f' at or near "{token}"' if token else " at the end of the text"
     return SQLSyntaxError(
-        f"syntax error{near}: {what[:1].lower()}{what[1:]}",
+        f"syntax error{near}{what and ': '}{what[:1].lower()}{what[1:]}",
         position=position,
     )
 

@@ -1,6 +1,6 @@
 -- a misspelled keyword
 -- error: SQLSyntaxError
--- says: syntax error at or near "survey": invalid expression / Unexpected token
+-- says: syntax error at or near "survey"
 -- at: survey
 SELECT COUNT(*) FRM survey
 
