@@ -57,31 +57,31 @@ def least(law: Law, confidence: float, near: float) -> float:
 
 
 def least_argument(
-    look: Callable[[float], tuple[bool, float]], most: float, tolerance: float, delta: float
+    look: Callable[[float], tuple[bool, float]], most: float, steps: int, delta: float
 ) -> float:
-    """Return an argument in (0, most] that is enough, within ``tolerance`` of the least.
+    """Return the least argument that is enough, of ``most`` · 1, 2, ... ``steps`` / ``steps``.
 
     ``look`` says whether one is, and the probability that is then left out: ``delta`` is enough.
     Its logarithm is nearly straight in the square of the argument.  A search that has fallen
-    behind one by halves goes on by halves.  ``most`` is enough.
+    behind one by halves goes on by halves; what is found is the same.  ``most`` is enough.
     """
-    low, high = 0.0, most
+    low, high = 0, steps
     looks = [(0.0, _excess(look(0.0)[1], delta))]
-    argument = most / 2
+    at = steps // 2
     for turn in count(1):
-        enough, left_out = look(argument)
-        low, high = (low, argument) if enough else (argument, high)
-        if high - low <= tolerance:
+        enough, left_out = look(most * at / steps)
+        low, high = (low, at) if enough else (at, high)
+        if high - low == 1:
             break
-        looks.append((argument**2, _excess(left_out, delta)))
+        looks.append((float(at) ** 2, _excess(left_out, delta)))
         (one, above), (two, below) = looks[-2:]
-        argument = (low + high) / 2
-        if high - low <= most * 2.0 ** (BEHIND - turn) and above != below:
+        at = (low + high) // 2
+        if high - low <= steps * 2.0 ** (BEHIND - turn) and above != below:
             square = two - below * (two - one) / (below - above)
-            root = math.sqrt(min(max(square, 0.0), most**2))
-            beside = tolerance * 0.45 if root < argument else -tolerance * 0.45  # the farther side
-            argument = min(max(root + beside, low + tolerance / 8), high - tolerance / 8)
-    return high
+            root = math.sqrt(min(max(square, 0.0), float(steps) ** 2))
+            beside = math.ceil(root) if root < (low + high) / 2 else math.floor(root)
+            at = min(max(beside, low + 1), high - 1)  # the side that is farther away
+    return most * high / steps
 
 
 def _excess(left_out: float, delta: float) -> float:

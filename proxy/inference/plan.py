@@ -375,7 +375,7 @@ def _top_up_rate(
         mixture = topped_up(start, alone, rate, grid) if rate else alone
         return evaluated(mixture, room, 1 - target.delta)
 
-    return least_argument(look, single_row_rate, single_row_rate / 2**14, target.delta)
+    return least_argument(look, single_row_rate, 2**14, target.delta)
 
 
 def topped_up(
