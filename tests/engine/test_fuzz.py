@@ -239,10 +239,10 @@ class Run:
             self.outcomes["canary refused"] += 1
 
 
-@pytest.mark.parametrize("count", share(1, [100, 1000]))
+@pytest.mark.parametrize("count", share(1, [100, 400, 1000], 2))
 def test_mutated_statements_are_answered_or_refused(world, count):
     """
-    Of 1,000 (100 in the fast run) some are measured, some inferred, most refused; every charge has
+    Of 400 (100 in the fast run) some are measured, some inferred, most refused; every charge has
     its answer.
     """
     outcomes = Run(world, 1).statements(count)

@@ -155,7 +155,7 @@ class Life:
             assert engine.ledger.verify() == []
 
 
-@pytest.mark.parametrize("seed", share(1, range(40), 6))
+@pytest.mark.parametrize("seed", share(1, range(40), 4))
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_lives_add_up(piecemeal, strategy, seed):
     """
