@@ -32,12 +32,10 @@ from proxy.cli.options import (
 from proxy.errors import Error, OperationalError, PolicyError
 from proxy.files import remedy
 
-LATER = {  # commands, and the modules that have them, imported when they are called
-    **{name: name for name in ("console", "draft", "experiment", "passwd", "plan", "serve")},
-    **{name: name for name in ("shell", "users")},
-    **{name: "steward" for name in ("init", "check", "apply", "rebuild", "audit", "guards")},
-    **{name: "steward" for name in ("ledger", "schema")},
-}
+ALONE = ("console", "draft", "experiment", "passwd", "plan", "serve", "shell", "users")
+STEWARD = ("init", "check", "apply", "rebuild", "audit", "guards", "ledger", "schema")
+# commands, and the modules that have them, imported when they are called
+LATER = {name: name for name in ALONE} | dict.fromkeys(STEWARD, "steward")
 
 
 def main() -> None:

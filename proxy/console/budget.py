@@ -56,11 +56,12 @@ async def budget(asked: Asked) -> Response:
     mine: list[LimitReport] = []
     if asked.may(ANALYST) and history == asked.privileges.history:
         mine = await look(reports.limits, asked.dataset, asked.privileges)
+    hero = min(mine or limits, key=lambda limit: limit.left)  # as what is left is told
     return asked.render(
         "budget.html",
         history=history,
         histories=histories,
-        hero=(hero := min(mine or limits, key=lambda limit: limit.left)),  # as what is left is told
+        hero=hero,
         of_cells=hero.name.partition(",")[0] == CELLS,
         limits=limits,
         mine=mine,

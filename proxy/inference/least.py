@@ -85,6 +85,7 @@ def least_argument(
 
 
 def _excess(left_out: float, delta: float) -> float:
+    """Return by how much more is left out than may be, as a logarithm."""
     return math.log(max(left_out, 1e-300) / delta)
 
 
@@ -92,8 +93,7 @@ def _look_beside(law: Law, confidence: float, near: float) -> None:
     """Look where ``meets`` begins to hold, mostly."""
     points, excess = [near * (1 + NEAR)], list[float]()  # of what is left out, a logarithm
     while len(excess) < 2:
-        left_out = max(1 - law.bracket(points[-1]).lower, 1e-300)
-        excess.append(math.log(left_out / (1 - confidence)))
+        excess.append(_excess(1 - law.bracket(points[-1]).lower, 1 - confidence))
         points.append(points[-1] * math.exp(min(max(excess[-1] / SLOPE, -1), 1)))
     if excess[0] != excess[1]:
         straight = math.log(points[1] / points[0]) / (excess[0] - excess[1])

@@ -40,7 +40,7 @@ from proxy.sql.parse import clock, commands, grammar, quantifiers, utility_claus
 from proxy.sql.parse.deep_stack import deeply, is_deep
 from proxy.sql.parse.identifiers import quoted
 from proxy.sql.parse.parameters import Parameters, bind_parameters
-from proxy.sql.parse.tree import nodes, position
+from proxy.sql.parse.tree import SIGNS, nodes, position
 from proxy.sql.parse.views import Create, View, Views, readable_by, readable_in, without_positions
 from proxy.sql.postprocess import draws, relation
 from proxy.sql.program import Cell, Column, Command, Program, Release, Trace, Wide
@@ -184,14 +184,13 @@ def _statement(text: str, tokens: list[Token], source: Source) -> Program | Comm
     without_marks(text)
     try:
         tree = _tree(text, tokens, source)
-        less, names = None, None
+        less, views = None, {}
         if not source.hides_empty:  # which looks at every number of a row
-            less = unread.left_out(tree, text)
-            names = unread.named(tree) if source.views else None
-        again = less or (tree.copy() if names else None)
-        binder, bound = _bound(tree, text, tokens, source)
-        if again is not None and binder.points:  # it is right, and might cost less
-            binder, bound = _bound(again, text, tokens, source, names)
+            less, views = unread.left_out(tree, text), _less_of_views(tree, source)
+        again = less or (tree.copy() if views else None)
+        binder, bound = _bound(tree, text, tokens, source, {})
+        if again is not None:  # it is right, and costs less
+            binder, bound = _bound(again, text, tokens, source, views)
         return _program(binder, bound)
     except TooLargeError as error:
         raise too_complex("the statement", error) from None
@@ -202,15 +201,19 @@ def _statement(text: str, tokens: list[Token], source: Source) -> Program | Comm
 
 
 def _bound(
-    tree: exp.Expr, text: str, tokens: list[Token], source: Source, read: unread.Names | None = None
+    tree: exp.Expr,
+    text: str,
+    tokens: list[Token],
+    source: Source,
+    changed: Mapping[str, exp.Expr],
 ) -> tuple[Binding, BoundQuery]:
-    """Return a bound statement; of views the numbers that ``read`` names, if it is said."""
+    """Return a bound statement; some of the views as they are ``changed``."""
     binder = Binder(
         source.policy, source.evaluator, text, source.hides_empty, released=source.released
     )
     for each in (tokens, *(grammar.tokens(view.text) for view in source.views.values())):
         binder.limit(utility_clause.max_cost(each))
-    return binder, binder.query(tree, Scope(_views(source, read), utility_clause.hint(tokens)))
+    return binder, binder.query(tree, Scope(_views(source, changed), utility_clause.hint(tokens)))
 
 
 def _with_program(command: Command, source: Source) -> Command:
@@ -251,34 +254,37 @@ def _query(tree: exp.Expr, found: Iterable[exp.Expr]) -> None:
     refuse_unread(found)
 
 
-COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
-
-
 def _is_chained(node: exp.Expr) -> bool:
     """Return whether a comparison has another beside it, without brackets."""
-    sides = (node.this, node.expression) if isinstance(node, COMPARISONS) else ()
-    return any(isinstance(side, COMPARISONS) for side in sides)
+    return type(node) in SIGNS and {type(node.this), type(node.expression)} & SIGNS.keys() != set()
 
 
-def _views(source: Source, read: unread.Names | None) -> Env:
+def _views(source: Source, changed: Mapping[str, exp.Expr]) -> Env:
     """Return the views of the session, as if the statement began with WITH them."""
     env: dict[str, Cte] = {}
-    trees, hints = {}, {}
     for name, view in source.views.items():
-        tokens = grammar.tokens(view.text)
-        trees[name] = without_positions(_tree(view.text, tokens, source), view.text)
-        hints[name] = utility_clause.hint(tokens)
-    waiting = set(trees)
-    while read is not None and (used := next(filter(read.__getitem__, waiting), None)):
-        waiting.remove(used)  # the statement reads it, perhaps through others
-        names = unread.named(trees[used])
-        read = read + names if names is not None else None
-    for name, view in source.views.items():
-        tree, columns = trees[name], [column.name for column in view.columns]
-        if read is not None:
-            tree = unread.view_left_out(tree, columns, read)
-        env[name] = Cte(tree, columns, dict(env), request=hints[name])
+        tree = changed[name] if name in changed else _view(view, source)
+        hint = utility_clause.hint(grammar.tokens(view.text))
+        env[name] = Cte(tree, _columns(view), dict(env), request=hint)
     return env
+
+
+def _less_of_views(tree: exp.Expr, source: Source) -> dict[str, exp.Expr]:
+    """Return the views that a statement reads, without the numbers that nothing reads."""
+    names = unread.named(tree) if source.views else None
+    if names is None or not any(names[name] for name in source.views):
+        return {}
+    trees = {name: _view(view, source) for name, view in source.views.items()}
+    columns = {name: _columns(view) for name, view in source.views.items()}
+    return unread.views_left_out(trees, columns, names)
+
+
+def _view(view: View, source: Source) -> exp.Expr:
+    return without_positions(_tree(view.text, grammar.tokens(view.text), source), view.text)
+
+
+def _columns(view: View) -> list[str]:
+    return [column.name for column in view.columns]
 
 
 def _program(binder: Binding, bound: BoundQuery, limit: Fraction | None = None) -> Program:

@@ -9,7 +9,7 @@ same without them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
@@ -36,71 +36,79 @@ def named(tree: exp.Expr) -> Names | None:
 
 def left_out(tree: exp.Expr, text: str) -> exp.Expr | None:
     """Return a statement without the numbers that nothing in it reads; None if it has none."""
-    places = [i for i, node in enumerate(nodes(tree)) if _is_derived(node)]
+    found = nodes(tree)
+    places = [i for i, node in enumerate(found) if _is_derived(node)]
     names = named(tree) if places else None
     if names is None:
         return None
-    copied = tree.copy()
-    found = nodes(copied)
-    changed = False
-    for place in places:
-        query = found[place].this
-        columns = [output_name(item, text) for item in query.expressions]
-        changed |= _leave_out(query, names, columns)
-    return copied if changed else None
+    columns = [[output_name(item, text) for item in found[i].expressions] for i in places]
+    unread = [_unread(found[i], own, names) for i, own in zip(places, columns, strict=True)]
+    return _without(tree, dict(zip(places, unread, strict=True))) if any(unread) else None
 
 
-def view_left_out(tree: exp.Expr, columns: Sequence[str], read: Names) -> exp.Expr:
-    """Return a view, of these columns, without the numbers that nothing reads; ``read`` has the
-    names in it too.
+def views_left_out(
+    views: Mapping[str, exp.Expr], columns: Mapping[str, Sequence[str]], read: Names | None
+) -> dict[str, exp.Expr]:
+    """Return the views that change without the numbers that nothing reads.
+
+    ``read`` are the names in the statement, to which those in the views that it reads come.
     """
-    if not isinstance(tree, exp.Select) or len(columns) != len(tree.expressions):
-        return tree
-    copied = tree.copy()
-    return copied if _leave_out(copied, read, columns) else tree
+    waiting = set(views)
+    while read is not None and (used := next(filter(read.__getitem__, waiting), None)):
+        waiting.remove(used)  # perhaps through others
+        names = named(views[used])
+        read = read + names if names is not None else None
+    changed: dict[str, exp.Expr] = {}
+    if read is None:
+        return changed
+    for name in views.keys() - waiting:
+        view = views[name]
+        fits = isinstance(view, exp.Select) and len(columns[name]) == len(view.expressions)
+        if fits and (unread := _unread(view, columns[name], read)):
+            changed[name] = _without(view, {0: unread})
+    return changed
 
 
 def _is_derived(node: exp.Expr) -> bool:
-    """Return whether a node is a subquery in FROM or a WITH whose columns have their own names."""
-    if not isinstance(node.this, exp.Select) or not node.alias:
+    """Return whether a SELECT is in FROM or a WITH, and its columns have their own names."""
+    around = node.parent
+    if not isinstance(node, exp.Select) or around is None or not around.alias:
         return False
-    alias = node.args.get("alias")
-    if isinstance(alias, exp.TableAlias) and alias.columns:
+    if around.this is not node or around.args["alias"].args.get("columns"):
         return False
-    if isinstance(node, exp.CTE):
-        return not (node.parent and node.parent.args.get("recursive"))
-    return isinstance(node, exp.Subquery) and isinstance(node.parent, exp.From | exp.Join)
+    if isinstance(around, exp.CTE):
+        return not (around.parent and around.parent.args.get("recursive"))
+    return isinstance(around, exp.Subquery) and isinstance(around.parent, exp.From | exp.Join)
 
 
-def _leave_out(query: exp.Select, names: Names, columns: Sequence[str]) -> bool:
-    """Put NULL for the aggregates in a list that are not read; return whether there are any."""
+def _unread(query: exp.Expr, columns: Sequence[str], names: Names) -> dict[int, str]:
+    """Return the places in a list of aggregates that no name reads, and their columns."""
     if any(query.args.get(each) for each in LISTS):
-        return False
+        return {}
     order = query.args.get("order")
-    places = {o.this.name for o in (order.expressions if order else ()) if o.this.is_number}
+    numbers = {o.this.name for o in (order.expressions if order else ()) if o.this.is_number}
     kept = bool(query.args.get("group"))
-    items = list(zip(query.expressions, columns, strict=True))
-    unread = []
-    for place, (item, column) in enumerate(items, 1):
-        calls = list(aggregates(item))
-        own = _names_in([item])
-        if not calls or names[column] > own[column] or str(place) in places or _is_more(item):
-            kept |= bool(calls)
+    unread = {}
+    for place, (item, column) in enumerate(zip(query.expressions, columns, strict=True)):
+        inside = nodes(item)
+        own = sum(isinstance(node, exp.Identifier) and name_of(node) == column for node in inside)
+        more = any(isinstance(node, exp.Query | exp.Window) for node in inside)
+        aggregated = bool(list(aggregates(item)))
+        if not aggregated or more or names[column] > own or str(place + 1) in numbers:
+            kept |= aggregated
         else:
-            unread.append((item, column))
-    if not kept:  # without any aggregate it would be no aggregation
-        unread = unread[1:]
-    for item, column in unread:
-        item.replace(exp.alias_(exp.Null(), exp.to_identifier(column, quoted=True)))
-    return bool(unread)
+            unread[place] = column
+    if unread and not kept:  # without any aggregate it would be no aggregation
+        del unread[min(unread)]
+    return unread
 
 
-def _is_more(item: exp.Expr) -> bool:
-    """Return whether an item of a list has more in it than aggregates."""
-    return any(isinstance(node, exp.Query | exp.Window) for node in nodes(item))
-
-
-def _names_in(items: Iterable[exp.Expr]) -> Names:
-    return Counter(
-        name_of(node) for item in items for node in nodes(item) if isinstance(node, exp.Identifier)
-    )
+def _without(tree: exp.Expr, unread: Mapping[int, Mapping[int, str]]) -> exp.Expr:
+    """Return a tree with NULL for what is unread in the lists of the nodes at these places."""
+    copied = tree.copy()
+    found = nodes(copied)
+    for place, items in unread.items():
+        lists = found[place].expressions
+        for at, column in items.items():
+            lists[at].replace(exp.alias_(exp.Null(), exp.to_identifier(column, quoted=True)))
+    return copied

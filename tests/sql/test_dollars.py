@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.sql.parse import grammar
+from proxy.sql.parse import dollars, grammar
 
 OPERANDS = [
     "$1",
@@ -58,3 +58,16 @@ def test_names_and_other_characters_stay_as_they_are():
     """
     texts = [token.text for token in grammar.tokens("SELECT a$1,b$2,'\x01',$1,$2")]
     assert texts == ["SELECT", "a$1", ",", "b$2", ",", "\x01", ",", "$", "1", ",", "$", "2"]
+
+
+def test_a_quotation_that_does_not_end_is_looked_at_once():
+    """
+    Of a hundred thousand beginnings the first has all that follows: the work grows with the text.
+    """
+    for begin in ("/*", "$a{}$ ", '"$a{}', "'"):
+        text = "SELECT $1,$2 " + "".join(begin.format(i) for i in range(100_001))
+        found = list(dollars.PARAMETER.finditer(text))
+        assert [match["parameter"] for match in found[:2]] == ["$", "$"]
+        assert len([match for match in found if match["open"]]) <= 1
+        if begin in ("/*", "$a{}$ "):
+            assert len(found) == 3

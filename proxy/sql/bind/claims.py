@@ -18,7 +18,7 @@ from proxy.inference.space import next_multiple
 from proxy.sql.bind.linear_combinations import scaled_inside
 from proxy.sql.compile.linear import Average, Linear, same_number
 from proxy.sql.compile.release_point import DIGITS, LARGEST
-from proxy.sql.parse.tree import COMPARISONS, flat, position
+from proxy.sql.parse.tree import SIGNS, flat, position
 from proxy.sql.program import Companion
 
 CREDIBLE = {"credible_low": "low", "credible_high": "high", "confidence": "confidence"}
@@ -153,7 +153,6 @@ def _refused(node: exp.Expr) -> NotSupportedError:
     )
 
 
-SIGNS = {kind: sign for kind, sign in COMPARISONS.items() if not sign.startswith("IS")}
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 

@@ -97,12 +97,13 @@ def _to_char(lowering: Lowering, node: exp.Expr) -> TypedSql:
     return combine(text, TEXT, value, width=64 + 12 * len(template))
 
 
-def _read(_: Lowering, node: exp.Expr) -> TypedSql:
+def _read(lowering: Lowering, node: exp.Expr) -> TypedSql:
     """Return to_date or to_timestamp of a text that is written out, by a known template."""
     name, kind = ("to_date", "date") if isinstance(node, exp.StrToDate) else TO_TIMESTAMP
     given = node.this, node.args.get("format")
     if any(map(is_null, given)):
-        return TypedSql(types.literal(kind, None), kind, null=True)
+        parts = [lowering.lower(each) for each in given if each is not None]
+        return combine(types.literal(kind, None), kind, *parts)
     value, shape = map(quoted_text, given)
     if value is None or shape is None:
         raise NotSupportedError(

@@ -31,12 +31,9 @@ EXACT = 18  # decimals of a product of numerics that is exact
 
 def numeric(text: str, *parts: TypedSql) -> TypedSql:
     """Return a double as a numeric: of 15 digits, so that 0.3 / 0.1 is 3, and not a bit less."""
-    return combine(decimals(text, types.QUOTIENT), "numeric", *parts, scale=types.QUOTIENT)
-
-
-def decimals(text: str, scale: int) -> str:
-    """Return a double, to 15 digits, as a decimal number."""
-    return f"CAST(format('{{:.14e}}', {text}) AS DECIMAL(38, {scale}))"
+    scale = types.QUOTIENT
+    written = f"CAST(format('{{:.14e}}', {text}) AS DECIMAL(38, {scale}))"
+    return combine(written, "numeric", *parts, scale=scale)
 
 
 def guarded(left: TypedSql, divisor: TypedSql, text: str) -> str:

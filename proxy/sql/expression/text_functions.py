@@ -15,7 +15,7 @@ from proxy.sql.expression.typed import TypedSql, coerce, combine
 from proxy.sql.parse.tree import is_null, quoted_text, whole_number
 
 TEXT = "text"
-NO_BOOLEAN = TypedSql("CAST(NULL AS BOOLEAN)", "boolean")
+NO_BOOLEAN = "CAST(NULL AS BOOLEAN)"
 RULES: Rules = {}
 
 
@@ -184,7 +184,7 @@ def _like(lowering: Lowering, node: exp.Expr) -> TypedSql:
     negated = False
     if isinstance(node, exp.Escape):
         if is_null(node.expression):
-            return NO_BOOLEAN
+            return combine(NO_BOOLEAN, "boolean", lowering.lower(node.this))
         given = quoted_text(node.expression)
         if given is None or len(given) > 1:
             raise NotSupportedError("ESCAPE takes one character in quotes")
@@ -237,7 +237,7 @@ PATTERN = re.compile(r"(?:[\w\s%&@!/,;:'\"<>=~#^$.*+?|()-]|\[\^?[\w\s.,:%&@!-]+\
 def _matches(lowering: Lowering, node: exp.Expr) -> TypedSql:
     left, right = all_texts("~", [lowering.lower(node.this), lowering.lower(node.expression)])
     if is_null(node.expression):
-        return combine(NO_BOOLEAN.sql, "boolean", left)
+        return combine(NO_BOOLEAN, "boolean", left)
     pattern = quoted_text(node.expression)
     if pattern is None or not PATTERN.fullmatch(pattern) or "(?" in pattern:
         raise NotSupportedError(
@@ -293,6 +293,7 @@ def _regexp_replace(lowering: Lowering, node: exp.Expr) -> TypedSql:
     return combine(text, TEXT, *values, width=width)
 
 
+SIMPLE = re.compile(r"[\w\s%&@!/,;:'\"<>=~#^$.*+?|()-]*")
 SIMILAR = {"%": ".*", "_": ".", ".": r"\.", "^": r"\^", "$": r"\$"}
 
 
@@ -302,14 +303,9 @@ def _similar(lowering: Lowering, node: exp.Expr) -> TypedSql:
         "SIMILAR TO", [lowering.lower(node.this), lowering.lower(node.expression)]
     )
     if is_null(node.expression):
-        return combine(NO_BOOLEAN.sql, "boolean", left)
-    pattern = quoted_text(node.expression) or ""
-    known = quoted_text(node.expression) is not None
-    if (
-        not known
-        or not re.fullmatch(r"[\w\s%&@!/,;:'\"<>=~#^$.*+?|()-]*", pattern)
-        or "(?" in pattern
-    ):
+        return combine(NO_BOOLEAN, "boolean", left)
+    pattern = quoted_text(node.expression)
+    if pattern is None or not SIMPLE.fullmatch(pattern) or "(?" in pattern:
         raise NotSupportedError(
             "SIMILAR TO takes plain characters, % _ ( ) | * + ?",
             hint="use LIKE, a list, or ~ with a regular expression",

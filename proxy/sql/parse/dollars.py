@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-QUOTATION = re.compile(  # or a comment; ``open`` is what begins one that does not end
+QUOTATION = re.compile(  # or a comment; ``open`` begins one that does not end: all that follows
     r"""--[^\n]*|/\*.*?\*/|\be'(?:[^'\\]|\\.|'')*+'|'(?:[^']|'')*+'|"(?:[^"]|"")*+"|"""
-    r"""(\$(?:[^\W\d]\w*)?\$).*?\1|(?P<open>/\*|['"]|\$(?:[^\W\d]\w*)?\$)""",
+    r"""(\$(?:[^\W\d]\w*)?\$).*?\1|(?P<open>/\*|['"]|\$(?:[^\W\d]\w*)?\$).*""",
     re.DOTALL | re.IGNORECASE,
 )
 PARAMETER = re.compile(rf"{QUOTATION.pattern}|(?<![\w$])(?P<parameter>\$)(?=\d)", QUOTATION.flags)

@@ -124,6 +124,7 @@ COMPARISONS: dict[type[exp.Expr], str] = {
     exp.NullSafeEQ: "IS NOT DISTINCT FROM",
     exp.NullSafeNEQ: "IS DISTINCT FROM",
 }
+SIGNS = {kind: sign for kind, sign in COMPARISONS.items() if not sign.startswith("IS")}
 
 
 def conjuncts(node: exp.Expr) -> list[exp.Expr]:
