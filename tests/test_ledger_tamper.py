@@ -3,6 +3,7 @@
 import os
 import shutil
 import sqlite3
+import threading
 from contextlib import closing
 from dataclasses import replace
 from datetime import date
@@ -514,6 +515,60 @@ def test_a_torn_anchor_keeps_its_other_copy(folder):
             file.seek(data.index(marks[4].hash.encode()) + cut)
             file.write(b"\0")
         assert FileAnchor(copied).read() == [marks[3]]
+
+
+@pytest.mark.parametrize("look", [1, 2, 3])
+@pytest.mark.parametrize("begun", [2, 3, 4, 5])
+def test_both_copies_are_read_at_one_moment(tmp_path, monkeypatch, look, begun):
+    """
+    However a reader's looks fall among the marks of others, one that it reads came about: else a
+    ledger that is opened while two others write would be taken for one without an anchor.
+    """
+    anchor, pread, done, looks = FileAnchor(tmp_path / "anchor"), os.pread, threading.Event(), []
+    marks = [Mark("id", i, f"{i:064x}", {}) for i in range(begun + 1)]
+    anchor.advance(marks[1])
+
+    def write():  # the last transaction stays open
+        for mark in marks[2:]:
+            anchor.prepare(mark, mark.sequence - 1)()
+            if mark is not marks[-1]:
+                anchor.confirm(mark)
+        done.set()
+
+    writer = threading.Thread(target=write)
+
+    def interrupted(*args):
+        data = pread(*args)
+        if threading.current_thread() is not writer:
+            looks.append(data)
+            if len(looks) == look:
+                writer.start()
+                done.wait(0.2)
+        return data
+
+    monkeypatch.setattr(os, "pread", interrupted)
+    seen = FileAnchor(anchor.path).read()
+    writer.join()
+    assert any(replace(mark, pending=False) in marks[1:-1] for mark in seen)
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_a_mark_that_comes_late_takes_no_newer_ones_place(tmp_path, confirmed):
+    """
+    Not even where that is still pending: it came about, since another was begun after it.
+    """
+    anchor = FileAnchor(tmp_path / "anchor")
+    marks = [Mark("id", i, f"{i:064x}", {}) for i in range(5)]
+    anchor.advance(marks[1])
+    for mark in marks[2:4]:
+        anchor.prepare(mark, mark.sequence - 1)()
+    if confirmed:
+        anchor.confirm(marks[2])
+    anchor.advance(marks[1])
+    assert anchor.read() == [
+        replace(marks[3], pending=True),
+        replace(marks[2], pending=not confirmed),
+    ]
 
 
 # --- backup and restore ------------------------------------------------------------------------

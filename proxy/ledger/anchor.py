@@ -87,6 +87,7 @@ class FileAnchor:
         except FileNotFoundError:
             return []
         try:
+            fcntl.flock(file, fcntl.LOCK_SH)  # one of two copies of one moment is of a commit
             return [mark for mark, _ in self._copies(file) if mark]
         finally:
             os.close(file)
@@ -112,14 +113,12 @@ class FileAnchor:
         """Remember a committed mark durably, unless a newer one is there."""
         with self._locked(make=True) as file:
             (newest, slot), (second, other) = self._copies(file)
+            came = second if newest and newest.pending else newest  # it did: the newest follows it
             if self._confirm(file, mark):
                 pass
             elif newest and newest.sequence == mark.sequence:
                 self._write(file, slot, mark)  # over what an init, or a commit, that failed left
-            elif not any(
-                known and known.sequence > mark.sequence and not known.pending
-                for known in (newest, second)
-            ):
+            elif not came or came.sequence <= mark.sequence:
                 self._write(file, other, mark)
             sync(file)  # also where it was there: whoever wrote it may not be so far
 
