@@ -141,7 +141,10 @@ def test_catalogs_shrink_again_though_a_session_keeps_their_rows(embedded, monke
     monkeypatch.setattr(catalog_size, "INTERVAL", 0.1)
     monkeypatch.setattr(catalog_size, "HELD", 0.5)
     monkeypatch.setattr(catalog_size, "PAUSE", 0.1)
+    look, looks = CatalogSize.look, []
+    monkeypatch.setattr(CatalogSize, "look", lambda *of: looks.append(look(*of)))
     mirror, admin = embedded()
+    wait_until(lambda: looks)  # what has grown is compared with what it saw first
     before = size(admin)
     with begun(mirror) as holder, begun(mirror, "read committed") as other:
         admin.execute(CHURN)
