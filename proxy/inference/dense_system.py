@@ -287,7 +287,7 @@ class Joining:
     independence: Independence
     triangle: Cholesky  # of the Gram matrix of the independent rows
     weights: Cholesky  # of Ω_D⁻² + T Ω_B⁻² Tᵀ
-    coordinates: Callable[[Products], Floats | None]  # G_B⁻¹ · column [rank, 1], refined
+    coordinates: Callable[[Products], tuple[Floats, Floats]]  # G_B⁻¹ · columns, and how far off
 
     def rows(self, first: int, products: Products) -> None:
         """Add the rows from a place on, with these products with all rows."""
@@ -330,7 +330,7 @@ class Joining:
     def _depend(self, places: Sequence[int], columns: Products) -> None:
         """Put rows, with these products with the independent ones, among the dependent ones."""
         if places:
-            self.depend(places, columns, self._coordinates_of(columns))
+            self.depend(places, columns, self.coordinates_of(columns))
 
     def depend(self, places: Sequence[int], columns: Products, coordinates: Floats) -> None:
         """Add dependent rows of these coordinates, [k, rank]; NaN: they did not settle."""
@@ -342,7 +342,7 @@ class Joining:
         where = slice(len(dense.basis)), slice(others, others + len(added))
         dense.cross.put(where, columns[:, added])
 
-    def _coordinates_of(self, columns: Products) -> Floats:
+    def coordinates_of(self, columns: Products) -> Floats:
         """Return G_B⁻¹ · columns, [k, rank], NaN where it does not settle: it chooses a_D only."""
         dense, solve, rank = self.dense, self.triangle.solve, len(self.dense.basis)
         gram = dense.gram.real[:rank, :rank]
@@ -356,15 +356,15 @@ class Joining:
             found = found + correction
         reach = dense.reach[dense.basis]
         lost = ~(reach @ np.abs(correction) <= NEAR * (reach @ np.abs(found)))
-        for i in np.flatnonzero(lost).tolist():
-            exact = self.coordinates(columns.of([i]))
-            found[:, i] = np.nan if exact is None else exact[:, 0]
+        if lost.any():
+            exact, error = self.coordinates(columns.of(np.flatnonzero(lost)))
+            found[:, lost] = np.where(np.isfinite(error), exact, np.nan)
         return found.T
 
     def _schur(self, column: Products, norm: Products) -> float:
         """Return ⟨q, q⟩ - column · coordinates where q is nearly dependent; 0 where it is lost."""
-        found = self.coordinates(column)
-        if found is None:
+        found, error = self.coordinates(column)
+        if not np.isfinite(error[0]):
             return 0.0
         coordinates, real = found[:, 0], column.real[:, 0]
         rough = float(norm.real) - float(real @ coordinates)

@@ -24,6 +24,7 @@ def never_cancel() -> None:
 
 
 SHARES = 2**16  # of which each estimator of a mixture has some
+FINE_SHARES = 2**40  # the same, where the mixture is to be the best but for rounding
 
 
 SMALL = 1000  # denominators of coefficients that are looked for
@@ -70,7 +71,9 @@ class Estimator:
         return float(2 * np.sum(self.noise**2))
 
 
-def mixed(one: Estimator, two: Estimator, reach: Callable[[Integers], Floats]) -> Estimator | None:
+def mixed(
+    one: Estimator, two: Estimator, reach: Callable[[Integers], Floats], shares: int = SHARES
+) -> Estimator | None:
     """Return the best mixture of two estimators of a query; None where it is one of the two.
 
     ``reach`` gives the most that all records together move some rows: for the slack, where the
@@ -87,15 +90,15 @@ def mixed(one: Estimator, two: Estimator, reach: Callable[[Integers], Floats]) -
     first, both, second = noise[0] @ noise[0], noise[0] @ noise[1], noise[1] @ noise[1]
     apart = first + second - 2 * both
     part = (second - both) / apart if 0 < apart < math.inf else 0.0
-    if not 0 < (share := round(SHARES * min(max(part, 0.0), 1.0))) < SHARES:
+    if not 0 < (share := round(shares * min(max(part, 0.0), 1.0))) < shares:
         return None
-    mixture = own * np.array([[share], [SHARES - share]])
+    mixture = own * np.array([[share], [shares - share]])
     coefficients, sizes = mixture.sum(axis=0), np.abs(mixture).sum(axis=0)
     slack = max(one.slack * times[0], two.slack * times[1])
     if sizes.max() >= 2**53 or (mixture % 1).any():  # else whole, and exact
-        slack += 2.0**-51 * float(sizes @ reach(rows)) / SHARES
+        slack += 2.0**-51 * float(sizes @ reach(rows)) / shares
     used = coefficients != 0
-    return Estimator(unit, rows[used], coefficients[used] / SHARES, rates[used], slack)
+    return Estimator(unit, rows[used], coefficients[used] / shares, rates[used], slack)
 
 
 def correlation(estimators: Sequence[Estimator]) -> float:

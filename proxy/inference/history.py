@@ -35,10 +35,12 @@ from proxy.inference.cholesky import Cholesky
 from proxy.inference.dense_system import Dense, Joining, MeasuredFamily, key_of
 from proxy.inference.estimability import Independence
 from proxy.inference.estimator import (
+    FINE_SHARES,
     Cancellation,
     Estimator,
     Floats,
     Integers,
+    mixed,
     never_cancel,
 )
 from proxy.inference.families.singles import Singles
@@ -117,7 +119,7 @@ class History:
         self._triangle = Cholesky()  # of the Gram matrix of the independent rows
         self._weights = Cholesky()  # of Ω_D⁻² + T Ω_B⁻² Tᵀ
         self._joining = Joining(
-            self._dense, self._independence, self._triangle, self._weights, self._alone_on
+            self._dense, self._independence, self._triangle, self._weights, self._coordinates
         )
 
     def __len__(self) -> int:
@@ -309,7 +311,8 @@ class History:
             column = Products.columns([self._products(query)[self._dense.basis]])
             start = None
             if self._independence.spans(column.residues, [query.square]).size:
-                start = self._alone_on(column)
+                found = self._joining.coordinates_of(column).T
+                start = found if np.isfinite(found).all() else None
             self._projection = Projection(key_of(query), column, start)
         return self._projection
 
@@ -353,6 +356,17 @@ class History:
             found += self.together.estimators(query, key, best, alone, cancellation, deep)
             self._memory.put(key, known := [each for each in found if each is not None])
         return known
+
+    def top_up(self, block: MeasuredFamily, start: Estimator | None) -> None:
+        """Remember the best estimator of the query of a new row, of which it was ``start`` before.
+
+        Nothing need be solved: the row's noise is independent of that of all others.
+        """
+        rate = np.array([1 / block.scale])
+        own = Estimator(block.family.grid, np.array([block.start]), np.ones(1), rate)
+        best = mixed(start, own, self.together.reach, FINE_SHARES) if start else None
+        if best or not start:
+            self._memory.put(key_of(block.family.row(0)), [best, own] if best else [own])
 
     def alone(
         self, query: LinearQuery, cancellation: Cancellation = never_cancel
@@ -433,8 +447,8 @@ class History:
         columns = products_of(stacks, rows, queries, self._independence.primes)[self._dense.basis]
         norms = [query.square for query in queries]
         columns = columns.of(spanned := self._independence.spans(columns.residues, norms))
-        start, error = self._coordinates(columns)
-        settled = np.flatnonzero(np.isfinite(error))
+        start = self._joining.coordinates_of(columns).T
+        settled = np.flatnonzero(np.isfinite(start).all(axis=0))
         return spanned[settled], columns.of(settled), start[:, settled]
 
     def _optimal(self, start: Floats) -> Floats:
@@ -451,8 +465,3 @@ class History:
         start = self._triangle.solve(column.real)
         own, _, error = self._dense.refined(self._triangle, column, start, none)
         return own, error
-
-    def _alone_on(self, column: Products) -> Floats | None:
-        """Return the same of one query, [rank, 1]; None where it does not settle."""
-        own, error = self._coordinates(column)
-        return own if np.isfinite(error[0]) else None

@@ -153,7 +153,7 @@ class Together:
         other = together or min(alone, key=lambda each: each.variance, default=None)
         if best is None or other is None:
             return [together]
-        return [together, mixed(best, other, self._reach)]
+        return [together, mixed(best, other, self.reach)]
 
     def _may_know(self, query: LinearQuery) -> bool:
         """Return False where a query varies along axes together that no family has together."""
@@ -168,7 +168,7 @@ class Together:
             )
         )
 
-    def _reach(self, rows: Integers) -> Floats:
+    def reach(self, rows: Integers) -> Floats:
         """[rows] The most that all records together move the answers of rows."""
         starts = [block.start for block in self.blocks]
         used, places = np.unique(
