@@ -345,17 +345,19 @@ class Joining:
     def coordinates_of(self, columns: Products) -> Floats:
         """Return G_B⁻¹ · columns, [k, rank], NaN where it does not settle: it chooses a_D only."""
         dense, solve, rank = self.dense, self.triangle.solve, len(self.dense.basis)
-        gram = dense.gram.real[:rank, :rank]
+        gram, reach = dense.gram.real[:rank, :rank], dense.reach[dense.basis]
         most = float(np.diagonal(gram).max(initial=1.0)) * rank
-        found = correction = solve(columns.real)
+        found, lost = solve(columns.real), np.ones(columns.real.shape[1], dtype=np.bool_)
         for _ in range(2):
             # what floats multiply by the Gram matrix without rounding, and the rest
             bits = np.frexp(np.abs(found).max(axis=0, initial=0.0))[1] + np.frexp(most)[1] - 53
             high = np.ldexp(np.rint(np.ldexp(found, -bits)), bits)
-            correction = solve(columns.real - gram @ high - gram @ (found - high))
+            parts = gram @ np.hstack([high, found - high])
+            correction = solve(columns.real - parts[:, : len(lost)] - parts[:, len(lost) :])
             found = found + correction
-        reach = dense.reach[dense.basis]
-        lost = ~(reach @ np.abs(correction) <= NEAR * (reach @ np.abs(found)))
+            lost = ~(reach @ np.abs(correction) <= NEAR * (reach @ np.abs(found)))
+            if not lost.any():
+                break
         if lost.any():
             exact, error = self.coordinates(columns.of(np.flatnonzero(lost)))
             found[:, lost] = np.where(np.isfinite(error), exact, np.nan)

@@ -97,6 +97,46 @@ def test_the_history_is_the_dense_solution(rows, data):
         assert best.slack < 1e-9
 
 
+def bias(estimator, vectors, grids, wanted):
+    """The most that one record can move θ̂ - θ, exactly, of rows of these vectors and grids."""
+    total = [-Fraction(int(value)) for value in wanted]
+    for row, coefficient in zip(estimator.rows, estimator.coefficients, strict=True):
+        for cell, value in enumerate(vectors[row]):
+            total[cell] += estimator.unit * Fraction(coefficient) * int(value) / grids[row]
+    return max(map(abs, total))
+
+
+@given(matrices, st.data())
+def test_what_is_topped_up_is_the_dense_solution(rows, data):
+    """
+    A row that is measured beside what was known of its query is mixed with that: the result is
+    what a history that solves for it finds, and has no more bias than it says.
+    """
+    space = Space((5, 10**9))
+    scales = data.draw(arrays(np.float64, len(rows) + 1, elements=st.floats(0.2, 30)))
+    answers = data.draw(arrays(np.int64, len(rows) + 1, elements=st.integers(-50, 50))).tolist()
+    wanted = data.draw(st.sampled_from([*rows, rows.sum(axis=0), rows[0] * 2]))
+    query = query_of(wanted, space)
+    if query.zero:
+        return
+    one, two = History(space, records=100), History(space, records=100)
+    measured = [row for row in rows if any(row)]
+    for row, scale, answer in zip(measured, scales, answers, strict=False):
+        for history in (one, two):
+            history.append(Family(query_of(row, space)), scale, [answer])
+    known = one.estimators(query)
+    start = min(known, key=lambda each: each.variance, default=None)
+    one.top_up(one.append(Family(query), scales[-1], answers[-1:]), start)
+    two.append(Family(query), scales[-1], answers[-1:])
+    mixed, solved = (min(each.estimators(query), key=lambda e: e.variance) for each in (one, two))
+    assert mixed.variance == pytest.approx(solved.variance, rel=1e-7)
+    assert one.estimate(mixed) == pytest.approx(two.estimate(solved), rel=1e-6, abs=1e-6)
+    grids = [block.family.grid for block in one.blocks]
+    for each in one.estimators(query):
+        off = 100 * bias(each, [*measured, wanted], grids, wanted)
+        assert off <= each.unit * Fraction(each.slack) < Fraction(1, 10**8)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("every", share(1, [8, 1]))
 def test_a_longer_history_is_the_dense_solution_too(every):
