@@ -357,10 +357,14 @@ class History:
             self._memory.put(key, known := [each for each in found if each is not None])
         return known
 
-    def top_up(self, block: MeasuredFamily, start: Estimator | None) -> None:
-        """Remember the best estimator of the query of a new row, of which it was ``start`` before.
+    def solved(self, query: LinearQuery) -> Estimator | None:
+        """Return the best estimator from the dense system, if it is the last that was asked for."""
+        return self._best.get(key_of(query))
 
-        Nothing need be solved: the row's noise is independent of that of all others.
+    def top_up(self, block: MeasuredFamily, start: Estimator | None) -> None:
+        """Remember the best estimator of the query of a new row, of which ``start`` was ``solved``.
+
+        Other processes solve for the same: noises are independent.  None: none of any kind was.
         """
         rate = np.array([1 / block.scale])
         own = Estimator(block.family.grid, np.array([block.start]), np.ones(1), rate)
@@ -445,9 +449,8 @@ class History:
             return np.zeros(1, dtype=np.int64), one.column, one.coordinates
         stacks, rows = self._stacks.values(), len(self._dense.number)
         columns = products_of(stacks, rows, queries, self._independence.primes)[self._dense.basis]
-        norms = [query.square for query in queries]
-        columns = columns.of(spanned := self._independence.spans(columns.residues, norms))
-        start = self._joining.coordinates_of(columns).T
+        spanned = self._independence.spans(columns.residues, [query.square for query in queries])
+        start = self._joining.coordinates_of(columns := columns.of(spanned)).T
         settled = np.flatnonzero(np.isfinite(start).all(axis=0))
         return spanned[settled], columns.of(settled), start[:, settled]
 

@@ -366,8 +366,10 @@ def _appended(
 
     Of several rows each may say something of another.
     """
+    single = part.rows == len(starts) == 1
+    alike = single and (not starts[0] or starts[0] is history.solved(part.row(0)))
     block = history.append(part, scale)
-    if part.rows == len(starts) == 1:
+    if alike:
         history.top_up(block, starts[0])
     return block
 

@@ -1,13 +1,17 @@
 """A free statement that is asked again gives what it gave, until the history grows."""
 
 import gc
+import random
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
+from proxy.engine import Engine
 from proxy.errors import InsufficientPrivilegeError, QueryCanceledError
 from proxy.inference.families.singles import Singles
 from proxy.inference.history import History
+from tests.searches import share
 
 TEXT = "SELECT region, COUNT(*) AS n FROM cps1988 GROUP BY region ORDER BY n DESC"
 
@@ -170,3 +174,44 @@ def test_what_was_refined_is_charged_once(engine):
     followed.catch_up(engine.ledger)
     assert followed.account.spent() == spent
     assert followed.history.answers == answers
+
+
+def statements(seed):
+    """Sixty statements of one number, each wanted nearer than most before it."""
+    rng = random.Random(seed)
+    regions = ("midwest", "northeast", "south", "west")
+    for i in range(60):
+        words = [f"education >= {rng.randrange(17)}"]
+        if rng.random() < 0.6:
+            words.append(f"region {rng.choice(('=', '<>'))} '{rng.choice(regions)}'")
+        words += [
+            f"{name} = '{rng.choice(('no', 'yes'))}'"
+            for name, often in (("smsa", 0.5), ("parttime", 0.4))
+            if rng.random() < often
+        ]
+        number, width = rng.choice((("COUNT(*)", 1), ("COUNT(*)", 1), ("SUM(wage)", 1000)))
+        width *= round(2000 * 0.93**i * rng.uniform(0.5, 2) + 3)
+        clause = f"WITH UTILITY ({width}, {rng.choice((0.05, 0.1, 0.01))})"
+        yield f"SELECT {number} FROM cps1988 WHERE {' AND '.join(words)} {clause}"
+
+
+@pytest.mark.parametrize("seed", share(1, range(8)))
+def test_what_one_process_pays_for_is_free_in_another(seed, made):
+    """
+    What rests on a mixture of what was known and a new row in the one is solved for in the other.
+    """
+    of = made("cps1988", ("budget: 1.0", "budget: 100_000\n  floor: 0.0001"))
+    with closing(Engine.open(*of)) as one, closing(Engine.open(*of)) as two:
+        for by in (
+            "education, region",
+            "education, experience",
+            "region, smsa",
+            "experience, smsa",
+        ):
+            group = f"SELECT {by}, COUNT(*) FROM cps1988 GROUP BY {by}"
+            one.session().execute(f"{group} WITH UTILITY (6000, 0.05)")
+        for text in statements(seed):
+            mine, theirs = one.session().execute(text), two.session().execute(text)
+            assert theirs.cost == 0, text
+            ((a,),), ((b,),) = one.session().execute(text).answers, theirs.answers
+            assert a.estimate == pytest.approx(b.estimate, rel=1e-9, abs=1e-6 * mine.cost)
