@@ -343,24 +343,26 @@ class Joining:
         dense.cross.put(where, columns[:, added])
 
     def coordinates_of(self, columns: Products) -> Floats:
-        """Return G_B⁻¹ · columns, [k, rank], NaN where it does not settle: it chooses a_D only."""
+        """Return G_B⁻¹ · columns, [k, rank], NaN where it does not settle: what a_D is chosen by,
+        and a_B is refined from.
+        """
         dense, solve, rank = self.dense, self.triangle.solve, len(self.dense.basis)
         gram, reach = dense.gram.real[:rank, :rank], dense.reach[dense.basis]
         most = float(np.diagonal(gram).max(initial=1.0)) * rank
-        found, lost = solve(columns.real), np.ones(columns.real.shape[1], dtype=np.bool_)
+        found = solve(columns.real)
         for _ in range(2):
             # what floats multiply by the Gram matrix without rounding, and the rest
             bits = np.frexp(np.abs(found).max(axis=0, initial=0.0))[1] + np.frexp(most)[1] - 53
             high = np.ldexp(np.rint(np.ldexp(found, -bits)), bits)
-            parts = gram @ np.hstack([high, found - high])
-            correction = solve(columns.real - parts[:, : len(lost)] - parts[:, len(lost) :])
+            exact, rest = np.hsplit(gram @ np.hstack([high, found - high]), 2)
+            correction = solve(columns.real - exact - rest)
             found = found + correction
             lost = ~(reach @ np.abs(correction) <= NEAR * (reach @ np.abs(found)))
             if not lost.any():
                 break
-        if lost.any():
-            exact, error = self.coordinates(columns.of(np.flatnonzero(lost)))
-            found[:, lost] = np.where(np.isfinite(error), exact, np.nan)
+        else:
+            known, error = self.coordinates(columns.of(np.flatnonzero(lost)))
+            found[:, lost] = np.where(np.isfinite(error), known, np.nan)
         return found.T
 
     def _schur(self, column: Products, norm: Products) -> float:

@@ -23,7 +23,7 @@ Source: Xiao & Xiong, Theorem 3.1 with the generalized inverse of its footnote (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from operator import lshift, mul
@@ -139,7 +139,23 @@ class History:
 
         ``scale`` and ``answers`` are in units of the family's grid.
         """
-        return self.extend([(family, scale, answers)])[0]
+        before = self._best
+        block = self.extend([(family, scale, answers)])[0]
+        if family.rows == 1:
+            self._top_up(block, before)
+        return block
+
+    def _top_up(self, block: MeasuredFamily, before: Mapping[Key, Estimator | None]) -> None:
+        """Mix what was the best estimator of a new row's query, if that is known, with the row.
+
+        It is the best again, as if solved for: the row's noise is independent of all others.
+        """
+        query, dense = block.family.row(0), self._dense
+        key, place = key_of(query), int(np.searchsorted(dense.number, block.start))
+        if key in before and place in (*dense.basis[-1:], *dense.others[-1:]):
+            start, own = before[key], self.singles.last(query)
+            best = mixed(start, own, self.together.reach, FINE_SHARES) if start else own
+            self._best = {key: best} if best else {}
 
     def extend(self, measured: Sequence[Measured]) -> list[MeasuredFamily]:
         """Add families in turn: many at once cost far less than one by one."""
@@ -357,21 +373,6 @@ class History:
             self._memory.put(key, known := [each for each in found if each is not None])
         return known
 
-    def solved(self, query: LinearQuery) -> Estimator | None:
-        """Return the best estimator from the dense system, if it is the last that was asked for."""
-        return self._best.get(key_of(query))
-
-    def top_up(self, block: MeasuredFamily, start: Estimator | None) -> None:
-        """Remember the best estimator of the query of a new row, of which ``start`` was ``solved``.
-
-        Other processes solve for the same: noises are independent.  None: none of any kind was.
-        """
-        rate = np.array([1 / block.scale])
-        own = Estimator(block.family.grid, np.array([block.start]), np.ones(1), rate)
-        best = mixed(start, own, self.together.reach, FINE_SHARES) if start else None
-        if best or not start:
-            self._memory.put(key_of(block.family.row(0)), [best, own] if best else [own])
-
     def alone(
         self, query: LinearQuery, cancellation: Cancellation = never_cancel
     ) -> Sequence[Estimator]:
@@ -464,7 +465,6 @@ class History:
 
     def _coordinates(self, column: Products) -> tuple[Floats, Floats]:
         """Return G_B⁻¹ · column, and how far it may be off, NaN where it does not settle."""
-        none = np.zeros((0, column.real.shape[1]))
-        start = self._triangle.solve(column.real)
+        start, none = self._triangle.solve(column.real), np.zeros((0, column.real.shape[1]))
         own, _, error = self._dense.refined(self._triangle, column, start, none)
         return own, error

@@ -339,18 +339,18 @@ def _append(
     least = least_rate if allocation.topup else paper_rate
     single_row_rate = max(least(half, delta, part.grid), floor)
     alone = scale_of(single_row_rate)
-    starts: list[Estimator | None] = []
     if allocation.topup and part.rows <= MAX_ROWS_TOPPED_UP:
-        known = [history.estimators(row, cancellation) for row in part.queries()]
-        starts = [min(each, key=lambda one: one.variance, default=None) for each in known]
-        rates = [_top_up_rate(start, part.grid, target, single_row_rate) for start in starts]
+        rates = []
+        for row in part.queries():
+            known = history.estimators(row, cancellation)
+            rates.append(_top_up_rate(known, part.grid, target, single_row_rate))
         scale, mark = scale_of(max(*rates, floor)), history.mark
         if scale > alone:  # less than the new row alone needs: see that it is enough
-            block = _appended(history, part, scale, starts)
+            block = history.append(part, scale)
             if None not in estimators(history, target, cancellation):
                 return block
             history.take_back(mark)
-    block = _appended(history, part, alone, starts)
+    block = history.append(part, alone)
     if part.rows <= MAX_ROWS_BEST:  # else each is looked for in every family
         for row, estimator in zip(
             part.queries(), history.singles.matching(part) or (), strict=False
@@ -359,27 +359,15 @@ def _append(
     return block
 
 
-def _appended(
-    history: History, part: Family, scale: float, starts: Sequence[Estimator | None]
-) -> MeasuredFamily:
-    """Append a family whose rows were best estimated by ``starts``, if that is known.
-
-    Of several rows each may say something of another.
-    """
-    single = part.rows == len(starts) == 1
-    alike = single and (not starts[0] or starts[0] is history.solved(part.row(0)))
-    block = history.append(part, scale)
-    if alike:
-        history.top_up(block, starts[0])
-    return block
-
-
 def _top_up_rate(
-    start: Estimator | None, grid: Fraction, target: AccuracyTarget, single_row_rate: float
+    known: Sequence[Estimator], grid: Fraction, target: AccuracyTarget, single_row_rate: float
 ) -> float:
     """Return the least rate of a new row that is enough together with the best known estimator."""
-    room = _room(start, target.half_width) if start else None
-    if start is None or room is None:
+    if not known:
+        return single_row_rate
+    start = min(known, key=lambda estimator: estimator.variance)
+    room = _room(start, target.half_width)
+    if room is None:
         return single_row_rate
     alone, evaluated = law(start), _look if _short(start) else GeometricSum.look
 

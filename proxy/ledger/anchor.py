@@ -82,15 +82,10 @@ class FileAnchor:
     def read(self) -> list[Mark]:
         """Return what is remembered, newest first; nothing where there is nothing whole."""
         try:
-            with files.opening(self.path):
-                file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            with self._locked(shared=True) as file:  # of two copies of one moment one came about
+                return [mark for mark, _ in self._copies(file) if mark]
         except FileNotFoundError:
             return []
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH)  # one of two copies of one moment is of a commit
-            return [mark for mark, _ in self._copies(file) if mark]
-        finally:
-            os.close(file)
 
     def prepare(self, mark: Mark, previous: int) -> Callable[[], None]:
         """Write a mark as pending, inside its transaction; return what makes it durable."""
@@ -158,17 +153,17 @@ class FileAnchor:
         self._known[slot] = line, mark
 
     @contextmanager
-    def _locked(self, make: bool = False) -> Iterator[int]:
+    def _locked(self, make: bool = False, shared: bool = False) -> Iterator[int]:
         try:
             with files.opening(self.path):
-                file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+                file = os.open(self.path, (os.O_RDONLY if shared else os.O_RDWR) | os.O_CLOEXEC)
         except FileNotFoundError:
             if not make:
                 raise
             file = files.create(self.path, flags=0)
             sync_folder(self.path.parent)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
             yield file
         finally:
             os.close(file)  # and with it the lock

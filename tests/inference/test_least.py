@@ -78,7 +78,7 @@ def test_a_row_tops_up_with_the_least_that_is_enough(rows, ratio, delta):
     within = Fraction(plan.half_width(known, delta) / ratio)
     target = AccuracyTarget(Family(query), within, delta)
     alone = plan.least_rate(within, delta, Fraction(1))
-    found = plan._top_up_rate(known, Fraction(1), target, alone)
+    found = plan._top_up_rate([known], Fraction(1), target, alone)
 
     def enough(rate):
         law = plan.topped_up(known, plan.law(known), rate, Fraction(1))

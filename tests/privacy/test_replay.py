@@ -155,11 +155,11 @@ def test_an_own_history_sees_nothing_of_the_others(seed, audited):
 
 
 def caught(worlds, match, names=POLICIES):
-    """Attack until the audit finds a fault."""
+    """Attack until the audit finds a fault: the same one in every run."""
 
     def attacks():
         for seed, name in itertools.product(range(60), names):
-            audit(worlds[name], seed)
+            audit(worlds[name], seed, repeated=True)
 
     with pytest.raises(AuditError, match=match):
         attacks()
@@ -344,7 +344,7 @@ def test_a_maximum_for_a_sum_is_caught_in_a_statement(audited, monkeypatch):
         return cost
 
     replaced(monkeypatch, Accountant, "cost", dearest)
-    caught(audited, "too cheap|told more than was charged")
+    caught(audited, "too cheap")
 
 
 def test_a_maximum_for_a_sum_is_caught_in_the_account(audited, monkeypatch):

@@ -579,14 +579,12 @@ def test_a_thread_s_call_is_interrupted_and_no_other_s():
     with pytest.raises(QueryCanceledError):
         asked.rows(LONG, {})
     assert time.monotonic() - begun > 0.9
-    asked.close()
-    asked = Evaluator(policy().domain, Here(seconds=60.0))
     own = threading.Timer(0.1, asked.interrupt, [ours])
     own.start()
     begun = time.monotonic()
     with pytest.raises(QueryCanceledError):
         asked.fetch(LONG)
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 0.9
     asked.close()
 
 

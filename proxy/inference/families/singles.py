@@ -79,6 +79,10 @@ class Singles:
             if kind in kinds and key not in but and (found := self._alone(query, block)):
                 yield found
 
+    def last(self, query: LinearQuery) -> Estimator:
+        """Return the estimator from the last row that is a multiple of a query; there is one."""
+        return self._single(query, *self._directions[query.direction][-1])
+
     def matching(self, family: Family) -> list[Estimator] | None:
         """Return estimators of all rows of a family that was measured as it stands, if it was."""
         block = self._newest.get(family.key)
