@@ -42,6 +42,7 @@ from proxy.policy import Policy
 Progress = Callable[[float | None], None]  # None while nobody knows how much is done
 POLL = 0.1  # seconds
 LARGEST_SUM = 2**63 - 1
+CELLS, PACKED = "cells.main.cells", "cells.main.packed"
 SOME = 10_000  # groups that are read at once
 
 
@@ -252,7 +253,7 @@ class _Work:
         """Return the HMAC-SHA-256 of the cells, in hex; their order does not matter."""
         found = self._one(
             "SELECT count(*), sum(md5_number_lower(r)), bit_xor(md5_number_upper(r))"
-            " FROM (SELECT CAST(t AS VARCHAR) AS r FROM cells.main.cells AS t)"
+            f" FROM (SELECT CAST(t AS VARCHAR) AS r FROM {CELLS} AS t)"
         )
         return hmac.new(key, repr(found).encode(), hashlib.sha256).hexdigest()
 
@@ -313,7 +314,7 @@ class _Work:
                 )
 
     def write(self) -> None:
-        """Write the cells to the connection's own database."""
+        """Write the cells to the connection's own database: words, and a view of their codes."""
         words = ", ".join(self.codes.names)
         met, kept = self.codes.met(), self._kept()
         final = self.codes.words([self._final(i, axis) for i, axis in enumerate(self.axes)])
@@ -323,10 +324,6 @@ class _Work:
             if measure.nullable:
                 has = f"{self.layout.met(k)} < {UNREADABLE}"
                 sums.append(f"CASE WHEN {has} THEN n ELSE 0 END AS p{k}")
-        codes = [
-            f"CAST({self.codes.cell(i)} AS {_unsigned(axis.size)}) AS c{i}"
-            for i, axis in enumerate(self.axes)
-        ]
         named = [each.rpartition(" ")[2] for each in sums]
         rows = f"SELECT {words}, {', '.join(sums)} FROM {GROUPS}"
         if self._marked:
@@ -336,18 +333,21 @@ class _Work:
                 f" UNION ALL SELECT {', '.join([*final, *sums])} FROM {GROUPS}"
                 f" WHERE {kept} AND {met}) GROUP BY {words}"
             )
-        wide = ", ".join(
-            f"CAST({each} AS {'HUGEINT' if each[0] == 's' else 'BIGINT'}) AS {each}"
-            for each in named
-        )
-        sql = (
-            f"CREATE TABLE cells.main.cells AS SELECT {', '.join(codes)}, {wide}"
-            f" FROM ({rows} ORDER BY {words})"
-        )
+        whole = ", ".join(f"CAST({each} AS BIGINT) AS {each}" for each in named)
+        sql = f"CREATE TABLE {PACKED} AS SELECT {words}, {whole} FROM ({rows}) ORDER BY {words}"
         self._run(lambda: self.connection.execute(sql), 0.8, 0.98)
+        codes = [
+            f"CAST({self.codes.cell(i)} AS {_unsigned(axis.size)}) AS c{i}"
+            for i, axis in enumerate(self.axes)
+        ]
+        table = PACKED.rpartition(".")[2]  # in the view's own database, whatever it is called
+        self.connection.execute(
+            f"CREATE VIEW {CELLS} AS SELECT {', '.join([*codes, *named])} FROM {table}"
+        )
         if self.taken:
-            over = _over(self.policy, self.taken)
-            self.connection.execute(f"INSERT INTO cells.main.cells BY NAME SELECT * {over}")
+            again = self.codes.words([f"c{i}" for i in range(len(self.axes))])
+            over = f"SELECT {', '.join([*again, *named])} {_over(self.policy, self.taken)}"
+            self.connection.execute(f"INSERT INTO {PACKED} {over}")
 
     def finish(self, ledger_id: str, origin: str) -> None:
         """Write what the cells are."""

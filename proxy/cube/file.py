@@ -2,7 +2,9 @@
 
 ``cells``: one row for each non-empty cell: a code for each attribute (c0, c1, ...), the number of
 its records (n), and for measure k the exact sum of its quanta (s<k>) and, where the measure may be
-NULL, the count of records in which it is not (p<k>).  ``meta``: key and value, whose cube it is.
+NULL, the count of records in which it is not (p<k>).  It is a view of ``packed``, which has the
+codes in words (``sources/packing.py``); in older files it is a table.  ``meta``: key and value,
+whose cube it is.
 """
 
 from __future__ import annotations
