@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used."""
+"""Names of a package, and modules, that are imported when they are first used."""
 
 from __future__ import annotations
 
@@ -22,3 +22,13 @@ def lazy(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
         return value
 
     return found
+
+
+class Deferred:
+    """A module that is imported when something of it is first used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self._name), name)

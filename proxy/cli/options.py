@@ -91,10 +91,10 @@ USER = click.option("--user", metavar="NAME", help="The analyst of the policy wh
 
 
 def open_engine(policy: str, state: str | None) -> Engine:
-    """Open a dataset, importing what that needs."""
+    """Open a dataset for one statement, importing what that needs."""
     with staying("proxy.engine.engine"):
         from proxy.engine import Engine
-    return Engine.open(policy, state)
+    return Engine.open(policy, state, eager=False)
 
 
 @contextmanager

@@ -57,7 +57,7 @@ from proxy.sql.evaluator.sandbox import Child
 from proxy.sql.program import Command, Program
 from proxy.sql.statement import ProgramKey, Released, program_key
 from proxy.state import state_folder
-from proxy.steward import arranged, same_policy, take_users, upgrade
+from proxy.steward import arranged, cube_of, same_policy, take_users, upgrade
 from proxy.steward.drafts import clear
 
 NOTHING: Released = {}
@@ -106,10 +106,12 @@ class Engine:
         *,
         sampler: Sampler | None = None,
         sandbox: bool = False,
+        eager: bool = True,
     ) -> Engine:
         """Open the dataset of a policy file, whose state ``init`` has made.
 
-        With ``sandbox``, statements are worked on in a child process that has bounds.
+        With ``sandbox``, statements are worked on in a child process that has bounds; without
+        ``eager``, the cube is not read before something is measured.
 
         Raises:
             PolicyError: the policy is missing or wrong.
@@ -127,7 +129,11 @@ class Engine:
             evaluator = Evaluator(loaded.domain, Child() if sandbox else None)
             engine = cls(loaded, ledger, cube, sampler=sampler, evaluator=evaluator)
             same_policy(loaded, engine.protection, ledger, folder)
-            cube(ledger.snapshot().id)
+            snapshot = ledger.snapshot()
+            if eager or snapshot.layout is None:  # then only the cube knows of which axes it is
+                cube(snapshot.id)
+            else:
+                cube_of(loaded, folder, snapshot)
             take_users(loaded, engine.users, ledger, folder)
             engine.folder = folder
             clear(folder)

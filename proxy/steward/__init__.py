@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from proxy.steward.person import Person, people
     from proxy.steward.prices import Price
     from proxy.steward.recovery import RestoreReport, backup, restore
-    from proxy.steward.snapshots import RebuildReport, open_cube
+    from proxy.steward.snapshots import RebuildReport, cube_of, open_cube
     from proxy.steward.spent import HeatMap, LimitReport, Spending, in_steps, spending
 
 __all__ = [
@@ -64,6 +64,7 @@ __all__ = [
     "audit",
     "backup",
     "check",
+    "cube_of",
     "curves",
     "guards",
     "in_steps",
@@ -109,6 +110,7 @@ MODULES = {
     "audit": "proxy.steward.inspection",
     "backup": "proxy.steward.recovery",
     "check": "proxy.steward.inspection",
+    "cube_of": "proxy.steward.snapshots",
     "curves": "proxy.steward.over_time",
     "guards": "proxy.steward.inspection",
     "in_steps": "proxy.steward.spent",

@@ -159,11 +159,11 @@ def closed_before(part: Partition, today: date, closed: date | None = None) -> d
     return max(start, closed) if closed else start
 
 
-def open_cube(policy: Policy, folder: Path, ledger_id: str, snapshot: Snapshot) -> Cube:
-    """Open the cube of a snapshot.
+def cube_of(policy: Policy, folder: Path, snapshot: Snapshot) -> Path:
+    """Return the file of a snapshot's cube, which is there, and whose axes are the policy's.
 
     Raises:
-        StateError: there is none, or it is that of another source or domain.
+        StateError: it is not, or they are others.
     """
     path = cube_path(folder, snapshot.id)
     if not path.exists():
@@ -176,6 +176,16 @@ def open_cube(policy: Policy, folder: Path, ledger_id: str, snapshot: Snapshot) 
             f"the ledger of {policy.dataset} was written for other axes, or in another order",
             hint=f"apply the policy: {command('apply', policy, folder)}",
         )
+    return path
+
+
+def open_cube(policy: Policy, folder: Path, ledger_id: str, snapshot: Snapshot) -> Cube:
+    """Open the cube of a snapshot.
+
+    Raises:
+        StateError: there is none, or it is that of another source or domain.
+    """
+    path = cube_of(policy, folder, snapshot)
     return proxy.cube.Cube.open(path, policy.domain, ledger_id, _origin_of(snapshot))
 
 

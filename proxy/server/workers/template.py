@@ -27,7 +27,7 @@ QUICK = 0.1  # seconds after which a call lets others go first
 NICE = 10  # how much so
 SHARED = ("proxy.errors", tasks.__name__)  # modules of errors that the server knows
 # What statements import where they first need it; a worker can open no file then.
-LATER = ("numpy.fft", "numpy.ma", "numpy.random", "scipy.special")
+LATER = ("duckdb", "numpy.fft", "numpy.ma", "numpy.random", "scipy.special")
 DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 

@@ -7,8 +7,7 @@ our own messages, of ``error('...')``, are known by heart.
 from __future__ import annotations
 
 import re
-
-import duckdb
+from typing import TYPE_CHECKING
 
 from proxy.errors import (
     DataError,
@@ -17,6 +16,12 @@ from proxy.errors import (
     QueryCanceledError,
     StatementTooComplexError,
 )
+from proxy.lazy import Deferred
+
+if TYPE_CHECKING:
+    import duckdb
+else:
+    duckdb = Deferred("duckdb")
 
 OUT_OF_RANGE = "22003"  # numeric_value_out_of_range
 NO_TIME = "22008"  # datetime_field_overflow

@@ -22,11 +22,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import duckdb
 
 Array = NDArray[Any]
 
@@ -87,6 +89,8 @@ class Database:
         try:
             return result.fetchmany(limit)
         except OverflowError:  # no timedelta is as long
+            import duckdb
+
             raise duckdb.OutOfRangeException("interval out of range") from None
 
     def interrupt(self) -> None:
@@ -104,6 +108,8 @@ class Database:
 
 
 def _connected() -> duckdb.DuckDBPyConnection:
+    import duckdb  # which who asks for nothing of it does not wait for
+
     connection = duckdb.connect(":memory:", config={"threads": 1})
     with contextlib.suppress(duckdb.Error):  # it is new in DuckDB 2
         connection.execute("SET async_threads = 0")
