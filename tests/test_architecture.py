@@ -196,6 +196,8 @@ def test_a_server_forks_when_all_is_imported():
                 later |= {f"numpy.{node.attr}"} if getattr(node.value, "id", "") == "np" else set()
             if isinstance(node, ast.ImportFrom) and node.col_offset:
                 later |= {node.module} if node.module.startswith("scipy") else set()
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Deferred":
+                later |= {node.args[0].value}
     assert later == set(template.LATER)
     code = (
         "import sys; from proxy.server.workers import template\n"

@@ -21,8 +21,10 @@ from hypothesis import strategies as st
 
 from proxy.cli import run, show
 from proxy.cli.plain import WIDTH, Grid, Plain, printable, rich
+from proxy.engine import Engine
 from proxy.errors import InsufficientBudgetError, PolicyError, SQLSyntaxError, StateError
 from proxy.sql.program import Column
+from tests.small import Small
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class FakeEngine:
     asked: dict = field(default_factory=dict)
 
     @classmethod
-    def open(cls, policy, state=None):
+    def open(cls, policy, state=None, eager=True):
         cls.asked = {"policy": policy, "state": state}
         return cls()
 
@@ -371,6 +373,7 @@ def test_help_does_not_wait_for_the_engine():
 
 HEAVY = {
     *("scipy", "scipy.linalg", "scipy.special", "scipy.sparse", "opendp", "rich", "asyncio"),
+    "duckdb",
     *("numpy.ma", "numpy.fft", "numpy.random", "urllib.request", "psycopg"),
     *("proxy.cube.building", "proxy.cube.sources.duckdb", "proxy.steward.inspection"),
     *("proxy.cli.serve", "proxy.cli.steward", "proxy.cli.passwd"),
@@ -407,8 +410,34 @@ def test_an_inferred_statement_imports_only_what_it_needs(tmp_path, capsys):
     threads, *modules = done.stderr.split()
     assert threads == "1"
     modules = set(modules)
-    assert {"numpy", "duckdb", "sqlglot", "proxy.inference.history"} <= modules
+    assert {"numpy", "sqlglot", "proxy.inference.history"} <= modules
     assert not HEAVY & modules
+
+
+def test_what_is_known_is_told_without_the_cube(tmp_path, capsys):
+    """
+    Whatever became of it; who measures is told that it is damaged, and pays nothing.
+    """
+    small = Small(tmp_path)
+    small.data((1, "a", 90), (2, "b", 60))
+    small.made()
+
+    def asked(which):
+        sql = f"SELECT COUNT(*) FROM people WHERE age < {which}"
+        ended = run(["query", str(small.policy), sql])
+        return ended, capsys.readouterr().err
+
+    assert asked(5)[0] == 0
+    (cube,) = small.state.glob("cube-*")
+    cube.write_bytes(b"no cube")
+    assert asked(5)[0] == 0
+    ended, said = asked(2)
+    assert (ended, "is damaged" in said) == (2, True)
+    with contextlib.closing(Engine.open(small.policy, eager=False)) as engine:
+        assert len(engine.history()) == 1
+    cube.unlink()
+    ended, said = asked(5)
+    assert (ended, "is not there" in said) == (2, True)
 
 
 WORDS = st.text(st.characters(codec="ascii", categories=["L", "N", "P", "S", "Zs"]), max_size=9)

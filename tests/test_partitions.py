@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
 
+import duckdb
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from proxy.cli import run
 from proxy.engine import Engine
 from proxy.errors import InsufficientBudgetError, StateError
 from proxy.inference.space import Box, Space
-from proxy.state import state_folder
+from proxy.state import cube_path, state_folder
 from proxy.steward import apply, audit, backup, check, init, rebuild, restore, snapshots, verify
 from tests.small import Silent
 from tests.test_steward import KILLED
@@ -192,6 +193,28 @@ def test_what_comes_late_is_not_seen_until_all_is_read_again(quarter):
     assert one(engine)[0] == 275
     assert [each.detail.get("taken_over_before") for each in audit(quarter.policy)
             if each.kind == "rebuild"] == ["2026-04-01", None]  # fmt: skip
+
+
+def test_cells_are_taken_over_from_the_cube_of_an_older_version(quarter):
+    """
+    Which has a table of codes where there is a view of words now: the cells are the same.
+    """
+    assert one(quarter.engine())[0] == 270
+    path = cube_path(state_folder(policies.load(quarter.policy)), 1)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE old AS FROM cells; DROP VIEW cells; DROP TABLE packed")
+        connection.execute("ALTER TABLE old RENAME TO cells")
+    assert one(quarter.engine(), where="region = 'a'")[0] == 180
+    quarter.days(APRIL, APRIL + DAY)
+    assert rebuild(quarter.policy).survey.taken == 270
+    assert one(quarter.engine()) == (270, 0)
+    cells = "FROM cells ORDER BY ALL"
+    with duckdb.connect(str(cube_path(path.parent, 2)), read_only=True) as connection:
+        taken = connection.execute(cells).fetchall()
+    rebuild(quarter.policy, everything=True)
+    with duckdb.connect(str(cube_path(path.parent, 3)), read_only=True) as connection:
+        assert connection.execute(cells).fetchall() == taken
+    assert len(taken) == 182
 
 
 @pytest.mark.slow

@@ -42,11 +42,11 @@ from proxy.steward.snapshots import (
     Progress,
     RebuildReport,
     built,
-    has_cube,
     new_snapshot,
     open_cube,
     recover_cube,
     unchanged,
+    verify_cube,
 )
 from proxy.steward.twins import twins
 
@@ -132,7 +132,7 @@ def _recovered(
     """Build the missing cube of a state that is there; None if it has joined with its cube."""
     with opened(policy, folder) as ledger:
         policy = arranged(policy, ledger)
-        if has_cube(policy, folder, ledger):
+        if _has_cube(policy, folder, ledger):
             if joined:
                 return None
             raise StateError(
@@ -385,3 +385,13 @@ def rebuild(
         meant = protection(found, users=users_of(found))
         same_policy(found, meant, ledger, folder)
         return new_snapshot(found, meant, folder, ledger, me(), progress, everything=everything)
+
+
+def _has_cube(policy: Policy, folder: Path, ledger: StoredLedger) -> bool:
+    """Whether the cube of the current snapshot is there, whole, and its own."""
+    snapshot = ledger.snapshot()
+    with suppress(StateError, IntegrityError):
+        open_cube(policy, folder, ledger.id, snapshot)
+        verify_cube(folder, ledger.id, snapshot)
+        return True
+    return False

@@ -198,16 +198,6 @@ def verify_cube(folder: Path, ledger_id: str, snapshot: Snapshot) -> None:
     proxy.cube.verify(cube_path(folder, snapshot.id), ledger_id, _origin_of(snapshot))
 
 
-def has_cube(policy: Policy, folder: Path, ledger: StoredLedger) -> bool:
-    """Whether the cube of the current snapshot is there, whole, and its own."""
-    snapshot = ledger.snapshot()
-    with suppress(StateError, IntegrityError):
-        open_cube(policy, folder, ledger.id, snapshot)
-        verify_cube(folder, ledger.id, snapshot)
-        return True
-    return False
-
-
 def unchanged(tx: Reads, digest: str) -> None:
     """Refuse to go on where somebody else has applied a policy meanwhile."""
     if tx.policy() != digest:

@@ -18,11 +18,12 @@ from proxy.errors import (
     UndefinedColumnError,
 )
 from proxy.server.session.conversation import READ, SETTINGS
-from proxy.server.session.engine_sessions import Prepared
+from proxy.server.session.engine_sessions import EngineSessions, Prepared
 from proxy.server.wire import messages
 from proxy.server.wire.frames import Frames, frame
 from proxy.server.wire.messages import Bind, Parse, Report
 from proxy.server.workers import tasks
+from proxy.server.workers.pool import Lease
 
 COUNT = "SELECT COUNT(*) FROM people"
 GROUPS = "SELECT COUNT(*) FROM people GROUP BY region"
@@ -69,11 +70,14 @@ class Engine:
     def known_route(self, *of):
         return None
 
-    def known_columns(self, *of):
-        return None
+    def known_columns(self, dataset, text, settings):
+        return self.describe(dataset, text, settings) if text.strip() in (COUNT, DEAR) else None
 
     def route(self, of, home, settings):
         return self.work(tasks.routed, *of)
+
+    route_and_run = EngineSessions.route_and_run  # which gives a worker back in between
+    _pool, _lease = None, Lease(None)
 
     def check_canceled(self):
         if self.canceled:

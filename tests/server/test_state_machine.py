@@ -72,6 +72,7 @@ class Session:
         self.client = Frames(1 << 20)
         self.flow = None
         self.engine_runs = False
+        self.steps = []  # of the flow that ran last, by kind
 
     def _check_before_run(self):
         replies = self.conversation.replies
@@ -86,13 +87,14 @@ class Session:
         return self
 
     def _drive(self, flow):
-        self.flow, value, error = flow, None, None
+        self.flow, value, error, self.steps = flow, None, None, []
         while True:
             try:
                 step = flow.send(value) if error is None else flow.throw(error)
             except StopIteration:
                 return
             value = error = None
+            self.steps.append(type(step))
             self.engine_runs = isinstance(step, RunInThread)
             if isinstance(step, SendToMirror):
                 self.mirror.feed(step.data)
@@ -173,6 +175,34 @@ def kinds(received):
 
 COPY = f"COPY ({GROUPS}) TO STDOUT"
 USE = [bind(), describe(), execute(), SYNC]  # of the unnamed statement
+
+
+def test_a_statement_that_is_known_runs_once_in_the_step_that_routes_it():
+    """
+    Its rows are told, or its error, once; not where others are beside it, nor where the mirror has
+    to be asked first.
+    """
+    session = Session()
+
+    def asked(*texts):
+        """Return what the client gets, how often something ran, and in how many steps."""
+        before = len(session.engine.runs)
+        session.send(*map(query, texts))
+        got = kinds(session.received())
+        return got, len(session.engine.runs) - before, session.steps.count(RunInThread)
+
+    assert asked(COUNT) == (b"TDCZ", 1, 2)  # the settings are not known yet
+    assert asked(COUNT) == (b"TDCZ", 1, 1)
+    assert asked(GROUPS) == (b"TDDDDCZ", 1, 3)  # what it means is not known
+    assert asked(DEAR) == (b"EZ", 1, 1)
+    assert asked(f"{COUNT}; {COUNT}") == (b"TDCTDCZ", 2, 3)
+    assert asked("SELECT 1", COUNT)[1:] == (1, 2)  # which may have changed a setting
+    assert asked(COUNT) == (b"TDCZ", 1, 1)
+    assert asked("BEGIN", COUNT)[1:] == (1, 2)
+    assert asked(DEAR, COUNT)[:2] == (b"EZEZ", 1)  # the second fails with the transaction
+    assert asked("ROLLBACK", COUNT)[1:] == (1, 2)
+
+
 SERIES = {
     "a simple query": [query(COUNT)],
     "a simple query of the mirror's": [query("SELECT 1"), query(""), query("oops")],

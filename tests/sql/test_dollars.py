@@ -71,3 +71,21 @@ def test_a_quotation_that_does_not_end_is_looked_at_once():
         assert len([match for match in found if match["open"]]) <= 1
         if begin in ("/* ", "$a{}$ "):
             assert len(found) == 3
+
+
+@given(st.lists(st.tuples(st.sampled_from(OPERANDS), st.sampled_from(OPERATORS)), max_size=9))
+def test_who_reads_a_text_again_has_the_same_tokens(parts):
+    """
+    Whatever was read in between, and whatever the one before did to the list.
+    """
+
+    def read(text):
+        found = grammar.tokens(text)
+        seen = [(token.token_type, token.text, token.start, token.end) for token in found]
+        found.clear()
+        return seen
+
+    texts = [f"SELECT {left} {between} {left}" for left, between in parts]
+    first = [read(text) for text in texts]
+    again = [(read(text), read(text)) for text in texts]
+    assert again == [(each, each) for each in first]

@@ -55,7 +55,7 @@ from proxy.server.mirror.mirror import refusal
 from proxy.server.mirror.temporary_views import CATALOG, Versions, shown
 from proxy.server.mirror.temporary_views import SETTING as VIEWS
 from proxy.server.session import result_text
-from proxy.server.session.engine_sessions import EngineSessions
+from proxy.server.session.engine_sessions import EngineSessions, Ran
 from proxy.server.statements.routing import ToEngine
 from proxy.server.wire import messages
 from proxy.server.wire.frames import Frames, frame
@@ -175,15 +175,22 @@ class Conversation:
     last: bytes = b""  # the kind of the mirror's last message
     ended: bool = False  # the mirror has told why it ends the session
     released: float = 0.0  # alpha charged in the open transaction
+    ran: Ran | None = None  # the statement that was routed last, where it ran at once
     on_outcome: Callable[[str, Result | Error, float], None] = lambda *_: None
 
     def route(self, text: str, several: bool = False) -> Flow:
         """Return the statements of a text, their offsets, and who answers each."""
         of = (text, self.datasets, self.home, self.public, (*self.views.datasets.items(),), several)
         plan = self.engine.known_route(*of)
+        self.ran = None
         if plan is None:
             settings = dict(self.settings)
-            plan = yield RunInThread(lambda: self.engine.route(of, self.home, settings))
+            if several and self.replies.settled and not self.unread:
+                plan, self.ran = yield RunInThread(
+                    lambda: self.engine.route_and_run(of, self.home, settings)
+                )
+            else:
+                plan = yield RunInThread(lambda: self.engine.route(of, self.home, settings))
         return plan
 
     def room(self, more: int) -> Flow:
@@ -315,12 +322,17 @@ class Conversation:
         if not self.replies.settled:
             yield AwaitMirror(flush)
 
+    @property
+    def unread(self) -> bool:
+        """Whether the settings may have changed, or the mirror would refuse to tell them."""
+        return self.dirty or self.replies.status == b"E"
+
     def read_settings(self, sync: bool) -> Flow:
         """Read the settings from the mirror, if they may have changed.
 
         Return the mirror's ErrorResponse if it fails, which the caller must send to the client.
         """
-        if not self.dirty and self.replies.status != b"E":  # there the mirror refuses
+        if not self.unread:
             return None
         expected = yield from self._unseen(READ, sync)
         yield AwaitMirror(not sync)
@@ -383,10 +395,18 @@ class Conversation:
         """
         settings = dict(self.settings)
         began = time.monotonic()
+        ran, self.ran = self.ran, None
+        result: Result
         try:
-            result: Result = yield RunInThread(
-                lambda: self.engine.execute(request.dataset, text, settings)
-            )
+            if ran is None or ran.request is not request:
+                result = yield RunInThread(
+                    lambda: self.engine.execute(request.dataset, text, settings)
+                )
+            else:
+                began -= ran.seconds
+                if isinstance(ran.outcome, Error):
+                    raise ran.outcome
+                result = ran.outcome
         except Error as error:
             self.on_outcome(request.dataset, error, time.monotonic() - began)
             if self.replies.status != b"I":

@@ -19,7 +19,7 @@ from proxy.policy import User
 from proxy.server.limits import Limits
 from proxy.server.mirror.type_lookup import TypeLookup
 from proxy.server.statements import parameters, routing
-from proxy.server.statements.routing import Decision
+from proxy.server.statements.routing import Decision, ToEngine
 from proxy.server.workers import tasks
 from proxy.server.workers.compiler import RemoteCompiler
 from proxy.server.workers.planners import RemotePlanner
@@ -37,6 +37,15 @@ class Prepared:
     types: tuple[int, ...]  # of the parameters
     columns: tuple[Column, ...]
     refusal: Error | None = None  # the engine's, where only the mirror describes it
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of a statement that ran in the step that routed it."""
+
+    request: ToEngine
+    outcome: Result | Error
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -145,6 +154,28 @@ class EngineSessions:
         if compiler is not None and key is not None and program is not None:
             compiler.keep(key, program, cost)
         return plan
+
+    def route_and_run(
+        self, of: tuple[Any, ...], home: str, settings: Mapping[str, str]
+    ) -> tuple[list[tuple[str, int, Decision]], Ran | None]:
+        """Return what ``route`` does; a single statement that is known then runs at once."""
+        plan = self.route(of, home, settings)
+        to = plan[0][2]
+        if len(plan) > 1 or not isinstance(to, ToEngine):
+            return plan, None
+        if any((to.head, to.tail, to.prepares, to.declares, to.explains, to.view)):
+            return plan, None
+        if self.known_columns(to.dataset, to.text, settings) is None:
+            return plan, None
+        self._lease.close()  # others may have the worker while it is planned
+        self._lease = Lease(self._pool)
+        began = time.monotonic()
+        outcome: Result | Error
+        try:
+            outcome = self.execute(to.dataset, to.text, settings)
+        except Error as error:
+            outcome = error
+        return plan, Ran(to, outcome, time.monotonic() - began)
 
     def known_columns(
         self, dataset: str, text: str, settings: Mapping[str, str]

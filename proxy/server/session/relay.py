@@ -189,11 +189,13 @@ class Relay:
         self.engine_runs = True
         self.calls += 1
         loop = asyncio.get_running_loop()
-        work: asyncio.Future[Any] = (
-            asyncio.ensure_future(self._in_turn(call))
-            if stoppable
-            else loop.run_in_executor(self._threads, call)
-        )
+        work: asyncio.Future[Any]
+        if not stoppable:
+            work = loop.run_in_executor(self._threads, call)
+        elif self._turns.took(self._user):
+            work = self._step(call)
+        else:
+            work = asyncio.ensure_future(self._in_turn(call))
         try:
             left = self._began + self._seconds() - time.monotonic()
             await asyncio.wait(
@@ -215,21 +217,23 @@ class Relay:
                 raise ConnectionClosed
 
     async def _in_turn(self, call: Callable[[], Any]) -> Any:
-        engine = self.conversation.engine
-        if not self._turns.took(self._user):
-            self._turn = asyncio.ensure_future(self._turns.take(self._user))
-            try:
-                await self._turn
-            except asyncio.CancelledError:
-                engine.check_canceled()
-                raise
-            finally:
-                self._turn = None
+        """Make a call in a thread, once it is the user's turn."""
+        self._turn = asyncio.ensure_future(self._turns.take(self._user))
         try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._threads, engine.step, call)
+            await self._turn
+        except asyncio.CancelledError:
+            self.conversation.engine.check_canceled()
+            raise
         finally:
-            self._turns.release(self._user)
+            self._turn = None
+        return await self._step(call)
+
+    def _step(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Make a call in a thread, and give the turn back that was taken for it."""
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._threads, self.conversation.engine.step, call)
+        work.add_done_callback(lambda _: self._turns.release(self._user))
+        return work
 
     def _stop(self, reason: str) -> None:
         """Stop the work for the message that is handled, and all that would follow."""

@@ -34,6 +34,7 @@ MAX_BYTES = 1_000_000
 MAX_DIGITS = 2000  # of one number: Python reads 4300, and few are this long
 MAX_TOKENS = 60_000  # a list of 20,000 values has 40,000
 MAX_CONNECTIVES = 5_000  # ANDs and ORs, each of which takes much more memory than a value
+SHORT = 1_000  # tokens that are kept for who reads the text again
 MAX_DEPTH = 500  # brackets, CASEs and prefix operators within one another
 OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
 CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
@@ -55,9 +56,13 @@ LITERAL = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
 
 
 class _Ahead(threading.local):
-    """The text that was looked at last, and its tree."""
+    """The text that was looked at last, and its tree; the one that was read last, and its tokens.
+
+    Who routes a statement reads it first, and who compiles it again.
+    """
 
     looked: tuple[str, tuple[exp.Expr, list[exp.Expr]]] | None = None
+    read: tuple[str, list[Token]] | None = None
 
 
 _ahead = _Ahead()
@@ -70,6 +75,21 @@ def tokens(text: str, name: str = "postgres") -> list[Token]:
         SQLSyntaxError: a quote or a comment does not end, or a number does not.
         StatementTooComplexError: the text is too long, or nested too deeply.
     """
+    if name != "postgres":
+        return _tokens(text, name)
+    read, _ahead.read = _ahead.read, None
+    if read is not None and read[0] == text:
+        return read[1]
+    found = _tokens(text, name)
+    refuse_junk(found, text)
+    found = [plain(token, text) for token in found]
+    if len(found) < SHORT:
+        _ahead.read = text, list(found)
+    return found
+
+
+def _tokens(text: str, name: str) -> list[Token]:
+    """Return the tokens of a text, as sqlglot has them."""
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise StatementTooComplexError(f"the statement is longer than {MAX_BYTES} bytes")
     try:
@@ -105,10 +125,7 @@ def tokens(text: str, name: str = "postgres") -> list[Token]:
             f"the statement has {connectives:,} ANDs and ORs; {MAX_CONNECTIVES:,} are allowed",
             hint=f"write x IN (...) rather than x = ... OR x = ...; {SPLIT}",
         )
-    if name != "postgres":
-        return found
-    refuse_junk(found, text)
-    return [plain(token, text) for token in found]
+    return found
 
 
 def split(text: str) -> list[str]:
