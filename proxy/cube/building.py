@@ -316,7 +316,7 @@ class _Work:
     def write(self) -> None:
         """Write the cells to the connection's own database: words, and a view of their codes."""
         words = ", ".join(self.codes.names)
-        met, kept = self.codes.met(), self._kept()
+        marked, kept = self.layout.marked, self._kept()
         final = self.codes.words([self._final(i, axis) for i, axis in enumerate(self.axes)])
         sums = ["n"]
         for k, measure in enumerate(self.measures):
@@ -325,13 +325,16 @@ class _Work:
                 has = f"{self.layout.met(k)} < {UNREADABLE}"
                 sums.append(f"CASE WHEN {has} THEN n ELSE 0 END AS p{k}")
         named = [each.rpartition(" ")[2] for each in sums]
-        rows = f"SELECT {words}, {', '.join(sums)} FROM {GROUPS}"
-        if self._marked:
+        groups = f"SELECT {words}, {', '.join(sums)} FROM {GROUPS} WHERE {kept}"
+        rows = groups
+        if self._marked:  # then groups may be of one cell
             totals = [f"sum({each}) AS {each}" for each in named]
+            both = [f"coalesce(g.{each}, 0) + coalesce(m.{each}, 0) AS {each}" for each in named]
             rows = (
-                f"SELECT {', '.join([words, *totals])} FROM ({rows} WHERE {kept} AND NOT {met}"
-                f" UNION ALL SELECT {', '.join([*final, *sums])} FROM {GROUPS}"
-                f" WHERE {kept} AND {met}) GROUP BY {words}"
+                f"SELECT {', '.join([words, *both])} FROM ({groups} AND NOT ({marked})) AS g"
+                f" FULL JOIN (SELECT {', '.join([words, *totals])} FROM (SELECT"
+                f" {', '.join([*final, *sums])} FROM {GROUPS} WHERE {kept} AND ({marked}))"
+                f" GROUP BY {words}) AS m USING ({words})"
             )
         whole = ", ".join(f"CAST({each} AS BIGINT) AS {each}" for each in named)
         sql = f"CREATE TABLE {PACKED} AS SELECT {words}, {whole} FROM ({rows}) ORDER BY {words}"
