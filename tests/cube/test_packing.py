@@ -1,5 +1,7 @@
 """Codes in words are the same codes, in the same order."""
 
+from dataclasses import replace
+
 import duckdb
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +10,8 @@ from proxy.cube import build
 from proxy.cube.sources.coding import CLAMPED, UNREADABLE
 from proxy.cube.sources.packing import WORD, Packing
 from proxy.domain import Attribute
-from tests.cube.making import a_policy, write
+from proxy.policy.model import Partition
+from tests.cube.making import a_policy, money, write
 
 
 @st.composite
@@ -73,3 +76,28 @@ def test_cells_of_several_words_are_written_in_the_order_of_their_codes(tmp_path
         expected = connection.execute(f"SELECT {names}, count(*) {plain}").fetchall()
     assert found == expected
     assert len(found) == 700
+
+
+def test_cells_are_told_by_what_they_are_and_not_by_how_they_are_written(tmp_path):
+    """
+    The fingerprint is that of the version which wrote a column for each code: what was said of
+    these cells stays usable.
+    """
+    rows = "a,b,m\nx,1,2.5\nx,,9\ny,2,\n,300,1\nx,1,-3\nz,2,4\n"
+    (tmp_path / "data.csv").write_text(rows)
+    axes = [
+        Attribute("a", "text", ("x", "y"), nulls="group", outside="group"),
+        Attribute("b", "integer", range(260), nulls="group", outside="clamp"),
+    ]
+    policy = a_policy(tmp_path, axes, [money(-4, 4, "0.5", nulls="group")])
+    policy = replace(policy, partition=Partition("b", "day"))
+    told = []
+    build(policy, tmp_path / "cube", "ledger", key=b"k", origin=lambda *of: told.append(of) or "")
+    ((_, _, found),) = told
+    assert found == "517137d9da8d3ea8067949e12b894ec66ebd8bec2804b784cd740e7f5dbcc053"
+    with duckdb.connect(str(tmp_path / "cube"), read_only=True) as connection:
+        cells = connection.execute("FROM cells").fetchall()
+    assert cells == [
+        *[(0, 1, 2, -1, 2), (0, 260, 1, 8, 1)],
+        *[(1, 2, 1, 0, 0), (2, 2, 1, 8, 1), (2, 259, 1, 2, 1)],
+    ]
