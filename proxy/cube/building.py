@@ -337,7 +337,7 @@ class _Work:
                 f" GROUP BY {words}) AS m USING ({words})"
             )
         whole = ", ".join(f"CAST({each} AS BIGINT) AS {each}" for each in named)
-        sql = f"CREATE TABLE {PACKED} AS SELECT {words}, {whole} FROM ({rows}) ORDER BY {words}"
+        sql = f"CREATE TABLE {PACKED} AS SELECT {words}, {whole} FROM ({rows})"
         self._run(lambda: self.connection.execute(sql), 0.8, 0.98)
         codes = [
             f"CAST({self.codes.cell(i)} AS {_unsigned(axis.size)}) AS c{i}"
