@@ -697,6 +697,34 @@ def test_limits_of_one_user(folder):
         assert caught.value.sqlstate == "54000"
 
 
+@pytest.mark.parametrize("parameters", [(), (12,)])
+def test_who_sets_a_short_time_can_set_a_longer_one(folder, parameters):
+    """
+    A time holds no longer than it is set: not for the statement after that, which is read first.
+    """
+    values = ", ".join(["12"] * 5000)  # which takes longer to read than the short time
+    with serving.running(folder) as running, running.connect() as connection:
+
+        def asked(n, timeout):
+            """Return whether a statement that is new ends in time."""
+            while True:
+                with contextlib.suppress(psycopg.errors.QueryCanceled):  # by what was set before
+                    connection.execute(f"SET statement_timeout = '{timeout}'")
+                    break
+            value = "%s" if parameters else "12"
+            text = f"SELECT COUNT(*) FROM cps1988 WHERE education IN ({values}, {n}, {value})"
+            try:
+                return bool(connection.execute(text, parameters or None).fetchall())
+            except psycopg.errors.QueryCanceled:
+                return False
+
+        for n in (0, 3, 6):
+            assert not asked(n, "50ms")
+            assert asked(n + 1, "1min")
+        assert not asked(9, "50ms")
+        assert asked(10, "0")
+
+
 @pytest.mark.slow
 def test_a_postgresql_of_ones_own_is_the_mirror(folder):
     """

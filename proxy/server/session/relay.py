@@ -242,10 +242,12 @@ class Relay:
             self._turn.cancel()
 
     def _seconds(self) -> float:
-        """Return a statement's time limit: the server's, or the client's if that is less."""
-        match = re.fullmatch(
-            r"(\d+)(us|ms|s|min|h|d)?", self.conversation.settings.get("statement_timeout", "")
-        )
+        """Return a statement's time limit: the server's, or the client's if that is less.
+
+        The client's is not known while it may have been changed.
+        """
+        known = {} if self.conversation.dirty else self.conversation.settings
+        match = re.fullmatch(r"(\d+)(us|ms|s|min|h|d)?", known.get("statement_timeout", ""))
         wish = int(match[1]) * UNITS[match[2] or "ms"] if match else 0.0
         return min(wish or self._limits.seconds, self._limits.seconds)
 
