@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import proxy
+from proxy import lazy
 from proxy.engine import init
 from proxy.inference import plan
 from proxy.server.workers import template
@@ -196,8 +197,9 @@ def test_a_server_forks_when_all_is_imported():
                 later |= {f"numpy.{node.attr}"} if getattr(node.value, "id", "") == "np" else set()
             if isinstance(node, ast.ImportFrom) and node.col_offset:
                 later |= {node.module} if node.module.startswith("scipy") else set()
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Deferred":
-                later |= {node.args[0].value}
+            if isinstance(node, ast.ImportFrom) and node.module == lazy.__name__:
+                names = {each.name for each in node.names}
+                later |= {n for n in names if isinstance(getattr(lazy, n), lazy.Deferred)}
     assert later == set(template.LATER)
     code = (
         "import sys; from proxy.server.workers import template\n"

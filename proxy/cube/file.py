@@ -14,7 +14,6 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +21,7 @@ from numpy.typing import NDArray
 from proxy.domain import Domain
 from proxy.errors import Error, IntegrityError, OperationalError, StateError
 from proxy.files import opening
-from proxy.lazy import Deferred
-
-if TYPE_CHECKING:
-    import duckdb
-else:
-    duckdb = Deferred("duckdb")
+from proxy.lazy import duckdb
 
 FORMAT = "1"
 CONFIG: dict[str, str | bool | int | float | list[str]] = {

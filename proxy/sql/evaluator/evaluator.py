@@ -19,7 +19,7 @@ from dataclasses import dataclass, is_dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,17 +27,12 @@ from numpy.typing import NDArray
 from proxy.domain import Attribute, Domain, Value
 from proxy.errors import StatementTooComplexError
 from proxy.inference.query import MAX_CELLS, Factor
-from proxy.lazy import Deferred
+from proxy.lazy import duckdb
 from proxy.sql import types
 from proxy.sql.evaluator.comparisons import comparison
 from proxy.sql.evaluator.failures import failure
 from proxy.sql.evaluator.public_tables import PublicTable, load
 from proxy.sql.evaluator.sandbox import Here, Sandbox
-
-if TYPE_CHECKING:
-    import duckdb
-else:
-    duckdb = Deferred("duckdb")
 
 Array = NDArray[Any]
 Found = TypeVar("Found")

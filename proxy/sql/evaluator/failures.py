@@ -7,7 +7,6 @@ our own messages, of ``error('...')``, are known by heart.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from proxy.errors import (
     DataError,
@@ -16,12 +15,7 @@ from proxy.errors import (
     QueryCanceledError,
     StatementTooComplexError,
 )
-from proxy.lazy import Deferred
-
-if TYPE_CHECKING:
-    import duckdb
-else:
-    duckdb = Deferred("duckdb")
+from proxy.lazy import duckdb
 
 OUT_OF_RANGE = "22003"  # numeric_value_out_of_range
 NO_TIME = "22008"  # datetime_field_overflow

@@ -6,15 +6,10 @@ Invariant: only the path that the policy names is read, and nothing of a stateme
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from proxy.errors import OperationalError
-from proxy.lazy import Deferred
-
-if TYPE_CHECKING:
-    import duckdb
-else:
-    duckdb = Deferred("duckdb")
+from proxy.lazy import duckdb
 
 PublicTable = tuple[list[tuple[str, str, str]], list[list[Any]]]  # columns, and their values
 MAX_ROWS = 1_000_000

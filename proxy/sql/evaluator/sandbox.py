@@ -20,9 +20,9 @@ import threading
 import time
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from proxy.lazy import Deferred
+from proxy.lazy import duckdb
 from proxy.sql.evaluator import worker
 from proxy.sql.evaluator.watchdog import Watchdog
 from proxy.sql.evaluator.worker import (
@@ -35,11 +35,6 @@ from proxy.sql.evaluator.worker import (
     unpack_array,
     unpack_column,
 )
-
-if TYPE_CHECKING:
-    import duckdb
-else:
-    duckdb = Deferred("duckdb")
 
 SECONDS = 30.0  # of a call
 GRACE = 1.0  # seconds from an interrupt to the end of the child
