@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.errors import Error
+from proxy.errors import Error, UndefinedColumnError
 from proxy.server.limits import Limits
 from proxy.server.session.conversation import (
     AwaitMirror,
@@ -201,6 +201,21 @@ def test_a_statement_that_is_known_runs_once_in_the_step_that_routes_it():
     assert asked("BEGIN", COUNT)[1:] == (1, 2)
     assert asked(DEAR, COUNT)[:2] == (b"EZEZ", 1)  # the second fails with the transaction
     assert asked("ROLLBACK", COUNT)[1:] == (1, 2)
+
+
+def test_what_ran_at_once_is_told_though_its_meaning_is_forgotten():
+    """
+    As where policies change, or others ask much, in the midst of it: it is paid.
+    """
+    session = Session().send(query(COUNT))
+    session.received()
+
+    def forget(*of):
+        raise UndefinedColumnError("who knows")
+
+    session.engine.before_run = lambda: setattr(session.engine, "describe", forget)
+    assert kinds(session.send(query(COUNT)).received()) == b"TDCZ"
+    assert session.engine.runs == [COUNT] * 2
 
 
 SERIES = {

@@ -193,6 +193,10 @@ class Conversation:
                 plan = yield RunInThread(lambda: self.engine.route(of, self.home, settings))
         return plan
 
+    def ran_of(self, request: ToEngine) -> Ran | None:
+        """Return what came of a statement, if it ran in the step that routed it."""
+        return self.ran if self.ran is not None and self.ran.request is request else None
+
     def room(self, more: int) -> Flow:
         """Make room for ``more`` bytes of statements and portals.
 
@@ -395,10 +399,10 @@ class Conversation:
         """
         settings = dict(self.settings)
         began = time.monotonic()
-        ran, self.ran = self.ran, None
+        ran, self.ran = self.ran_of(request), None
         result: Result
         try:
-            if ran is None or ran.request is not request:
+            if ran is None:
                 result = yield RunInThread(
                     lambda: self.engine.execute(request.dataset, text, settings)
                 )

@@ -44,6 +44,7 @@ class Ran:
     """What came of a statement that ran in the step that routed it."""
 
     request: ToEngine
+    columns: tuple[Column, ...]
     outcome: Result | Error
     seconds: float
 
@@ -165,7 +166,8 @@ class EngineSessions:
             return plan, None
         if any((to.head, to.tail, to.prepares, to.declares, to.explains, to.view)):
             return plan, None
-        if self.known_columns(to.dataset, to.text, settings) is None:
+        known = self.known_columns(to.dataset, to.text, settings)
+        if known is None:
             return plan, None
         self._lease.close()  # others may have the worker while it is planned
         self._lease = Lease(self._pool)
@@ -175,7 +177,7 @@ class EngineSessions:
             outcome = self.execute(to.dataset, to.text, settings)
         except Error as error:
             outcome = error
-        return plan, Ran(to, outcome, time.monotonic() - began)
+        return plan, Ran(to, known, outcome, time.monotonic() - began)
 
     def known_columns(
         self, dataset: str, text: str, settings: Mapping[str, str]

@@ -161,7 +161,8 @@ def _to_engine(conversation: Conversation, request: ToEngine, offset: int, last:
         return (yield from _explain(conversation, request, offset, last))
     try:
         of = request.dataset, request.text, settings
-        columns = conversation.engine.known_columns(*of)
+        ran = conversation.ran_of(request)
+        columns = ran.columns if ran else conversation.engine.known_columns(*of)
         if columns is None:
             columns = yield RunInThread(lambda: conversation.engine.describe(*of))
     except Error as error:
