@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxy.cube.file import FORMAT, columns, damaged, digest, meta, reading
+from proxy.cube.file import AWAY, FORMAT, columns, damaged, digest, meta, reading
 from proxy.domain import Domain
 from proxy.errors import IntegrityError, StateError
 from proxy.inference.family import Family
@@ -62,7 +62,7 @@ class Cube:
         if not {"id", "ledger", "domain", "max_records"} <= found.keys():
             raise damaged(path)
         if found["ledger"] != ledger_id:
-            raise IntegrityError("the cube belongs to another ledger")
+            raise IntegrityError("the cube belongs to another ledger", hint=AWAY)
         if found["domain"] != digest(domain):
             raise StateError(
                 "the cube was built for other attributes or measures than the policy has now",
@@ -190,7 +190,7 @@ class Cube:
                 for codes, size in zip(self._codes, sizes, strict=True)
             )
             if not whole or int(parts[COUNT].sum()) > self.max_records:
-                raise IntegrityError("the cube is damaged: cells out of bounds")
+                raise IntegrityError("the cube is damaged: cells out of bounds", hint=AWAY)
             self._parts = parts
 
 

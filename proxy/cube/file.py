@@ -24,6 +24,9 @@ from proxy.files import opening
 from proxy.lazy import duckdb
 
 FORMAT = "1"
+AWAY = (
+    "move it away: `privacy-proxy init` then builds it again, for nothing if the source is the same"
+)
 CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -71,8 +74,7 @@ def damaged(path: Path) -> IntegrityError:
     """Return the error of a file that is no whole cube."""
     return IntegrityError(
         f"the cube file {path} is damaged",
-        hint="move it away: `privacy-proxy init` then builds it again, for nothing if the source "
-        "is the same",
+        hint=AWAY,
     )
 
 
@@ -88,9 +90,10 @@ def verify(path: Path, ledger_id: str, origin: str) -> None:
         found = meta(connection)
         connection.execute("SELECT bit_xor(hash(cells)) FROM cells").fetchall()  # reads each block
     if found.get("ledger") != ledger_id:
-        raise IntegrityError(f"the cube {path} belongs to another ledger")
+        raise IntegrityError(f"the cube {path} belongs to another ledger", hint=AWAY)
     if found.get("origin", "") != origin:
-        raise IntegrityError(f"the cube {path} is of another source than its snapshot says")
+        said = f"the cube {path} is of another source than its snapshot says"
+        raise IntegrityError(said, hint=AWAY)
 
 
 def records(path: Path) -> int | None:

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from proxy.cube import Cube, build
-from proxy.domain import Domain
+from proxy.domain import Attribute, Domain
 from proxy.errors import IntegrityError, SourceError, StateError
 from proxy.inference.family import Family
 from proxy.inference.query import LinearQuery
@@ -49,8 +49,9 @@ def test_a_cube_opens_for_its_own_ledger_and_domain_only(tmp_path: Path) -> None
     with pytest.raises(StateError, match="no cube yet"):
         Cube.open(path, policy.domain, "ledger")
     built(policy)
-    with pytest.raises(IntegrityError, match="another ledger"):
+    with pytest.raises(IntegrityError, match="another ledger") as told:
         Cube.open(path, policy.domain, "other")
+    assert "move it away" in (told.value.hint or "")
     for axis, measure in (
         (texts("y", "x"), money(0, 9, "1")), (texts("x", "y", nulls="group"), money(0, 9, "1")),
         (texts("x", "y"), money(0, 8, "1")), (texts("x", "y"), money(0, 9, "0.5")),
@@ -61,6 +62,18 @@ def test_a_cube_opens_for_its_own_ledger_and_domain_only(tmp_path: Path) -> None
     path.write_bytes(b"no database")
     with pytest.raises(IntegrityError, match="damaged"):
         Cube.open(path, policy.domain, "ledger")
+
+
+@pytest.mark.parametrize("size", [3, 256])  # whose next code fits the column's type, or does not
+def test_a_code_past_the_domain_is_damage(tmp_path: Path, size: int) -> None:
+    """It is refused with what to do, and nothing is answered."""
+    (tmp_path / "data.csv").write_text("a\n1\n1\n")
+    cube, _ = built(a_policy(tmp_path, [Attribute("a", "integer", range(size))]))
+    with duckdb.connect(str(tmp_path / "cube")) as connection:
+        connection.execute(f"UPDATE packed SET w0 = {size}")
+    with pytest.raises(IntegrityError, match="damaged") as told:
+        cube.answer(Family(LinearQuery.count(Space((size,)))))
+    assert "move it away" in (told.value.hint or "")
 
 
 def test_a_cube_that_is_rebuilt_is_not_read_as_the_old_one(tmp_path: Path) -> None:
