@@ -11,11 +11,12 @@ import gc
 import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from proxy.budgets import Limit, charged, opening, shared_out
 from proxy.domain import Domain

@@ -8,10 +8,10 @@ within it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from msgspec import Struct
 
 from proxy.inference.accounting import Account, BudgetRule, budget_units, charge
 from proxy.inference.query import Factor, Term
@@ -26,8 +26,7 @@ from proxy.sql.evaluator.evaluator import Evaluator
 CELLS = "the budget of the cells"
 
 
-@dataclass(frozen=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """A budget of the cells inside ``within`` (0/1 factors; none: all) in all histories, alpha."""
 
     budget: Fraction  # for one row

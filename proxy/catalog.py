@@ -6,15 +6,14 @@ on an embedded policy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from proxy.policy import Policy
 from proxy.sql.program import Column
 from proxy.sql.types import of_attribute, of_measure
 
 
-@dataclass(frozen=True)
-class Relation:
+class Relation(Struct, frozen=True):
     """A table or view."""
 
     schema: str

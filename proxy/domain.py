@@ -12,11 +12,13 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 LONG = 1000  # values; a longer list is described by its length and hash
 
@@ -24,8 +26,7 @@ Value = int | str | bool | Decimal | float | datetime.date | datetime.datetime
 TYPES = ("integer", "text", "boolean", "decimal", "date", "timestamp")
 
 
-@dataclass(frozen=True)
-class Attribute:
+class Attribute(Struct, frozen=True, dict=True):
     """One axis.  Binned axes have ``edges``: bin i is [edges[i], edges[i+1]), shown as edges[i].
 
     ``source`` is the SQL expression (over the source's columns) that the cube is built from.
@@ -102,8 +103,7 @@ class Attribute:
         return replace(self, values=tuple(values[text] for text in cells))
 
 
-@dataclass(frozen=True)
-class Measure:
+class Measure(Struct, frozen=True):
     """A number of each record, clipped to [low, high] and rounded to a multiple of ``quantum``."""
 
     name: str
@@ -124,8 +124,7 @@ class Measure:
         return int(self.low / self.quantum), int(self.high / self.quantum)
 
 
-@dataclass(frozen=True)
-class Domain:
+class Domain(Struct, frozen=True, dict=True):
     """The axes and measures of one dataset."""
 
     attributes: tuple[Attribute, ...]

@@ -13,10 +13,11 @@ beyond its share when the policy gave it that share, which no statement of it mo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from proxy.errors import InsufficientPrivilegeError
 from proxy.ledger import SHARED
@@ -35,8 +36,7 @@ MEANING = {
 }
 
 
-@dataclass(frozen=True)
-class Cap:
+class Cap(Struct, frozen=True):
     """A limit on what the statements of some users spend together, alpha of a row."""
 
     name: str
@@ -45,15 +45,14 @@ class Cap:
     group: str | None = None  # whose members they are
 
 
-@dataclass(frozen=True)
-class Privileges:
+class Privileges(Struct, frozen=True):
     """What a user may do, see and spend."""
 
     user: str
     roles: frozenset[str] = ALL
     history: str = SHARED  # the name of the history that serves them
     share: Fraction = Fraction(1)  # of every budget, set aside for this history
-    apart: Mapping[str, str] = field(default_factory=dict)  # users whom another than SHARED serves
+    apart: Mapping[str, str] = {}  # users whom another than SHARED serves
     spend: bool = True
     caps: tuple[Cap, ...] = ()
     utility: Utility | None = None

@@ -10,10 +10,11 @@ import difflib
 import re
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
+
+from msgspec import Struct
 
 from proxy.errors import ProgrammingError, UtilityError
 from proxy.policy import Policy, Utility
@@ -48,8 +49,7 @@ ITEM = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Wishes:
+class Wishes(Struct, frozen=True):
     """How good numbers must be that say nothing themselves.
 
     ``counts`` is a pair without a name.  A named one is of an aggregate over a column,
@@ -57,7 +57,7 @@ class Wishes:
     """
 
     counts: Request | None = None
-    named: Mapping[tuple[str, str], Request] = field(default_factory=dict)
+    named: Mapping[tuple[str, str], Request] = {}
 
     def of(self, number: Number) -> Request | None:
         """Return what holds for a number, if anything does."""
@@ -227,8 +227,7 @@ def switch(text: str) -> bool:
     raise ProgrammingError(f"on or off, not {text!r}")
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """One setting: its default, how it is read, and what it does."""
 
     default: str

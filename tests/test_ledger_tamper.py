@@ -5,12 +5,12 @@ import shutil
 import sqlite3
 import threading
 from contextlib import closing
-from dataclasses import replace
 from datetime import date
 from hashlib import sha256
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from proxy.errors import IntegrityError, OperationalError, StateError
 from proxy.ledger import Closing, Measurement

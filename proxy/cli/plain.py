@@ -7,10 +7,10 @@ terminal is never printed as it is: names and values may come from anybody.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import click
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,8 +29,7 @@ def printable(text: str, kept: str = "\n") -> str:
     )
 
 
-@dataclass(frozen=True)
-class Grid:
+class Grid(Struct, frozen=True):
     """A table of texts; a header says whether its column is set to the right."""
 
     headers: Sequence[tuple[str, bool]]

@@ -6,7 +6,6 @@ outwards and confidence down, so that what is printed claims no more than what w
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import json
 import math
@@ -17,6 +16,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from proxy.cli.plain import Grid, Plain, Printer, Terminal, printable, rich
 
@@ -58,9 +59,9 @@ def progress(what: str) -> Iterator[Callable[[float | None], None]]:
 
 
 def plain(value: Any) -> Any:
-    """Return ``value`` in the types of JSON; dataclasses become objects, other types texts."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    """Return ``value`` in the types of JSON; records become objects, other types texts."""
+    if isinstance(value, Struct):
+        value = asdict(value)
     if isinstance(value, Mapping):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

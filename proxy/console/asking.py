@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from sys import getsizeof
 from typing import Any
 
+from msgspec import Struct
+
 from proxy.console.backend import Session
 from proxy.console.results import amount, finite
 from proxy.console.visits import LOOK, WORK, Visit
@@ -43,8 +45,7 @@ LARGEST = 20_000_000  # bytes of the values of a result
 TRIES = 10  # to take back a limit, while somebody cancels
 
 
-@dataclass(frozen=True)
-class Price:
+class Price(Struct, frozen=True):
     """What a statement costs: ``most`` in alpha, None where nobody knows beforehand."""
 
     most: float | None
@@ -115,8 +116,7 @@ def _numbers(rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
     return [each | {"half": each["half"] and f"{each['half']:,.10g}"} for each in found.values()]
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """A result that can still be downloaded."""
 
     result: Result

@@ -8,9 +8,10 @@ one's own machine it is an embedded one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from proxy.engine import Result
 from proxy.policy import Policy
@@ -33,8 +34,7 @@ class Dataset(Protocol):
         """The folder of states, if one was named."""
 
 
-@dataclass(frozen=True, eq=False)
-class Credentials:
+class Credentials(Struct, frozen=True, eq=False):
     """Who enters from where, once; nothing here is logged."""
 
     user: str

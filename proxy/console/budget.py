@@ -8,10 +8,10 @@ what each statement of others was about and paid; stewards and auditors all hist
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from starlette.responses import Response
 
 from proxy.budgets import CELLS
@@ -29,8 +29,7 @@ LEVELS = 10  # shades of a heat map
 RECENT = 12  # moments of a curve that are told in words
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(Struct, frozen=True):
     """A typical question, what it costs now, and how many like it the budget buys."""
 
     words: str

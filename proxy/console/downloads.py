@@ -25,10 +25,7 @@ def as_json(result: Result) -> str:
     told = {
         "columns": [{"name": column.name, "type": column.type} for column in result.columns],
         "rows": [[plain(value) for value in row] for row in result.rows],
-        "answers": [
-            [{k: plain(v) for k, v in vars(answer).items()} for answer in answers]
-            for answers in result.answers
-        ],
+        "answers": [[plain(answer) for answer in answers] for answers in result.answers],
         "cost": plain(result.cost),
         "left": plain(result.left),
         "left_of": result.left_of,

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from proxy.console.backend import Credentials, Dataset, Session
 from proxy.engine import Engine
@@ -19,8 +20,7 @@ from proxy.policy import Policy
 from proxy.privileges import Privileges
 
 
-@dataclass(frozen=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """A dataset whose engine is in this process."""
 
     policy: Policy

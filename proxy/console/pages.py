@@ -10,7 +10,6 @@ import functools
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from urllib.parse import quote
 
 import jinja2
 from markupsafe import Markup
+from msgspec import Struct
 from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -89,15 +89,14 @@ TEMPLATES.filters["sentence"] = sentence
 TEMPLATES.globals["link"] = link
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A request for a page: who asks, about what."""
 
     request: Request
     visit: Visit
     dataset: Dataset
     privileges: Privileges
-    form: Mapping[str, str] = field(default_factory=dict)
+    form: Mapping[str, str] = {}
 
     @property
     def backend(self) -> Backend:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from proxy.console.backend import Dataset
 from proxy.engine.allowances import spending_allowances
@@ -30,8 +31,7 @@ _ends: dict[str, bytes] = {}  # hashes of their last lines
 _locks: dict[str, threading.Lock] = {}
 
 
-@dataclass(frozen=True)
-class Statement:
+class Statement(Struct, frozen=True):
     """A statement that was asked: what it cost in all its steps."""
 
     number: int | None  # of those that were paid for
@@ -43,8 +43,7 @@ class Statement:
     numbers: int = 0
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """A page of a list: which it is, of how many, and how long the list is."""
 
     lines: Sequence[Statement] | Sequence[AuditLine]

@@ -9,8 +9,9 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 import proxy.files as files
 from proxy.errors import NotSupportedError, StateError
@@ -23,8 +24,7 @@ TABLE = (
 )
 
 
-@dataclass(frozen=True)
-class Saved:
+class Saved(Struct, frozen=True):
     """A query under a name."""
 
     name: str

@@ -13,10 +13,12 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import date
 from itertools import chain, islice
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.cube.file import FORMAT, digest, flush
 from proxy.cube.sources import coding
@@ -46,8 +48,7 @@ CELLS, PACKED = "cells.main.cells", "cells.main.packed"
 SOME = 10_000  # groups that are read at once
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """What the rules of one attribute or measure meet in the source's rows."""
 
     name: str
@@ -58,8 +59,7 @@ class Rule:
     dropped: int  # rows that this rule drops, which others may drop too
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(Struct, frozen=True):
     """How some of a column's values look that its type, or its list, does not have."""
 
     column: str
@@ -67,8 +67,7 @@ class Look:
     records: int
 
 
-@dataclass(frozen=True)
-class Cells:
+class Cells(Struct, frozen=True):
     """The cells of a cube, and how many of them have no record."""
 
     all: int
@@ -76,8 +75,7 @@ class Cells:
     columns: Mapping[str, tuple[int, int]]  # by attribute: its values, and those without a record
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(Struct, frozen=True):
     """The effect of a policy on its source, in exact counts: for the data steward only."""
 
     rows: int  # in the source

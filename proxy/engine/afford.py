@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.accountant import Accountant
 from proxy.engine.goals import Goal
@@ -81,8 +83,7 @@ def _price(target: AccuracyTarget) -> float:
     return steps.price(target.family, target.half_width, target.delta)
 
 
-@dataclass(frozen=True)
-class Afforded:
+class Afforded(Struct, frozen=True):
     """What a step measures under a limit."""
 
     goals: Sequence[Goal]  # those of one step as wide as they had to be made

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+
+from msgspec import Struct
 
 from proxy.accountant import Accountant
 from proxy.budgets import CELLS
@@ -22,8 +23,7 @@ from proxy.policy import Policy
 from proxy.privileges import Cap, Privileges, share
 
 
-@dataclass(frozen=True)
-class Allowance:
+class Allowance(Struct, frozen=True):
     """One limit, in 2⁻⁴⁰ alpha: what its dearest cell, or its statements together, have spent."""
 
     name: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct
 
 from proxy.engine.allowances import Allowance
 from proxy.engine.bill import Bill
@@ -14,8 +15,7 @@ from proxy.engine.outcomes import Inference
 Relations = Mapping[str, Sequence[Sequence[Any]]]  # rows of the relations of schema privacy
 
 
-@dataclass(frozen=True)
-class PaidStatement:
+class PaidStatement(Struct, frozen=True):
     """A statement that measured numbers, as its user sees it in ``privacy.history``."""
 
     sequence: int
@@ -23,8 +23,7 @@ class PaidStatement:
     text: str
 
 
-@dataclass(frozen=True)
-class Sources:
+class Sources(Struct, frozen=True):
     """Which statements measured what a program's numbers rest on, by block of the history.
 
     Invariant: only statements that the asking user may see are among them.
@@ -38,8 +37,7 @@ class Sources:
     records: int  # the most that there can be
 
 
-@dataclass(frozen=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """What is known of every number of a program, and what is left."""
 
     inference: Inference

@@ -8,16 +8,17 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain, pairwise
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from proxy.sql.program import Column
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """One number: P(low ≤ θ ≤ high) ≥ confidence; ``cost`` in alpha, 0 where it was inferred.
 
     A ratio whose denominator is nothing has the estimate NaN, and is NULL in the rows; an end that
@@ -32,8 +33,7 @@ class Answer:
     cost: float
 
 
-@dataclass(frozen=True)
-class Posterior:
+class Posterior(Struct, frozen=True):
     """How probable the values of one number are, given the answers: P(θ ≤ values[i]) = below[i].
 
     θ is ``zero`` and a multiple of ``step``, and no more, so that P(θ ≤ t) is read half-way between
@@ -81,8 +81,7 @@ class Posterior:
         return p + (q - p) * (value - v) / (w - v)
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Noisy numbers that a number follows from, taken together: those of one statement, or of many.
 
     ``kind``: ``this`` statement measured them; an ``earlier`` one, which the user may see in
@@ -100,8 +99,7 @@ class Origin:
     weights: tuple[float, float] | None = None
 
 
-@dataclass(frozen=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """How probable the values of one number are, and which noisy numbers it follows from: those of
     this statement first, then those of the largest share.
 
@@ -112,8 +110,7 @@ class Explanation:
     origins: tuple[Origin, ...]
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(Struct, frozen=True):
     """What a statement gives.  ``answers`` has, for each row, one Answer for each of its numbers;
     ``places`` the columns in which they stand.  ``cost`` and ``left`` are in alpha: what the
     dearest cell paid, and what the limit ``left_of`` has left, the least that binds the user now.
@@ -131,12 +128,12 @@ class Result:
     left: float
     notices: tuple[str, ...] = ()
     tag: str = ""
-    places: list[list[int]] = field(default_factory=list)
+    places: list[list[int]] = []
     left_of: str = ""
     numbers: int = 0
     measured: int = 0
     left_in_cells: float = math.nan  # in the cell that has least, whoever asks
-    explanations: list[list[Explanation | None]] = field(default_factory=list)  # as ``answers``
+    explanations: list[list[Explanation | None]] = []  # as ``answers``
 
     def after(self, earlier: Sequence[Result]) -> Result:
         """Return the result of a statement whose earlier parts chose its rows."""

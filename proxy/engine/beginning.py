@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 import proxy.policy as policies
 from proxy.engine.choice import adopt, compare, statements
@@ -18,8 +19,7 @@ from proxy.steward import RebuildReport, Report, me
 from proxy.steward import init as make
 
 
-@dataclass(frozen=True)
-class WarmedUp:
+class WarmedUp(Struct, frozen=True):
     """What ``init`` gives where the state was there, and its warm-up was not finished."""
 
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
+from msgspec.structs import replace
 
 from proxy.engine.answers import Answer
 from proxy.inference.accounting import TABLE, UNIT, Table, charge, maximum

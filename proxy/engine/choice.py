@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from proxy.engine.engine import Engine
 from proxy.engine.planner import LocalPlanner
@@ -34,8 +35,7 @@ MOVING = ("date", "timestamp")  # types of axes along which requests move on
 Asked = tuple[str, str]  # a user, and the text of a statement
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """How strategies would do with some requests."""
 
     choice: Choice

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from fractions import Fraction
+
+from msgspec.structs import replace
 
 from proxy.inference import plan as planning
 from proxy.inference.estimator import Estimator

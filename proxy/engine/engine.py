@@ -19,10 +19,11 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import replace
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 import proxy.engine.reports as reports
 import proxy.policy as policies

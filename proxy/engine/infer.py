@@ -8,8 +8,10 @@ gives the same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.accountant import Accountant
 from proxy.engine.afford import afford, what_fits, with_what_fits
@@ -28,8 +30,7 @@ TRIES = 64  # of which rows a step can measure
 LeftOut = tuple[frozenset[int], ...]  # [number] rows of which no more is wanted
 
 
-@dataclass(frozen=True)
-class LastStep:
+class LastStep(Struct, frozen=True):
     """The last step of a statement."""
 
     goals: Sequence[Goal]  # as wide as the limit on the cost has made them
@@ -123,8 +124,7 @@ def _progress(
     return [goal.progress(history, rows, cancellation) for goal, rows in pairs]
 
 
-@dataclass(frozen=True)
-class Forecast:
+class Forecast(Struct, frozen=True):
     """The first step of a statement, before it is measured."""
 
     goals: Sequence[Goal]

@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.accountant import Accountant, too_dear
 from proxy.cube import Cube
@@ -85,8 +87,7 @@ class Curator:
         return replace(old, scale=scale, answers=noisy)
 
 
-@dataclass(frozen=True)
-class Measurer:
+class Measurer(Struct, frozen=True):
     """What measures for one statement: who asks and may cancel, who draws, where it is written."""
 
     curator: Curator

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from proxy.engine.answers import Answer
 from proxy.engine.progress import RowEstimators
@@ -15,8 +16,7 @@ from proxy.sql.program import Number
 Companions = Sequence[Sequence[float | bool | None]]  # [companion][row] of one number
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What is known of one number."""
 
     number: Number
@@ -28,8 +28,7 @@ class Outcome:
     estimates: Sequence[tuple[float, ...]] = ()  # [row] of an average's families, where known
 
 
-@dataclass(frozen=True)
-class Inference:
+class Inference(Struct, frozen=True):
     """The outcome of every number of a statement, and what it paid, in 2⁻⁴⁰ alpha."""
 
     outcomes: list[Outcome]  # [number]
@@ -47,8 +46,7 @@ class Inference:
         return not self.cost and not self.notices
 
 
-@dataclass(frozen=True)
-class Reach:
+class Reach(Struct, frozen=True):
     """How far the rows of a number may be off: each alone, all at once, and any sum of them."""
 
     near: Sequence[float]  # [row] with the confidence asked for, in sums too: √Σ (g · near)²

@@ -9,11 +9,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 import proxy.engine.reports as reports
 from proxy.accountant import LEFT, Accountant
@@ -77,8 +78,7 @@ class Planner(Protocol):
         """Return the alpha left in that cell of the user's history which has least left."""
 
 
-@dataclass(frozen=True)
-class Setup:
+class Setup(Struct, frozen=True):
     """What a planner starts from that another process opens."""
 
     policy: Policy

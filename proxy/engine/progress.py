@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
+
+from msgspec import Struct
 
 from proxy.inference.estimator import Estimator
 from proxy.inference.plan import AccuracyTarget
@@ -27,12 +28,11 @@ def rather(halves: Sequence[float], asked: Fraction, unit: str = "") -> str:
     return f": within {max(known):.4g}{unit} rather than {float(asked):.4g}{unit}"
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """What the next step measures of one number, given all that was released before."""
 
     targets: tuple[AccuracyTarget, ...]
-    looks: Mapping[int, Look] = field(default_factory=dict)  # by row; none of a goal of one step
+    looks: Mapping[int, Look] = {}  # by row; none of a goal of one step
     left_out: frozenset[int] = frozenset()  # rows of which no more is wanted, for want of budget
 
     @property

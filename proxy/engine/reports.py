@@ -7,10 +7,12 @@ plan that is made to be shown is taken back.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.accountant import Accountant, still_true
 from proxy.budgets import CELLS
@@ -34,8 +36,7 @@ from proxy.protection import shares, upgraded
 from proxy.sql import Column, Program, privacy_schema
 
 
-@dataclass(frozen=True)
-class RuleReport:
+class RuleReport(Struct, frozen=True):
     """One limit: what the dearest cell that it covers, or its statements together, have spent."""
 
     name: str
@@ -45,8 +46,7 @@ class RuleReport:
     exact: bool
 
 
-@dataclass(frozen=True)
-class BudgetReport:
+class BudgetReport(Struct, frozen=True):
     """All limits that bind a user, and the size of their history."""
 
     dataset: str
@@ -55,8 +55,7 @@ class BudgetReport:
     numbers: int
 
 
-@dataclass(frozen=True)
-class HistoryLine:
+class HistoryLine(Struct, frozen=True):
     """One paid statement."""
 
     sequence: int

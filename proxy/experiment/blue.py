@@ -11,17 +11,16 @@ Source: Xiao & Xiong, Theorem 3.1, Corollaries 3.1 and 3.2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class Estimate:
+class Estimate(Struct, frozen=True, eq=False):
     """θ̂ with its variance, and the coefficients on the answers [m] and on unit noise [m]."""
 
     estimable: bool

@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 
 from proxy.experiment.systems import (
     Baseline,
@@ -45,8 +46,7 @@ SECONDS = 60.0  # that it may take for it
 TREE = 0.3  # alpha of the whole tree
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """A setting of the paper: the system's budget, the widths asked for, a tree or none."""
 
     budget: float
@@ -64,8 +64,7 @@ SYSTEMS = ("baseline", "improved baseline", "ols", "paper", "ours", "ours, piece
 OF_RANGES = ("paper", "ours", "ours, pieces", "ours, hierarchy", "ours, auto")
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """One system after some number of queries; also what a timing is reported as."""
 
     experiment: str
@@ -77,7 +76,7 @@ class Outcome:
     error: float | None = None
     system_cost: float | None = None
     seconds: float = 0.0  # of the processor
-    setting: dict[str, float | str] = field(default_factory=dict)  # what else tells it from others
+    setting: dict[str, float | str] = {}  # what else tells it from others
 
 
 @dataclass

@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from proxy.experiment.workload import Integers, Request
@@ -320,8 +321,7 @@ class Noise(Protocol):
         """Return draws of the law of scale ``new``, given those of scale ``old``."""
 
 
-@dataclass(frozen=True)
-class Seeded:
+class Seeded(Struct, frozen=True):
     """Noise that protects nobody."""
 
     rng: np.random.Generator

@@ -17,11 +17,11 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeVar
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from proxy.experiment.study import Outcome
@@ -130,8 +130,7 @@ def _timed(action: Callable[[int], Made], repeats: int) -> tuple[list[Made], flo
     return made, statistics.median(times)
 
 
-@dataclass(frozen=True, eq=False)
-class Case:
+class Case(Struct, frozen=True, eq=False):
     """A law whose mass vector is wanted: where it stands in the figures, by which methods."""
 
     noise: Floats  # [m] coefficients on unit noise

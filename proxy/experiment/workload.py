@@ -18,9 +18,9 @@ Shapes: counts [n] before lumping, [cells] after it; coefficients [cells].  Unit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
@@ -29,8 +29,7 @@ SINGLE = 128  # cells that are kept as they are; P of all others together is bel
 TRACE_HEAD = (1423, 1056, 770, 514, 382, 369, 369, 348, 318, 315)
 
 
-@dataclass(frozen=True, eq=False)
-class Request:
+class Request(Struct, frozen=True, eq=False):
     """A query and how good its answer must be: within ``half_width``, but for ``delta``."""
 
     coefficients: Integers  # [cells]

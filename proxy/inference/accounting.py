@@ -23,6 +23,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from proxy.inference.family import Family
@@ -76,16 +77,14 @@ def budget_units(budget: Fraction) -> int:
     return int(budget * UNIT // 1)
 
 
-@dataclass(frozen=True)
-class Maximum:
+class Maximum(Struct, frozen=True):
     """The largest sum over cells, or an upper bound on it where not ``exact``."""
 
     value: int
     exact: bool
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
+class Table(Struct, frozen=True, eq=False):
     """A summand over some axes: int64 [sizes]."""
 
     axes: tuple[int, ...]
@@ -222,8 +221,7 @@ def _eliminate(
     return rest, len(buckets) <= 1
 
 
-@dataclass(frozen=True, eq=False)
-class BudgetRule:
+class BudgetRule(Struct, frozen=True, eq=False):
     """A budget of the cells inside ``within`` (0/1 factors; none: all cells), 2⁻⁴⁰ alpha."""
 
     budget: int
@@ -231,8 +229,7 @@ class BudgetRule:
     name: str = "the budget"
 
 
-@dataclass(frozen=True)
-class Overspend:
+class Overspend(Struct, frozen=True):
     """A rule that some cell would break: the charge requested, and what was spent there."""
 
     rule: BudgetRule
@@ -254,8 +251,7 @@ def _halved(table: Table, axis: int) -> Table:
     return Table(table.axes, np.maximum.reduceat(table.array, starts, axis=place))
 
 
-@dataclass(frozen=True, eq=False)
-class Most:
+class Most(Struct, frozen=True, eq=False):
     """The most that any cell has paid by the codes of some axes: int64 [classes of each axis].
 
     Codes that all charges treat alike are of one class; ``classes`` has that of each code, by

@@ -30,12 +30,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
@@ -57,8 +57,7 @@ class Bracket(NamedTuple):
     upper: float
 
 
-@dataclass(frozen=True, eq=False)
-class Terms:
+class Terms(Struct, frozen=True, eq=False):
     """The different b_i K_i, the widest first."""
 
     step: Vector  # [m] b
@@ -98,8 +97,7 @@ def rounding(terms: Terms, highest: float) -> float:
     return UNIT * (8 * float(terms.count.sum()) + 4 * spread * highest)
 
 
-@dataclass(frozen=True, eq=False)
-class Arcs:
+class Arcs(Struct, frozen=True, eq=False):
     """The law on a circle of length T between trigonometric polynomials of degree N."""
 
     length: float  # T
@@ -146,8 +144,7 @@ def arcs(terms: Terms, length: float, degree: int) -> Arcs:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Lattice:
+class Lattice(Struct, frozen=True, eq=False):
     """The law of S = Σ n_i K_i modulo M."""
 
     modulus: int
@@ -196,8 +193,7 @@ def common_step(step: Vector) -> tuple[float, Vector, float] | None:
     return eta, whole, float((np.abs(step - whole * eta) / step).max())
 
 
-@dataclass(frozen=True, eq=False)
-class Atoms:
+class Atoms(Struct, frozen=True, eq=False):
     """X = Y + Z with the heaviest atoms of both: their law without listing the pairs."""
 
     left: Vector  # [k] y

@@ -40,11 +40,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
@@ -62,8 +62,7 @@ NEWTON = 8  # steps to a saddle
 FAR = 2.0**20  # of p₂: no saddle farther out is looked for
 
 
-@dataclass(frozen=True, eq=False)
-class Contour:
+class Contour(Struct, frozen=True, eq=False):
     """Nodes and weights that give P(X > t) for every t ≥ start."""
 
     start: Number
@@ -105,8 +104,7 @@ class Contour:
         return terms.imag.sum(axis=-1), (terms * self.nodes).imag.sum(axis=-1)
 
 
-@dataclass(frozen=True, eq=False)
-class Moment:
+class Moment(Struct, frozen=True, eq=False, dict=True):
     """M for the squared coefficients, with constant-time bounds on K = log M."""
 
     squares: Vector  # [m] c², the largest 1; there may be zeros

@@ -24,12 +24,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from statistics import NormalDist
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from proxy.inference import plan as planning
@@ -41,8 +41,7 @@ Ends = tuple[float, float]
 GRAIN = 10**6  # the largest denominator of a weight
 
 
-@dataclass(frozen=True, eq=False)
-class Counts:
+class Counts(Struct, frozen=True, eq=False, dict=True):
     """The counts of the values of one group, in ascending order of value: all [m].
 
     ``highs`` are the upper edges, where the values are those of bins, whose records may have any

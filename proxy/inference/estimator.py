@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, reduce
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from proxy.inference.space import common_grid
@@ -33,8 +33,7 @@ SMALL = 1000  # denominators of coefficients that are looked for
 NEARLY = 1e-9  # how near to whole a float is that may stand for a whole number
 
 
-@dataclass(frozen=True, eq=False)
-class Estimator:
+class Estimator(Struct, frozen=True, eq=False, dict=True):
     """θ̂ = unit · Σ coefficients · answers of ``rows``; |bias| ≤ unit · ``slack``.
 
     ``unit`` is the grid of the query, so that a row that is the query itself has the coefficient 1

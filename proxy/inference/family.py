@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from proxy.inference.query import (
@@ -37,8 +37,7 @@ KEPT, KEPT_CELLS = 16, 2**19  # families whose rows are kept as queries, and the
 LEAST_SIZE, ROW_SIZE = 20_000, 100  # bytes; small ones cost time rather than memory
 
 
-@dataclass(frozen=True, eq=False)
-class Family:
+class Family(Struct, frozen=True, eq=False, dict=True):
     """``rows`` disjoint queries: ``query`` where ``labels`` (over ``axes``) is 0, 1, ..., rows-1.
 
     With no axes the family is the query itself, one row.

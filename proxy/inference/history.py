@@ -24,12 +24,12 @@ Source: Xiao & Xiong, Theorem 3.1 with the generalized inverse of its footnote (
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from operator import lshift, mul
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from proxy.inference.cholesky import Cholesky
 from proxy.inference.dense_system import Dense, Joining, MeasuredFamily, key_of
@@ -81,8 +81,7 @@ class Mark(NamedTuple):
     refined: int
 
 
-@dataclass(frozen=True)
-class Projection:
+class Projection(Struct, frozen=True):
     """A query on the independent rows: it is asked for again, when it has become a row itself."""
 
     key: Key

@@ -40,6 +40,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from proxy.inference import monte_carlo as paper
@@ -250,8 +251,7 @@ def _newton(contour: Contour, t: Number, target: float, off: float) -> Number:
     return t
 
 
-@dataclass(frozen=True, eq=False)
-class Bounds:
+class Bounds(Struct, frozen=True, eq=False):
     """The bounds of one law, or of many."""
 
     moment: Moment  # of X_L / unit

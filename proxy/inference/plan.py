@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Protocol
 from weakref import WeakValueDictionary
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.inference.dense_system import MeasuredFamily, key_of
 from proxy.inference.estimator import Cancellation, Estimator, never_cancel
@@ -37,8 +38,7 @@ MAX_ROWS_BEST = 200  # in a larger family the first estimator that is enough is 
 MAX_ROWS_TOPPED_UP = 8  # a larger family is measured as if nothing were known
 
 
-@dataclass(frozen=True, eq=False)
-class AccuracyTarget:
+class AccuracyTarget(Struct, frozen=True, eq=False):
     """The rows of a family, each wanted within ``half_width`` with probability 1 - ``delta``."""
 
     family: Family
@@ -46,8 +46,7 @@ class AccuracyTarget:
     delta: float
 
 
-@dataclass(frozen=True, eq=False)
-class PlannedMeasurement:
+class PlannedMeasurement(Struct, frozen=True, eq=False):
     """A block to be measured with the noise that it has in the history; or to be refined."""
 
     block: MeasuredFamily
@@ -62,8 +61,7 @@ class PlannedMeasurement:
         return self.block.family
 
 
-@dataclass(frozen=True)
-class Allocation:
+class Allocation(Struct, frozen=True):
     """How much budget a measurement gets: ``topup`` or the paper's, and never below a floor.
 
     ``strategy`` may measure something else, from which what is asked for then follows.
@@ -242,8 +240,7 @@ def paper_rate(half_width: Fraction, delta: float, grid: Fraction) -> float:
     return max(math.log(1 / delta) * float(grid / half_width), least_rate(half_width, delta, grid))
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(Struct, frozen=True, eq=False):
     """What to measure; only where that is nothing, an estimator of every row of every number."""
 
     measurements: tuple[PlannedMeasurement, ...]

@@ -23,6 +23,7 @@ from itertools import product
 from typing import Any, Protocol
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from proxy.inference.query import Factor, Integers, LinearQuery, Term, contract
@@ -34,8 +35,7 @@ Structure = tuple[object, ...]
 WIDE_AXIS = 2048  # rows that mention a wider axis are stacked by structure
 
 
-@dataclass(frozen=True, eq=False)
-class Products:
+class Products(Struct, frozen=True, eq=False):
     """Inner products of queries with rows: rounded, modulo each prime, and modulo 2**64."""
 
     real: Floats

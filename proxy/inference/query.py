@@ -19,13 +19,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, reduce
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from proxy.inference.space import Space, common_grid
@@ -57,8 +57,7 @@ def present_part(measure: int) -> int:
     return 2 + 2 * measure
 
 
-@dataclass(frozen=True, eq=False)
-class Factor:
+class Factor(Struct, frozen=True, eq=False, dict=True):
     """A tensor over ``axes`` (ascending), its coefficients int64 of those axes' sizes."""
 
     axes: tuple[int, ...]
@@ -86,8 +85,7 @@ class Factor:
         return self.array.reshape(shape)
 
 
-@dataclass(frozen=True, eq=False)
-class Term:
+class Term(Struct, frozen=True, eq=False, dict=True):
     """The coefficients of one part: scale times the product of factors over disjoint axes."""
 
     scale: int
@@ -235,8 +233,7 @@ def _separate(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class LinearQuery:
+class LinearQuery(Struct, frozen=True, eq=False, dict=True):
     """One number: θ = grid · Σ_parts ⟨term, unknowns of that part⟩.  Equal where all is equal."""
 
     space: Space

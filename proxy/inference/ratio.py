@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from proxy.inference.contour import Moment
@@ -61,8 +61,7 @@ def _whole(values: Floats) -> float:
     return float(np.abs(values).max(initial=0.0))
 
 
-@dataclass(frozen=True, eq=False)
-class Differences:
+class Differences(Struct, frozen=True, eq=False):
     """The laws of left - t · right of many pairs of estimators, in answer units, terms that are
     alike taken together.  Shapes: [pairs, terms], there may be zeros; [pairs].
     """

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 
+from msgspec import Struct
 
-@dataclass(frozen=True)
-class Box:
+
+class Box(Struct, frozen=True):
     """What one record can add to a measure's sum: an integer of quanta in [low, high], or NULL."""
 
     low: int
@@ -17,8 +17,7 @@ class Box:
     nullable: bool = False
 
 
-@dataclass(frozen=True)
-class Space:
+class Space(Struct, frozen=True):
     """The public shape of a cube: the size of each axis, the box of each measure."""
 
     sizes: tuple[int, ...]

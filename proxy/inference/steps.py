@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.inference import plan as planning
 from proxy.inference.dense_system import key_of
@@ -38,8 +40,7 @@ SMALLEST = Fraction(1, 10**9)  # half-width that is asked for: none is 0
 Asked = tuple[int, Fraction, float]  # which family, half_width, delta
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(Struct, frozen=True):
     """The request of the next step for one row: none where it is met, or given up."""
 
     asked: tuple[Asked, ...] = ()

@@ -15,19 +15,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.inference.family import Family
 
 SHARED = "shared"  # the history that serves every analyst who has none of their own
 
 
-@dataclass(frozen=True, eq=False)
-class Measurement:
+class Measurement(Struct, frozen=True, eq=False):
     """One row of the history: the released answers of a family and the noise that they carry.
 
     ``scale`` is the noise scale handed to the sampler, in grid units, so 1/scale is exactly the
@@ -47,8 +48,7 @@ class Measurement:
     sequence: int = 0
 
 
-@dataclass(frozen=True)
-class Closing:
+class Closing(Struct, frozen=True):
     """Which cells of a snapshot no later one reads again, and which it has not read itself.
 
     They are those before a day of a date column.  ``cells`` is a keyed hash of all cells.  Where
@@ -69,8 +69,7 @@ class Closing:
         return replace(self, taken=None, paid=((codes, {}),) if codes else ())
 
 
-@dataclass(frozen=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True, dict=True):
     """One build of the cube; ``bases`` is what every cell has already paid, by history.
 
     A history that has no base starts at 0.  Rows of snapshots from ``since`` on, though too old to
@@ -90,7 +89,7 @@ class Snapshot:
     layout: Mapping[str, Any] | None = None
     coding: str = ""
     closing: Closing | None = None
-    same: Mapping[int, date] = field(default_factory=dict)
+    same: Mapping[int, date] = {}
     periods: tuple[tuple[int, int, Mapping[str, int]], ...] = ()
 
     @property
@@ -109,8 +108,7 @@ class Snapshot:
         return (self.since or self.id) <= measurement.snapshot <= self.id
 
 
-@dataclass(frozen=True)
-class Protection:
+class Protection(Struct, frozen=True):
     """The protecting part of the policy that the ledger was told to hold to."""
 
     digest: str
@@ -118,8 +116,7 @@ class Protection:
     sequence: int = 0
 
 
-@dataclass(frozen=True)
-class AuditLine:
+class AuditLine(Struct, frozen=True):
     """Who asked what, when, and what it cost.
 
     ``seq`` is 0 for a free statement, which is in its process's own file.  ``cost`` is the most
@@ -133,7 +130,7 @@ class AuditLine:
     statement: str = ""
     cost: int = 0
     answers: int = 0
-    detail: Mapping[str, Any] = field(default_factory=dict)
+    detail: Mapping[str, Any] = {}
 
 
 class Reads(Protocol):

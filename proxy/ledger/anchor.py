@@ -21,10 +21,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 import proxy.files as files
 
@@ -35,8 +37,7 @@ PENDING, CONFIRMED = b"?", b"."
 _json = json.JSONEncoder(separators=(",", ":")).encode
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """A point in the life of a ledger; pending until its commit is known to have come about."""
 
     ledger: str

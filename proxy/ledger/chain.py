@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from proxy.errors import IntegrityError
 
@@ -43,8 +45,7 @@ def row_hash(table: str, columns: str, fields: Sequence[Field]) -> bytes:
     return sha256(b"".join(parts)).digest()
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(Struct, frozen=True):
     """An audit line as it is stored: the JSON columns are text, and hashed as text."""
 
     sequence: int
@@ -61,8 +62,7 @@ class Line:
 
     def hash(self, previous: bytes) -> bytes:
         """Return the hash of the line after another."""
-        fields = list(self.__dict__.values())
-        return sha256(previous + _plain(fields).encode()).digest()
+        return sha256(previous + _plain(astuple(self)).encode()).digest()
 
 
 # JSON as it is stored and hashed: in one form, and by encoders that are made once

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from itertools import pairwise
 
+from msgspec.structs import asdict
+
 from proxy.errors import IntegrityError
 from proxy.ledger import Closing
 from proxy.ledger.chain import LOOK, parsed, text
@@ -36,7 +38,7 @@ def closing_of(value: str | None) -> Closing | None:
 def text_of(closing: Closing) -> str:
     """Return it as it is stored."""
     days = {"before": str(closing.before), "taken": closing.taken and str(closing.taken)}
-    return text(dict(vars(closing)) | days)
+    return text(asdict(closing) | days)
 
 
 def same(chain: Chain) -> dict[int, date]:

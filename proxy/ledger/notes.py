@@ -15,11 +15,13 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 import proxy.files as files
 from proxy.errors import OperationalError, StateError
@@ -33,8 +35,7 @@ FOLDER = "notes/"  # begins the names of these files in a backup
 NAME = "proxy.id"  # the file of a state that has its proxy's name, where several share a ledger
 
 
-@dataclass(frozen=True)
-class Note:
+class Note(Struct, frozen=True):
     """One free statement."""
 
     time: int  # microseconds since 1970, UTC
@@ -76,7 +77,7 @@ class Notes:
     def write(self, note: Note) -> None:
         """Append a line."""
         with self._lock:
-            body = _json(list(note.__dict__.values())).encode()
+            body = _json(astuple(note)).encode()
             with self._faults():
                 self._append(body)
                 if time.monotonic() >= self._due:

@@ -15,10 +15,12 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 import proxy.files as files
 from proxy.errors import IntegrityError, OperationalError, StateError
@@ -173,8 +175,7 @@ def _files(backup: Path, draft: Path) -> dict[str, bytes]:
         ) from error
 
 
-@dataclass(frozen=True)
-class _Gap:
+class _Gap(Struct, frozen=True):
     """What is known of the time between a backup and the loss of its ledger."""
 
     mark: Mark | None  # what the anchor saw last

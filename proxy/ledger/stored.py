@@ -13,10 +13,12 @@ import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.errors import IntegrityError, StateError
 from proxy.ledger import AuditLine, Closing, Measurement
@@ -65,8 +67,7 @@ class Pool(Protocol):
         """Begin anew in a child process."""
 
 
-@dataclass(frozen=True)
-class Beginning:
+class Beginning(Struct, frozen=True):
     """What the first lines of a new ledger say."""
 
     dataset: str

@@ -13,6 +13,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Protocol
 
+from msgspec.structs import astuple
+
 from proxy.errors import IntegrityError
 from proxy.ledger import Closing, Measurement, Protection, Snapshot
 from proxy.ledger.anchor import Mark
@@ -368,7 +370,7 @@ class SQLTransaction(SQLReader):
         self._hash = line.hash(self._hash)
         self._connection.execute(
             f"INSERT INTO audit ({LINE}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
-            (*line.__dict__.values(), self._hash),
+            (*astuple(line), self._hash),
         )
         self._last, self._lines, self.cost = line.sequence, self._lines + 1, self.cost + cost
         self._start()

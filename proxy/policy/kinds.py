@@ -9,11 +9,12 @@ from __future__ import annotations
 import datetime
 import difflib
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
+
+from msgspec import Struct
 
 from proxy.errors import PolicyError
 from proxy.policy.document import Item, Scalar
@@ -26,25 +27,25 @@ INT64 = 2**63 - 1
 LOWEST = -(2**63)  # whole number of 64 bits
 
 
-class Kind(ABC):
+class Kind(Struct, frozen=True):
     """What a key's value may be."""
 
     @property
-    @abstractmethod
     def words(self) -> str:
         """What is allowed, as a noun phrase."""
+        raise NotImplementedError
 
-    @abstractmethod
     def read(self, item: Item) -> Item:
         """Return the item with its value converted.
 
         Raises:
             PolicyError: the value is not of this kind.
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def schema(self) -> dict[str, Any]:
         """Return the kind as JSON Schema."""
+        raise NotImplementedError
 
     def wrong(self, item: Item) -> Exception:
         """Return the error that an item is of another kind."""
@@ -58,8 +59,7 @@ class Kind(ABC):
         return item.error(f"{got} is not allowed; expected {self.words}")
 
 
-@dataclass(frozen=True)
-class Text(Kind):
+class Text(Kind, frozen=True):
     """Text, as it is written; what YAML would read otherwise must be quoted."""
 
     words: str = "text"
@@ -87,8 +87,7 @@ class Text(Kind):
         )
 
 
-@dataclass(frozen=True)
-class Name(Text):
+class Name(Text, frozen=True):
     """A name of SQL: whatever PostgreSQL takes in double quotes, in one line."""
 
     words: str = "a name"
@@ -114,8 +113,7 @@ def name_fault(name: str) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class Secret(Kind):
+class Secret(Kind, frozen=True):
     """Text that no message shows."""
 
     words: str = "text"
@@ -131,8 +129,7 @@ class Secret(Kind):
         return {"type": "string", "minLength": 1}
 
 
-@dataclass(frozen=True)
-class Choice(Kind):
+class Choice(Kind, frozen=True):
     """One of some words."""
 
     options: tuple[str, ...]
@@ -156,8 +153,7 @@ class Choice(Kind):
         return {"enum": list(self.options)}
 
 
-@dataclass(frozen=True)
-class Boolean(Kind):
+class Boolean(Kind, frozen=True):
     """A switch: on, off, true, false, yes or no, unquoted."""
 
     words: str = "on | off"
@@ -173,8 +169,7 @@ class Boolean(Kind):
         return {"enum": [True, False, "on", "off", "yes", "no"]}
 
 
-@dataclass(frozen=True)
-class Number(Kind):
+class Number(Kind, frozen=True):
     """An exact decimal, within bounds; an integer where ``whole``."""
 
     low: int | None = None
@@ -235,8 +230,7 @@ class Number(Kind):
         }
 
 
-@dataclass(frozen=True)
-class Date(Kind):
+class Date(Kind, frozen=True):
     """A calendar date."""
 
     words: str = "a date such as 2024-01-31"
@@ -255,8 +249,7 @@ class Date(Kind):
         return {"type": "string", "format": "date"}
 
 
-@dataclass(frozen=True)
-class Value(Kind):
+class Value(Kind, frozen=True):
     """A value of an attribute, left as written: the attribute's type will say what it is."""
 
     words: str = "a value"

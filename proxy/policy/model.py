@@ -12,20 +12,21 @@ import hashlib
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from msgspec import Struct
+from msgspec.structs import astuple
+
 from proxy.domain import Attribute, Domain, described
 
 VERSION = 2  # of the protection
 
 
-@dataclass(frozen=True)
-class Utility:
+class Utility(Struct, frozen=True):
     """A credible interval of confidence 1 − delta no longer than 2 · half_width."""
 
     half_width: Fraction  # per cent of the answer where relative
@@ -33,8 +34,7 @@ class Utility:
     relative: bool = False
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct, frozen=True):
     """Where the records come from."""
 
     engine: str  # duckdb | postgres | spark | sqlalchemy
@@ -47,8 +47,7 @@ class Source:
     trusted: tuple[str, ...] = ()  # views whose rows are of their own unit alone
 
 
-@dataclass(frozen=True)
-class Unit:
+class Unit(Struct, frozen=True):
     """What is protected: a row (``column`` is None), or up to ``max_rows`` rows of one unit."""
 
     column: str | None = None
@@ -56,8 +55,7 @@ class Unit:
     seed: str = "0"
 
 
-@dataclass(frozen=True)
-class CellBudget:
+class CellBudget(Struct, frozen=True):
     """A smaller budget for the cells where a condition (SQL text) is true."""
 
     where: str
@@ -65,8 +63,7 @@ class CellBudget:
     line: int
 
 
-@dataclass(frozen=True)
-class Guard:
+class Guard(Struct, frozen=True):
     """A claim `COUNT(*) BETWEEN low AND high` that no posterior may hold above ``confidence``."""
 
     low: int
@@ -81,16 +78,14 @@ class Guard:
         return guard_cap(self.low, self.high, self.confidence)
 
 
-@dataclass(frozen=True)
-class HistorySize:
+class HistorySize(Struct, frozen=True):
     """How much of a snapshot's measurements is kept, in all and for one analyst, MB."""
 
     total: int
     analyst: int
 
 
-@dataclass(frozen=True)
-class WarmUp:
+class WarmUp(Struct, frozen=True):
     """What is measured when the ledger is made."""
 
     attributes: tuple[str, ...]
@@ -99,8 +94,7 @@ class WarmUp:
     measure: str | None = None  # None: counts
 
 
-@dataclass(frozen=True)
-class Privacy:
+class Privacy(Struct, frozen=True):
     """What may be spent, and how."""
 
     budget: Fraction  # per cell
@@ -115,8 +109,7 @@ class Privacy:
     warm_up: tuple[WarmUp, ...] = ()
 
 
-@dataclass(frozen=True)
-class Analyst:
+class Analyst(Struct, frozen=True):
     """What one analyst, or group, may spend (None: all that is there)."""
 
     budget: Fraction | None = None
@@ -124,16 +117,14 @@ class Analyst:
     history: str = "shared"  # own: the budget is set aside in every cell
 
 
-@dataclass(frozen=True)
-class PublicTable:
+class PublicTable(Struct, frozen=True):
     """A public table that may be joined with results."""
 
     path: Path
     digest: str = ""  # a SHA-256 of the file as it was when the policy was read, in hex
 
 
-@dataclass(frozen=True)
-class Partition:
+class Partition(Struct, frozen=True):
     """Periods of a date attribute, whose cells a rebuild no longer reads once they are closed."""
 
     column: str
@@ -141,8 +132,7 @@ class Partition:
     closes: int = 0  # days after the end
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(Struct, frozen=True, dict=True):
     """One dataset, its public domain, and what may be spent on it."""
 
     path: Path
@@ -154,17 +144,17 @@ class Policy:
     measure_utility: Mapping[str, Utility]  # of the measures that have one
     utility: Utility | None
     privacy: Privacy
-    analysts: Mapping[str, Analyst] = field(default_factory=dict)
-    groups: Mapping[str, Analyst] = field(default_factory=dict)
+    analysts: Mapping[str, Analyst] = {}
+    groups: Mapping[str, Analyst] = {}
     timezone: str = "UTC"
-    public: Mapping[str, PublicTable] = field(default_factory=dict)
+    public: Mapping[str, PublicTable] = {}
     state: Path | None = None
     workload: Path | None = None  # SQL statements that are expected
     ledger: str | None = None  # the URL of a PostgreSQL, without a password
     partition: Partition | None = None
     records: str = "mutable"
-    utilities: Mapping[tuple[str, str], Utility] = field(default_factory=dict)  # aggregate, column
-    lines: Mapping[str, int] = field(default_factory=dict, compare=False)  # of keys with SQL
+    utilities: Mapping[tuple[str, str], Utility] = {}  # aggregate, column
+    lines: Mapping[str, int] = {}  # of keys with SQL
 
     @property
     def zone(self) -> datetime.tzinfo:
@@ -198,7 +188,7 @@ class Policy:
             }
             for m in self.domain.measures
         }
-        partition = self.partition and list(vars(self.partition).values())
+        partition = self.partition and list(astuple(self.partition))
         return {
             "version": VERSION,
             "dataset": self.dataset,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct
 
 from proxy.policy.document import Item, Scalar
 from proxy.policy.kinds import NAME, Kind, attempt, name_fault, near_names, nearest
 
 
-@dataclass(frozen=True)
-class Many(Kind):
+class Many(Kind, frozen=True):
     """A list."""
 
     of: Kind
@@ -40,8 +41,7 @@ class Many(Kind):
         return {"type": "array", "items": self.of.schema(), "minItems": self.low} | high
 
 
-@dataclass(frozen=True)
-class Named(Kind):
+class Named(Kind, frozen=True):
     """A mapping from names that the steward chooses."""
 
     of: Kind
@@ -78,8 +78,7 @@ class Named(Kind):
         } | low
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(Struct, frozen=True):
     """A line of the table of keys."""
 
     name: str
@@ -90,8 +89,7 @@ class Key:
     otherwise: str | None = None  # the default in words, where it is computed
 
 
-@dataclass(frozen=True)
-class Record(Kind):
+class Record(Kind, frozen=True):
     """A mapping with known keys."""
 
     keys: tuple[Key, ...]
@@ -152,8 +150,7 @@ class Record(Kind):
         )
 
 
-@dataclass(frozen=True)
-class Either(Kind):
+class Either(Kind, frozen=True):
     """A kind for each form: scalar, list or mapping."""
 
     kinds: tuple[Kind, ...]

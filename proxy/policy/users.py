@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from unicodedata import ucd_3_2_0
 
+from msgspec import Struct
+
 from proxy.policy import document, keys
 from proxy.policy.axes import listed
 from proxy.policy.document import Item
@@ -86,8 +88,7 @@ class Verifier:
         return f"SCRAM-SHA-256${self.iterations}:{salt}${stored}:{server}"
 
 
-@dataclass(frozen=True)
-class User:
+class User(Struct, frozen=True):
     """Someone who may connect."""
 
     name: str
@@ -102,8 +103,7 @@ class User:
         return self.datasets is None or dataset in self.datasets
 
 
-@dataclass(frozen=True)
-class Users:
+class Users(Struct, frozen=True):
     """The users file."""
 
     path: Path

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from proxy.errors import Error
 from proxy.policy import Policy
@@ -13,8 +14,7 @@ from proxy.policy import load as load_policy
 from proxy.state import ledger_path, ledger_place, state_folder
 
 
-@dataclass(frozen=True)
-class Broken:
+class Broken(Struct, frozen=True):
     """A policy that cannot be served, or not as it is now."""
 
     path: Path

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from msgspec import Struct
+
 from proxy.policy import User, Users, Verifier
 from proxy.server import login, scram
 from proxy.server.metrics import Metrics
@@ -36,8 +38,7 @@ OTHER_FILES = 300  # of ledgers, cubes, evaluators
 CROWDED = "too many connections of the network have not logged in"
 
 
-@dataclass(frozen=True)
-class Login:
+class Login(Struct, frozen=True):
     """A client that has proved who it is, and has a connection to its mirror."""
 
     client: Transport

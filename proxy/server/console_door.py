@@ -13,13 +13,13 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
 
 import psycopg
+from msgspec import Struct
 from psycopg.conninfo import make_conninfo
 
 from proxy.engine import Engine
@@ -60,8 +60,7 @@ class Credentials(Protocol):
         """Where their browser is."""
 
 
-@dataclass(frozen=True)
-class Served:
+class Served(Struct, frozen=True):
     """A dataset that is served."""
 
     policy: Policy
@@ -73,8 +72,7 @@ class Served:
         return self.policy.dataset
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """The socket of one user who comes, and the verifier that their password has met."""
 
     folder: Path

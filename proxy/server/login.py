@@ -13,8 +13,9 @@ import secrets
 import ssl
 import struct
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from proxy.files import create, make_folder
 from proxy.policy import Verifier
@@ -61,8 +62,7 @@ class ShutOutError(Exception):
     """The mirror does not let us in as a user."""
 
 
-@dataclass(frozen=True)
-class Startup:
+class Startup(Struct, frozen=True):
     """A StartupMessage."""
 
     version: int
@@ -80,8 +80,7 @@ class Startup:
         return self.parameters.get("database") or self.user
 
 
-@dataclass(frozen=True)
-class CancelRequest:
+class CancelRequest(Struct, frozen=True):
     """A connection that only asks to stop another one's statement."""
 
     key: bytes

@@ -13,8 +13,9 @@ import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from proxy.engine import Engine
 from proxy.errors import Error, OperationalError, PolicyError
@@ -40,8 +41,7 @@ SPARE = 10  # connections to the mirror for the server itself
 Fingerprint = tuple[object, ...]  # of files: it changes when they do
 
 
-@dataclass(frozen=True, eq=False)
-class MirrorInstance:
+class MirrorInstance(Struct, frozen=True, eq=False):
     """A mirror, the process that runs it if it is embedded, and its type lookups."""
 
     mirror: Mirror
@@ -60,8 +60,7 @@ class MirrorInstance:
             self.embedded.stop()
 
 
-@dataclass(frozen=True)
-class Generation:
+class Generation(Struct, frozen=True):
     """What one reading of all files serves."""
 
     engines: Mapping[str, Engine]  # by dataset

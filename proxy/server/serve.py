@@ -14,10 +14,11 @@ import time
 from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct, field
 
 from proxy.engine import Engine, Result
 from proxy.errors import Error, InsufficientBudgetError, OperationalError, QueryCanceledError
@@ -62,8 +63,7 @@ class Console(Protocol):
         """Where it is."""
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(Struct, frozen=True):
     """How to serve."""
 
     host: str = "127.0.0.1"

@@ -34,6 +34,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from msgspec import Struct
+
 PLACES = 512
 LINE = 512  # who waits for a place
 LEAST = 1.0  # seconds that a place is safe from others of its network
@@ -99,8 +101,7 @@ class Places(Generic[T]):
                 del self._held[network]
 
 
-@dataclass(frozen=True)
-class Slope:
+class Slope(Struct, frozen=True):
     """How waits grow with failures."""
 
     free: int  # failures that cost nothing

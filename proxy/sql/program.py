@@ -8,9 +8,10 @@ the public domain alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
+
+from msgspec import Struct
 
 from proxy.domain import Value
 from proxy.inference.family import Family
@@ -20,16 +21,14 @@ Origin = tuple[int, int, int]  # release, number, row
 Place = tuple[int, int]  # index of a derived number, row of its release
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column of a result, its type by PostgreSQL's name."""
 
     name: str
     type: str
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Struct, frozen=True):
     """How good a number must be: an interval of confidence 1 − delta within ± half_width."""
 
     half_width: Fraction  # per cent of the number where relative
@@ -38,8 +37,7 @@ class Request:
     source: str = "clause"  # clause | hint | setting
 
 
-@dataclass(frozen=True)
-class GroupColumn:
+class GroupColumn(Struct, frozen=True):
     """A grouping column of a release, one value per row."""
 
     name: str
@@ -47,8 +45,7 @@ class GroupColumn:
     values: tuple[Cell, ...]
 
 
-@dataclass(frozen=True)
-class Companion:
+class Companion(Struct, frozen=True):
     """What a statement shows beside a number, one value a row.
 
     ``low``, ``high``, ``confidence``: of its interval; ``probability``: P(from ≤ number ≤ to), None
@@ -63,8 +60,7 @@ class Companion:
     negated: bool = False
 
 
-@dataclass(frozen=True)
-class Quantile:
+class Quantile(Struct, frozen=True):
     """The value below which a part of the records lie; ``edges`` are those of its bins, if any."""
 
     part: str
@@ -73,8 +69,7 @@ class Quantile:
     edges: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class Number:
+class Number(Struct, frozen=True, eq=False):
     """One aggregate of a release point: in row i the answer to row i of ``family``, plus ``shift``.
 
     Of kind ``avg`` the family is U = SUM − mid · COUNT, ``denominator`` is COUNT of the same
@@ -104,8 +99,7 @@ class Number:
         return self.kind == "count" or self.type == "bigint"
 
 
-@dataclass(frozen=True, eq=False)
-class Release:
+class Release(Struct, frozen=True, eq=False):
     """The numbers of one aggregation, and the groups they belong to."""
 
     index: int  # of its release point in the statement
@@ -119,8 +113,7 @@ class Release:
         return f"r{self.index}"
 
 
-@dataclass(frozen=True)
-class Derived:
+class Derived(Struct, frozen=True):
     """An aggregate of values, in each row of ``release``, that follows from their counts.
 
     These are the number ``number`` of the release ``counts``, whose last group is the value.
@@ -137,8 +130,7 @@ class Derived:
     whole: bool = False  # all that lies within the bins are whole numbers
 
 
-@dataclass(frozen=True)
-class Trace:
+class Trace(Struct, frozen=True):
     """How a column of numbers depends on released ones, where it is none of these as it stands.
 
     ``steps`` are taken, in order, of a linear combination of numbers, or of a ``ratio`` of two:
@@ -155,8 +147,7 @@ class Trace:
     jumps: bool = False
 
 
-@dataclass(frozen=True)
-class Wide:
+class Wide(Struct, frozen=True):
     """How the computed numbers of a statement depend on released ones, in SQL beside its own.
 
     ``key`` is the column of the statement's SQL that tells its rows apart.  ``linear`` gives, by
@@ -170,8 +161,7 @@ class Wide:
     drawn: str
 
 
-@dataclass(frozen=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """The groups ("g") and numbers ("n") of a release that are the columns of a result as they
     stand, by place, and the order of its rows: their own where there is none.
     """
@@ -180,8 +170,7 @@ class Listing:
     order: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class Program:
+class Program(Struct, frozen=True, eq=False):
     """A statement that answers with rows."""
 
     text: str
@@ -200,8 +189,7 @@ class Program:
     listing: Listing | None = None  # where the SQL only lists one release
 
 
-@dataclass(frozen=True, eq=False)
-class Command:
+class Command(Struct, frozen=True, eq=False):
     """A statement that is not a query: SET, SHOW, EXPLAIN UTILITY, BEGIN, ..."""
 
     kind: str  # set | reset | show | explain | begin | commit | rollback | ... | empty
@@ -212,15 +200,14 @@ class Command:
     change: object = None  # of the views of the session: a Create or a Drop
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """A result: its rows, and for each cell the number that it is exactly, if it is one, or which
     derived number.
     """
 
     columns: tuple[Column, ...]
     rows: Sequence[tuple[Cell, ...]]
-    origins: Sequence[tuple[Origin | None, ...]] = field(default_factory=tuple)
-    derived: Sequence[tuple[Place | None, ...]] = field(default_factory=tuple)
+    origins: Sequence[tuple[Origin | None, ...]] = ()
+    derived: Sequence[tuple[Place | None, ...]] = ()
     keys: Sequence[int] = ()  # of the rows, where some of their numbers are computed
-    linear: Mapping[int, Sequence[Any]] = field(default_factory=dict)  # ``Wide.linear``, if it ran
+    linear: Mapping[int, Sequence[Any]] = {}  # ``Wide.linear``, if it ran

@@ -11,9 +11,9 @@ in its own SQL (``Native``).  Invariant: what is made of a record depends on tha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from msgspec import Struct
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, UndefinedColumnError
@@ -56,8 +56,7 @@ ALIKE = (  # types whose values compare the same in both
 )
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(Struct, frozen=True):
     """A column: DuckDB text and DuckDB type."""
 
     sql: str

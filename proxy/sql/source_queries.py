@@ -16,9 +16,10 @@ an outer join fills up with NULL have one, and no partner of their unit or in th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import count
 
+from msgspec import Struct
+from msgspec.structs import replace
 from sqlglot import exp
 
 from proxy.errors import AmbiguousColumnError, Error, NotSupportedError, UndefinedTableError
@@ -49,8 +50,7 @@ UNITS_ONLY = "SQL of its own, being a view, which is read only where the privacy
 Group = frozenset[str]
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(Struct, frozen=True):
     """A table of the source: its DuckDB name, its columns with DuckDB's types."""
 
     sql: str
@@ -61,8 +61,7 @@ class Table:
     trusted: bool = False  # a view, whose rows the steward promises to be of their unit alone
 
 
-@dataclass(frozen=True)
-class Relation:
+class Relation(Struct, frozen=True):
     """What FROM or a SELECT gives: DuckDB text and columns, and whose rows are in it."""
 
     sql: str

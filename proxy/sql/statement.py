@@ -9,12 +9,13 @@ same program, so programs are cached by these three.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
 from itertools import count
 from typing import NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
@@ -132,8 +133,7 @@ def may_cache(compiled: Program | Command) -> bool:
     return cells <= 2**17
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct, frozen=True):
     """All that a program depends on beside its text."""
 
     policy: Policy

@@ -12,9 +12,11 @@ import getpass
 import uuid
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 import proxy.policy as policies
 from proxy.errors import IntegrityError, StateError
@@ -54,8 +56,7 @@ if TYPE_CHECKING:
     from proxy.cube import Report
 
 
-@dataclass(frozen=True)
-class ApplyReport:
+class ApplyReport(Struct, frozen=True):
     """The outcome of applying a policy."""
 
     dataset: str
@@ -279,8 +280,7 @@ def with_users(known: Protection, meant: Protection) -> Protection:
     return replace(meant, protection=dict(meant.protection) | {"users": users})
 
 
-@dataclass(frozen=True)
-class Intention:
+class Intention(Struct, frozen=True):
     """What applying a policy would do to a state."""
 
     known: Protection  # in force

@@ -14,11 +14,13 @@ import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
 import duckdb
+from msgspec import Struct
+from msgspec.structs import replace
 
 import proxy.policy as policies
 from proxy.cube.sources.duckdb import columns, connected
@@ -53,8 +55,7 @@ HEAD = """\
 """
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(Struct, frozen=True):
     """One way to make a column an attribute."""
 
     keys: tuple[str, ...]  # YAML, without name and column
@@ -89,8 +90,7 @@ class Column:
         return "; ".join(chosen)
 
 
-@dataclass(frozen=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """A policy as YAML, and what was chosen, column by column."""
 
     text: str

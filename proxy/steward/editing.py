@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
+
 import proxy.files as files
 from proxy.errors import Error, OperationalError, PolicyError, ProgrammingError, StateError
 from proxy.policy.document import Item
@@ -30,8 +32,7 @@ STATE = ("dataset", "state", "ledger")  # keys by which a policy finds its state
 _turn = threading.Lock()
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """Something that is wrong with a policy: where, what, and what to do."""
 
     line: int | None
@@ -41,8 +42,7 @@ class Fault:
     file: str | None = None  # where it is another one
 
 
-@dataclass(frozen=True)
-class Review:
+class Review(Struct, frozen=True):
     """What a policy's text would be, in force."""
 
     faults: tuple[Fault, ...]

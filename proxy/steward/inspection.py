@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 import proxy.cube
 import proxy.policy as policies
@@ -33,8 +35,7 @@ from proxy.steward.twins import same_place
 from proxy.steward.twins import twins as twins_of
 
 
-@dataclass(frozen=True)
-class CheckReport:
+class CheckReport(Struct, frozen=True):
     """For the steward, not private: what the policy does to the data, and to the ledger."""
 
     dataset: str
@@ -45,11 +46,10 @@ class CheckReport:
     twins: tuple[str, ...] = ()  # policies in the same folder that spend on the same source
     moved: bool | None = None  # whether the source has changed since the cube; None: who knows
     prices: tuple[Price, ...] = ()
-    spent: Mapping[str, float] = field(default_factory=dict)  # alpha at most, by history
+    spent: Mapping[str, float] = {}  # alpha at most, by history
 
 
-@dataclass(frozen=True)
-class GuardReport:
+class GuardReport(Struct, frozen=True):
     """How close a claim is: what its dearest cell has paid, in alpha, and what that makes of it."""
 
     claim: str
@@ -119,7 +119,7 @@ def _twins(policy: Policy) -> Iterator[tuple[str, str]]:
         except PolicyError:
             continue  # no policy, or a wrong one
         places = [
-            vars(each.source) | {"path": each.source.path and each.source.path.resolve()}
+            asdict(each.source) | {"path": each.source.path and each.source.path.resolve()}
             for each in (policy, other)
         ]
         if other.dataset != policy.dataset and same_place(*places):

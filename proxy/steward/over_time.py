@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from proxy.inference.accounting import UNIT
 from proxy.ledger.transaction import SQLReads
@@ -11,8 +12,7 @@ from proxy.ledger.transaction import SQLReads
 POINTS = 400  # of a curve: more cannot be told apart
 
 
-@dataclass(frozen=True)
-class Curves:
+class Curves(Struct, frozen=True):
     """Sums up to some moments, in alpha; ``times`` are seconds since 1970, UTC."""
 
     times: tuple[float, ...]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 import proxy.policy as policies
 from proxy.files import enter
@@ -19,8 +20,7 @@ from proxy.steward.changes import opened
 ASKED = ("measured", "refined", "inferred", "refused")  # the kinds of lines of statements
 
 
-@dataclass(frozen=True)
-class Person:
+class Person(Struct, frozen=True):
     """One user of a dataset.
 
     ``spent`` is the sum of what their statements cost, alpha, which is never given back.  Of what a

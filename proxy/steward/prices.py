@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from fractions import Fraction
+
+from msgspec import Struct
 
 from proxy.budgets import limits
 from proxy.inference.plan import least_rate
@@ -19,8 +20,7 @@ from proxy.sql.evaluator.evaluator import Evaluator
 DELTA = Fraction(1, 20)
 
 
-@dataclass(frozen=True)
-class Price:
+class Price(Struct, frozen=True):
     """A question, how good its number is to be, what it costs (alpha), how often it can be paid."""
 
     question: str

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import duckdb
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.cube.sources import coding
 from proxy.cube.sources.dialect import DIGIT, DUCKDB, INFINITE, TEXTUAL, is_of
@@ -40,8 +41,7 @@ ALL_SHARES = f"SELECT quantile_disc(v, {list(SHARES)}) FROM {COL}"
 Number = float | datetime.datetime
 
 
-@dataclass(frozen=True)
-class Profile:
+class Profile(Struct, frozen=True):
     """One column: its type as an attribute, or why it can be none."""
 
     column: str
@@ -55,8 +55,7 @@ class Profile:
     quantiles: tuple[Number, ...] = ()  # at SHARES
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """The rows of a source."""
 
     magnitude: int  # 10^k, more than ten times as many

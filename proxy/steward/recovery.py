@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 import proxy.files as state_files
 import proxy.policy as policies
@@ -36,8 +37,7 @@ from proxy.steward.snapshots import (
 )
 
 
-@dataclass(frozen=True)
-class RestoreReport:
+class RestoreReport(Struct, frozen=True):
     """The outcome of a restore: what it charged, and what became of the cube."""
 
     dataset: str

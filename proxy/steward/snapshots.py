@@ -23,13 +23,15 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 from itertools import groupby
 from pathlib import Path
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 import proxy.cube
 from proxy.accountant import still_true
@@ -61,8 +63,7 @@ BY_BYTES = ("duckdb",)  # engines whose sources have a fingerprint of their byte
 PART = ":"  # between what the policy, and what the source says of how records become cells
 
 
-@dataclass(frozen=True)
-class RebuildReport:
+class RebuildReport(Struct, frozen=True):
     """A cube, and what every cell of its snapshot has paid at its beginning, by history."""
 
     snapshot: int
@@ -97,8 +98,7 @@ def _key(folder: Path) -> tuple[str, bytes]:
     return hashlib.sha256(key).hexdigest()[:8], key
 
 
-@dataclass(frozen=True)
-class Built:
+class Built(Struct, frozen=True):
     """A cube that was built: what was read, of which source, and how its records became cells."""
 
     report: Report

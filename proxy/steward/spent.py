@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from proxy.budgets import Limit, accounts, limits, rules_beside
@@ -34,8 +34,7 @@ JOINT = 2**18  # groups of cells that are compared
 NAMED = 3  # values of one attribute that are named
 
 
-@dataclass(frozen=True)
-class LimitReport:
+class LimitReport(Struct, frozen=True):
     """One limit of a history: what the dearest cell that it covers has paid of it, in alpha."""
 
     name: str
@@ -54,8 +53,7 @@ class LimitReport:
         return min(self.spent / self.budget, 1.0) if self.budget else 1.0
 
 
-@dataclass(frozen=True)
-class AxisReport:
+class AxisReport(Struct, frozen=True):
     """The labels along one axis of a heat map; ``grouped`` values each where they are many."""
 
     name: str
@@ -63,8 +61,7 @@ class AxisReport:
     grouped: int = 1
 
 
-@dataclass(frozen=True)
-class HeatMap:
+class HeatMap(Struct, frozen=True):
     """What the dearest cell with each label, or two, has paid: alpha [rows, columns]."""
 
     rows: AxisReport
@@ -73,16 +70,14 @@ class HeatMap:
     exact: bool
 
 
-@dataclass(frozen=True)
-class CellReport:
+class CellReport(Struct, frozen=True):
     """Cells that have paid alike, by label of each attribute that tells them apart."""
 
     labels: tuple[tuple[str, str], ...]
     limit: LimitReport
 
 
-@dataclass(frozen=True)
-class Spending:
+class Spending(Struct, frozen=True):
     """What the cells of each history had paid, and may pay, at one moment of the ledger."""
 
     policy: Policy

@@ -10,6 +10,7 @@ from math import inf, nan
 
 import duckdb
 import pytest
+from msgspec.structs import replace
 
 import proxy.policy as policies
 from proxy.cli import show
@@ -126,7 +127,7 @@ def test_a_number_is_explained_by_the_statements_it_follows_from(policy):
     )
     plain = counted(("a", 10), ("b", 1))
     explained = [[Explanation(posterior, origins)], [None]]
-    result = Result(**{**vars(plain), "explanations": explained})
+    result = replace(plain, explanations=explained)
     assert results.view(result, policy)["explained"] == [[True], [False]]
     told = results.explained(result, 0, 1)
     assert told["density"] == [(9.0, 0.4), (10.0, 0.6)]

@@ -7,13 +7,13 @@ import random
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 from urllib.parse import urlencode
 
 import duckdb
 import pytest
+from msgspec.structs import replace
 from psycopg.conninfo import conninfo_to_dict
 
 from proxy.cube import Report, build

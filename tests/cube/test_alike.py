@@ -8,7 +8,6 @@ import gzip
 import random
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import duckdb
 import psycopg
 import pytest
+from msgspec.structs import replace
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.cube import Taken, build
@@ -148,7 +148,7 @@ def a_case(
         folder, axes, measures, unit=unit, path="data.duckdb", table="data", max_records=10**5
     )
     zone = draw.choice(["UTC", "Asia/Tokyo", "America/New_York"])
-    return Policy(**{**vars(policy), "timezone": zone}), columns, rows
+    return replace(policy, timezone=zone), columns, rows
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_expressions_mean_the_same(tmp_path: Path, place: Place) -> None:
     here(tmp_path / "data.duckdb", place, columns, rows)
     axis = Attribute("a", "text", ("1", "5"))
     policy = a_policy(tmp_path, [axis], path="data.duckdb", table="data")
-    policy = Policy(**{**vars(policy), "timezone": "Asia/Tokyo"})
+    policy = replace(policy, timezone="Asia/Tokyo")
     different, refused = {}, set()
     folders = [tmp_path / name for name in ("here", "there")]
     for folder in folders:

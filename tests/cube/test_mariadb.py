@@ -9,17 +9,17 @@ import struct
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.cube import build
 from proxy.cube.sources.source import opened
 from proxy.domain import Attribute
 from proxy.errors import PolicyError, SourceError
-from proxy.policy import Policy, Unit, load
+from proxy.policy import Unit, load
 from proxy.steward.twins import same_place
 from tests.cube.making import ROOT, ROW, a_policy, texts
 from tests.cube.places import InMariaDB, cube, here, opened_in
@@ -229,7 +229,7 @@ def test_a_time_zone_is_the_one_that_is_meant(tmp_path: Path, place: InMariaDB) 
         ("Europe/Berlin", "knows another time zone by this name"),
         ("Asia/Kolkata", "does not know this time zone"),
     ):
-        named = Policy(**{**vars(policy), "timezone": zone})
+        named = replace(policy, timezone=zone)
         if why is None:
             assert cube(named, "there")[0] == [(0, 1)]
             continue

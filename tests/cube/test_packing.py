@@ -1,10 +1,9 @@
 """Codes in words are the same codes, in the same order."""
 
-from dataclasses import replace
-
 import duckdb
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from proxy.cube import build
 from proxy.cube.sources.coding import CLAMPED, UNREADABLE

@@ -8,11 +8,11 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.cube import build, faults
 from proxy.domain import Attribute

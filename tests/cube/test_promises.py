@@ -9,12 +9,12 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from msgspec.structs import replace
 
 from proxy.cube import build
 from proxy.domain import Attribute

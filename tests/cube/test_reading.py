@@ -7,12 +7,12 @@ import datetime
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.domain import Attribute, Measure
 from proxy.errors import PolicyError

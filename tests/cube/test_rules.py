@@ -6,7 +6,6 @@ import bisect
 import csv
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import asdict, replace
 
 from proxy.cube import survey
 from proxy.domain import Attribute, Measure
@@ -45,7 +45,7 @@ def test_the_report_counts_what_each_rule_meets(tmp_path: Path) -> None:
     policy = a_policy(tmp_path, [texts("x"), b], [money(0, 10, "1")])
     cube, report = built(policy)
     assert (report.rows, report.kept) == (7, 3)
-    assert [vars(rule) for rule in (*report.attributes, *report.measures)] == [
+    assert [asdict(rule) for rule in (*report.attributes, *report.measures)] == [
         {"name": "a", "nulls": 1, "outside": 1, "unreadable": 0, "clipped": 0, "dropped": 2},
         {"name": "b", "nulls": 0, "outside": 1, "unreadable": 0, "clipped": 1, "dropped": 0},
         {"name": "m", "nulls": 1, "outside": 1, "unreadable": 1, "clipped": 1, "dropped": 2},

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gzip
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from msgspec.structs import replace
 
 from proxy.cube import build, faults, fingerprint
 from proxy.cube.sources.duckdb import FileSource

@@ -11,12 +11,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from msgspec.structs import replace
 
 from proxy.cube import build, faults
 from proxy.cube.sources.source import opened
@@ -111,7 +111,7 @@ def test_expressions_mean_the_same_or_are_refused(tmp_path: Path, spark: Any) ->
     rows = [[draw.choice([*values[name], None]) for name in COLUMNS] for _ in range(300)]
     put(tmp_path / "data.duckdb", COLUMNS, rows)
     policy = a_policy(tmp_path, [texts("5")], path="data.duckdb", table="data")
-    policy = Policy(**{**vars(policy), "timezone": "Asia/Tokyo"})
+    policy = replace(policy, timezone="Asia/Tokyo")
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
     different, refused, same = {}, {}, {}
@@ -230,7 +230,7 @@ def test_texts_with_zones_are_the_same_moments(tmp_path: Path, spark: Any) -> No
         )
     policy = a_policy(tmp_path, [texts("5")], path="data.parquet")
     for zone in ("UTC", "America/New_York", "Australia/Lord_Howe"):
-        policy = Policy(**{**vars(policy), "timezone": zone})
+        policy = replace(policy, timezone=zone)
         found = []
         for each in (policy, there(policy)):
             with opened(each, tmp_path) as source:

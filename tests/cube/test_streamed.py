@@ -8,7 +8,6 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from urllib.parse import quote
 
 import pytest
 import sqlalchemy
+from msgspec.structs import replace
 
 from proxy.cube import build
 from proxy.cube.sources import mariadb, streamed

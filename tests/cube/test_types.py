@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.cube import survey
 from proxy.cube.sources import coding
@@ -165,7 +166,7 @@ def a_source(folder: Path, kind: str, values: list[str | None]) -> None:
 
 def in_tokyo(folder: Path, axis: Attribute) -> Policy:
     policy = a_policy(folder, [LINE, axis], path="data.parquet")
-    return Policy(**{**vars(policy), "timezone": "Asia/Tokyo"})
+    return replace(policy, timezone="Asia/Tokyo")
 
 
 def codes(policy: Policy, folder: Path) -> list[int]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime
 import random
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 import sqlglot
+from msgspec.structs import replace
 from sqlglot import exp
 
 from proxy.cli import run
@@ -69,8 +69,8 @@ def small(folder: Path, warehouse: str) -> Policy:
         Attribute("day", "date", DAYS, outside="clamp", nulls="drop"),
         Attribute("new", "boolean", (False, True), outside="drop", nulls="group"),
     ]
-    axes[0] = Attribute(**{**vars(axes[0]), "name": "town"})
-    fees = Attribute(**{**vars(edges(0, 5, 10, outside="drop")), "name": "fees", "source": "fee"})
+    axes[0] = replace(axes[0], name="town")
+    fees = replace(edges(0, 5, 10, outside="drop"), name="fees", source="fee")
     fee = money(0, 100, "0.25", nulls="group", source="fee")
     return a_policy(folder, [*axes, fees], [fee], unit=Unit("who", 3), path="data.parquet")
 
@@ -89,7 +89,7 @@ def test_a_steward_can_look_at_it(capsys: pytest.CaptureFixture[str]) -> None:
     """For a policy over a file; of any other source it says what is needed."""
     assert run(["check", "--sql", "bigquery", str(ROOT / "policies/cps1988.yaml")]) == 0
     assert "FROM `cps1988` AS a_record" in capsys.readouterr().out
-    policy = Policy(**{**vars(load(ROOT / "policies/cps1988.yaml"))})
+    policy = load(ROOT / "policies/cps1988.yaml")
     with pytest.raises(PolicyError, match="has another text in each warehouse"):
         sql_for(replace(policy, domain=Domain((texts("x", source="1.5::float8"),))), "bigquery")
 
@@ -223,7 +223,7 @@ def test_what_sqlglot_gets_says_the_same(tmp_path: Path, seed: int) -> None:
     place: Any = InFiles()
     policy, columns, rows = a_case(random.Random(seed), tmp_path, place)
     here(tmp_path / "data.duckdb", place, columns, rows)
-    policy = Policy(**{**vars(policy), "timezone": "UTC"})
+    policy = replace(policy, timezone="UTC")
     with opened(policy, tmp_path) as source:
         assert isinstance(source, FileSource)
         plain = _Elsewhere(source, "data", "snowflake")

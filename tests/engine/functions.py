@@ -5,9 +5,10 @@ drawn numbers a function of numpy may stand for the SQL, of which tests say that
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec.structs import replace
 
 from proxy.engine.answers import Answer
 from proxy.engine.functions.cells import computed

@@ -3,9 +3,9 @@
 import gc
 import random
 from contextlib import closing
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.engine import Engine
 from proxy.errors import InsufficientPrivilegeError, QueryCanceledError

@@ -4,13 +4,13 @@ On a small dataset without noise: what is released is exact, its interval is tha
 """
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import proxy.engine.explained.explanations as explained
 from proxy.engine.answered import PaidStatement, Sources

@@ -6,12 +6,12 @@ import math
 import random
 import re
 from collections import Counter
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import proxy.policy as policies
 from proxy.cube import Cube, build

@@ -1,6 +1,5 @@
 """A right policy becomes exact values; a wrong one is refused with its line, its key and why."""
 
-import dataclasses
 import datetime
 import gzip
 import json
@@ -13,6 +12,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from proxy.domain import Attribute
 from proxy.policy import Analyst, Partition, Unit, Utility, describe, json_schema, load
@@ -381,9 +381,9 @@ def test_the_protection_is_json_and_short():
     """
     policy = load(POLICIES / "cps1988.yaml")
     long, other = (
-        dataclasses.replace(
+        replace(
             policy,
-            domain=dataclasses.replace(
+            domain=replace(
                 policy.domain, attributes=(Attribute("n", "integer", tuple(range(i, 90_000))),)
             ),
         )

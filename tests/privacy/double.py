@@ -3,8 +3,9 @@
 import copy
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
 
 from proxy.ledger import AuditLine, Protection, Snapshot
 from proxy.protection import coding, protection

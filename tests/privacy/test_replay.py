@@ -4,10 +4,10 @@ import itertools
 import random
 from collections import Counter
 from contextlib import closing
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from proxy.accountant import Accountant
 from proxy.engine import measure

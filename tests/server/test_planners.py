@@ -8,12 +8,12 @@ import signal
 import sqlite3
 import threading
 import time
-from dataclasses import replace
 
 import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import proxy.errors as errors
 from proxy.engine import Engine

@@ -2,9 +2,9 @@
 
 import math
 import re
-from dataclasses import astuple
 
 import pytest
+from msgspec.structs import astuple
 
 import proxy
 from proxy.errors import InsufficientBudgetError, UtilityError

@@ -9,11 +9,11 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import asdict, replace
 
 from proxy.errors import Error, InternalError, QueryCanceledError, StatementTooComplexError
 from proxy.policy.model import PublicTable
@@ -55,7 +55,7 @@ def lease(pool):
 def meaning(compiled):
     """Return all that a program says, comparable."""
     if not isinstance(compiled, Program):
-        return vars(compiled) | {"program": compiled.program and meaning(compiled.program)}
+        return asdict(compiled) | {"program": compiled.program and meaning(compiled.program)}
     numbers = [
         (n.label, n.family.key, n.family.grid, n.shift, n.kind, n.utility, n.bounds, n.type)
         for release in compiled.releases

@@ -7,13 +7,13 @@ what the proxy does with cubes, factors and labels.
 import datetime
 import random
 from bisect import bisect_right
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from proxy import policy as policies
 from proxy.inference.query import COUNT

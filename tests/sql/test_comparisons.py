@@ -1,13 +1,13 @@
 """Comparisons with constants that need no database are what DuckDB makes of them."""
 
 import datetime
-from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from proxy.domain import Attribute, Domain
 from proxy.sql import types

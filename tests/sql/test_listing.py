@@ -1,10 +1,10 @@
 """A statement that only lists a release is shown without SQL, and as its SQL would show it."""
 
 import random
-from dataclasses import replace
 from itertools import product
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.sql import postprocess
 from tests.sql.generator import Generator

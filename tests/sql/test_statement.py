@@ -1,13 +1,13 @@
 """Texts that are no queries, probes, the clock, other languages, and the limits on a text."""
 
 import contextlib
-import dataclasses
 import datetime
 import logging
 import time
 from decimal import Decimal
 
 import pytest
+from msgspec.structs import replace
 from sqlglot import exp
 
 from proxy.errors import (
@@ -272,11 +272,9 @@ def test_a_cut_may_be_widened_to_the_edges():
     """
     domain = policy().domain
     attributes = tuple(
-        dataclasses.replace(a, cut="snap") if a.name == "income" else a for a in domain.attributes
+        replace(a, cut="snap") if a.name == "income" else a for a in domain.attributes
     )
-    snapping = dataclasses.replace(
-        policy(), domain=dataclasses.replace(domain, attributes=attributes)
-    )
+    snapping = replace(policy(), domain=replace(domain, attributes=attributes))
     other = Evaluator(snapping.domain)
     found = compile_statement("SELECT COUNT(*) FROM survey WHERE income >= 7", snapping, other)
     plain = program("SELECT COUNT(*) FROM survey WHERE income >= 5")

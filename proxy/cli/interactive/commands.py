@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 from proxy.cli import show
 from proxy.cli.complaints import status
@@ -50,8 +51,7 @@ class Line(NamedTuple):
     numbers: int
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(Struct, frozen=True):
     """A command: what comes behind its name, what it does, and the function that does it."""
 
     argument: str

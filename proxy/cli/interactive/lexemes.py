@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 LEXEME = re.compile(
     r"""(?P<space>\s+)
@@ -20,8 +21,7 @@ LEXEME = re.compile(
 SILENT = ("space", "comment")
 
 
-@dataclass(frozen=True)
-class Lexeme:
+class Lexeme(Struct, frozen=True):
     """A word: its kind is a group of ``LEXEME``; what has no end yet is not ``closed``."""
 
     kind: str

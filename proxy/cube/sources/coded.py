@@ -16,9 +16,10 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+
+from msgspec import Struct
 
 from proxy.cube.sources import coding, looks
 from proxy.cube.sources.dialect import Dialect, text
@@ -39,8 +40,7 @@ KEPT, BEYOND, UNITLESS = range(3)
 LOOK = 4  # bits
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """Where groups have what: ``codes`` of attributes, and marks in the order of the docstring."""
 
     codes: Packing

@@ -12,9 +12,10 @@ import hashlib
 import hmac
 import os
 import time
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+from msgspec import Struct
 
 from proxy.errors import SourceError
 from proxy.files import special
@@ -26,8 +27,7 @@ Identity = tuple[int, int]
 State = tuple[tuple[str, tuple[int, ...]], ...]
 
 
-@dataclass(frozen=True)
-class FileSet:
+class FileSet(Struct, frozen=True, dict=True):
     """The files at a path, in the order of their names."""
 
     path: Path

@@ -9,7 +9,8 @@ Columns: w0, w1, ...; of other small numbers, which have no sign, another letter
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from proxy.cube.sources.coding import CLAMPED
 from proxy.domain import Attribute
@@ -17,8 +18,7 @@ from proxy.domain import Attribute
 WORD = 63  # bits, as the sign stays 0
 
 
-@dataclass(frozen=True)
-class Packing:
+class Packing(Struct, frozen=True):
     """Where the codes of each axis are: (word, shift, bits)."""
 
     fields: tuple[tuple[int, int, int], ...]

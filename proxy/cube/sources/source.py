@@ -14,10 +14,10 @@ import re
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
+from msgspec import Struct
 
 from proxy.cube.sources.dialect import Dialect
 from proxy.errors import PolicyError, SourceError
@@ -113,8 +113,7 @@ class Source(ABC):
         """
 
 
-@dataclass(frozen=True)
-class Taken:
+class Taken(Struct, frozen=True):
     """A cube whose cells before a day of a date column are taken over: they are not read."""
 
     path: Path

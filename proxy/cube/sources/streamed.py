@@ -14,12 +14,12 @@ import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import duckdb
+from msgspec import Struct
 
 from proxy.cube.sources.dialect import text
 from proxy.cube.sources.duckdb import (
@@ -59,8 +59,7 @@ RUNS = re.compile(r"(?:[\w$]|[^\x00-\x7f])+")  # as words with marks that are no
 NOT_READ = "CAST(error('a column that was not read is used') AS {})"
 
 
-@dataclass(frozen=True)
-class _Found:
+class _Found(Struct, frozen=True):
     """A table there, what it is called here, and the file that its records come to."""
 
     name: str

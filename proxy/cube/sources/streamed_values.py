@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from types import NoneType
 from typing import Any
+
+from msgspec import Struct
 
 from proxy.errors import SourceError
 
@@ -22,8 +23,7 @@ CLOCK = re.compile(r"\d\d:\d\d(:\d\d(\.\d{1,6})?)?", re.ASCII)
 NUMBER = "NUMBER"  # decimals whose digits nobody has declared: read as text
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column: its type in DuckDB's words, how its values are read, and if blanks fill them up."""
 
     kind: str

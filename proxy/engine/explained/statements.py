@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 
 from proxy.accountant import Accountant
 from proxy.engine.answered import PaidStatement, Sources
@@ -19,8 +20,7 @@ from proxy.ledger import Ledger
 from proxy.privileges import Privileges
 
 
-@dataclass(frozen=True)
-class _Line:
+class _Line(Struct, frozen=True):
     """A statement's first line: its place among all, and among those of its user."""
 
     sequence: int

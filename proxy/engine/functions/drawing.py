@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from proxy.engine.functions.numbers import Floats, Numbers
 from proxy.inference.functions.draws import Noises, corners, count
@@ -22,8 +22,7 @@ Matrices = list[list[list[list[float | None]]]]  # [release][number][draw][row]
 Run = Callable[[Matrices, int], Sequence[tuple[Any, ...]]]
 
 
-@dataclass(frozen=True, eq=False)
-class Drawn:
+class Drawn(Struct, frozen=True, eq=False):
     """What columns are in every case, by the row's key: [column][case].
 
     The cases are the numbers as shown; where some are not known, any others, with those NULL, large
@@ -34,7 +33,7 @@ class Drawn:
     delta: float
     draws: int = 0
     smooth: bool = False
-    values: dict[int, list[Floats]] = field(default_factory=dict)
+    values: dict[int, list[Floats]] = {}
 
     def of(self, key: int, column: int) -> Floats | None:
         """Return the values of a cell; None where there are none."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from proxy.engine.answers import Answer
@@ -23,15 +23,14 @@ Floats = NDArray[np.float64]
 CONSTANT = -1  # the provenance of what is no number
 
 
-@dataclass(frozen=True, eq=False)
-class Numbers:
+class Numbers(Struct, frozen=True, eq=False, dict=True):
     """Every number of a statement, and what is derived from counts of values."""
 
     program: Program
     released: Sequence[Sequence[Outcome]]  # [release][number]
     values: Sequence[Sequence[Sequence[int | float | None]]]  # as shown [release][number][row]
     derived: Sequence[Sequence[Answer]]
-    _known: dict[int, Known | None] = field(default_factory=dict)
+    _known: dict[int, Known | None] = {}
 
     @cached_property
     def releases(self) -> dict[int, int]:

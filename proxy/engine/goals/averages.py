@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.engine.answers import Answer
 from proxy.engine.bill import source
@@ -42,8 +43,7 @@ SHARE = 0.7  # of an average's half-width: for its sum, and for its count; they 
 RARE = 1e-6  # the chance that is left of a ratio's denominator being nothing
 
 
-@dataclass(frozen=True, eq=False)
-class AverageGoal(StepwiseGoal):
+class AverageGoal(StepwiseGoal, Struct, frozen=True, eq=False):
     """AVG(x) = mid + U / C, U = SUM - mid · COUNT, within ``half_width``, in steps.
 
     The half-width is in the units of x, or in per cent of the mean where ``relative``.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
+
+from msgspec import Struct
 
 from proxy.engine.answers import Answer
 from proxy.engine.bill import source
@@ -83,8 +84,7 @@ class LinearGoal:
         return planning.half_width(estimator, self._delta)
 
 
-@dataclass(frozen=True, eq=False)
-class AbsoluteGoal(LinearGoal):
+class AbsoluteGoal(LinearGoal, Struct, frozen=True, eq=False):
     """A count or sum within ``half_width`` with confidence 1 - delta."""
 
     number: Number
@@ -144,8 +144,7 @@ class AbsoluteGoal(LinearGoal):
         return asked if asked < width <= asked * (1 + 2e-4) else width
 
 
-@dataclass(frozen=True, eq=False)
-class RelativeGoal(StepwiseGoal, LinearGoal):
+class RelativeGoal(StepwiseGoal, LinearGoal, Struct, frozen=True, eq=False):
     """A count or sum within ``percent`` of its estimate, with confidence 1 - delta, in steps."""
 
     number: Number

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from proxy.engine.answers import Answer
 from proxy.engine.goals.linear import LinearGoal
@@ -33,8 +34,7 @@ NEARER = (Fraction(1, 16), Fraction(3, 4))  # times the half-width of the counts
 ROOM = Fraction(9, 10)  # of what a half-width of the counts may be
 
 
-@dataclass(frozen=True, eq=False)
-class QuantileGoal(LinearGoal, StepwiseGoal):
+class QuantileGoal(LinearGoal, StepwiseGoal, Struct, frozen=True, eq=False, dict=True):
     """The counts of values, so near that a quantile of them is within ``half_width``.
 
     The half-width is in the units of the values, or in per cent of the quantile where ``relative``.
@@ -49,10 +49,11 @@ class QuantileGoal(LinearGoal, StepwiseGoal):
     values: tuple[float, ...]  # [row]
     relative: bool = False
     steps: int = STEPS
-    _of: Mapping[int, tuple[int, ...]] = field(init=False)  # the first row of a group -> its rows
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_of", {rows[0]: rows for rows in self.groups})
+    @cached_property
+    def _of(self) -> Mapping[int, tuple[int, ...]]:
+        """The rows of a group, by the first."""
+        return {rows[0]: rows for rows in self.groups}
 
     @property
     def families(self) -> tuple[Family, ...]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from proxy.inference.dense_system import MeasuredFamily
 from proxy.inference.estimator import Floats, Integers, omega
@@ -39,8 +40,7 @@ class Measured:
         return self._weights[scales]
 
 
-@dataclass(frozen=True, eq=False)
-class Pairs:
+class Pairs(Struct, frozen=True, eq=False, dict=True):
     """The inner products of the rows of two families: those of rows that share a cell."""
 
     rows: Integers  # of one

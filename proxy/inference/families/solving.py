@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 from scipy import sparse
 from scipy.sparse import csgraph
 
@@ -52,8 +53,7 @@ class System:
         )[:, None]
 
 
-@dataclass(frozen=True, eq=False)
-class Coefficients:
+class Coefficients(Struct, frozen=True, eq=False, dict=True):
     """Coefficients of rows for several queries, query by query: those that may not be 0."""
 
     count: int  # of queries

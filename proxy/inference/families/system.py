@@ -20,11 +20,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from scipy import sparse
 
 from proxy.inference.dense_system import MeasuredFamily
@@ -58,8 +60,7 @@ MAX_SUM = 2**53  # of the products of one row with those of a family
 Solved = tuple[Estimator | None, frozenset[bytes]]  # and the families that say no more of it
 
 
-@dataclass(frozen=True, eq=False)
-class Layout:
+class Layout(Struct, frozen=True, eq=False):
     """Which rows of the history the rows of families are: those of each of their blocks."""
 
     starts: Integers  # [families + 1] the first row of each

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from proxy.inference import plan as planning
 from proxy.inference.estimator import Estimator, Floats, Integers
@@ -30,8 +30,7 @@ HALVINGS = 6  # of where it is
 FARTHEST = 2.0**20  # times the first guess: an end farther off is none
 
 
-@dataclass(frozen=True, eq=False)
-class Known:
+class Known(Struct, frozen=True, eq=False):
     """A number θ: its estimate, the law of its noise, and the least and most that it can be.
 
     ``query`` is what it is the answer to, if it is that and nothing more.
@@ -44,8 +43,7 @@ class Known:
     query: Callable[[], LinearQuery] | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Combination:
+class Combination(Struct, frozen=True, eq=False):
     """constant + Σ coefficient · number."""
 
     terms: Mapping[int, float]  # by the number's name
@@ -98,8 +96,7 @@ def around(what: Combination, numbers: Mapping[int, Known], delta: float) -> End
     return max(middle - half - room, least), min(middle + half + room, most)
 
 
-@dataclass(frozen=True, eq=False)
-class Ratio:
+class Ratio(Struct, frozen=True, eq=False, dict=True):
     """What is known of top / bottom, given numbers, with confidence 1 - delta."""
 
     top: Combination

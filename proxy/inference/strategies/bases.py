@@ -17,11 +17,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache, cached_property
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.inference import plan as planning
 from proxy.inference.dense_system import MeasuredFamily, key_of
@@ -120,8 +122,7 @@ class Base:
         return replace(estimator, rates=rates[self._owner[estimator.rows]])
 
 
-@dataclass(frozen=True, eq=False)
-class Proposal:
+class Proposal(Struct, frozen=True, eq=False):
     """What a target needs of a base: the scales of its families, and estimators of its rows."""
 
     base: Base
@@ -391,8 +392,7 @@ def fanout_of(size: int) -> int:
     return min(range(2, max(size, 2) + 1), key=variance)
 
 
-@dataclass(frozen=True)
-class Pieces:
+class Pieces(Struct, frozen=True):
     """Bases that are made for what is asked: the cells of its scope, or trees over long axes."""
 
     records: int

@@ -16,10 +16,12 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from proxy.inference import plan as planning
@@ -51,8 +53,7 @@ def until(seconds: float) -> Deadline:
     return lambda: time.process_time() > end
 
 
-@dataclass(frozen=True)
-class Shadow:
+class Shadow(Struct, frozen=True):
     """Where strategies are tried: the shape of a cube, and the limits on its cells."""
 
     space: Space

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 AFTER = 20  # more steps, or times as many requests, for which what the last ones cost stands
 
 
-@dataclass(frozen=True)
-class Simulated:
+class Simulated(Struct, frozen=True):
     """What a strategy would have done with the requests, in their order.
 
     What is paid is that of the dearest cell; where the limit on what statements spend together is

@@ -17,9 +17,10 @@ import hmac
 import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import psycopg
+from msgspec import Struct
 from psycopg import sql as psql
 
 from proxy.catalog import Relation
@@ -88,8 +89,7 @@ END $$;
 """
 
 
-@dataclass(frozen=True)
-class PublicRows:
+class PublicRows(Struct, frozen=True):
     """A public table, whose rows the mirror does hold."""
 
     name: str

@@ -47,6 +47,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
+from msgspec import Struct
 from psycopg._encodings import pg2pyenc
 
 from proxy.engine import Column, Result
@@ -75,29 +76,25 @@ HELD, HELD_BYTES = 2000, 32 << 20  # what one session may hold
 MANY = 1000  # rows that take more than some milliseconds to write
 
 
-@dataclass(frozen=True)
-class SendToMirror:
+class SendToMirror(Struct, frozen=True):
     """Bytes for the mirror."""
 
     data: bytes
 
 
-@dataclass(frozen=True)
-class SendToClient:
+class SendToClient(Struct, frozen=True):
     """Bytes for the client."""
 
     data: bytes
 
 
-@dataclass(frozen=True)
-class AwaitMirror:
+class AwaitMirror(Struct, frozen=True):
     """Wait until the mirror has answered all that it was sent; ``flush`` sends a Flush first."""
 
     flush: bool
 
 
-@dataclass(frozen=True)
-class RunInThread:
+class RunInThread(Struct, frozen=True):
     """A call to make in a thread; an ``Error`` that it raises is raised in the flow.
 
     What is ``stoppable`` waits for the user's turn, may use a worker process, and ends where the

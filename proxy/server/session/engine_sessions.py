@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from proxy.engine import Column, Engine, Result, Session
 from proxy.engine.allowances import said
@@ -30,8 +31,7 @@ from proxy.sql.program import Program
 from proxy.sql.statement import ProgramKey
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """A statement before its parameters have values."""
 
     types: tuple[int, ...]  # of the parameters
@@ -39,8 +39,7 @@ class Prepared:
     refusal: Error | None = None  # the engine's, where only the mirror describes it
 
 
-@dataclass(frozen=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """What came of a statement that ran in the step that routed it."""
 
     request: ToEngine
@@ -49,8 +48,7 @@ class Ran:
     seconds: float
 
 
-@dataclass(frozen=True)
-class _Opened:
+class _Opened(Struct, frozen=True):
     """What serves one dataset."""
 
     engine: Engine

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from typing import Any
+
+from msgspec.structs import asdict
 
 from proxy.engine import Answer, Column, Explanation, Result
 from proxy.engine.allowances import said

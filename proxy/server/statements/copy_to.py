@@ -9,8 +9,8 @@ has accepted before anything is measured.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from sqlglot.tokenizer_core import Token, TokenType
 
 from proxy.errors import (
@@ -26,8 +26,7 @@ from proxy.sql.parse.identifiers import quoted
 HINT = "let the client write the file: COPY (SELECT …) TO STDOUT, or \\copy in psql"
 
 
-@dataclass(frozen=True)
-class Copy:
+class Copy(Struct, frozen=True):
     """A COPY of a query to the client.
 
     ``query`` is as long as the statement, with blanks where the query is not, so that places in it

@@ -19,6 +19,7 @@ from enum import Enum, auto
 from itertools import pairwise
 
 import psycopg
+from msgspec import Struct
 from psycopg.adapt import Transformer
 from psycopg.pq import Format
 from sqlglot.tokenizer_core import Token, TokenType
@@ -126,8 +127,7 @@ def _own(text: str) -> str:
     return types.of_literal(match[2] or match[4], -1 if match[1] else 1) if match else ""
 
 
-@dataclass(frozen=True)
-class Bound:
+class Bound(Struct, frozen=True):
     """A text with its parameters filled in."""
 
     text: str

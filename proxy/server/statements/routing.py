@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
+from msgspec import Struct
+from msgspec.structs import replace
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -63,22 +64,19 @@ LARGE = re.compile(r"\$0*[1-9][0-9]{4}")  # PostgreSQL makes room for all parame
 COMMENTS = re.compile(r"\s*(?:--[^\n]*\n|/\*.*?\*/)", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class ToMirror:
+class ToMirror(Struct, frozen=True):
     """The mirror runs ``text``."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class Reject:
+class Reject(Struct, frozen=True):
     """The client gets an error of ours."""
 
     error: Error
 
 
-@dataclass(frozen=True)
-class ToEngine:
+class ToEngine(Struct, frozen=True):
     """The engine runs ``text``, which begins at ``offset`` of the statement.
 
     ``head`` (of DECLARE … FOR, PREPARE … AS, …) goes before the rows, ``tail`` (of COPY) comes
@@ -100,8 +98,7 @@ class ToEngine:
     view: bool = False  # it creates or drops one
 
 
-@dataclass(frozen=True)
-class ExecutePrepared:
+class ExecutePrepared(Struct, frozen=True):
     """EXECUTE, perhaps of a statement that was prepared for the engine."""
 
     name: str
@@ -109,8 +106,7 @@ class ExecutePrepared:
     text: str
 
 
-@dataclass(frozen=True)
-class Deallocate:
+class Deallocate(Struct, frozen=True):
     """DEALLOCATE or DISCARD ALL, which the mirror runs too; ``name`` is None for all."""
 
     name: str | None

@@ -11,8 +11,9 @@ import hashlib
 import os
 import ssl
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from proxy.errors import PolicyError
 
@@ -30,8 +31,7 @@ HASHES = {  # object identifiers as in DER: of signatures, and of hashes in PSS'
 }
 
 
-@dataclass(frozen=True)
-class Certificate:
+class Certificate(Struct, frozen=True):
     """A certificate and its key, as they were when they were read."""
 
     files: tuple[Path, Path]  # the certificate with its chain, the key

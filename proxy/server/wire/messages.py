@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from proxy.errors import Error
 from proxy.server.wire.frames import FrameError, frame
@@ -13,8 +14,7 @@ TEXT = 0
 NULL = -1  # the length of a value that is none
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(Struct, frozen=True):
     """An error or a notice: PostgreSQL's fields by their letters."""
 
     severity: str
@@ -53,8 +53,7 @@ class Report:
         return frame(kind, body + b"\0")
 
 
-@dataclass(frozen=True)
-class Parse:
+class Parse(Struct, frozen=True):
     """Parse: prepare a statement."""
 
     name: bytes
@@ -77,8 +76,7 @@ class Parse:
         return frame(b"P", self.name + b"\0" + self.text + b"\0" + types)
 
 
-@dataclass(frozen=True)
-class Bind:
+class Bind(Struct, frozen=True):
     """Bind: a portal from a prepared statement and values."""
 
     portal: bytes

@@ -21,9 +21,12 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.engine.allowances import Allowance
 from proxy.engine.answered import Answered
@@ -49,8 +52,7 @@ LOST = 1 << 60  # bytes that no process may have: it is not used again
 KEPT, KEPT_BYTES = 256, 32 << 20  # programs, whose numbers are then prepared already
 
 
-@dataclass(frozen=True)
-class Who:
+class Who(Struct, frozen=True):
     """An asker on the way to a planner; ``users`` only where the planner has others."""
 
     user: str
@@ -86,8 +88,7 @@ class Kept:
             self._bytes -= size
 
 
-@dataclass(frozen=True)
-class Packed:
+class Packed(Struct, frozen=True):
     """A program on its way: no bytes where the other side has it."""
 
     digest: bytes

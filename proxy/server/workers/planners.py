@@ -7,8 +7,9 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from proxy.engine.allowances import Allowance
 from proxy.engine.answered import Answered

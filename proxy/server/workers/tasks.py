@@ -6,9 +6,10 @@ A value that comes back is made of the plain classes in ``pool.VALUES``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct
 
 from proxy.errors import Error, OperationalError, StatementTooComplexError
 from proxy.policy import Policy
@@ -27,8 +28,7 @@ from proxy.sql.statement import ProgramKey, compile_key
 Columns = list[tuple[str, list[object]]]  # of rows, packed
 
 
-@dataclass(frozen=True)
-class Dataset:
+class Dataset(Struct, frozen=True):
     """What is public of a dataset: its policy without what only builds need, and public tables."""
 
     key: str  # of the whole policy

@@ -8,8 +8,8 @@ numbers of the relation is left in the text.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from msgspec.structs import replace
 from sqlglot import exp
 
 from proxy.errors import GroupingError, NotSupportedError, ProgrammingError

@@ -7,10 +7,11 @@ which node is to be one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
 
+from msgspec import Struct
+from msgspec.structs import replace
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError
@@ -58,8 +59,7 @@ def _bare(node: exp.Expr, measured: Measured) -> exp.Expr:
     return node
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """That a number is between two ends, each with whether it is itself left out; or is not.
 
     ``number`` is None where ``node`` is none.

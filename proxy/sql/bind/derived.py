@@ -10,9 +10,10 @@ Here is the SQL; their intervals are the mathematics of ``inference.derived``, w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from msgspec import Struct
+from msgspec.structs import replace
 from sqlglot import exp
 
 from proxy.domain import Attribute
@@ -37,8 +38,7 @@ DOUBLE = "double precision"
 BINNED = ("integer", "decimal")  # types of bins that are numbers
 
 
-@dataclass(frozen=True)
-class Marginal:
+class Marginal(Struct, frozen=True):
     """The relation of the counts of each value ``v``, by group, and their number."""
 
     name: str
@@ -48,8 +48,7 @@ class Marginal:
     quantile: Quantile | None = None  # that it is of
 
 
-@dataclass(frozen=True)
-class Marginals:
+class Marginals(Struct, frozen=True):
     """The counts by value beside one aggregation, each defined on first use."""
 
     binding: Binding
@@ -58,7 +57,7 @@ class Marginals:
     keys: Sequence[Key]
     relation: str
     request: Request | None
-    marginals: dict[tuple[str, ...], Marginal] = field(default_factory=dict)
+    marginals: dict[tuple[str, ...], Marginal] = {}
 
     def aggregate(self, node: exp.Expr, call: exp.Expr, conditions: list[exp.Expr]) -> TypedSql:
         """Return an aggregate of the values of an expression; ``call`` is the node without FILTER.

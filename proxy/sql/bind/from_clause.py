@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 from sqlglot import exp
 
 from proxy.errors import AmbiguousColumnError, GroupingError, NotSupportedError, SQLSyntaxError
@@ -30,8 +31,7 @@ from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import conjuncts, position
 
 
-@dataclass(frozen=True)
-class FromClause:
+class FromClause(Struct, frozen=True):
     """The input of one SELECT: protected rows, or the columns and the text of relations."""
 
     node: exp.Expr  # the SELECT

@@ -9,8 +9,9 @@ of the public table for which there is no record.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
+from msgspec.structs import replace
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError, StatementTooComplexError
@@ -96,8 +97,7 @@ def _require_few(branches: int, name: str, join: exp.Expr) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _Matches:
+class _Matches(Struct, frozen=True):
     """The rows of a public table that a record is joined with."""
 
     relation: Relation

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 
+from msgspec.structs import replace
 from sqlglot import exp
 
 from proxy.errors import DataError

@@ -7,8 +7,8 @@ expressions that a subquery gave them; what it reads of public tables is a ``Pub
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
+from msgspec.structs import replace
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, StatementTooComplexError

@@ -8,8 +8,8 @@ Invariant: DuckDB sees generated names only.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
+from msgspec.structs import replace
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, UndefinedColumnError, UndefinedTableError

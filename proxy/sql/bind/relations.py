@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 
+from msgspec import Struct
+from msgspec.structs import replace
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError
@@ -20,8 +22,7 @@ from proxy.sql.parse.tree import as_sql, position
 from proxy.sql.program import Request
 
 
-@dataclass(frozen=True)
-class ProtectedRows:
+class ProtectedRows(Struct, frozen=True):
     """Rows of the protected dataset: the meaning of each column, and the conditions on the rows.
 
     With several ``branches``, of UNION ALL, they are the rows of each branch, one after the other.
@@ -33,8 +34,7 @@ class ProtectedRows:
     unit: tuple[str, Unit] | None = None  # whose the rows are, and the table that would tell
 
 
-@dataclass(frozen=True)
-class Relation:
+class Relation(Struct, frozen=True):
     """A result, or a public table: an item of DuckDB's FROM, and its columns."""
 
     text: str
@@ -44,16 +44,14 @@ class Relation:
     declared: str = ""  # the notice that is due where its rows are counted
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(Struct, frozen=True):
     """A column of a bound query."""
 
     name: str
     typed: TypedSql
 
 
-@dataclass(frozen=True)
-class BoundQuery:
+class BoundQuery(Struct, frozen=True):
     """A bound query: DuckDB text with columns c0, c1, ..., then the provenances s0, s1, ...
 
     In its wide form these are followed by k, which tells its rows apart, and for each column that
@@ -88,11 +86,10 @@ class Cte:
 Env = Mapping[str, Cte]
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """What a query sees: WITH queries, the utility request in force, columns of outer queries."""
 
-    env: Env = field(default_factory=dict)
+    env: Env = {}
     request: Request | None = None
     outer: Names[TypedSql] | None = None
     beyond: Names[exp.Expr] | None = None  # columns outside of a subquery that cannot be read there

@@ -6,8 +6,9 @@ Invariant: each column that is a number as it stands has its provenance beside i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
+from msgspec.structs import replace
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, ProgrammingError, TypeMismatchError
@@ -19,8 +20,7 @@ from proxy.sql.parse.identifiers import name_of
 from proxy.sql.parse.tree import position, refuse_constant
 
 
-@dataclass(frozen=True)
-class Body:
+class Body(Struct, frozen=True):
     """The parts of a SELECT as DuckDB text."""
 
     source: str

@@ -7,9 +7,9 @@ out for DuckDB with generated names.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 
+from msgspec.structs import replace
 from sqlglot import exp
 
 from proxy.errors import GroupingError, NotSupportedError

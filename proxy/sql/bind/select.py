@@ -6,8 +6,7 @@ relation of rows that an outer query may aggregate; over results it is ordinary 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from msgspec.structs import replace
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 from numpy.typing import NDArray
 from sqlglot import exp
 
@@ -57,15 +58,14 @@ class CutError(NotSupportedError):
     values: Values | None = None
 
 
-@dataclass(frozen=True)
-class Coefficients:
+class Coefficients(Struct, frozen=True, dict=True):
     """Expressions of resolved columns, over one domain."""
 
     domain: Domain
     evaluator: Evaluator
-    notices: list[str] = field(default_factory=list)
+    notices: list[str] = []
     effort: list[int] = field(default_factory=lambda: [0])  # cells that were evaluated
-    read: dict[int, tuple[exp.Expr, list[tuple[int, Value]]]] = field(default_factory=dict)
+    read: dict[int, tuple[exp.Expr, list[tuple[int, Value]]]] = {}
 
     def lower(self, node: exp.Expr) -> TypedSql:
         """Return an expression of axes as DuckDB text."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 from sqlglot import exp
 
@@ -31,8 +31,7 @@ from proxy.sql.program import Cell
 MAX_GROUPS = 100_000
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(Struct, frozen=True):
     """A grouping expression of resolved columns."""
 
     name: str
@@ -41,8 +40,7 @@ class Key:
     place: str = "GROUP BY"
 
 
-@dataclass(frozen=True, eq=False)
-class Groups:
+class Groups(Struct, frozen=True, eq=False):
     """The rows of a GROUP BY."""
 
     axes: tuple[int, ...]

@@ -5,15 +5,15 @@ Both are exact, over the whole cube; the groups of a release point are not in th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
+
+from msgspec import Struct
 
 from proxy.inference.query import LinearQuery
 from proxy.sql import types
 
 
-@dataclass(frozen=True, eq=False)
-class Linear:
+class Linear(Struct, frozen=True, eq=False):
     """A linear combination of aggregates: a query for all groups together, and a constant.
 
     ``query`` None is a constant alone; ``type`` is PostgreSQL's.
@@ -69,8 +69,7 @@ class Linear:
         return Linear(query, self.shift * factor.shift, counts, self.measure, kind, scale)
 
 
-@dataclass(frozen=True, eq=False)
-class Average:
+class Average(Struct, frozen=True, eq=False):
     """AVG: U = SUM − mid · COUNT, the COUNT, mid, and the least and largest that it can be."""
 
     query: LinearQuery

@@ -9,8 +9,9 @@ NULL, and there every coefficient is 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from sqlglot import exp
 
 from proxy.domain import Domain
@@ -22,8 +23,7 @@ from proxy.sql.compile.domain_lowering import KnownLowering, MeasureLowering
 from proxy.sql.parse.tree import find_all, has, nodes, position
 
 
-@dataclass(frozen=True)
-class Moments:
+class Moments(Struct, frozen=True):
     """Part of the cube -> its coefficient; ``presence``: the measure whose NULL makes it NULL."""
 
     parts: dict[int, exp.Expr]

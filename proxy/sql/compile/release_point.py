@@ -9,10 +9,11 @@ the public domain.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 
+from msgspec.structs import replace
 from sqlglot import exp
 
 from proxy.domain import Domain

@@ -15,13 +15,14 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, is_dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 from numpy.typing import NDArray
 
 from proxy.domain import Attribute, Domain, Value
@@ -47,8 +48,7 @@ SMALL = 2**12  # cells
 MAX_ROWS = 1_000_000  # of a result
 
 
-@dataclass(frozen=True)
-class Values:
+class Values(Struct, frozen=True):
     """An expression over the product of some axes: its values, and where it is not NULL."""
 
     axes: tuple[int, ...]
@@ -311,8 +311,8 @@ def bytes_of(made: object) -> int:
             total += each.nbytes + (64 * each.size if each.dtype == object else 0) - 64
         elif isinstance(each, SEQUENCES):
             left += each
-        elif is_dataclass(kind):
-            left += vars(each).values()
+        elif isinstance(each, Struct):
+            left += (*astuple(each), *getattr(each, "__dict__", {}).values())
         elif isinstance(each, Mapping):
             left += each.values()
     return total + 64 * len(left)

@@ -8,8 +8,8 @@ Over protected rows they become numbers instead: what is linear in counts and su
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
+from msgspec.structs import replace
 from sqlglot import exp
 
 from proxy.errors import ProgrammingError, TypeMismatchError, UndefinedFunctionError

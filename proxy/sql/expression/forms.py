@@ -9,7 +9,8 @@ here returns None where an expression has no such form: then it is known from dr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from proxy.sql import types
 from proxy.sql.expression.faces import MARK, shown

@@ -8,8 +8,8 @@ by name.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from msgspec.structs import replace
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError, TypeMismatchError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from proxy.sql import types
 from proxy.sql.expression.typed import TypedSql, coerce, combine

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from decimal import Decimal
 
+from msgspec import Struct
 from sqlglot import exp
 
 from proxy.errors import NotSupportedError
@@ -33,8 +33,7 @@ PART = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(Struct, frozen=True):
     """An interval that is written out."""
 
     months: int = 0

@@ -9,11 +9,11 @@ Invariant: the DuckDB type of the text is the one of ``type``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from functools import lru_cache
 from typing import ClassVar
 
+from msgspec.structs import replace
 from sqlglot import exp
 
 from proxy.errors import (

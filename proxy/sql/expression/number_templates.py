@@ -7,7 +7,8 @@ locale C.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from proxy.errors import NotSupportedError
 from proxy.sql import types
@@ -25,8 +26,7 @@ SHAPE = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class _Shape:
+class _Shape(Struct, frozen=True):
     """A template, taken apart."""
 
     fill: bool  # FM: no blanks, no trailing zeros

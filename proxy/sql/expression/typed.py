@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy.errors import StatementTooComplexError, TypeMismatchError
 from proxy.sql import types
@@ -23,8 +25,7 @@ NONE: frozenset[Any] = frozenset()
 Step = tuple[str | float, ...]  # the name of a function of one number, and its constants
 
 
-@dataclass(frozen=True)
-class Form:
+class Form(Struct, frozen=True):
     """What a value is of released numbers: ``steps``, in order, of ``parts``, DuckDB texts.
 
     ``linear`` has one part, the terms of a linear combination; ``ratio`` two; ``drawn`` has the
@@ -36,8 +37,7 @@ class Form:
     steps: tuple[Step, ...] = ()
 
 
-@dataclass(frozen=True, init=False)
-class TypedSql:
+class TypedSql(Struct, frozen=True):
     """A piece of DuckDB text, with the type and further properties of its value.
 
     A long statement makes hundreds of thousands: its fields are set at once, not one by one.
@@ -59,33 +59,9 @@ class TypedSql:
     null: bool = False  # it is NULL as it is written
     partial: bool = False  # its provenance is NULL in some rows, where it is something else
 
-    def __init__(
-        self,
-        sql: str,
-        type: str,  # as the field
-        axes: frozenset[int] = NONE,
-        numbers: frozenset[tuple[int, int]] = NONE,
-        provenance: str | None = None,
-        number: int | None = None,
-        literal: str | None = None,
-        width: int = 64,
-        nonzero: bool = False,
-        scale: int | None = None,
-        chance: int = STILL,
-        form: Form | None = None,
-        constant: float | None = None,
-        null: bool = False,
-        partial: bool = False,
-    ) -> None:
-        fields = locals()
-        del fields["self"]
-        object.__setattr__(self, "__dict__", fields)
-
     def having(self, **changes: Any) -> TypedSql:
         """Return the same with some fields changed; as ``replace``, which looks at each field."""
-        made = object.__new__(TypedSql)
-        object.__setattr__(made, "__dict__", {**self.__dict__, **changes})
-        return made
+        return replace(self, **changes)
 
 
 NULL = TypedSql("NULL", "unknown", null=True)

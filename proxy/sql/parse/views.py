@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -38,8 +38,7 @@ NAMELESS = "ibis_"  # begins the names of the views that ibis makes for itself
 NOT_WHOLE = "say CREATE TEMP VIEW name AS SELECT …"
 
 
-@dataclass(frozen=True)
-class View:
+class View(Struct, frozen=True):
     """A temporary view: its query, and the columns of that."""
 
     text: str
@@ -49,8 +48,7 @@ class View:
 Views = Mapping[str, View]
 
 
-@dataclass(frozen=True)
-class Create:
+class Create(Struct, frozen=True):
     """CREATE [OR REPLACE] TEMP VIEW; ``text`` is the query, with blanks before it."""
 
     name: str
@@ -59,8 +57,7 @@ class Create:
     replaces: bool
 
 
-@dataclass(frozen=True)
-class Drop:
+class Drop(Struct, frozen=True):
     """DROP VIEW."""
 
     names: tuple[str, ...]  # none: what ibis 12 has made, which cannot say so with sqlglot 30.18
