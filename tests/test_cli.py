@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from importlib.util import find_spec
 from types import ModuleType, SimpleNamespace
@@ -18,6 +18,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from proxy.cli import run, show
 from proxy.cli.plain import WIDTH, Grid, Plain, printable, rich
@@ -27,8 +28,7 @@ from proxy.sql.program import Column
 from tests.small import Small
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """As the engine's."""
 
     estimate: float = 8760.4

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
+from msgspec.structs import asdict
 
 from proxy.console.results import plain
 from proxy.engine.answers import Result, csv, table
@@ -25,7 +26,10 @@ def as_json(result: Result) -> str:
     told = {
         "columns": [{"name": column.name, "type": column.type} for column in result.columns],
         "rows": [[plain(value) for value in row] for row in result.rows],
-        "answers": [[plain(answer) for answer in answers] for answers in result.answers],
+        "answers": [
+            [{k: plain(v) for k, v in asdict(answer).items()} for answer in answers]
+            for answers in result.answers
+        ],
         "cost": plain(result.cost),
         "left": plain(result.left),
         "left_of": result.left_of,

@@ -11,7 +11,6 @@ import hashlib
 import threading
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec import Struct
@@ -52,8 +51,7 @@ class Review(Struct, frozen=True):
     new: bool = False  # whether it means anything else than what is in force
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(Struct, frozen=True):
     """What is in a policy's file, and its digest."""
 
     text: str

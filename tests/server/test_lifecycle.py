@@ -702,7 +702,7 @@ def test_who_sets_a_short_time_can_set_a_longer_one(folder, parameters):
     """
     A time holds no longer than it is set: not for the statement after that, which is read first.
     """
-    values = ", ".join(["12"] * 5000)  # which takes longer to read than the short time
+    values = ", ".join(["12"] * 20_000)  # which takes longer to read than the short time
     with serving.running(folder) as running, running.connect() as connection:
 
         def asked(n, timeout):

@@ -6,10 +6,10 @@ import socket
 import ssl
 import struct
 import threading
+from dataclasses import replace
 
 import psycopg
 import pytest
-from msgspec.structs import replace
 
 from proxy.errors import OperationalError
 from proxy.server.health import notify

@@ -68,8 +68,7 @@ class Shadow(Struct, frozen=True):
         return min((rule.budget for rule in self.rules), default=math.inf)
 
 
-@dataclass(frozen=True, eq=False)
-class Choice:
+class Choice(Struct, frozen=True, eq=False):
     """How strategies fare, the best first; and the bases that were chosen for the requests."""
 
     simulated: Sequence[Simulated]

@@ -13,7 +13,6 @@ import re
 import struct
 import uuid
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from enum import Enum, auto
 from itertools import pairwise
@@ -99,8 +98,7 @@ class Place(Enum):
     UTILITY = auto()  # in the clause, which takes plain numbers
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(Struct, frozen=True):
     """A value as it is written, and the type that it is to have."""
 
     text: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
 from sqlglot import exp
 
 from proxy.errors import DataError, NotSupportedError, TypeMismatchError
@@ -106,7 +107,7 @@ def _whole(value: TypedSql, kind: str) -> TypedSql:
     number = int(written[1])
     if not types.fits(number, kind):
         raise DataError(f"{kind} out of range", sqlstate="22003")
-    return value.having(sql=types.literal(kind, number), type=kind)
+    return replace(value, sql=types.literal(kind, number), type=kind)
 
 
 def _form(value: TypedSql, kind: str) -> Form | None:

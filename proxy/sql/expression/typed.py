@@ -38,10 +38,7 @@ class Form(Struct, frozen=True):
 
 
 class TypedSql(Struct, frozen=True):
-    """A piece of DuckDB text, with the type and further properties of its value.
-
-    A long statement makes hundreds of thousands: its fields are set at once, not one by one.
-    """
+    """A piece of DuckDB text, with the type and further properties of its value."""
 
     sql: str
     type: str
@@ -58,10 +55,6 @@ class TypedSql(Struct, frozen=True):
     constant: float | None = None  # of a literal, its value
     null: bool = False  # it is NULL as it is written
     partial: bool = False  # its provenance is NULL in some rows, where it is something else
-
-    def having(self, **changes: Any) -> TypedSql:
-        """Return the same with some fields changed; as ``replace``, which looks at each field."""
-        return replace(self, **changes)
 
 
 NULL = TypedSql("NULL", "unknown", null=True)
@@ -125,8 +118,8 @@ def coerce(value: TypedSql, kind: str) -> TypedSql:
         raise TypeMismatchError(f"expected type {kind}, got {value.type}")
     if kind == "numeric":
         digits = 19 if value.type == "bigint" else 10
-        return value.having(sql=f"CAST({value.sql} AS DECIMAL({digits}, 0))", type=kind, scale=0)
-    return value.having(sql=f"CAST({value.sql} AS {types.DUCKDB[kind]})", type=kind, scale=None)
+        return replace(value, sql=f"CAST({value.sql} AS DECIMAL({digits}, 0))", type=kind, scale=0)
+    return replace(value, sql=f"CAST({value.sql} AS {types.DUCKDB[kind]})", type=kind, scale=None)
 
 
 def widest(values: Sequence[TypedSql]) -> int | None:
@@ -144,7 +137,7 @@ def unify(values: Sequence[TypedSql], place: str) -> list[TypedSql]:
         return coerced
     scale = widest(coerced)  # DuckDB itself may take a narrower one
     scale = types.DECIMALS if scale is None else scale
-    return [v.having(sql=f"CAST({v.sql} AS DECIMAL(38, {scale}))", scale=scale) for v in coerced]
+    return [replace(v, sql=f"CAST({v.sql} AS DECIMAL(38, {scale}))", scale=scale) for v in coerced]
 
 
 def written(value: TypedSql) -> str:
