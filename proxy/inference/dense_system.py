@@ -19,6 +19,7 @@ from proxy.inference.estimator import (
     Estimator,
     Floats,
     Integers,
+    Rates,
     denominator,
     omega,
     whole_multiples,
@@ -31,6 +32,7 @@ LEAST_LIMB = 7  # bits of numbers multiplied at once: with less, integers are as
 STEPS = 5  # of refinement
 FINEST, COARSEST = 2.0**-47, 2.0**-30  # of the bias, per record: enough, and the most there may be
 NEAR = 2.0**-40  # of coordinates of dependent rows
+NOWHERE = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(eq=False)
@@ -43,8 +45,8 @@ class Dense:
     reach: Floats = field(default_factory=lambda: np.zeros(0))  # sensitivity, in canonical units
     norm: Floats = field(default_factory=lambda: np.zeros(0))  # ‖h‖
     omega: Floats = field(default_factory=lambda: np.zeros(0))  # ω, in canonical units
-    basis: list[int] = field(default_factory=list)  # places of the independent rows
-    others: list[int] = field(default_factory=list)  # places of the dependent rows
+    basis: Integers = field(default_factory=lambda: NOWHERE)  # places of the independent rows
+    others: Integers = field(default_factory=lambda: NOWHERE)  # places of the dependent rows
     coordinates: Floats = field(default_factory=lambda: np.zeros((16, 16)))  # T, with room
     gram: Gram = field(default_factory=lambda: Gram())  # ⟨basis, basis⟩
     cross: Gram = field(default_factory=lambda: Gram())  # ⟨basis, others⟩
@@ -74,8 +76,8 @@ class Dense:
         del self.unit[places:]
         for name in ("number", "real_unit", "reach", "norm", "omega"):
             setattr(self, name, getattr(self, name)[:places])
-        self.basis = [place for place in self.basis if place < places]
-        self.others = [place for place in self.others if place < places]
+        self.basis = self.basis[self.basis < places]
+        self.others = self.others[self.others < places]
         self.coordinates[len(self.others) :] = 0.0
 
     @property
@@ -88,7 +90,7 @@ class Dense:
         """Add a dependent row."""
         self._make_room(len(self.others) + 1, len(self.basis))
         self.coordinates[len(self.others), : len(coordinates)] = coordinates
-        self.others.append(place)
+        self.others = np.append(self.others, place)
 
     def residual(
         self, column: Products, own: Floats, others: Floats
@@ -141,29 +143,32 @@ class Dense:
     def scaled(
         self,
         grid: Fraction,
-        places: Sequence[int],
+        places: Integers,
         below: int,
         whole: Floats,
-        rates: Sequence[float],
+        rates: Rates,
         records: int,
     ) -> Estimator:
         """Return the estimator of the coefficients ``whole`` / ``below`` of rows, given the rates
         of the history's.
         """
-        used = np.flatnonzero(whole).tolist()
-        pairs = [(int(whole[i]), self.unit[places[i]]) for i in used]
+        used = np.flatnonzero(whole)
+        places = places[used]
+        pairs = [
+            (int(number), self.unit[place])
+            for number, place in zip(whole[used].tolist(), places.tolist(), strict=True)
+        ]
         kinds = list(dict.fromkeys(pairs))
         ratios = [Fraction(number, below * unit) for number, unit in kinds]
         step, values, exact = whole_multiples(ratios)
         scaled = dict(zip(kinds, values.tolist(), strict=True))
         coefficients = np.array([scaled[pair] for pair in pairs])
-        numbers = self.number[[places[i] for i in used]]
+        numbers = self.number[places]
         error = 0.0
         if not exact:
-            reach = np.array([self.reach[places[i]] * self.unit[places[i]] for i in used])
+            reach = np.array([self.reach[i] * self.unit[i] for i in places.tolist()])
             error = 2.0**-52 * float(np.abs(coefficients) @ reach)
-        own = np.array([rates[number] for number in numbers])
-        return Estimator(grid * step, numbers, coefficients, own, error * records)
+        return Estimator(grid * step, numbers, coefficients, rates.of(numbers), error * records)
 
     def refined(
         self, triangle: Cholesky, column: Products, own: Floats, others: Floats
@@ -315,7 +320,7 @@ class Joining:
         done = len(columns) if count == len(new) else new[count] if count else new[0] + 1
         joined, every, both = new[:count], slice(rank + count), slice(rank, rank + count)
         self.independence.truncate(rank + count)
-        dense.basis += [places.start + i for i in joined]
+        dense.basis = np.append(dense.basis, np.array(joined, dtype=np.int64) + places.start)
         dense.gram.grow(rank + count, rank + count)
         chosen = [columns.start + i for i in joined]
         beside = products[rectangle(dense.basis, chosen)]
@@ -354,7 +359,8 @@ class Joining:
             # what floats multiply by the Gram matrix without rounding, and the rest
             bits = np.frexp(np.abs(found).max(axis=0, initial=0.0))[1] + np.frexp(most)[1] - 53
             high = np.ldexp(np.rint(np.ldexp(found, -bits)), bits)
-            exact, rest = np.hsplit(gram @ np.hstack([high, found - high]), 2)
+            product = gram @ np.concatenate([high, found - high], axis=1)
+            exact, rest = product[:, : len(bits)], product[:, len(bits) :]
             correction = solve(columns.real - exact - rest)
             found = found + correction
             lost = ~(reach @ np.abs(correction) <= NEAR * (reach @ np.abs(found)))

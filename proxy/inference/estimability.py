@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-BLOCK = 128  # rows of a block of L
+BLOCK = 256  # rows of a block of L
 STEP = 512  # rows for which there is more room, at most
 PANEL = 64  # rows that are looked at together, within a block
 LIMB = 16  # bits of a limb
@@ -79,8 +79,10 @@ class ModularBasis:
         reduced, limbs = np.zeros_like(products), _limbs(products)
         for start in range(0, self.rank, BLOCK):
             here, before = slice(start, min(start + BLOCK, self.rank)), slice(start)
-            known = self._times(self._factor[here, before], limbs[before])
-            rest = _limbs((products[here] - known) % self.prime)
+            rest = limbs[here]
+            if start:
+                known = self._times(self._factor[here, before], limbs[before])
+                rest = _limbs((products[here] - known) % self.prime)
             reduced[here] = self._times(self._factor[here, here], rest) % self.prime
             limbs[here] = _limbs(reduced[here])
         return reduced, limbs

@@ -33,6 +33,35 @@ SMALL = 1000  # denominators of coefficients that are looked for
 NEARLY = 1e-9  # how near to whole a float is that may stand for a whole number
 
 
+class Rates:
+    """The privacy loss per grid unit of each row of a history, [rows], with room for more."""
+
+    def __init__(self) -> None:
+        self._rates = np.zeros(16)
+        self._count = 0
+
+    def append(self, rate: float, rows: int) -> None:
+        """Add rows of one rate."""
+        self._count += rows
+        if self._count > len(self._rates):
+            grown = np.zeros(2 * self._count)
+            grown[: self._count - rows] = self._rates[: self._count - rows]
+            self._rates = grown
+        self._rates[self._count - rows : self._count] = rate
+
+    def put(self, rows: range, rate: float) -> None:
+        """Give rows another rate."""
+        self._rates[rows.start : rows.stop] = rate
+
+    def of(self, rows: Integers) -> Floats:
+        """Return the rates of some rows."""
+        return np.asarray(self._rates[rows])
+
+    def truncate(self, rows: int) -> None:
+        """Forget the rows from a number on."""
+        self._count = rows
+
+
 class Estimator(Struct, frozen=True, eq=False, dict=True):
     """θ̂ = unit · Σ coefficients · answers of ``rows``; |bias| ≤ unit · ``slack``.
 

@@ -32,7 +32,7 @@ import numpy as np
 from msgspec import Struct
 
 from proxy.inference.cholesky import Cholesky
-from proxy.inference.dense_system import Dense, Joining, MeasuredFamily, key_of
+from proxy.inference.dense_system import NOWHERE, Dense, Joining, MeasuredFamily, key_of
 from proxy.inference.estimability import Independence
 from proxy.inference.estimator import (
     FINE_SHARES,
@@ -40,6 +40,7 @@ from proxy.inference.estimator import (
     Estimator,
     Floats,
     Integers,
+    Rates,
     mixed,
     never_cancel,
 )
@@ -69,8 +70,6 @@ QUERIES = 64  # solved at once
 
 Measured = tuple[Family, float, Sequence[int] | None]  # with its noise scale, and answers
 Row = tuple[LinearQuery, int, Fraction]  # with its number, and the grid of its answer
-
-
 Refined = tuple[MeasuredFamily, float]  # and its scale before
 
 
@@ -85,7 +84,8 @@ class Projection(Struct, frozen=True):
     """A query on the independent rows: it is asked for again, when it has become a row itself."""
 
     key: Key
-    column: Products  # its products with them, [rank, 1]
+    products: Products  # its products with every row there was, [rows]
+    column: Products  # and with the independent ones, [rank, 1]
     coordinates: Floats | None  # G⁻¹ · column; None where it is not in their span
 
     def of(self, query: LinearQuery) -> bool:
@@ -101,7 +101,7 @@ class History:
         self.records = records  # N, the public bound on the number of records
         self.blocks: list[MeasuredFamily] = []
         self.answers: list[int] = []  # in grid units of the row's family
-        self._rates: list[float] = []
+        self._rates = Rates()
         self.singles = Singles(records, self._rates)
         self._independence = Independence(primes)
         self._stacks: dict[Structure, Stack] = {}
@@ -174,7 +174,7 @@ class History:
         for family, scale, answers in measured:
             block = MeasuredFamily(family, len(self), scale)
             self.blocks.append(block)
-            self._rates += [1 / scale] * family.rows
+            self._rates.append(1 / scale, family.rows)
             self.answers += list(answers) if answers is not None else [0] * family.rows
             if answers is not None:
                 self.good_enough.measured(len(self))
@@ -243,15 +243,14 @@ class History:
         dense = self._dense
         places = int(np.searchsorted(dense.number, start))
         self._held -= sum(block.cells for block in self.blocks[blocks:])
-        del self.blocks[blocks:], self.answers[start:], self._rates[start:]
+        del self.blocks[blocks:], self.answers[start:]
         dense.truncate(places)
         self._projection = None
         self.covers.clear()
         for rows in self._stacks.values():
             rows.truncate(places)
-        self.singles.truncate(start)
-        self.together.truncate(start)
-        self.good_enough.truncate(start)
+        for part in (self._rates, self.singles, self.together, self.good_enough):
+            part.truncate(start)
         self._independence.truncate(len(dense.basis))
         self._triangle.truncate(len(dense.basis))
         self._weights.truncate(len(dense.others))
@@ -271,13 +270,13 @@ class History:
         block.scale = scale
         self.together.weigh(block)
         self._forget()
-        self._rates[block.start : block.start + len(block.rows)] = [1 / scale] * len(block.rows)
+        self._rates.put(block.rows, 1 / scale)
         self.singles.index()
-        dense, others = self._dense, self._dense.others
+        dense, others = self._dense, self._dense.others.tolist()
         if not dense.weigh(block.rows, 1 / scale):
             return
         coordinates = dense.transform.copy()
-        dense.others = []
+        dense.others = NOWHERE
         self._weights.truncate(0)
         dense.cross.keep(self._joining.weigh(others, coordinates))
 
@@ -298,13 +297,17 @@ class History:
             numbers,
             [1 if grid == query.grid else int(query.grid / grid) for query, _, grid in rows],
             [float(query.sensitivity) for query, _, _ in rows],
-            np.array([self._rates[number] for number in numbers]),
+            self._rates.of(np.array(numbers)),
         )
-        queries = {place: query for place, (query, _, _) in enumerate(rows, first)}
-        products = gram(self._stacks.values(), queries, self._independence.primes)
+        queries = [query for query, _, _ in rows]
+        primes, known, rank = self._independence.primes, self._projection, len(dense.basis)
+        known = known if known and len(rows) == 1 and known.of(queries[0]) else None
+        if known and len(known.products.real) == first:
+            products = known.products.and_own(queries[0].square, primes)
+        else:
+            products = gram(self._stacks.values(), dict(enumerate(queries, first)), primes)
         dense.norm = np.concatenate([dense.norm, np.sqrt(np.diagonal(products.real[first:]))])
-        known, rank = self._projection, len(dense.basis)
-        if len(rows) == 1 and known and known.of(rows[0][0]) and known.coordinates is not None:
+        if known and known.coordinates is not None:
             self._joining.depend([first], products[dense.basis], known.coordinates.T)
             return
         self._joining.rows(first, products)
@@ -317,27 +320,25 @@ class History:
         found = Products.empty(len(primes), len(self._dense.number))
         for rows in self._stacks.values():
             if rows.numbers:
-                found.put(rows.numbers, rows.products(query, primes))
+                found.put(np.array(rows.numbers), rows.products(query, primes))
         return found
 
     def _project(self, query: LinearQuery) -> Projection:
         """Return a query on the independent rows."""
         if self._projection is None or not self._projection.of(query):
-            column = Products.columns([self._products(query)[self._dense.basis]])
+            products = self._products(query)
+            column = Products.columns([products[self._dense.basis]])
             start = None
             if self._independence.spans(column.residues, [query.square]).size:
                 found = self._joining.coordinates_of(column).T
                 start = found if np.isfinite(found).all() else None
-            self._projection = Projection(key_of(query), column, start)
+            self._projection = Projection(key_of(query), products, column, start)
         return self._projection
 
     # --- estimating ------------------------------------------------------------------------------
 
     def prepare(
-        self,
-        family: Family,
-        rows: Sequence[LinearQuery],
-        cancellation: Cancellation = never_cancel,
+        self, family: Family, rows: Sequence[LinearQuery], cancellation: Cancellation = never_cancel
     ) -> None:
         """Find at once the best estimators of every row of a family."""
         self.together.prepare(family, rows, cancellation)
@@ -405,7 +406,7 @@ class History:
         """Return the best estimators from the dense system."""
         dense = self._dense
         best: list[Estimator | None] = [None] * len(queries)
-        if not dense.basis or not queries:
+        if not dense.basis.size or not queries:
             return best
         spanned, columns, start = self._projected(queries)
         if not spanned.size:
@@ -414,7 +415,7 @@ class History:
         own, others, error = self._dense.refined(
             self._triangle, columns, start - dense.transform.T @ others, others
         )
-        places = [*dense.basis, *dense.others]
+        places = np.concatenate([dense.basis, dense.others])
         units, numbers = dense.real_unit[places], dense.number[places]
         dyadic = (np.frexp(units)[0] == 0.5).all()  # else the division rounds
         for i in np.flatnonzero(np.isfinite(error)).tolist():
@@ -433,7 +434,7 @@ class History:
                 queries[at].grid,
                 numbers[used],
                 (coefficients / units)[used],
-                np.array([self._rates[number] for number in numbers[used].tolist()]),
+                self._rates.of(numbers[used]),
                 off * self.records,
             )
         return best
@@ -457,7 +458,7 @@ class History:
     def _optimal(self, start: Floats) -> Floats:
         """Return a_D: the coefficients of the dependent rows that make the variance least."""
         dense = self._dense
-        if not dense.others:
+        if not dense.others.size:
             return np.zeros((0, start.shape[1]))
         weighted = start / dense.omega[dense.basis][:, None] ** 2
         return self._weights.solve(dense.transform @ weighted)

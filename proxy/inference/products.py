@@ -77,6 +77,15 @@ class Products(Struct, frozen=True, eq=False):
             self.real[:, queries], self.residues[..., queries], self.wrapped[:, queries]
         )
 
+    def and_own(self, square: int, primes: Sequence[int]) -> Products:
+        """Return the products of one query [rows], and with itself behind them, [rows + 1, 1]."""
+        own = np.array([square % prime for prime in primes], dtype=np.int64)
+        return Products(
+            np.append(self.real, float(square))[:, None],
+            np.column_stack([self.residues, own])[..., None],
+            np.append(self.wrapped, wrap(square))[:, None],
+        )
+
     @property
     def transposed(self) -> Products:
         """The same, rows and queries exchanged."""
@@ -89,20 +98,37 @@ class Products(Struct, frozen=True, eq=False):
         self.residues[(slice(None), *where)] = part.residues
         self.wrapped[where] = part.wrapped
 
-    def add(self, vectors: Sequence[NDArray[Any]], constant: int, primes: Sequence[int]) -> None:
-        """Add constant · the elementwise product of exact vectors [rows]."""
+    def add(
+        self,
+        vectors: Sequence[NDArray[Any]],
+        constant: int,
+        primes: Sequence[int],
+        most: float = math.inf,
+    ) -> None:
+        """Add constant · the elementwise product of exact vectors [rows].
+
+        ``most`` bounds the product of any of them.
+        """
         rows = len(self.real)
-        real, wrapped = np.full(rows, float(constant)), np.full(rows, wrap(constant))
-        residues = [np.full(rows, constant % prime, dtype=np.int64) for prime in primes]
+        real = np.full(rows, float(constant))
         for vector in vectors:
-            real *= vector.astype(np.float64)
-            wrapped *= vector if vector.dtype == np.int64 else _wrapped(vector)
-            for i, prime in enumerate(primes):
-                residues[i] = residues[i] * (vector % prime).astype(np.int64) % prime
-        np.add(self.real, real, out=self.real)
-        np.add(self.wrapped, wrapped, out=self.wrapped)
-        for i, prime in enumerate(primes):
-            self.residues[i] = (self.residues[i] + residues[i]) % prime
+            real *= vector.astype(np.float64, copy=False)
+        if most < 2**53:
+            whole = Products.whole(real, primes)
+        else:
+            wrapped = np.full(rows, wrap(constant))
+            residues = np.array([np.full(rows, constant % prime) for prime in primes])
+            for vector in vectors:
+                wrapped *= vector if vector.dtype == np.int64 else _wrapped(vector)
+                for own, prime in zip(residues, primes, strict=True):
+                    own *= (vector % prime).astype(np.int64)
+                    own %= prime
+            whole = Products(real, residues, wrapped)
+        np.add(self.real, whole.real, out=self.real)
+        np.add(self.wrapped, whole.wrapped, out=self.wrapped)
+        for own, more, prime in zip(self.residues, whole.residues, primes, strict=True):
+            own += more
+            own %= prime
 
 
 def wrap(value: int) -> np.int64:
@@ -189,7 +215,7 @@ def products_of(
     return found
 
 
-def rectangle(rows: Sequence[int], columns: Sequence[int]) -> Any:
+def rectangle(rows: Sequence[int] | Integers, columns: Sequence[int]) -> Any:
     """Return the index of some rows, and some columns, in ascending order."""
     sides = [np.array(rows, dtype=np.intp), np.array(columns, dtype=np.intp)]
     if any(len(s) and s[-1] - s[0] >= len(s) for s in sides):
@@ -264,14 +290,17 @@ class Conjunctions:
                 continue
             term = query.parts[part]
             constant, vectors, met = term.scale, [scales[:rows]], set(term.axes)
+            most = abs(term.scale) * int(np.abs(scales[:rows]).max(initial=1)) * math.prod(sizes)
             for factor in term.factors:
                 vectors.append(self._component(part, factor, rows))
+                most *= max(factor.largest, 1)
             for (kind, axis), sums in self._sums.items():
                 if kind == part and axis not in met:
                     vectors.append(sums[:rows])
                     met.add(axis)
+                most *= self._largest[kind, axis] if kind == part else 1
             constant *= self._space.cells(axis for axis in range(len(sizes)) if axis not in met)
-            result.add(vectors, constant, primes)
+            result.add(vectors, constant, primes, most)
         return result
 
     def gram(self, others: Conjunctions, first: int) -> Floats | None:

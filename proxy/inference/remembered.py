@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from msgspec.structs import replace
 
-from proxy.inference.estimator import Estimator
+from proxy.inference.estimator import Estimator, Rates
 
 Key = tuple[bytes, int, int]  # of a query: its direction, and its grid with a sign
 Found = TypeVar("Found")
@@ -74,7 +74,7 @@ class GoodEnough:
     which it is unbiased as before.
     """
 
-    rates: Sequence[float]  # of the history's rows
+    rates: Rates  # of the history's rows
     _found: Remembered[list[Estimator]] = field(default_factory=lambda: Remembered(rows_of))
     _measured: int = 0  # the row after the last that has an answer
 
@@ -84,7 +84,7 @@ class GoodEnough:
 
     def _now(self, estimator: Estimator) -> Estimator:
         """Return an estimator with the rates that its rows have now."""
-        now = np.array([self.rates[row] for row in estimator.rows.tolist()])
+        now = self.rates.of(estimator.rows)
         if np.array_equal(now, estimator.rates):
             return estimator
         return replace(estimator, rates=now)

@@ -167,7 +167,8 @@ def same(one, two):
     """Assert that two histories have the same rows, and say the same of them."""
     assert one._dense.number.tolist() == two._dense.number.tolist()
     assert one._dense.unit == two._dense.unit
-    assert (one._dense.basis, one._dense.others) == (two._dense.basis, two._dense.others)
+    assert one._dense.basis.tolist() == two._dense.basis.tolist()
+    assert one._dense.others.tolist() == two._dense.others.tolist()
     rank, others = one.rank, len(one._dense.others)
     for name in ("real", "wrapped"):
         left, right = (

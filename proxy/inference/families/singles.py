@@ -8,7 +8,7 @@ orthogonal.  Cost of a query: one look-up, and a look at each family.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxy.inference.dense_system import MeasuredFamily
-from proxy.inference.estimator import Estimator, Integers, whole_multiples
+from proxy.inference.estimator import Estimator, Integers, Rates, whole_multiples
 from proxy.inference.family import Family
 from proxy.inference.query import LinearQuery
 
@@ -29,7 +29,7 @@ class Singles:
     """The rows of a history by direction, and its families that are not in the dense system."""
 
     records: int  # N, the public bound on the number of records
-    rates: Sequence[float]  # of the history's rows
+    rates: Rates  # of the history's rows
     _directions: dict[bytes, list[tuple[int, Fraction]]] = field(default_factory=dict)
     _families: list[MeasuredFamily] = field(default_factory=list)
     _newest: dict[bytes, MeasuredFamily] = field(default_factory=dict)  # of each family
@@ -97,8 +97,8 @@ class Singles:
         sign = np.array(
             [math.copysign(1.0, query.sign * unit)]
         )  # whole, so that nothing is rounded
-        rate = np.array([self.rates[number]])
-        return Estimator(query.grid * abs(unit), np.array([number]), sign, rate)
+        row = np.array([number])
+        return Estimator(query.grid * abs(unit), row, sign, self.rates.of(row))
 
     def _alone(self, query: LinearQuery, block: MeasuredFamily) -> Estimator | None:
         """Return the estimator from the rows of one large family, of the query's columns and
