@@ -230,22 +230,30 @@ def test_rows_of_different_unknowns_are_multiplied_where_they_share_some():
     assert (got.wrapped == wrapped).all()
 
 
-@pytest.mark.parametrize("size", [10**3, 10**6])
-def test_products_too_large_for_floats_are_exact_modulo_all(size):
+@pytest.mark.parametrize(
+    "size, most", [(10, 2**3), (10, 2**7), (10, 2**8), (10**3, 2**20), (10**6, 2**20)]
+)
+def test_products_are_exact_modulo_all_whether_floats_hold_them_or_not(size, most):
     """
-    Coefficients of 2**20 and more over many cells: past 2**53, and past 2**63.
+    Coefficients over many cells whose products are below 2**53, just there, and past 2**63: of new
+    rows with all, of one query with all, and of that query once it is a row itself.
     """
     space, rng = Space((size, 5, 7)), np.random.default_rng(4)
     rows = []
     for _ in range(4):
-        factors = [Factor((a,), rng.integers(1, 2**20, space.sizes[a])) for a in range(3)]
+        factors = [Factor((a,), rng.integers(1 - most, most, n)) for a, n in enumerate(space.sizes)]
         rows.append(LinearQuery.count(space, *factors))
     primes = (random_prime(), random_prime())
     stacks = stack(rows[0])
-    for number, row in enumerate(rows):
+    for number, row in enumerate(rows[:3]):
         stacks.append(number, row)
+    alone = stacks.products(rows[3], primes)
+    asked = alone.and_own(rows[3].square, primes)
+    stacks.append(3, rows[3])
     got = gram([stacks], {2: rows[2], 3: rows[3]}, primes)
     real, residues, wrapped = told([[a.dot(b) for b in rows[2:]] for a in rows], primes)
-    assert got.real == pytest.approx(real, rel=1e-14)
-    assert (got.residues == residues).all()
-    assert (got.wrapped == wrapped).all()
+    size = np.sqrt([[float(a.square) * float(b.square) for b in rows[2:]] for a in rows])
+    for found, place in ((got, slice(2)), (asked, slice(1, 2))):
+        assert (abs(found.real - real[:, place]) <= 1e-14 * size[:, place]).all()
+        assert (found.residues == np.array(residues)[..., place]).all()
+        assert (found.wrapped == wrapped[:, place]).all()

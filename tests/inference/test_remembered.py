@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import proxy.inference.plan as planning
 import proxy.inference.remembered as remembered
 from proxy.inference.dense_system import key_of
-from proxy.inference.estimator import Estimator
+from proxy.inference.estimator import Estimator, Rates
 from proxy.inference.family import Family
 from proxy.inference.history import History
 from proxy.inference.plan import AccuracyTarget, Allocation
@@ -195,3 +195,32 @@ def test_what_was_good_enough_is_known_last_and_with_the_rates_that_there_are(mo
     history.take_back(mark)
     assert planning.best(history, query, half / 2, 0.1) is None
     assert planning.best(history, query, half + 1, 0.1).same(best)
+
+
+steps = st.one_of(
+    st.tuples(st.just("append"), st.integers(1, 40), st.floats(1e-6, 1e6)),
+    st.tuples(st.just("put"), st.integers(0, 200), st.integers(0, 200), st.floats(1e-6, 1e6)),
+    st.tuples(st.just("truncate"), st.integers(0, 200)),
+)
+
+
+@given(st.lists(steps, max_size=30))
+def test_rates_are_those_of_a_list(steps):
+    """
+    Whichever rows come, change and go, each has the rate that it was given last.
+    """
+    rates, told = Rates(), []
+    for what, *arguments in steps:
+        if what == "append":
+            rows, rate = arguments
+            rates.append(rate, rows)
+            told += [rate] * rows
+        elif what == "put":
+            first, last = sorted(min(each, len(told)) for each in arguments[:2])
+            rates.put(range(first, last), arguments[2])
+            told[first:last] = [arguments[2]] * (last - first)
+        else:
+            rows = min(arguments[0], len(told))
+            rates.truncate(rows)
+            del told[rows:]
+        assert rates.of(np.arange(len(told))).tolist() == told
