@@ -56,7 +56,7 @@ class World:
 
     def run(self):
         """Draw all noise anew."""
-        p = -np.expm1(-np.array(self.history._rates))
+        p = -np.expm1(-self.history._rates.of(np.arange(len(self.history))))
         noise = self.random.geometric(p) - self.random.geometric(p)
         drawn = [a + int(k) for a, k in zip(self.exact, noise, strict=True)]
         for block in self.history.blocks:

@@ -110,7 +110,12 @@ def state(accountant):
         total = total + Table(account._axes, account._table).over(range(3))
     blocks = [(b.start, b.scale, b.refinable, b.family.key) for b in history.blocks]
     assert history.refined == []
-    return blocks, list(history.answers), [float(rate) for rate in history._rates], total.tolist()
+    return (
+        blocks,
+        list(history.answers),
+        history._rates.of(np.arange(len(history))).tolist(),
+        total.tolist(),
+    )
 
 
 def widths(result):
