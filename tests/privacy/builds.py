@@ -7,11 +7,9 @@ import hashlib
 import json
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-
-from msgspec.structs import replace
 
 import proxy.cube
 import proxy.policy.document
