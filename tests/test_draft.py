@@ -498,7 +498,6 @@ def test_a_postgresql_that_is_asked_wrongly_says_what_to_do(
     No password is taken, and none of what was written is left.
     """
     there = postgres.connection.execute
-    there("SET search_path = public")  # tests share the connection, and some set another
     there("CREATE VIEW seen AS SELECT 1 AS a; CREATE MATERIALIZED VIEW kept AS TABLE seen")
     status = run(["draft", postgres.dsn + change, *arguments])
     there("DROP MATERIALIZED VIEW kept; DROP VIEW seen")

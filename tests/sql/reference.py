@@ -1,5 +1,6 @@
 """PostgreSQL, the reference for what a statement means: a private server on the raw records."""
 
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster import Cluster
@@ -38,10 +39,19 @@ class Reference:
         with self.connection.cursor().copy("COPY public.places FROM STDIN CSV HEADER") as copy:
             copy.write(places)
 
-    def query(self, text, raw=False):
-        """The names of the columns, and the rows; ``raw`` where no binned column is shown."""
+    @contextmanager
+    def cursor(self, raw=False):
+        """A cursor; ``raw`` where no binned column is shown.  The connection is left as it was."""
         with self.connection.cursor() as cursor:
             cursor.execute(f"SET search_path = {'raw' if raw else 'public'}")
+            try:
+                yield cursor
+            finally:
+                self.connection.execute("RESET search_path")
+
+    def query(self, text, raw=False):
+        """The names of the columns, and the rows; ``raw`` where no binned column is shown."""
+        with self.cursor(raw) as cursor:
             cursor.execute(text)
             return [column.name for column in cursor.description], cursor.fetchall()
 

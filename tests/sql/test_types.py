@@ -110,9 +110,8 @@ def ours(text):
 
 def theirs(postgres, text):
     """PostgreSQL's."""
-    with postgres.connection.cursor() as cursor:
+    with postgres.cursor(raw=True) as cursor:
         try:
-            cursor.execute("SET search_path = raw")
             cursor.execute(text)
             (value,) = cursor.fetchone()
             code = cursor.description[0].type_code
