@@ -44,9 +44,7 @@ class Rates:
         """Add rows of one rate."""
         self._count += rows
         if self._count > len(self._rates):
-            grown = np.zeros(2 * self._count)
-            grown[: self._count - rows] = self._rates[: self._count - rows]
-            self._rates = grown
+            self._rates = np.concatenate([self._rates, np.zeros(self._count)])
         self._rates[self._count - rows : self._count] = rate
 
     def put(self, rows: range, rate: float) -> None:
@@ -54,8 +52,8 @@ class Rates:
         self._rates[rows.start : rows.stop] = rate
 
     def of(self, rows: Integers) -> Floats:
-        """Return the rates of some rows."""
-        return np.asarray(self._rates[rows])
+        """Return the rates of some rows, which are there."""
+        return np.asarray(self._rates[: self._count][rows])
 
     def truncate(self, rows: int) -> None:
         """Forget the rows from a number on."""

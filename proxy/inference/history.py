@@ -23,6 +23,7 @@ Source: Xiao & Xiong, Theorem 3.1 with the generalized inverse of its footnote (
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from operator import lshift, mul
@@ -84,8 +85,7 @@ class Projection(Struct, frozen=True):
     """A query on the independent rows: it is asked for again, when it has become a row itself."""
 
     key: Key
-    products: Products  # its products with every row there was, [rows]
-    column: Products  # and with the independent ones, [rank, 1]
+    column: Products  # its products with them, [rank, 1]
     coordinates: Floats | None  # G⁻¹ · column; None where it is not in their span
 
     def of(self, query: LinearQuery) -> bool:
@@ -300,16 +300,14 @@ class History:
             self._rates.of(np.array(numbers)),
         )
         queries = [query for query, _, _ in rows]
-        primes, known, rank = self._independence.primes, self._projection, len(dense.basis)
-        known = known if known and len(rows) == 1 and known.of(queries[0]) else None
-        if known and len(known.products.real) == first:
-            products = known.products.and_own(queries[0].square, primes)
-        else:
-            products = gram(self._stacks.values(), dict(enumerate(queries, first)), primes)
-        dense.norm = np.concatenate([dense.norm, np.sqrt(np.diagonal(products.real[first:]))])
-        if known and known.coordinates is not None:
-            self._joining.depend([first], products[dense.basis], known.coordinates.T)
+        known, rank = self._projection, len(dense.basis)
+        if len(rows) == 1 and known and known.of(queries[0]) and known.coordinates is not None:
+            dense.norm = np.append(dense.norm, math.sqrt(queries[0].square))
+            self._joining.depend([first], known.column, known.coordinates.T)
             return
+        asked = dict(enumerate(queries, first))
+        products = gram(self._stacks.values(), asked, self._independence.primes)
+        dense.norm = np.concatenate([dense.norm, np.sqrt(np.diagonal(products.real[first:]))])
         self._joining.rows(first, products)
         if len(dense.basis) > rank:
             self._projection = None
@@ -326,13 +324,12 @@ class History:
     def _project(self, query: LinearQuery) -> Projection:
         """Return a query on the independent rows."""
         if self._projection is None or not self._projection.of(query):
-            products = self._products(query)
-            column = Products.columns([products[self._dense.basis]])
+            column = Products.columns([self._products(query)[self._dense.basis]])
             start = None
             if self._independence.spans(column.residues, [query.square]).size:
                 found = self._joining.coordinates_of(column).T
                 start = found if np.isfinite(found).all() else None
-            self._projection = Projection(key_of(query), products, column, start)
+            self._projection = Projection(key_of(query), column, start)
         return self._projection
 
     # --- estimating ------------------------------------------------------------------------------

@@ -77,15 +77,6 @@ class Products(Struct, frozen=True, eq=False):
             self.real[:, queries], self.residues[..., queries], self.wrapped[:, queries]
         )
 
-    def and_own(self, square: int, primes: Sequence[int]) -> Products:
-        """Return the products of one query [rows], and with itself behind them, [rows + 1, 1]."""
-        own = np.array([square % prime for prime in primes], dtype=np.int64)
-        return Products(
-            np.append(self.real, float(square))[:, None],
-            np.column_stack([self.residues, own])[..., None],
-            np.append(self.wrapped, wrap(square))[:, None],
-        )
-
     @property
     def transposed(self) -> Products:
         """The same, rows and queries exchanged."""

@@ -183,10 +183,21 @@ def same(one, two):
         assert left.solve(sides) == pytest.approx(right.solve(sides), rel=1e-6, abs=1e-9)
 
 
+def asked_before(space, records, measured):
+    """A history that was asked for what each row says, before it was added."""
+    history = History(space, records=records)
+    for family, *rest in measured:
+        for query in family.queries():
+            history.estimators(query)
+        history.append(family, *rest)
+    return history
+
+
 @given(matrices, st.data())
 def test_rows_together_are_as_rows_in_turn(rows, data):
     """
-    Rows read at once, some of them planned later, are those of a history that followed them.
+    Rows read at once, some of them planned later, are those of a history that followed them; and of
+    one that was asked for each before it was one of its rows.
     """
     space, first = Space((5, 10**9)), data.draw(st.integers(0, 9))
     scales = data.draw(arrays(np.float64, len(rows), elements=st.floats(0.2, 30)))
@@ -200,6 +211,7 @@ def test_rows_together_are_as_rows_in_turn(rows, data):
     two.extend(measured[:first])
     two.extend(measured[first:])
     same(one, two)
+    same(one, asked_before(space, 100, measured))
     wanted = query_of(data.draw(arrays(np.int64, 5, elements=st.integers(-3, 3))), space)
     found = [[(e.variance, h.estimate(e)) for e in h.estimators(wanted)] for h in (one, two)]
     assert np.allclose(*found, rtol=1e-6, atol=1e-6)
@@ -227,7 +239,8 @@ def test_as_many_rows_fit_together_as_in_turn(monkeypatch):
 def test_many_rows_together_are_as_rows_in_turn(monkeypatch):
     """
     300 rows, in panels that end within them: conjunctions, repeats, tied rows, families beside, and
-    rows that floats nearly lose, at the beginning and in the midst.
+    rows that floats nearly lose, at the beginning and in the midst; likewise where each was asked
+    for before.
     """
     monkeypatch.setattr(history_module, "PANEL", 70)
     monkeypatch.setattr(cholesky_module, "CANCELLED", 2.0**-8)
@@ -260,6 +273,7 @@ def test_many_rows_together_are_as_rows_in_turn(monkeypatch):
     assert len(one._dense.others) > 30
     assert one.rank > 200
     same(one, two)
+    same(one, asked_before(space, 10**6, measured))
 
 
 @pytest.mark.slow

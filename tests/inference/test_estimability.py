@@ -236,7 +236,7 @@ def test_rows_of_different_unknowns_are_multiplied_where_they_share_some():
 def test_products_are_exact_modulo_all_whether_floats_hold_them_or_not(size, most):
     """
     Coefficients over many cells whose products are below 2**53, just there, and past 2**63: of new
-    rows with all, of one query with all, and of that query once it is a row itself.
+    rows with all, and of one query with all.
     """
     space, rng = Space((size, 5, 7)), np.random.default_rng(4)
     rows = []
@@ -249,11 +249,9 @@ def test_products_are_exact_modulo_all_whether_floats_hold_them_or_not(size, mos
         rows.append(LinearQuery.count(space, *factors))
     primes = (random_prime(), random_prime())
     stacks = stack(rows[0])
-    for number, row in enumerate(rows[:3]):
+    for number, row in enumerate(rows):
         stacks.append(number, row)
-    alone = stacks.products(rows[3], primes)
-    asked = alone.and_own(rows[3].square, primes)
-    stacks.append(3, rows[3])
+    asked = Products.columns([stacks.products(rows[3], primes)])
     got = gram([stacks], {2: rows[2], 3: rows[3]}, primes)
     real, residues, wrapped = told([[a.dot(b) for b in rows[2:]] for a in rows], primes)
     size = np.sqrt([[float(a.square) * float(b.square) for b in rows[2:]] for a in rows])

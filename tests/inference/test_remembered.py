@@ -6,6 +6,7 @@ import weakref
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -207,7 +208,8 @@ steps = st.one_of(
 @given(st.lists(steps, max_size=30))
 def test_rates_are_those_of_a_list(steps):
     """
-    Whichever rows come, change and go, each has the rate that it was given last.
+    Whichever rows come, change and go, each has the rate that it was given last; what is not there
+    has none.
     """
     rates, told = Rates(), []
     for what, *arguments in steps:
@@ -224,3 +226,5 @@ def test_rates_are_those_of_a_list(steps):
             rates.truncate(rows)
             del told[rows:]
         assert rates.of(np.arange(len(told))).tolist() == told
+        with pytest.raises(IndexError):
+            rates.of(np.array([len(told)]))
