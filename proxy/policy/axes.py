@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -42,8 +43,8 @@ def domain(policy: Item, folder: Path) -> Domain:
     )
     if built.cells > MAX_CUBE:
         policy.value["attributes"].report(
-            f"the cube would have {built.cells:.2e} cells, at most 2^62 can be numbered; use fewer "
-            "or coarser attributes"
+            f"the cube would have {Decimal(built.cells):.2e} cells, at most 2^62 can be numbered; "
+            "use fewer or coarser attributes"
         )
     return built
 

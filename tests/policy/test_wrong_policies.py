@@ -171,6 +171,8 @@ WRONG = [
     ("{from", "{type: integer, from", 11, "attributes.born.type", "date and timestamp, not"),
     (AGE, AGE + "\n" + "\n".join(f"  a{i}: {{range: [1, 100]}}" for i in range(9)), 6,
      "attributes", "at most 2^62 can be numbered"),
+    (AGE, AGE + "\n" + "\n".join(f"  a{i}: {{range: [1, 100]}}" for i in range(200)), 6,
+     "attributes", "e+405 cells, at most 2^62"),  # more than a float holds
     # measures
     (WAGE, "{clip: [0, 0.005], quantum: 0.01}", 13, "measures.wage.clip[1]",
      "0.005 is not a multiple of the quantum 0.01; the nearest is 0"),
